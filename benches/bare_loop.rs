@@ -29,7 +29,7 @@ use feedwater::geometry::Roi;
 use feedwater::header::Header;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::Normalize;
-use feedwater::plan::{Last, Plan, SamplePlan};
+use feedwater::plan::{LastBatch, Plan, SamplePlan};
 use feedwater::random::SampleKey;
 use serde_json::{Value, json};
 
@@ -268,9 +268,9 @@ impl Set {
         };
         Loader::builder(self.photos.source(&self.list), chain)
             .device(DeviceChoice::Cpu)
-            .batch(self.batch)
-            .last(Last::Partial)
-            .workers(self.threads)
+            .batch_size(self.batch)
+            .last_batch(LastBatch::Partial)
+            .num_workers(self.threads)
             .seed(SEED)
             .prescale(prescale)
             // Only the way that is named after them has row indexes.

@@ -14,7 +14,7 @@ use clap::Parser;
 use feedwater::footprint::{Memory, bytes};
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
-use feedwater::plan::{Last, OnError};
+use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::Directory;
 use jpeg_encoder::{ColorType, Encoder};
 use serde_json::{Value, json};
@@ -107,10 +107,10 @@ fn run(set: &Path, arguments: &Arguments) -> Value {
     let chain = chain.then(RandomResizedCrop::to(224, 224)).then(Normalize::IMAGENET);
     let source = Directory::open(set).expect("the set exists");
     let mut loader = Loader::builder(source, chain)
-        .batch(32)
-        .workers(arguments.threads)
+        .batch_size(32)
+        .num_workers(arguments.threads)
         .shuffle(true)
-        .last(Last::Partial)
+        .last_batch(LastBatch::Partial)
         .on_error(OnError::Skip)
         .device(DeviceChoice::Cpu)
         .epochs(Some(2))

@@ -22,7 +22,7 @@ use clap::Parser;
 use common::photos::{self, PhotoSet};
 use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
-use feedwater::plan::Last;
+use feedwater::plan::LastBatch;
 use feedwater::source::custom::Page;
 use feedwater::source::{FileList, Source};
 use serde_json::{Value, json};
@@ -142,10 +142,10 @@ fn run_case(arguments: &Arguments, source: &str, cache: &str) {
     };
     let builder = LoaderBuilder::new(files, common::training())
         .device(DeviceChoice::Cpu)
-        .workers(arguments.threads)
-        .batch(64)
+        .num_workers(arguments.threads)
+        .batch_size(64)
         .shuffle(true)
-        .last(Last::Partial)
+        .last_batch(LastBatch::Partial)
         // They would be a cache of each case, with hits of their own.
         .cache_row_index(Some(0))
         .epochs(Some(3));

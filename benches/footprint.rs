@@ -44,7 +44,7 @@ use feedwater::footprint::{Memory, bytes};
 use feedwater::gpu::Device;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::Placement;
-use feedwater::plan::{Last, Plan, Route, rows};
+use feedwater::plan::{LastBatch, Plan, Route, rows};
 use feedwater::source::{Directory, Source};
 use feedwater::tensor::{DType, Layout};
 use serde_json::{Value, json};
@@ -367,7 +367,7 @@ fn predictions(arguments: &Arguments, sets: &Sets, report: &mut Report) {
 /// Plan for the hypothetical machine.
 fn absent(set: &Path, batch: usize, prefetch: usize) -> Plan {
     let builder = builder(set, batch, prefetch).device(DeviceChoice::Gpu(0));
-    builder.workers(ABSENT_WORKERS).plan().expect("the settings are valid")
+    builder.num_workers(ABSENT_WORKERS).plan().expect("the settings are valid")
 }
 
 fn builder(set: &Path, batch: usize, prefetch: usize) -> LoaderBuilder {
@@ -377,11 +377,11 @@ fn builder(set: &Path, batch: usize, prefetch: usize) -> LoaderBuilder {
         Arc::new(photos::open_list(set))
     };
     LoaderBuilder::new(source, common::training())
-        .batch(batch)
+        .batch_size(batch)
         .prefetch(prefetch)
         .tune(false)
         .shuffle(true)
-        .last(Last::Partial)
+        .last_batch(LastBatch::Partial)
         .output(DType::F16, Layout::Nchw)
 }
 
@@ -449,7 +449,7 @@ fn run_case(arguments: &Arguments, set: &Path) {
     let choice = if on == On::Gpu { DeviceChoice::Gpu(0) } else { DeviceChoice::Cpu };
     let decode = if decode_on_cpu { Placement::Cpu } else { Placement::Auto };
     let mut loader = builder(set, batch, prefetch)
-        .workers(threads)
+        .num_workers(threads)
         .device(choice)
         .decode(decode)
         .epochs(Some(epochs))

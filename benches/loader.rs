@@ -13,7 +13,7 @@ use criterion::{
 };
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::op::Chain;
-use feedwater::plan::Last;
+use feedwater::plan::LastBatch;
 
 criterion_group!(benches, loader);
 criterion_main!(benches);
@@ -67,8 +67,8 @@ fn epochs_of(
 ) -> Duration {
     let mut loader = Loader::builder(set.source(list), chain.clone())
         .device(DeviceChoice::Cpu)
-        .batch(64)
-        .last(Last::Partial)
+        .batch_size(64)
+        .last_batch(LastBatch::Partial)
         .prefetch(prefetch)
         .shuffle(true)
         .prescale(prescale)

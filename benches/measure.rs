@@ -146,8 +146,8 @@ fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, 
     let run = |trace: usize| {
         let mut loader = builder()
             .device(DeviceChoice::Cpu)
-            .batch(BATCH)
-            .workers(1)
+            .batch_size(BATCH)
+            .num_workers(1)
             .trace(trace)
             .epochs(Some(epochs + 1))
             .build()

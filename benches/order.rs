@@ -11,7 +11,7 @@ use std::time::Instant;
 use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order};
 use feedwater::op::{CenterCrop, Chain};
-use feedwater::plan::{Last, LoaderSettings, Shard};
+use feedwater::plan::{LastBatch, LoaderSettings, Shard};
 use feedwater::source::Source;
 use feedwater::source::custom::{Hints, Page};
 use feedwater_tools::synth;
@@ -63,11 +63,11 @@ fn main() {
         let ends = source.file_ends();
         let order = |rank, world| {
             let settings = LoaderSettings {
-                batch: 256,
+                batch_size: 256,
                 shuffle: true,
                 shuffle_window: window,
                 seed: 1,
-                last: Last::Partial,
+                last_batch: LastBatch::Partial,
                 ..Default::default()
             };
             Order::new(SAMPLES, &settings, &Shard { rank, world, from: "settings" }, &ends)
@@ -107,7 +107,8 @@ fn builder(window: Option<u64>) -> LoaderBuilder {
     let image = synth::encode(&synth::image(1, 0, 64, 64), 64, 64, 90, false);
     let source = Repeated(image.expect("a small image can be written"));
     let chain = Chain::new().then(CenterCrop::to(32, 32));
-    let builder = Loader::builder(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);
+    let builder =
+        Loader::builder(source, chain).device(DeviceChoice::Cpu).num_workers(2).batch_size(64);
     builder.shuffle(true).shuffle_window(window).seed(1).shard(3, WORLD)
 }
 

@@ -24,7 +24,7 @@ fn main() -> feedwater::Result<()> {
     let step = Duration::from_millis(number(4) as u64);
     let chain = Chain::new().then(Resize::to(side, side));
     let mut loader = Loader::builder(Directory::open(folder)?, chain)
-        .batch(batch)
+        .batch_size(batch)
         .prefetch(prefetch)
         .output(DType::F16, Layout::Nchw)
         .device(DeviceChoice::Cpu)

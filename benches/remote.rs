@@ -216,8 +216,8 @@ fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
     let source = Directory::open_with(format!("s3://{BUCKET}"), &Default::default(), &storage);
     let source = source.expect("the bucket is there");
     let loader = Loader::builder(source, Chain::new().then(Resize::to(32, 32)))
-        .batch(32)
-        .workers(2)
+        .batch_size(32)
+        .num_workers(2)
         .shuffle(true)
         .tune(tune)
         .epochs(Some(epochs))

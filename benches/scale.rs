@@ -162,7 +162,7 @@ fn run(what: &str, source: &str) -> Value {
 
 /// Reads the first thousand samples of a shard from the middle of an epoch on, and the bytes of the first one.
 fn start(source: &dyn Source) {
-    let settings = LoaderSettings { batch: 256, shuffle: true, seed: 1, ..Default::default() };
+    let settings = LoaderSettings { batch_size: 256, shuffle: true, seed: 1, ..Default::default() };
     let shard = Shard { rank: RANK, world: WORLD, from: "settings" };
     let order = Order::new(source.len(), &settings, &shard, &source.file_ends());
     let order = order.expect("the settings are valid").begin_at(3, source.len() / 2 + 12_345);
@@ -188,7 +188,8 @@ fn first_batch(source: Arc<dyn Source>) {
         ..LoaderState::default()
     };
     let chain = Chain::new().then(CenterCrop::to(1, 1));
-    let builder = LoaderBuilder::new(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);
+    let builder =
+        LoaderBuilder::new(source, chain).device(DeviceChoice::Cpu).num_workers(2).batch_size(64);
     let loader = builder.shuffle(true).seed(1).shard(RANK, WORLD).resume(state).build();
     let batch = loader.expect("the loader is valid").into_iter().next().expect("there are batches");
     black_box(batch.expect("every image is intact").len());

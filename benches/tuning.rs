@@ -118,7 +118,7 @@ fn run(case: &Case, photos: &PhotoSet, rounds: usize, seconds: f64) -> f64 {
     let mut choice = String::new();
     for _ in 0..rounds {
         for ((workers, prefetch), rates) in &mut fixed {
-            let loader = builder(case, photos).workers(*workers).prefetch(*prefetch).build();
+            let loader = builder(case, photos).num_workers(*workers).prefetch(*prefetch).build();
             let mut loader = loader.expect("the settings are valid");
             epochs(&mut loader, case, 0.2, |_| false);
             rates.push(epochs(&mut loader, case, seconds, |_| false));
@@ -134,7 +134,7 @@ fn run(case: &Case, photos: &PhotoSet, rounds: usize, seconds: f64) -> f64 {
     // The best of many is partly luck, so it is measured again, in turns with autotuning.
     let mut again = Vec::new();
     for _ in 0..2 * rounds + 1 {
-        let loader = builder(case, photos).workers(workers).prefetch(prefetch).build();
+        let loader = builder(case, photos).num_workers(workers).prefetch(prefetch).build();
         let mut loader = loader.expect("the settings are valid");
         epochs(&mut loader, case, 0.2, |_| false);
         again.push(epochs(&mut loader, case, seconds, |_| false));
@@ -155,7 +155,7 @@ fn run(case: &Case, photos: &PhotoSet, rounds: usize, seconds: f64) -> f64 {
 fn builder(case: &Case, photos: &PhotoSet) -> LoaderBuilder {
     let source = Late(photos.source("tuning.tsv"), case.read);
     let builder = Loader::builder(source, common::training()).device(DeviceChoice::Cpu);
-    builder.batch(BATCH).shuffle(true)
+    builder.batch_size(BATCH).shuffle(true)
 }
 
 /// Processor time of this thread.

@@ -17,7 +17,7 @@ fn main() -> Result<(), feedwater::MainError> {
         .then(op::Flip { horizontal: 0.5, ..Default::default() })
         .then(op::Normalize::IMAGENET);
     let mut loader = Loader::builder(source, chain)
-        .batch(8)
+        .batch_size(8)
         .prefetch(2)
         .shuffle(true)
         .output(DType::F32, Layout::Nchw)

@@ -144,7 +144,7 @@ fn main() -> Result<(), feedwater::MainError> {
         .then(Posterize { bits: 3, probability: 0.5 })
         .then(Frame { width: 4, colour: [255, 0, 0] })
         .then(op::Normalize::IMAGENET);
-    let mut loader = Loader::builder(Directory::open(directory)?, chain).batch(8).build()?;
+    let mut loader = Loader::builder(Directory::open(directory)?, chain).batch_size(8).build()?;
     println!("{}", loader.plan());
     if let Some(batch) = loader.epoch().next() {
         println!("{}", batch?.shape());

@@ -7,7 +7,7 @@ use feedwater::geometry::Roi;
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::op::custom::{Draw, HostImage, ImageFormula, Kind, Kinds, PixelType, Wanted};
 use feedwater::op::{self, Chain, Operator, Placement};
-use feedwater::plan::{Last, OnError};
+use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::Directory;
 
 /// Shows the upper left pixel of each block of pixels. Without `CUDA` text an operator runs on the CPU, and so do decoding and all
@@ -72,8 +72,8 @@ fn main() -> Result<(), feedwater::MainError> {
     let mut loader = Loader::builder(Directory::open(directory)?, chain)
         .device(DeviceChoice::Cpu)
         .decode(Placement::Cpu)
-        .batch(32)
-        .last(Last::Partial)
+        .batch_size(32)
+        .last_batch(LastBatch::Partial)
         .on_error(OnError::Skip)
         .epochs(Some(1))
         .build()?;

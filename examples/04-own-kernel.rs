@@ -88,7 +88,7 @@ fn main() -> Result<(), feedwater::MainError> {
         .then(op::Normalize::IMAGENET);
     let mut loader = Loader::builder(Directory::open(directory)?, chain)
         .device(DeviceChoice::Auto)
-        .batch(32)
+        .batch_size(32)
         .output(DType::F32, Layout::Nchw)
         .build()?;
     println!("{}", loader.device());

@@ -133,7 +133,7 @@ fn main() -> std::result::Result<(), feedwater::MainError> {
         .then(op::Normalize::IMAGENET);
     let mut loader = Loader::builder(Directory::open(directory)?, chain)
         .device(DeviceChoice::Auto)
-        .batch(32)
+        .batch_size(32)
         .prefetch(2)
         .shuffle(true)
         .output(DType::F16, Layout::Nchw)

@@ -25,7 +25,7 @@ fn main() -> Result<(), feedwater::MainError> {
         .then(op::RandomResizedCrop { scale: [0.3, 1.0], ..op::RandomResizedCrop::to(640, 640) })
         .then(op::Flip { horizontal: 0.5, ..Default::default() })
         .then(op::Normalize::IMAGENET);
-    let mut loader = Loader::builder(coco, chain).batch(4).build()?;
+    let mut loader = Loader::builder(coco, chain).batch_size(4).build()?;
     let Some(batch) = loader.epoch().next().transpose()? else { return Ok(()) };
     for (place, index) in batch.indices().enumerate() {
         println!("{}", loader.source().location(index));

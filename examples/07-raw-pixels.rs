@@ -84,7 +84,7 @@ fn main() -> Result<(), feedwater::MainError> {
     let labels = (0..64).map(|frame| frame / 16).collect();
     let source = Labelled { source: camera, labels };
     let chain = Chain::new().then(op::RandomResizedCrop::to(64, 64)).then(op::Normalize::IMAGENET);
-    let mut loader = Loader::builder(source, chain).batch(16).epochs(Some(1)).build()?;
+    let mut loader = Loader::builder(source, chain).batch_size(16).epochs(Some(1)).build()?;
     println!("{}", loader.plan());
     for batch in &mut loader {
         let batch = batch?;

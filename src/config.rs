@@ -29,6 +29,7 @@ use source::source;
 
 mod document;
 mod equivalents;
+mod former;
 mod nearest;
 mod node;
 mod source;
@@ -122,7 +123,7 @@ impl Pipeline {
     /// let old = Memory::new(vec![(image.clone(), 1), (image, 2)])?;
     /// let pipeline = Pipeline::from_toml(text, ".")?;
     /// let pipeline = pipeline.give("new", Arc::new(new))?.give("old", Arc::new(old))?;
-    /// let mut loader = pipeline.builder()?.batch(2).epochs(Some(1)).build()?;
+    /// let mut loader = pipeline.builder()?.batch_size(2).epochs(Some(1)).build()?;
     /// for batch in &mut loader {
     ///     assert_eq!(batch?.labels(), [0, 1]);
     /// }
@@ -277,7 +278,8 @@ fn value_of(settings: &Settings, key: &str) -> Option<serde_json::Value> {
 
 /// Parses the sections of a file.
 fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chain, Written)> {
-    if let Some(key) = file.keys().find(|key| !SECTIONS.contains(&key.as_str())) {
+    let is_known = |key: &str| SECTIONS.contains(&key) || former::is_section(key);
+    if let Some(key) = file.keys().find(|key| !is_known(key)) {
         return Err(unknown(key, &SECTIONS).into_error(""));
     }
     let source = source(file.remove("source"), base)?;
@@ -292,7 +294,11 @@ fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chai
         storage: storage_settings(&mut file, base)?,
     };
     settings.check()?;
-    let (chain, steps) = chain(file.remove("chain"))?;
+    let steps = match (file.remove("chain"), file.remove("transform")) {
+        (Some(_), Some(_)) => return Err(Error::config("chain", former::twice("chain"))),
+        (steps, former) => steps.or(former),
+    };
+    let (chain, steps) = chain(steps)?;
     let (chain, batch_operators) = batch_operators(file.remove("batch_operators"), chain)?;
     Ok((source, settings, chain, Written { chain: steps, batch_operators }))
 }

@@ -25,7 +25,7 @@
 //!         .then(Flip { horizontal: 0.5, ..Flip::default() })
 //!         .then(Normalize::IMAGENET);
 //!     let source = Directory::open("data/train")?;
-//!     let mut loader = Loader::builder(source, chain).batch(64).shuffle(true).epochs(Some(1)).build()?;
+//!     let mut loader = Loader::builder(source, chain).batch_size(64).shuffle(true).epochs(Some(1)).build()?;
 //!     for batch in &mut loader {
 //!         let batch = batch?;
 //!         println!("{} {:?}", batch.shape(), batch.labels());
@@ -139,7 +139,7 @@ pub use loader::{
 #[doc(no_inline)]
 pub use op::{Chain, Operator, Placement};
 #[doc(no_inline)]
-pub use plan::{Last, OnError, Plan, Route, Settings};
+pub use plan::{LastBatch, OnError, Plan, Route, Settings};
 pub use preprocessor::{Preprocessor, PreprocessorBuilder};
 #[doc(no_inline)]
 pub use profile::Profile;

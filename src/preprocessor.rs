@@ -256,7 +256,7 @@ impl PreprocessorBuilder {
         }
         // Settings about batches, shards and the whole process must not cause errors for a single image.
         settings.loader =
-            LoaderSettings { batch: 1, shard: ShardFrom::None, ..LoaderSettings::default() };
+            LoaderSettings { batch_size: 1, shard: ShardFrom::None, ..LoaderSettings::default() };
         settings.cache = CacheSettings::default();
         settings.targets = TargetSettings::default();
         let Limits { max_pixels, max_side, max_file_bytes, large_image_memory, .. } =

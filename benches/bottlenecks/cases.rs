@@ -93,20 +93,20 @@ pub fn cases() -> Vec<Case> {
         case("slow disk", Cause::Reading, (8, 2, 2))
             .disk(Disk::Latency(|_| ms(8)))
             .step(|_, _| sleep(10.0))
-            .knob("loader.workers"),
+            .knob("loader.num_workers"),
         case("network", Cause::Reading, (16, 4, 2))
             .disk(Disk::Latency(|_| ms(30)))
             .step(|_, _| sleep(20.0))
-            .knob("loader.workers"),
+            .knob("loader.num_workers"),
         case("uneven network", Cause::Reading, (16, 4, 4))
             .disk(Disk::Latency(|index| ms(10 + mixed(index) % 20)))
             .step(|_, _| sleep(10.0))
-            .knob("loader.workers"),
+            .knob("loader.num_workers"),
         case("read and decode", Cause::Reading, (8, 1, 2))
             .disk(Disk::Latency(|_| ms(6)))
             .images(256, PHOTO, 224)
             .step(|_, _| sleep(32.0))
-            .knob("loader.workers"),
+            .knob("loader.num_workers"),
         case("one spindle", Cause::Storage, (8, 4, 2))
             .disk(Disk::Channels(1, ms(4)))
             .step(|_, _| sleep(5.0))
@@ -127,7 +127,7 @@ pub fn cases() -> Vec<Case> {
         case("decode, step sleeps", Cause::Decoding, (16, 1, 2))
             .images(256, PHOTO, 224)
             .step(|_, _| sleep(25.0))
-            .knob("loader.workers"),
+            .knob("loader.num_workers"),
         case("all processors", Cause::Decoding, (16, 2, 2))
             .images(128, PHOTO, 320)
             .step(|_, _| sleep(12.0))
@@ -139,7 +139,7 @@ pub fn cases() -> Vec<Case> {
         case("large outputs", Cause::Transforming, (4, 1, 2))
             .images(256, (160, 120), 640)
             .step(|_, _| sleep(4.0))
-            .knob("loader.workers"),
+            .knob("loader.num_workers"),
         case("slow consumer", Cause::Consumer, (8, 2, 2)).step(|_, _| sleep(25.0)),
         case("slow consumer, disk", Cause::Consumer, (8, 8, 3))
             .disk(Disk::Latency(|_| ms(4)))
@@ -173,6 +173,6 @@ pub fn cases() -> Vec<Case> {
             .images(2048, SMALL, 32)
             .step(|_, samples| sleep(2.0 * samples as f64))
             .callback(|| sleep(16.0))
-            .knob("loader.batch"),
+            .knob("loader.batch_size"),
     ]
 }

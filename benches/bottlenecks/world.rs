@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain};
-use feedwater::plan::{Last, Settings};
+use feedwater::plan::{LastBatch, Settings};
 use feedwater::source::custom::Page;
 use feedwater::source::{Memory, Source};
 
@@ -39,8 +39,8 @@ impl Setting {
             text.parse::<u64>().expect("a number") << 20
         };
         match key {
-            "loader.batch" => turned.batch = number(),
-            "loader.workers" => turned.workers = number(),
+            "loader.batch_size" => turned.batch = number(),
+            "loader.num_workers" => turned.workers = number(),
             "loader.prefetch" => turned.prefetch = number(),
             "cache.encoded" => turned.encoded = Some(bytes()),
             "cache.decoded" => turned.decoded = Some(bytes()),
@@ -95,10 +95,10 @@ impl World {
         let chain =
             Chain::new().then(op::Resize::to(self.side, self.side)).then(op::Normalize::IMAGENET);
         let mut settings = Settings::default();
-        settings.loader.batch = setting.batch;
-        settings.loader.workers = setting.workers.into();
+        settings.loader.batch_size = setting.batch;
+        settings.loader.num_workers = setting.workers.into();
         settings.loader.prefetch = setting.prefetch.into();
-        settings.loader.last = Last::Drop;
+        settings.loader.last_batch = LastBatch::Drop;
         settings.loader.shuffle = true;
         settings.cache.encoded = setting.encoded;
         settings.cache.decoded = setting.decoded;

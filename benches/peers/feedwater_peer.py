@@ -11,10 +11,10 @@ NAME = "feedwater"
 PIPELINE = """[source]
 directory = {data}
 [loader]
-batch = {batch}
+batch_size = {batch}
 prefetch = {prefetch}
 shuffle = true
-last = "partial"
+last_batch = "partial"
 [output]
 dtype = "f16"
 layout = "nchw"

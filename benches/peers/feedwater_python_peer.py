@@ -22,7 +22,7 @@ def peer(job):
     def make():
         chain = [ops.RandomResizedCrop(width=the_job.SIDE, height=the_job.SIDE), ops.Flip(horizontal=0.5),
                  ops.Normalize(mean=the_job.MEAN, std=the_job.STD)]
-        loader = fw.Loader(job["data"], chain, batch=job["batch"], prefetch=the_job.PREFETCH, shuffle=True, last="partial",
+        loader = fw.Loader(job["data"], chain, batch_size=job["batch"], prefetch=the_job.PREFETCH, shuffle=True, last_batch="partial",
                            dtype="f16", device="cuda" if job["device"] == "gpu" else "cpu")
 
         def epoch():

@@ -149,7 +149,7 @@ def loader(folder, batch, side, framework):
     import feedwater as fw
 
     chain = [fw.ops.Resize(width=side, height=side)]
-    return fw.Loader(folder, chain, batch=batch, prefetch=PREFETCH, dtype="f16", device="cpu", framework=framework)
+    return fw.Loader(folder, chain, batch_size=batch, prefetch=PREFETCH, dtype="f16", device="cpu", framework=framework)
 
 
 def same_pointer(folder):

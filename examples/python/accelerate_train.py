@@ -19,7 +19,7 @@ def main():
     options = arguments()
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     torch.manual_seed(0)
-    loader = fw.Loader(options.data, fw.train_recipe(32), batch=options.batch, seed=0)
+    loader = fw.Loader(options.data, fw.train_recipe(32), batch_size=options.batch, seed=0)
     network = small_network(len(loader.classes))
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.01)
     network, optimizer, loader = accelerator.prepare(network, optimizer, loader)
@@ -57,8 +57,9 @@ def evaluate(network, options, accelerator):
     """Correct and seen images over all processes."""
     counts = torch.zeros(2, device=accelerator.device)
     network.eval()
-    # `last="pad"` gives all processes the same number of batches; what only pads is not counted.
-    with fw.Loader(options.data, fw.eval_recipe(32), batch=options.batch, last="pad", framework="batch") as loader, torch.inference_mode():
+    # `last_batch="pad"` gives all processes the same number of batches; what only pads is not counted.
+    evaluation = fw.Loader(options.data, fw.eval_recipe(32), batch_size=options.batch, last_batch="pad", framework="batch")
+    with evaluation as loader, torch.inference_mode():
         for batch in loader:
             counted = torch.tensor([not sample["padding"] for sample in batch.samples], device=accelerator.device)
             images, labels = batch.pair("torch")

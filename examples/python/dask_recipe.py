@@ -51,10 +51,10 @@ def write(work, source, directory):
     with fw.Loader(
         source,
         fw.eval_recipe(224),
-        batch=BATCH,
+        batch_size=BATCH,
         positions=positions,
         epochs=1,
-        workers=1,
+        num_workers=1,
         device="cpu",
         framework="batch",
         loader={"shard": "none"},

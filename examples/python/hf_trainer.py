@@ -32,9 +32,9 @@ def main():
         use_cpu=not torch.cuda.is_available(),
     )
     torch.manual_seed(0)
-    loader = fw.Loader(options.data, fw.train_recipe(32), batch=options.batch, seed=0)
-    # `last="pad"` gives all ranks the same number of batches; what only pads has the label -100.
-    evaluation = fw.Loader(options.data, fw.eval_recipe(32), batch=options.batch, last="pad")
+    loader = fw.Loader(options.data, fw.train_recipe(32), batch_size=options.batch, seed=0)
+    # `last_batch="pad"` gives all ranks the same number of batches; what only pads has the label -100.
+    evaluation = fw.Loader(options.data, fw.eval_recipe(32), batch_size=options.batch, last_batch="pad")
     network = Classifier(len(loader.classes))
     trainer = Trainer(model=network, args=settings, train_dataset=loader, eval_dataset=evaluation, compute_metrics=metrics)
     last = get_last_checkpoint(options.out) if options.out.exists() else None

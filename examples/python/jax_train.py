@@ -14,14 +14,14 @@ from jax import numpy
 
 def main():
     options = arguments()
-    loader = fw.Loader(options.data, fw.train_recipe(32), batch=options.batch, seed=0, framework="jax")
+    loader = fw.Loader(options.data, fw.train_recipe(32), batch_size=options.batch, seed=0, framework="jax")
     weights = initial(jax.random.key(0), len(loader.classes))
     momentum = jax.tree.map(numpy.zeros_like, weights)
     for epoch in range(options.epochs):
         for images, labels in loader:
             weights, momentum, loss = step(weights, momentum, images, labels)
         print(f"epoch {epoch}: loss {float(loss):.4f}")
-    evaluation = fw.Loader(options.data, fw.eval_recipe(32), batch=options.batch, framework="jax")
+    evaluation = fw.Loader(options.data, fw.eval_recipe(32), batch_size=options.batch, framework="jax")
     right = seen = 0
     for images, labels in evaluation:
         right += int((scores(weights, images).argmax(1) == labels).sum())

@@ -14,7 +14,7 @@ from keras import layers
 def main():
     options = arguments()
     keras.utils.set_random_seed(0)
-    settings = {"batch": options.batch, "layout": "nhwc", "framework": "torch" if keras.backend.backend() == "torch" else "numpy"}
+    settings = {"batch_size": options.batch, "layout": "nhwc", "framework": "torch" if keras.backend.backend() == "torch" else "numpy"}
     loader = fw.Loader(options.data, fw.train_recipe(32), seed=0, **settings)
     evaluation = fw.Loader(options.data, fw.eval_recipe(32), **settings)
     model = keras.Sequential(

@@ -19,9 +19,9 @@ from torch import nn
 def main():
     options = arguments()
     lightning.seed_everything(0, verbose=False)
-    loader = fw.Loader(options.data, fw.train_recipe(32), batch=options.batch, seed=0)
-    # `last="pad"` gives all ranks the same number of batches; what only pads is not counted.
-    evaluation = fw.Loader(options.data, fw.eval_recipe(32), batch=options.batch, last="pad", framework="batch")
+    loader = fw.Loader(options.data, fw.train_recipe(32), batch_size=options.batch, seed=0)
+    # `last_batch="pad"` gives all ranks the same number of batches; what only pads is not counted.
+    evaluation = fw.Loader(options.data, fw.eval_recipe(32), batch_size=options.batch, last_batch="pad", framework="batch")
     trainer = lightning.Trainer(
         max_epochs=options.epochs,
         devices=int(os.environ.get("WORLD_SIZE", "1")),

@@ -49,10 +49,10 @@ def task(source):
                 with fw.Loader(
                     source,
                     fw.eval_recipe(224),
-                    batch=BATCH,
+                    batch_size=BATCH,
                     positions=(part["begin"], part["end"]),
                     epochs=1,
-                    workers=1,
+                    num_workers=1,
                     device="cpu",
                     framework="batch",
                     loader={"shard": "none"},

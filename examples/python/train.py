@@ -25,7 +25,7 @@ def main():
     if ranks > 1:
         distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     torch.manual_seed(0)
-    loader = fw.Loader(options.data, fw.train_recipe(options.size), batch=options.batch, seed=options.seed)
+    loader = fw.Loader(options.data, fw.train_recipe(options.size), batch_size=options.batch, seed=options.seed)
     network = small_network(len(loader.classes)).to(device)
     if options.fsdp:
         mesh = distributed.init_device_mesh(device.type, (ranks,))
@@ -92,8 +92,8 @@ def evaluate(model, options, device):
     """Correct and seen images over all ranks."""
     counts = torch.zeros(2, device=device)
     model.eval()
-    # `last="pad"` gives all ranks the same number of batches; what only pads is not counted.
-    loader = fw.Loader(options.data, fw.eval_recipe(options.size), batch=options.batch, last="pad", framework="batch")
+    # `last_batch="pad"` gives all ranks the same number of batches; what only pads is not counted.
+    loader = fw.Loader(options.data, fw.eval_recipe(options.size), batch_size=options.batch, last_batch="pad", framework="batch")
     with loader, torch.inference_mode():
         for batch in loader:
             counted = torch.tensor([not sample["padding"] for sample in batch.samples], device=device)

@@ -2,7 +2,7 @@
 
     import feedwater as fw
 
-    loader = fw.Loader("data/train", fw.train_recipe(224), batch=256, seed=42)
+    loader = fw.Loader("data/train", fw.train_recipe(224), batch_size=256, seed=42)
     for images, labels in loader:
         ...
 
@@ -22,6 +22,7 @@ from .loader import Loader
 from .objects import Objects
 from .recipes import Recipe, eval_recipe, train_recipe
 from .report import Report
+from .sections import Cache, Decode, Limits, LoaderSettings, Output, Storage, Targets
 from .sources import (
     beton,
     coco,
@@ -38,14 +39,21 @@ from .sources import (
 __all__ = [
     "Batch",
     "BatchOperator",
+    "Cache",
+    "Decode",
     "Error",
+    "Limits",
     "Loader",
+    "LoaderSettings",
     "Objects",
     "Operator",
+    "Output",
     "Recipe",
     "Report",
     "Samples",
     "Source",
+    "Storage",
+    "Targets",
     "__version__",
     "beton",
     "coco",

@@ -68,7 +68,7 @@ def checked_positions(positions: Any) -> tuple[int, int]:
 
 
 def operators_of(chain: Any) -> list[Any]:
-    """The operators of an argument ``chain``, which may be one of them."""
+    """The operators of an argument ``transform``, which may be one of them."""
     if hasattr(chain, "settings") and not hasattr(chain, "sections"):
         return [chain]
     foreign: list[Any] = [chain]
@@ -79,10 +79,10 @@ def operators_of(chain: Any) -> list[Any]:
             return steps
     kind = type(foreign[0])
     if kind.__module__.split(".")[0] in ("torchvision", "timm", "torch"):
-        advice = "for transforms of torchvision or timm: chain = fw.from_torchvision(transform)"
+        advice = "for transforms of torchvision or timm: transform=fw.from_torchvision(transform)"
     else:
         advice = "it is a list of operators of fw.ops, or a recipe such as fw.train_recipe(224)"
-    raise TypeError(f"chain has a {kind.__name__}, which is no operator of feedwater; {advice}")
+    raise TypeError(f"transform has a {kind.__name__}, which is no operator of feedwater; {advice}")
 
 
 def dtype_name(dtype: Any) -> Any:

@@ -28,7 +28,7 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
 
     * ``ImageFolder`` and other data sets of torchvision with ``samples`` (pairs of path and label) and ``classes``, and a
       ``torch.utils.data.Subset`` of one. ``target_transform`` applies once to each label. A ``transform`` is an error, because it would not
-      run: the argument ``chain`` takes its place, as ``fw.from_torchvision(transform)``. For the same reason an image reader (``loader=``)
+      run: the argument ``transform`` takes its place, as ``fw.from_torchvision(transform)``. For the same reason an image reader (``loader=``)
       or an overridden ``__getitem__`` is an error, also of a subclass of ``Subset``.
     * ``datasets.Dataset`` of Hugging Face, without ``set_transform``. ``image`` and ``label`` name its columns; by default the only column
       of images, and the only one of class labels. Their names are those of the classes.
@@ -54,7 +54,7 @@ def _check_subset(source: Any) -> None:
     name = type(source).__name__
     reads = next((kind for kind in type(source).__mro__ if "__getitem__" in vars(kind)), None)
     if getattr(source, "transform", None) is not None:
-        raise ValueError(f"the {name} has a transform, which would not run; pass the chain fw.from_torchvision(transform) to the loader")
+        raise ValueError(f"the {name} has a transform, which would not run; pass transform=fw.from_torchvision(transform) to the loader")
     if reads is not None and reads.__module__.partition(".")[0] != "torch":
         raise ValueError(
             f"{name} has a __getitem__ of its own, which would not run; pass fw.samples(items) with items that are encoded images or paths, or "

@@ -19,14 +19,29 @@ from ._batches import Batches, applied, caller, process_group
 from ._checks import check_epoch, check_framework, checked_positions, dtype_name, operators_of
 from ._classes import check_classes, names_of
 from ._datasets import Dataset, as_source
+from ._names import MoreParameters, settled
 from ._settings import BatchOperator, Operator, Samples, Source, written
 from .batch import Batch, Meaning
 from .errors import ConfigError, Error, StoppedError
 from .report import Report
+from .sections import SECTIONS, Cache, Decode, Limits, LoaderSettings, Output, Storage, Targets, table_of
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import NoReturn
+
+if sys.version_info >= (3, 11):
+    from typing import Unpack
+elif TYPE_CHECKING:
+    from typing_extensions import Unpack
+else:
+
+    class Unpack:
+        """Python 3.10 has no ``typing.Unpack``, which annotations name."""
+
+        def __class_getitem__(cls, item):
+            return item
+
 
 __all__ = ["Loader"]
 
@@ -40,6 +55,22 @@ _WARN_EVERY = 1.0
 _TELL_FAILURES_AFTER = 60.0
 #: Outcomes of samples that failed.
 _FAILED = ("skipped", "substituted", "dropped")
+
+#: Parameters of the loader that are settings of a section.
+_DIRECT = {
+    "loader": ("batch_size", "num_workers", "prefetch", "seed", "shuffle", "last_batch", "on_error", "rank", "world_size"),
+    "output": ("dtype", "layout"),
+    "targets": ("classes", "smoothing"),
+}
+#: The group of each setting that is no parameter of the loader.
+_FIELDS = {field: f"{name}=fw.{kind.__name__}" for name, kind in SECTIONS.items() for field in kind.FIELDS}
+
+
+class _Default(int):
+    """A default that differs from the same number in a call."""
+
+
+_BATCH_SIZE = _Default(64)
 
 _log = logging.getLogger("feedwater")
 
@@ -55,123 +86,148 @@ if os.path.basename(sys.executable or "").startswith("python") and not hasattr(s
 class Loader:
     """Batches of a source, prepared by threads outside of the interpreter while the model works.
 
-        loader = fw.Loader("data/train", fw.train_recipe(224), batch=256, seed=42)
+        loader = fw.Loader("data/train", fw.train_recipe(224), batch_size=256, seed=42)
         for epoch in range(90):
             for images, labels in loader:
                 ...
 
-    Each ``for`` loop is one epoch. An iteration gives a pair of images and labels; with ``classes`` the second is the soft targets.
-    Memory goes back to the loader when the images are gone: ``clone`` what must live longer than the next few batches. A program that holds
-    all of ``prefetch + 1`` batches gets more memory, within ``limits={"host_memory": …}``, and a warning.
+    Each ``for`` loop is one epoch. An iteration gives a pair of images and labels; with
+    ``targets`` the second is the soft targets. Memory goes back to the loader when the images are
+    gone: ``clone`` what must live longer than the next few batches. A program that holds all
+    ``prefetch + 1`` batches gets more memory, within ``limits=fw.Limits(host_memory=…)``, and a
+    warning.
 
-    * ``source``: a function of :mod:`feedwater.sources`, a path or URL, whose kind is recognised, :func:`feedwater.samples`, or a
-      combination of them; or a data set of torchvision (``ImageFolder``) or Hugging Face, as :func:`feedwater.dataset` takes it.
-    * ``chain``: operators of :mod:`feedwater.ops` in order, one operator, or a recipe.
-    * ``batch``: samples of a batch.
-    * ``framework``: what the images and labels are: tensors of ``"torch"``, ``"jax"`` or ``"tensorflow"``, arrays of ``"numpy"``, or ``"batch"``
-      for :class:`feedwater.Batch` instead of pairs.
-    * ``device``: ``"auto"`` (default), ``"cpu"``, ``"cuda"`` (the GPU of the launcher's local rank) or ``"cuda:N"``, or a ``torch.device``.
-    * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"`` or ``"u8"``, or that of a framework, such as ``torch.bfloat16``. ``layout``: ``"nchw"`` (default) or ``"nhwc"``.
-    * ``shuffle``: whether each epoch has its own order. Default: True for ``train_recipe``, else False, also for ``from_torchvision``.
-      ``seed``: default 0.
-    * ``workers``: threads, or ``"auto"``. ``prefetch``: batches, or ``"auto"``.
-    * ``last``: ``"drop"`` (default), ``"pad"`` or ``"partial"``: samples that do not fill the last batch. Recipes for evaluation have
-      ``"partial"``.
-    * ``on_error``: images that cannot be used. ``"stop"`` (default) raises an error; ``"skip"`` puts another sample in the place, which the
-      epoch then has twice; ``"substitute"`` puts zeros with the label -100 (``loader={"ignore_label": …}``), which losses of PyTorch ignore;
-      ``"drop"`` makes the batch shorter, for exact evaluation, and leaves out a batch without any sample, so ranks may have different
-      numbers of batches. A warning has their number, and :attr:`stats` counts them.
-    * ``rank``, ``world``: the shard. Default: those of the process group of ``torch.distributed``, also if it is initialized after the
-      loader was built; without one, those of the launcher (``torchrun``, Slurm, MPI), by its environment variables.
-    * ``epoch``, ``epochs``: the first epoch, from 0, and their number, at least 1; without it there is no end. Up to
-      ``prefetch + 1`` batches are read ahead, also across the end of an epoch, and the first ones when the loader is built (:meth:`set_epoch`,
-      ``fresh``).
-    * ``positions``: first position of each epoch's order, and the one after the last. The samples and pixels there are those of a loader
-      of the whole epoch, so loaders of consecutive parts, on any machines, give together what one loader gives. Parts should begin where
-      one of its batches begins.
-    * ``batch_operators``, ``classes``, ``smoothing``: operators on pairs of samples, and soft targets.
-    * ``classes_of``: where the number of each class comes from: another loader, its :meth:`state_dict`, a list of names in the order of
-      their numbers, or a dictionary from names to numbers such as ``class_to_idx``. For a validation set that lacks a class of the
-      training set. See :meth:`feedwater.Source.with_classes`.
-    * ``loader``, ``decode``, ``output``, ``targets``, ``cache``, ``limits``, ``storage``: other settings of these sections of a pipeline file.
+    Names of PyTorch, DALI and Grain that mean the same, such as ``num_threads``, are accepted.
 
-    Threads may share a loader, and an iterator of it: each batch goes to one of them. :meth:`set_epoch`, :meth:`load_state_dict` and
-    :meth:`close` end the running epoch of all threads.
+    * ``source``: a function of :mod:`feedwater.sources`, a path or URL, whose kind is recognised,
+      :func:`feedwater.samples`, or a combination of them; or a data set of torchvision
+      (``ImageFolder``) or Hugging Face, as :func:`feedwater.dataset` takes it.
+    * ``transform``: operators of :mod:`feedwater.ops` in order, one operator, or a recipe.
+    * ``batch_size``: samples of a batch.
+    * ``framework``: what the images and labels are: tensors of ``"torch"``, ``"jax"`` or
+      ``"tensorflow"``, arrays of ``"numpy"``, or ``"batch"``: :class:`feedwater.Batch`, not pairs.
+    * ``device``: ``"auto"`` (default), ``"cpu"``, ``"cuda"`` (the GPU of the launcher's local
+      rank) or ``"cuda:N"``, or a ``torch.device``.
+    * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"``, ``"u8"``, or a framework's type.
+    * ``shuffle``: whether each epoch has its own order. Default: True for ``train_recipe``, else
+      False. ``seed``: of all random choices. Default: 0.
+    * ``num_workers``: threads, or ``"auto"``; default: one for each core. ``prefetch``: batches
+      that are prepared in advance, or ``"auto"``; default: 2.
+    * ``drop_last``: whether samples that do not fill the last batch are left out (default), or
+      make a smaller batch (False, the default of recipes for evaluation). Or ``last_batch``:
+      ``"drop"``, ``"partial"``, or ``"pad"``, which repeats the last sample and marks it.
+    * ``on_error``: images that cannot be used. ``"stop"`` (default) raises an error; ``"skip"``
+      puts another sample in the place, which the epoch then has twice; ``"substitute"`` puts zeros
+      with the label -100, which losses of PyTorch ignore; ``"drop"`` makes the batch shorter, for
+      exact evaluation, and leaves out an empty one, so ranks may have different numbers of
+      batches. :attr:`stats` counts them.
+    * ``epochs``: the number of epochs, at least 1. Default: no end.
+    * ``rank``, ``world_size``: the shard. Default: those of ``torch.distributed``, also if its
+      process group is initialized later, else those of the launcher (``torchrun``, Slurm, MPI).
+    * ``batch_operators``: operators on pairs of samples, such as ``ops.Mixup``.
+    * ``targets``, ``decode``, ``output``, ``cache``, ``limits``, ``storage``, ``loader``: groups
+      of other settings: :class:`feedwater.Targets`, :class:`feedwater.Decode` and so on, or
+      dictionaries.
 
-    Raises a class of :mod:`feedwater.errors`, or ``TypeError`` or ``ValueError`` for an argument that is of a wrong type or excludes another.
+    Rarely needed: ``layout`` of ``output``, ``classes`` and ``smoothing`` of ``targets``, and
+
+    * ``classes_of``: where class numbers come from: another loader, its :meth:`state_dict`, a list
+      of names, or a dictionary such as ``class_to_idx``; for a validation set that lacks a class
+      of the training set (:meth:`feedwater.Source.with_classes`).
+    * ``epoch``: number of the first epoch. Default: 0.
+    * ``positions``: first position of each epoch's order, and the one after the last. Loaders of
+      consecutive parts, on any machines, give together what one loader gives. Parts should begin
+      where a batch of that loader begins.
+
+    Threads may share a loader, and an iterator of it: each batch goes to one of them.
+    :meth:`set_epoch`, :meth:`load_state_dict` and :meth:`close` end the running epoch of all
+    threads. Raises a class of :mod:`feedwater.errors`, or ``TypeError`` or ``ValueError`` for an
+    argument.
     """
 
     def __init__(
         self,
         source: Source | str | bytes | os.PathLike[str] | Dataset,
-        chain: Operator | Sequence[Operator] = (),
+        transform: Operator | Sequence[Operator] = (),
         *,
-        batch: int = 64,
+        batch_size: int = _BATCH_SIZE,
         framework: Framework = "torch",
         device: Any = None,
         dtype: Any = None,
-        layout: Literal["nchw", "nhwc"] | None = None,
         shuffle: bool | None = None,
         seed: int | None = None,
-        workers: int | Literal["auto"] | None = None,
+        num_workers: int | Literal["auto"] | None = None,
         prefetch: int | Literal["auto"] | None = None,
-        last: Literal["drop", "pad", "partial"] | None = None,
+        drop_last: bool | None = None,
+        last_batch: Literal["drop", "pad", "partial"] | None = None,
         on_error: Literal["stop", "skip", "substitute", "drop"] | None = None,
-        rank: int | None = None,
-        world: int | None = None,
-        epoch: int = 0,
         epochs: int | None = None,
-        positions: tuple[int, int] | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
         batch_operators: Sequence[BatchOperator] = (),
-        classes: int | None = None,
-        smoothing: float | None = None,
-        classes_of: Loader | Mapping[str, Any] | Sequence[str] | None = None,
-        loader: Mapping[str, Any] | None = None,
-        decode: Mapping[str, Any] | None = None,
-        output: Mapping[str, Any] | None = None,
-        targets: Mapping[str, Any] | None = None,
-        cache: Mapping[str, Any] | None = None,
-        limits: Mapping[str, Any] | None = None,
-        storage: Mapping[str, Any] | None = None,
+        targets: Targets | Mapping[str, Any] | None = None,
+        decode: Decode | Mapping[str, Any] | None = None,
+        output: Output | Mapping[str, Any] | None = None,
+        cache: Cache | Mapping[str, Any] | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
+        storage: Storage | Mapping[str, Any] | None = None,
+        loader: LoaderSettings | Mapping[str, Any] | None = None,
+        **more: Unpack[MoreParameters],
     ) -> None:
-        arguments = {
-            "batch": batch,
-            "shuffle": shuffle,
-            "seed": seed,
-            "workers": workers,
-            "prefetch": prefetch,
-            "last": last,
-            "on_error": on_error,
-            "rank": rank,
-            "world": world,
-        }
-        given = {"loader": loader, "decode": decode, "output": output, "targets": targets, "cache": cache, "limits": limits, "storage": storage}
-        for name, section in given.items():
-            if section is not None and not isinstance(section, Mapping):
-                raise TypeError(f"{name} is {section!r}; it is a dictionary of settings, as the section [{name}] of a pipeline file has them")
-        sections = {
-            "loader": {**(loader or {}), **_given(arguments)},
-            "decode": decode,
-            "output": {**(output or {}), **_given({"dtype": dtype_name(dtype), "layout": layout})},
-            "targets": {**(targets or {}), **_given({"classes": classes, "smoothing": smoothing})},
-            "cache": cache,
-            "limits": limits,
-            "storage": storage,
-        }
-        recipe: Mapping[str, Mapping[str, Any]] = getattr(chain, "sections", {})
-        sections = {name: {**recipe.get(name, {}), **(section or {})} for name, section in sections.items()}
+        given = settled(
+            {
+                "source": source,
+                "transform": transform if not isinstance(transform, tuple) or transform else None,
+                "batch_size": None if batch_size is _BATCH_SIZE else batch_size,
+                "framework": framework,
+                "device": device,
+                "dtype": dtype,
+                "shuffle": shuffle,
+                "seed": seed,
+                "num_workers": num_workers,
+                "prefetch": prefetch,
+                "drop_last": drop_last,
+                "last_batch": last_batch,
+                "on_error": on_error,
+                "epochs": epochs,
+                "rank": rank,
+                "world_size": world_size,
+                "batch_operators": batch_operators,
+                "targets": targets,
+                "decode": decode,
+                "output": output,
+                "cache": cache,
+                "limits": limits,
+                "storage": storage,
+                "loader": loader,
+            },
+            more,
+            _FIELDS,
+        )
+        transform = given.get("transform", transform)
+        recipe: Mapping[str, Mapping[str, Any]] = getattr(transform, "sections", {})
+        sections = {}
+        for name in SECTIONS:
+            section = table_of(name, given.get(name))
+            direct = {key: given[key] for key in _DIRECT.get(name, ()) if key in given}
+            twice = sorted(direct.keys() & section.keys())
+            if twice:
+                raise TypeError(f"{twice[0]} is given twice, directly and in {name}; give it once")
+            sections[name] = {**table_of(name, recipe.get(name)), **section, **direct}
+        sections["output"]["dtype"] = dtype_name(sections["output"].get("dtype"))
         # Also `torch.device`.
         lines = [] if device is None else [f"device = {_toml.value(str(device))}"]
         source = as_source(source)
-        names = names_of(classes_of)
+        names = names_of(given.get("classes_of"))
         table, own = written(source if names is None else source.with_classes(names))
         lines.append(f"source = {table}")
-        lines += [f"{name} = {_toml.table(section)}" for name, section in sections.items() if section]
-        lines.append(f"chain = {_toml.value(operators_of(chain))}")
-        batch_operators = list(batch_operators) or getattr(chain, "batch_operators", [])
+        tables = {name: _toml.table(section) for name, section in sections.items()}
+        lines += [f"{name} = {table}" for name, table in tables.items() if table != "{}"]
+        lines.append(f"chain = {_toml.value(operators_of(transform))}")
+        batch_operators = list(batch_operators) or getattr(transform, "batch_operators", [])
         if batch_operators:
             lines.append(f"batch_operators = {_toml.value(list(batch_operators))}")
-        rest = getattr(chain, "rest", [])
+        rest = getattr(transform, "rest", [])
         if rest and batch_operators:
             raise ValueError(
                 "the recipe has transforms that stay Python (keep_rest), and they would run after the batch operators, which mix finished "
@@ -183,7 +239,7 @@ class Loader:
         self._text = "\n".join(lines) + "\n"
         self._own = own
         pipeline = _feedwater.Pipeline.from_toml(self._text, os.getcwd(), own)
-        self._begin(pipeline, framework, rest, epoch, epochs, positions)
+        self._begin(pipeline, framework, rest, given.get("epoch", 0), epochs, given.get("positions"))
 
     @classmethod
     def from_toml(
@@ -371,7 +427,7 @@ class Loader:
 
     @property
     def batch_size(self) -> int:
-        """Samples of a full batch on this shard: the argument ``batch``."""
+        """Samples of a full batch on this shard."""
         (size, *_), _ = self._inner.shape
         return size
 
@@ -559,6 +615,3 @@ class Loader:
     def __repr__(self) -> str:
         return "<feedwater.Loader, closed>" if self._closed else f"<feedwater.Loader of {self.samples} samples>"
 
-
-def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if value is not None}

@@ -178,5 +178,5 @@ def eval_recipe(
             ops.CenterCrop(width=size, height=size),
             ops.Normalize(mean=mean, std=std),
         ],
-        {"loader": {"shuffle": False, "last": "partial"}},
+        {"loader": {"shuffle": False, "last_batch": "partial"}},
     )

@@ -144,7 +144,7 @@ impl Loader {
     /// What happens to samples that do not fill the last batch, as JSON.
     #[getter]
     fn last(&self, py: Python<'_>) -> PyResult<String> {
-        json(&self.open(py)?.plan().settings.loader.last)
+        json(&self.open(py)?.plan().settings.loader.last_batch)
     }
 
     /// Predicted bytes of host memory.

@@ -130,7 +130,7 @@ impl Pipeline {
     #[getter]
     fn has_shard(&self) -> bool {
         let loader = &self.pipeline.settings.loader;
-        let given = loader.rank.or(loader.world).is_some();
+        let given = loader.rank.or(loader.world_size).is_some();
         given || loader.shard != ShardFrom::Environment
     }
 

@@ -12,7 +12,7 @@ import numpy
 PATIENCE = 300
 
 RANDOM = [fw.ops.RandomResizedCrop(width=6, height=4), fw.ops.Flip(horizontal=0.5)]
-SETTINGS = {"shuffle": True, "seed": 3, "last": "partial"}
+SETTINGS = {"shuffle": True, "seed": 3, "last_batch": "partial"}
 #: Images of the sets `many` and `large`.
 SAMPLES = 61
 
@@ -20,7 +20,7 @@ SAMPLES = 61
 def loaded(source, chain=RANDOM, *, epochs=1, **settings):
     """Batches of one loader: images, targets, and records."""
     batches = []
-    with fw.Loader(source, chain, framework="batch", **{"batch": 4, **SETTINGS, **settings}) as loader:
+    with fw.Loader(source, chain, framework="batch", **{"batch_size": 4, **SETTINGS, **settings}) as loader:
         for _ in range(epochs):
             batches += [(batch.numpy().copy(), batch.targets(), batch.samples) for batch in loader]
     return batches

@@ -14,7 +14,7 @@ SAME = [fw.ops.Crop(width=12, height=8)]
 
 def first(folder, **settings):
     """The first batch."""
-    return next(iter(fw.Loader(folder, SAME, batch=4, framework="batch", **settings)))
+    return next(iter(fw.Loader(folder, SAME, batch_size=4, framework="batch", **settings)))
 
 
 def test_an_array_has_the_memory_of_the_batch(folder):
@@ -45,20 +45,20 @@ def test_soft_targets_come_before_or_after_the_tensor(folder):
         batch.numpy()
         targets = batch.targets() if targets is None else targets
         numpy.testing.assert_allclose(targets, [[0.8, 0.1, 0.1]] * 4, rtol=1e-6)
-    images, targets = next(iter(fw.Loader(folder, SAME, batch=4, classes=2, framework="numpy")))
+    images, targets = next(iter(fw.Loader(folder, SAME, batch_size=4, classes=2, framework="numpy")))
     numpy.testing.assert_array_equal(targets, [[1, 0]] * 4)
 
 
 def test_batch_operators_mix_samples(folder):
     mixup = fw.ops.Mixup(alpha=1.0)
-    loader = fw.Loader(folder, SAME, batch=4, classes=2, batch_operators=[mixup], seed=4, shuffle=True, framework="numpy")
+    loader = fw.Loader(folder, SAME, batch_size=4, classes=2, batch_operators=[mixup], seed=4, shuffle=True, framework="numpy")
     targets = numpy.concatenate([targets.copy() for _, targets in loader])
     assert ((targets > 0) & (targets < 1)).any()
     numpy.testing.assert_allclose(targets.sum(axis=1), 1, rtol=1e-6)
 
 
 def test_a_capsule_that_nobody_takes_is_freed(folder):
-    loader = fw.Loader(folder, SAME, batch=4, prefetch=2, framework="batch", dtype="u8")
+    loader = fw.Loader(folder, SAME, batch_size=4, prefetch=2, framework="batch", dtype="u8")
     for _ in range(4):
         for batch in loader:
             batch.__dlpack__()
@@ -111,7 +111,7 @@ def test_an_array_that_must_not_be_copied(folder):
 
 
 def test_memory_lives_as_long_as_any_array_of_it(folder):
-    loader = fw.Loader(folder, SAME, batch=4, prefetch=1, framework="batch", dtype="u8", layout="nhwc")
+    loader = fw.Loader(folder, SAME, batch_size=4, prefetch=1, framework="batch", dtype="u8", layout="nhwc")
     batches = loader.batches()
     batch = next(batches)
     owner = batch.numpy()

@@ -11,7 +11,7 @@ CHAIN = [fw.ops.Resize(width=8, height=12)]
 
 
 def loader(source, **settings):
-    return fw.Loader(source, CHAIN, framework="numpy", device="cpu", workers=1, batch=4, last="partial", **settings)
+    return fw.Loader(source, CHAIN, framework="numpy", device="cpu", num_workers=1, batch_size=4, last_batch="partial", **settings)
 
 
 def labels(loader):

@@ -14,7 +14,7 @@ def feedwater(*arguments, cwd=None, **variables):
 
 
 def test_a_pipeline_of_python_runs_on_the_command_line(folder, tmp_path):
-    loader = fw.Loader(folder, fw.train_recipe(8), batch=4, framework="numpy")
+    loader = fw.Loader(folder, fw.train_recipe(8), batch_size=4, framework="numpy")
     (tmp_path / "pipeline.toml").write_text(loader.settings())
     done = feedwater("run", "pipeline.toml", "--epochs", "2", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -37,6 +37,6 @@ def test_a_demonstration_and_an_explanation(folder, tmp_path):
     done = feedwater("demo", "--images", "16", "--json", "--device", "cpu", cwd=tmp_path, FEEDWATER_CACHE=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["images"] == 16
-    (tmp_path / "pipeline.toml").write_text(fw.Loader(folder, fw.train_recipe(8), batch=4, framework="numpy").settings())
+    (tmp_path / "pipeline.toml").write_text(fw.Loader(folder, fw.train_recipe(8), batch_size=4, framework="numpy").settings())
     done = feedwater("explain", "pipeline.toml", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.strip(), done.stderr

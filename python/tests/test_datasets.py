@@ -8,7 +8,7 @@ import pytest
 from conftest import pixels_of
 
 SAME = [fw.ops.Crop(width=12, height=8)]
-AS_THEY_ARE = {"chain": SAME, "dtype": "u8", "layout": "nhwc", "framework": "numpy", "batch": 20}
+AS_THEY_ARE = {"transform": SAME, "dtype": "u8", "layout": "nhwc", "framework": "numpy", "batch_size": 20}
 
 
 class Folder:

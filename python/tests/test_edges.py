@@ -15,7 +15,7 @@ CHAIN = [fw.ops.Resize(width=8, height=12)]
 
 
 def loader(source, chain=CHAIN, **settings):
-    settings = {"framework": "batch", "batch": 4, "workers": 1, "last": "partial", **settings}
+    settings = {"framework": "batch", "batch_size": 4, "num_workers": 1, "last_batch": "partial", **settings}
     return fw.Loader(source, chain, device="cpu", **settings)
 
 
@@ -48,7 +48,7 @@ class Changing:
 @pytest.mark.parametrize("cache", [{}, {"encoded": "1 MiB"}])
 def test_a_fresh_epoch_has_the_labels_of_now(paths, cache):
     items = Changing(paths)
-    with loader(fw.samples(items), cache=cache, batch=1, prefetch=3) as it:
+    with loader(fw.samples(items), cache=cache, batch_size=1, prefetch=3) as it:
         for epoch in range(3):
             items.label = epoch
             it.set_epoch(epoch, fresh=True)
@@ -205,7 +205,7 @@ def test_an_exception_while_a_loader_is_replaced_closes_it(paths, monkeypatch):
 
 def test_threads_that_share_a_loader_see_that_it_was_stopped(paths):
     problems = []
-    with loader(fw.samples(paths), batch=1) as it:
+    with loader(fw.samples(paths), batch_size=1) as it:
         ends = threading.Event()
 
         def again(work):
@@ -229,7 +229,7 @@ def test_threads_that_share_a_loader_see_that_it_was_stopped(paths):
     assert problems == []
 
 
-@pytest.mark.parametrize("settings", [{"loader": 5}, {"cache": "x"}, {"positions": [0.0, 2]}, {"positions": (-1, 2)}, {"positions": 4}, {"workers": object}])
+@pytest.mark.parametrize("settings", [{"loader": 5}, {"cache": "x"}, {"positions": [0.0, 2]}, {"positions": (-1, 2)}, {"positions": 4}, {"num_workers": object}])
 def test_settings_of_the_wrong_kind_are_named(paths, settings):
     (key,) = settings
     with pytest.raises((TypeError, fw.errors.ConfigError), match=key):
@@ -243,7 +243,7 @@ def test_the_length_of_a_tuple_that_is_no_item_is_named(paths):
 
 def test_a_device_of_pytorch_is_one(paths):
     torch = pytest.importorskip("torch")
-    with fw.Loader(fw.samples(paths), CHAIN, batch=4, framework="batch", device=torch.device("cpu")) as it:
+    with fw.Loader(fw.samples(paths), CHAIN, batch_size=4, framework="batch", device=torch.device("cpu")) as it:
         assert len(it) == 1
 
 
@@ -260,7 +260,7 @@ def test_values_of_a_reading_thread_last_from_item_to_item(paths):
                 made.append(threading.get_ident())
             return paths[index % len(paths)], 0
 
-    with fw.Loader(fw.samples(Items()), fw.eval_recipe(8), batch=4, workers=2, epochs=1, device="cpu", framework="numpy") as loader:
+    with fw.Loader(fw.samples(Items()), fw.eval_recipe(8), batch_size=4, num_workers=2, epochs=1, device="cpu", framework="numpy") as loader:
         assert sum(len(images) for images, _ in loader) == 40 * len(paths)
     assert made and len(made) == len(set(made))
 
@@ -284,7 +284,7 @@ def read():
             if done.is_set():
                 break
 
-with fw.Loader(fw.samples(Items()), fw.eval_recipe(8), batch=16, workers=3, device="cpu", framework="batch") as loader:
+with fw.Loader(fw.samples(Items()), fw.eval_recipe(8), batch_size=16, num_workers=3, device="cpu", framework="batch") as loader:
     reader = threading.Thread(target=read)
     reader.start()
     for _ in range(400):
@@ -306,7 +306,7 @@ def test_a_process_may_fork_while_items_are_read(paths):
 
 def test_a_loaded_state_keeps_its_order_in_other_epochs(paths, caplog):
     def built(**settings):
-        return loader(fw.samples(paths * 10), batch=40, **settings)
+        return loader(fw.samples(paths * 10), batch_size=40, **settings)
 
     with built(seed=1, shuffle=True) as first:
         state = first.state_dict()
@@ -323,7 +323,7 @@ def test_a_loaded_state_keeps_its_order_in_other_epochs(paths, caplog):
 def test_another_epoch_begins_after_an_error(paths, tmp_path):
     damaged = tmp_path / "damaged.ppm"
     damaged.write_bytes(b"P6 9 9 255\n")
-    with loader(fw.samples([*paths, str(damaged)]), batch=5) as it:
+    with loader(fw.samples([*paths, str(damaged)]), batch_size=5) as it:
         for _ in range(2):
             with pytest.raises(fw.errors.SampleError, match="damaged"):
                 next(iter(it))

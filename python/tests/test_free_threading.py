@@ -14,7 +14,7 @@ import pytest
 from conftest import interrupted, pixels_of
 
 SAME = [fw.ops.Crop(width=12, height=8)]
-AS_THEY_ARE = {"chain": SAME, "dtype": "u8", "layout": "nhwc"}
+AS_THEY_ARE = {"transform": SAME, "dtype": "u8", "layout": "nhwc"}
 #: Seconds after which a wait has failed. No test waits that long if it passes.
 LIMIT = 120
 #: Each holds a batch while it waits for the next, so loaders that they share prefetch more than that.
@@ -47,7 +47,7 @@ def test_the_import_leaves_the_lock_off():
 
 def test_threads_with_loaders_of_their_own(folder):
     def work(_):
-        with fw.Loader(folder, fw.train_recipe(4), batch=5, seed=1, framework="numpy") as loader:
+        with fw.Loader(folder, fw.train_recipe(4), batch_size=5, seed=1, framework="numpy") as loader:
             return numpy.concatenate([images.copy() for _ in range(5) for images, _ in loader])
 
     first, *others = at_once(work)
@@ -56,7 +56,7 @@ def test_threads_with_loaders_of_their_own(folder):
 
 
 def test_threads_that_share_an_iterator_get_each_batch_once(folder):
-    loader = fw.Loader(folder, batch=2, prefetch=2 * THREADS, framework="batch", **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, prefetch=2 * THREADS, framework="batch", **AS_THEY_ARE)
     for epoch in range(10):
         batches = iter(loader)
 
@@ -73,7 +73,7 @@ def test_threads_that_share_an_iterator_get_each_batch_once(folder):
 
 
 def test_threads_that_share_pairs_get_each_once(folder):
-    loader = fw.Loader(folder, batch=2, prefetch=2 * THREADS, framework="numpy", **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, prefetch=2 * THREADS, framework="numpy", **AS_THEY_ARE)
     pairs = iter(loader)
     seen = [images.copy() for part in at_once(lambda _: [(images.copy(), labels) for images, labels in pairs]) for images, _ in part]
     pixels = sorted(image.tobytes() for images in seen for image in images)
@@ -82,7 +82,7 @@ def test_threads_that_share_pairs_get_each_once(folder):
 
 def test_a_loop_of_another_thread_ends_the_epoch(folder):
     """Each thread begins epochs of its own. No batch belongs to two of them, and only the last epoch need be whole."""
-    loader = fw.Loader(folder, batch=2, prefetch=2 * THREADS, framework="batch", **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, prefetch=2 * THREADS, framework="batch", **AS_THEY_ARE)
 
     def loops_of(_):
         loops = []
@@ -102,7 +102,7 @@ def test_a_loop_of_another_thread_ends_the_epoch(folder):
 
 def test_states_while_another_thread_iterates(folder):
     def loader(batch):
-        return fw.Loader(folder, fw.train_recipe(4), batch=batch, seed=9, framework="batch")
+        return fw.Loader(folder, fw.train_recipe(4), batch_size=batch, seed=9, framework="batch")
 
     order = [index for batch in loader(2).batches() for index in batch.indices]
     shared, ended = loader(2), threading.Event()
@@ -137,8 +137,8 @@ def test_states_while_another_thread_iterates(folder):
 
 
 def test_threads_that_set_the_epoch_leave_one_loader(folder):
-    loader = fw.Loader(folder, fw.train_recipe(4), batch=5, seed=3, framework="batch")
-    orders = fw.Loader(folder, fw.train_recipe(4), batch=5, seed=3, framework="batch")
+    loader = fw.Loader(folder, fw.train_recipe(4), batch_size=5, seed=3, framework="batch")
+    orders = fw.Loader(folder, fw.train_recipe(4), batch_size=5, seed=3, framework="batch")
     expected = [[index for batch in orders.batches() for index in batch.indices] for _ in range(4)]
     for _ in range(5):
         at_once(lambda number: loader.set_epoch(number % 4), 4)
@@ -150,7 +150,7 @@ def test_threads_that_set_the_epoch_leave_one_loader(folder):
 
 def test_closing_ends_the_loops_of_other_threads(folder):
     for _ in range(10):
-        loader = fw.Loader(folder, batch=2, framework="batch", **AS_THEY_ARE)
+        loader = fw.Loader(folder, batch_size=2, framework="batch", **AS_THEY_ARE)
         going = threading.Barrier(THREADS)
 
         def work(number):
@@ -176,7 +176,7 @@ def test_closing_ends_the_loops_of_other_threads(folder):
 
 
 def test_arrays_of_one_batch_in_threads_share_its_memory(folder):
-    loader = fw.Loader(folder, batch=2, framework="batch", **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, framework="batch", **AS_THEY_ARE)
     for batch in loader:
         address = batch.data_ptr
         arrays = at_once(lambda _: batch.numpy())
@@ -186,7 +186,7 @@ def test_arrays_of_one_batch_in_threads_share_its_memory(folder):
 
 
 def test_one_thread_takes_the_tensor_and_others_are_told(folder):
-    loader = fw.Loader(folder, batch=2, framework="batch", **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, framework="batch", **AS_THEY_ARE)
     for batch in loader:
 
         def take(_):
@@ -204,7 +204,7 @@ def test_one_thread_takes_the_tensor_and_others_are_told(folder):
 
 
 def test_soft_targets_stay_when_another_thread_takes_the_tensor(folder):
-    loader = fw.Loader(folder, batch=2, framework="batch", classes=2, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, framework="batch", classes=2, **AS_THEY_ARE)
     for batch in loader:
         found = at_once(lambda number: numpy.from_dlpack(batch) if number == 0 else batch.targets())
         for targets in found[1:]:
@@ -214,7 +214,7 @@ def test_soft_targets_stay_when_another_thread_takes_the_tensor(folder):
 
 def test_tensors_that_other_threads_free_go_back_to_the_loader(folder):
     """Two slots, each freed by another thread than the one that took the batch: as a capsule that nobody took, or as an array."""
-    loader = fw.Loader(folder, batch=2, prefetch=1, framework="batch", **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, prefetch=1, framework="batch", **AS_THEY_ARE)
     with ThreadPoolExecutor(4) as pool:
         for batch in loader:
             if batch.number % 2:
@@ -244,7 +244,7 @@ def test_two_reads_of_a_sequence_run_at_once():
             return encoded(index), index
 
     items = Meeting()
-    loader = fw.Loader(fw.samples(items), batch=2, workers=2, framework="batch", **AS_THEY_ARE)
+    loader = fw.Loader(fw.samples(items), batch_size=2, num_workers=2, framework="batch", **AS_THEY_ARE)
     items.built.set()
     while not items.met.is_set():
         for batch in loader:
@@ -263,7 +263,7 @@ def test_loaders_in_threads_share_samples_with_fields():
     source = fw.samples(Captioned())
 
     def work(number):
-        loader = fw.Loader(source, batch=4, workers=3, framework="batch", seed=number % 2, shuffle=True, **AS_THEY_ARE)
+        loader = fw.Loader(source, batch_size=4, num_workers=3, framework="batch", seed=number % 2, shuffle=True, **AS_THEY_ARE)
         for _ in range(5):
             for batch in loader:
                 assert [it["caption"] for it in batch.fields] == [f"image {index}" for index in batch.indices]
@@ -293,7 +293,7 @@ def test_an_interrupt_ends_a_wait_that_threads_share():
                     go.wait()
                 return b"P6 1 1 255\\n" + bytes(3)
 
-        loader = fw.Loader(fw.samples(Slow()), [fw.ops.Crop(width=1, height=1)], batch=2, framework="numpy", workers=2)
+        loader = fw.Loader(fw.samples(Slow()), [fw.ops.Crop(width=1, height=1)], batch_size=2, framework="numpy", num_workers=2)
         built.set()
         batches = iter(loader)
         others = [threading.Thread(target=lambda: list(zip(batches, range(200)))) for _ in range(4)]

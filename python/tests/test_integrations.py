@@ -23,8 +23,8 @@ def test_a_loader_follows_the_process_group(folder):
         import feedwater as fw
         import torch.distributed
         def build(**settings):
-            return fw.Loader(FOLDER, [fw.ops.Crop(width=12, height=8)], batch=2, framework="batch", **settings)
-        early, whole, none = build(), build(rank=0, world=1), build(loader={"shard": "none"})
+            return fw.Loader(FOLDER, [fw.ops.Crop(width=12, height=8)], batch_size=2, framework="batch", **settings)
+        early, whole, none = build(), build(rank=0, world_size=1), build(loader={"shard": "none"})
         before = len(early), early.shard
         os.environ.update(ranks)
         torch.distributed.init_process_group("gloo")
@@ -46,14 +46,14 @@ def test_a_loader_follows_the_process_group(folder):
 
 
 def test_a_loader_is_not_copied(folder):
-    loader = fw.Loader(folder, SAME, batch=4)
+    loader = fw.Loader(folder, SAME, batch_size=4)
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="build it in the process"):
             attempt(loader)
 
 
 def test_a_data_set_has_whole_batches(folder):
-    loader = fw.Loader(folder, SAME, batch=4, dtype="u8", shuffle=True, seed=5)
+    loader = fw.Loader(folder, SAME, batch_size=4, dtype="u8", shuffle=True, seed=5)
     dataset = integrations.torch_dataset(loader, ("pixel_values", "labels"))
     assert len(dataset) == len(torch.utils.data.DataLoader(dataset, batch_size=None)) == 5
     epochs = [[batch["labels"].tolist() for batch in torch.utils.data.DataLoader(dataset, batch_size=None)] for _ in range(2)]
@@ -67,21 +67,21 @@ def test_a_data_set_has_whole_batches(folder):
 
 
 def test_what_a_data_set_refuses(folder):
-    loader = fw.Loader(folder, SAME, batch=4)
+    loader = fw.Loader(folder, SAME, batch_size=4)
     workers = torch.utils.data.DataLoader(integrations.torch_dataset(loader), batch_size=None, num_workers=1)
     with pytest.raises(RuntimeError, match="num_workers=0"):
         next(iter(workers))
     with pytest.raises(ValueError, match="framework"):
-        integrations.torch_dataset(fw.Loader(folder, SAME, batch=4, framework="numpy"))
+        integrations.torch_dataset(fw.Loader(folder, SAME, batch_size=4, framework="numpy"))
     with pytest.raises(ValueError, match="keys"):
         integrations.torch_dataset(loader, ("images",))
-    soft = integrations.torch_dataset(fw.Loader(folder, SAME, batch=4, classes=2), padding_label=-100)
+    soft = integrations.torch_dataset(fw.Loader(folder, SAME, batch_size=4, classes=2), padding_label=-100)
     with pytest.raises(ValueError, match="soft targets"):
         next(iter(soft))
 
 
 def test_padding_has_the_label_that_losses_ignore(folder):
-    loader = fw.Loader(folder, SAME, batch=12, last="pad")
+    loader = fw.Loader(folder, SAME, batch_size=12, last_batch="pad")
     _, last = [labels.tolist() for _, labels in integrations.torch_dataset(loader, padding_label=-100)]
     assert last == [1] * 8 + [-100] * 4
 
@@ -91,7 +91,7 @@ def test_accelerate_leaves_a_loader_as_it_is(folder):
     from feedwater.integrations.huggingface import accelerate_loader
 
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
-    loader = fw.Loader(folder, SAME, batch=4, prefetch=3)
+    loader = fw.Loader(folder, SAME, batch_size=4, prefetch=3)
     assert accelerator.prepare(loader) is loader
     shard = accelerate_loader(loader)
     assert accelerator.prepare(shard) is shard and len(shard) == 5
@@ -125,7 +125,7 @@ def test_lightning_continues_in_the_middle_of_an_epoch(folder, tmp_path):
 
     def trained(**settings):
         module = Module()
-        loader = fw.Loader(folder, SAME, batch=4, shuffle=True, seed=3, framework="batch")
+        loader = fw.Loader(folder, SAME, batch_size=4, shuffle=True, seed=3, framework="batch")
         saving = lightning.pytorch.callbacks.ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=1, save_top_k=-1)
         quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
         lightning.Trainer(max_epochs=3, callbacks=[saving], **quiet).fit(module, loader, **settings)
@@ -140,7 +140,7 @@ def test_lightning_continues_in_the_middle_of_an_epoch(folder, tmp_path):
 def test_keras_begins_with_the_first_batch(folder, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     pytest.importorskip("keras")
-    loader = fw.Loader(folder, SAME, batch=4, shuffle=True, seed=3)
+    loader = fw.Loader(folder, SAME, batch_size=4, shuffle=True, seed=3)
     expected = [labels.tolist() for _ in range(3) for _, labels in loader]
     loader.set_epoch(0)
     dataset = integrations.keras_dataset(loader)

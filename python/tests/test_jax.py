@@ -10,7 +10,7 @@ SAME = [fw.ops.Crop(width=12, height=8)]
 
 
 def test_an_array_has_the_memory_of_the_batch(folder):
-    batch = next(iter(fw.Loader(folder, SAME, batch=4, framework="batch", dtype="u8", layout="nhwc")))
+    batch = next(iter(fw.Loader(folder, SAME, batch_size=4, framework="batch", dtype="u8", layout="nhwc")))
     address = batch.data_ptr
     array = batch.jax()
     assert array.unsafe_buffer_pointer() == address
@@ -18,7 +18,7 @@ def test_an_array_has_the_memory_of_the_batch(folder):
 
 
 def test_a_function_is_differentiated_over_batches(folder):
-    loader = fw.Loader(folder, fw.train_recipe(8), batch=5, framework="jax")
+    loader = fw.Loader(folder, fw.train_recipe(8), batch_size=5, framework="jax")
 
     @jax.jit
     def loss(weights, images, labels):
@@ -33,19 +33,19 @@ def test_a_function_is_differentiated_over_batches(folder):
 
 
 def test_labels_go_over_dlpack_too(folder, monkeypatch):
-    loader = fw.Loader(folder, SAME, batch=4, framework="jax")
+    loader = fw.Loader(folder, SAME, batch_size=4, framework="jax")
     monkeypatch.setattr(jax, "device_put", None)
     seen = []
     for images, labels in loader:
         assert labels.dtype == jax.numpy.int32 and labels.device == images.device
         seen += labels.tolist()
     assert seen == [0] * 10 + [1] * 10
-    soft = next(iter(fw.Loader(folder, SAME, batch=4, classes=2, framework="jax")))[1]
+    soft = next(iter(fw.Loader(folder, SAME, batch_size=4, classes=2, framework="jax")))[1]
     assert soft.dtype == jax.numpy.float32 and soft.tolist() == [[1, 0]] * 4
 
 
 def test_an_array_outlives_its_batch_and_is_shown(folder):
-    batch = next(iter(fw.Loader(folder, SAME, batch=4, framework="batch", dtype="bf16")))
+    batch = next(iter(fw.Loader(folder, SAME, batch_size=4, framework="batch", dtype="bf16")))
     array = batch.jax()
     assert batch._repr_html_().count("<img") == 4
     assert batch.numpy().dtype == array.dtype

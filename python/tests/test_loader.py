@@ -16,7 +16,7 @@ from conftest import pixels_of
 
 #: Keeps pixels as they are.
 SAME = [fw.ops.Crop(width=12, height=8)]
-AS_THEY_ARE = {"chain": SAME, "dtype": "u8", "layout": "nhwc", "framework": "numpy"}
+AS_THEY_ARE = {"transform": SAME, "dtype": "u8", "layout": "nhwc", "framework": "numpy"}
 
 
 def indices(loader):
@@ -25,7 +25,7 @@ def indices(loader):
 
 
 def test_images_and_labels_are_those_of_the_files(folder):
-    with fw.Loader(folder, batch=5, **AS_THEY_ARE) as loader:
+    with fw.Loader(folder, batch_size=5, **AS_THEY_ARE) as loader:
         assert len(loader) == 4 and loader.samples == 20 and loader.classes == ["cat", "dog"]
         seen = 0
         for images, labels in loader:
@@ -39,20 +39,20 @@ def test_images_and_labels_are_those_of_the_files(folder):
 
 
 def test_a_recipe_normalizes_and_shuffles(folder):
-    loader = fw.Loader(folder, fw.train_recipe(4), batch=5, seed=42, framework="numpy")
+    loader = fw.Loader(folder, fw.train_recipe(4), batch_size=5, seed=42, framework="numpy")
     images, labels = next(iter(loader))
     assert images.shape == (5, 3, 4, 4) and images.dtype == numpy.float32
     assert -2.2 < images.min() and images.max() < 2.7
     first, second = indices(loader), indices(loader)
     assert sorted(first) == sorted(second) == list(range(20))
     assert first != second and first != sorted(first)
-    evaluation = fw.Loader(folder, fw.eval_recipe(4), batch=6, framework="numpy")
+    evaluation = fw.Loader(folder, fw.eval_recipe(4), batch_size=6, framework="numpy")
     assert [len(images) for images, _ in evaluation] == [6, 6, 6, 2]
 
 
 def test_the_same_seed_gives_the_same_epochs(folder):
     def run(seed, workers):
-        loader = fw.Loader(folder, fw.train_recipe(4), batch=5, seed=seed, workers=workers, framework="numpy")
+        loader = fw.Loader(folder, fw.train_recipe(4), batch_size=5, seed=seed, num_workers=workers, framework="numpy")
         return numpy.concatenate([images.copy() for _ in range(2) for images, _ in loader])
 
     numpy.testing.assert_array_equal(run(1, 1), run(1, 3))
@@ -60,9 +60,9 @@ def test_the_same_seed_gives_the_same_epochs(folder):
 
 
 def test_set_epoch_continues_with_that_epoch(folder):
-    orders = fw.Loader(folder, fw.train_recipe(4), batch=5, seed=3, framework="batch")
+    orders = fw.Loader(folder, fw.train_recipe(4), batch_size=5, seed=3, framework="batch")
     epochs = [indices(orders) for _ in range(4)]
-    loader = fw.Loader(folder, fw.train_recipe(4), batch=5, seed=3, framework="batch")
+    loader = fw.Loader(folder, fw.train_recipe(4), batch_size=5, seed=3, framework="batch")
     loader.set_epoch(0)
     assert indices(loader) == epochs[0]
     loader.set_epoch(3)
@@ -73,7 +73,7 @@ def test_set_epoch_continues_with_that_epoch(folder):
 
 def test_a_state_continues_with_exactly_what_is_left(folder):
     def loader(batch):
-        return fw.Loader(folder, fw.train_recipe(4), batch=batch, seed=9, framework="batch")
+        return fw.Loader(folder, fw.train_recipe(4), batch_size=batch, seed=9, framework="batch")
 
     whole = loader(2)
     first, second = indices(whole), indices(whole)
@@ -95,7 +95,7 @@ def test_a_state_continues_with_exactly_what_is_left(folder):
 
 
 def test_a_state_of_another_set_is_an_error(folder):
-    loader = fw.Loader(folder, batch=2, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, **AS_THEY_ARE)
     with pytest.raises(ValueError, match="version 7"):
         loader.load_state_dict({"version": 7, "state": {}})
     state = loader.state_dict()
@@ -107,7 +107,7 @@ def test_a_state_of_another_set_is_an_error(folder):
 
 
 def test_shards_divide_the_samples(folder):
-    parts = [fw.Loader(folder, batch=2, rank=rank, world=2, **AS_THEY_ARE) for rank in range(2)]
+    parts = [fw.Loader(folder, batch_size=2, rank=rank, world_size=2, **AS_THEY_ARE) for rank in range(2)]
     assert [len(part) for part in parts] == [5, 5]
     both = [indices(part) for part in parts]
     assert sorted(both[0] + both[1]) == list(range(20))
@@ -116,7 +116,7 @@ def test_shards_divide_the_samples(folder):
 def test_the_launcher_gives_the_shard(folder):
     program = f"""
         import feedwater as fw
-        loader = fw.Loader({str(folder)!r}, [fw.ops.Crop(width=12, height=8)], batch=2, framework="batch")
+        loader = fw.Loader({str(folder)!r}, [fw.ops.Crop(width=12, height=8)], batch_size=2, framework="batch")
         print([index for batch in loader.batches() for index in batch.indices])
     """
     seen = []
@@ -130,7 +130,7 @@ def test_the_launcher_gives_the_shard(folder):
 
 
 def test_a_loop_left_early_ends_its_epoch(folder):
-    loader = fw.Loader(folder, batch=2, framework="batch", dtype="u8", chain=SAME)
+    loader = fw.Loader(folder, batch_size=2, framework="batch", dtype="u8", chain=SAME)
     for batch in loader:
         assert batch.epoch == 0
         break
@@ -138,7 +138,7 @@ def test_a_loop_left_early_ends_its_epoch(folder):
 
 
 def test_a_loop_ends_when_another_begins(folder):
-    loader = fw.Loader(folder, batch=2, framework="batch", dtype="u8", chain=SAME)
+    loader = fw.Loader(folder, batch_size=2, framework="batch", dtype="u8", chain=SAME)
     first = iter(loader)
     next(first)
     second = iter(loader)
@@ -150,7 +150,7 @@ def test_a_loop_ends_when_another_begins(folder):
 
 
 def test_memory_that_arrays_hold_is_not_written_again(folder):
-    loader = fw.Loader(folder, batch=2, prefetch=4, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, prefetch=4, **AS_THEY_ARE)
     held = [images for images, _ in zip((images for images, _ in loader), range(4))]
     copies = [images.copy() for images in held]
     gc.collect()
@@ -159,7 +159,7 @@ def test_memory_that_arrays_hold_is_not_written_again(folder):
 
 
 def test_slots_come_back_when_arrays_are_gone(folder):
-    loader = fw.Loader(folder, batch=2, prefetch=2, framework="batch", dtype="u8", chain=SAME)
+    loader = fw.Loader(folder, batch_size=2, prefetch=2, framework="batch", dtype="u8", chain=SAME)
     addresses = set()
     for _ in range(5):
         for batch in loader:
@@ -170,7 +170,7 @@ def test_slots_come_back_when_arrays_are_gone(folder):
 
 
 def test_other_threads_run_while_a_batch_is_awaited(folder):
-    loaders = [fw.Loader(folder, fw.train_recipe(4), batch=2, seed=1, framework="batch") for _ in range(3)]
+    loaders = [fw.Loader(folder, fw.train_recipe(4), batch_size=2, seed=1, framework="batch") for _ in range(3)]
     orders = [None] * 3
 
     def work(number):
@@ -183,7 +183,7 @@ def test_other_threads_run_while_a_batch_is_awaited(folder):
 
 
 def test_a_closed_loader_says_so_and_its_arrays_stay(folder):
-    with fw.Loader(folder, batch=5, **AS_THEY_ARE) as loader:
+    with fw.Loader(folder, batch_size=5, **AS_THEY_ARE) as loader:
         images, _ = next(iter(loader))
     with pytest.raises(fw.errors.StoppedError, match="closed"):
         next(iter(loader))
@@ -196,8 +196,8 @@ def test_a_closed_loader_says_so_and_its_arrays_stay(folder):
 
 def test_errors_have_key_file_and_reason(folder, tmp_path):
     with pytest.raises(fw.errors.ConfigError, match="batch") as wrong:
-        fw.Loader(folder, batch=0)
-    assert wrong.value.key == "loader.batch" and isinstance(wrong.value, ValueError)
+        fw.Loader(folder, batch_size=0)
+    assert wrong.value.key == "loader.batch_size" and isinstance(wrong.value, ValueError)
     with pytest.raises(fw.errors.ConfigError, match="max_pixels") as wrong:
         fw.Loader(folder, limits={"max_pixel": 5})
     assert "max_pixel" in str(wrong.value)
@@ -210,27 +210,27 @@ def test_errors_have_key_file_and_reason(folder, tmp_path):
         fw.Loader(folder, framework="tensor")
     (folder / "cat" / "03.ppm").write_bytes(b"P6 12 8 255\n too short")
     with pytest.raises(fw.errors.SampleError, match="03.ppm") as wrong:
-        indices(fw.Loader(folder, batch=2, **AS_THEY_ARE))
+        indices(fw.Loader(folder, batch_size=2, **AS_THEY_ARE))
     assert (wrong.value.index, wrong.value.reason) == (3, "truncated")
     assert wrong.value.location.endswith("03.ppm")
 
 
 def test_unusable_samples_are_counted(folder):
     (folder / "cat" / "03.ppm").write_bytes(b"P6 12 8 255\n too short")
-    loader = fw.Loader(folder, batch=5, on_error="skip", last="partial", framework="batch", dtype="u8", chain=SAME)
+    loader = fw.Loader(folder, batch_size=5, on_error="skip", last_batch="partial", framework="batch", dtype="u8", chain=SAME)
     seen, failed = [], []
     for batch in loader:
         seen += batch.indices
         failed += batch.errors
     assert 3 not in seen and [index for index, _ in failed] == [3] and "03.ppm" in failed[0][1]
     assert {reason: count for reason, count in loader.stats["errors"].items() if count} == {"truncated": 1}
-    loader = fw.Loader(folder, batch=5, on_error="substitute", framework="batch", dtype="u8", chain=SAME)
+    loader = fw.Loader(folder, batch_size=5, on_error="substitute", framework="batch", dtype="u8", chain=SAME)
     outcomes = [sample["outcome"] for batch in loader for sample in batch.samples]
     assert outcomes == ["cpu"] * 3 + ["substituted"] + ["cpu"] * 16
 
 
 def test_stats_plan_report_and_settings(folder, tmp_path):
-    loader = fw.Loader(folder, fw.train_recipe(4), batch=2, framework="numpy")
+    loader = fw.Loader(folder, fw.train_recipe(4), batch_size=2, framework="numpy")
     assert sum(1 for _ in loader) == 10
     assert loader.stats["batches"] == 10 and loader.stats["images"] == 20
     assert "RandomResizedCrop" in loader.plan()
@@ -246,7 +246,7 @@ def test_stats_plan_report_and_settings(folder, tmp_path):
 
 
 def test_a_pipeline_file_is_the_same_loader(folder, tmp_path):
-    loader = fw.Loader(folder, fw.train_recipe(4), batch=5, seed=2, framework="numpy")
+    loader = fw.Loader(folder, fw.train_recipe(4), batch_size=5, seed=2, framework="numpy")
     (tmp_path / "pipeline.toml").write_text(loader.settings())
     again = fw.Loader.from_toml(tmp_path / "pipeline.toml", framework="numpy")
     for (images, labels), (others, other_labels) in zip(loader, again, strict=True):
@@ -256,7 +256,7 @@ def test_a_pipeline_file_is_the_same_loader(folder, tmp_path):
 
 def test_progress_bars_know_the_end(folder, capsys):
     tqdm = pytest.importorskip("tqdm")
-    loader = fw.Loader(folder, batch=5, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=5, **AS_THEY_ARE)
     bar = tqdm.tqdm(loader, mininterval=0, ascii=True)
     assert bar.total == 4 and sum(1 for _ in bar) == 4
     assert "4/4" in capsys.readouterr().err
@@ -265,7 +265,7 @@ def test_progress_bars_know_the_end(folder, capsys):
 def test_a_loop_holds_no_batch_itself(folder):
     """With two slots, one held, the other is filled for each batch."""
     for framework in ("batch", "numpy"):
-        loader = fw.Loader(folder, batch=2, prefetch=1, **{**AS_THEY_ARE, "framework": framework})
+        loader = fw.Loader(folder, batch_size=2, prefetch=1, **{**AS_THEY_ARE, "framework": framework})
         batches = iter(loader)
         held = next(batches)
         for _ in range(9):
@@ -275,7 +275,7 @@ def test_a_loop_holds_no_batch_itself(folder):
 
 def test_warnings_are_logged_once(folder, caplog):
     mixed = {"batch_operators": [fw.ops.Mixup(alpha=1.0)], "classes": 2, "shuffle": True, "loader": {"repeats": 2}}
-    loader = fw.Loader(folder, SAME, batch=4, framework="batch", **mixed)
+    loader = fw.Loader(folder, SAME, batch_size=4, framework="batch", **mixed)
     with caplog.at_level(logging.WARNING, "feedwater"):
         for _ in range(2):
             indices(loader)

@@ -16,7 +16,7 @@ import pytest
 from conftest import pixels_of
 
 SAME = [fw.ops.Crop(width=12, height=8)]
-AS_THEY_ARE = {"chain": SAME, "dtype": "u8", "layout": "nhwc", "framework": "numpy"}
+AS_THEY_ARE = {"transform": SAME, "dtype": "u8", "layout": "nhwc", "framework": "numpy"}
 
 
 def line():
@@ -25,7 +25,7 @@ def line():
 
 
 def test_a_loop_that_another_one_ended_says_where(folder):
-    loader = fw.Loader(folder, batch=2, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, **AS_THEY_ARE)
     steps = 0
     with pytest.raises(fw.errors.StoppedError) as error:
         begun = None
@@ -40,7 +40,7 @@ def test_a_loop_that_another_one_ended_says_where(folder):
 
 
 def test_pairs_of_one_loader_with_itself_are_an_error(folder):
-    loader = fw.Loader(folder, batch=2, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, **AS_THEY_ARE)
     with pytest.raises(fw.errors.StoppedError, match=re.escape(__file__)):
         list(zip(loader, loader))
     # A loop that nobody ended, and one after it.
@@ -51,8 +51,8 @@ def test_pairs_of_one_loader_with_itself_are_an_error(folder):
 
 
 def test_a_look_leaves_the_position(folder):
-    plain = [images.copy() for images, _ in fw.Loader(folder, batch=2, prefetch=1, epochs=2, seed=3, shuffle=True, **AS_THEY_ARE)]
-    loader = fw.Loader(folder, batch=2, prefetch=1, epochs=2, seed=3, shuffle=True, **AS_THEY_ARE)
+    plain = [images.copy() for images, _ in fw.Loader(folder, batch_size=2, prefetch=1, epochs=2, seed=3, shuffle=True, **AS_THEY_ARE)]
+    loader = fw.Loader(folder, batch_size=2, prefetch=1, epochs=2, seed=3, shuffle=True, **AS_THEY_ARE)
     seen, looks, states = [], [], []
     for _ in range(2):
         images, labels = loader.peek()
@@ -74,7 +74,7 @@ def test_a_look_leaves_the_position(folder):
 
 def test_looks_in_every_form(folder):
     items = [(b"P6 12 8 255\n" + pixels_of(index).tobytes(), index, f"field {index}") for index in range(6)]
-    loader = fw.Loader(fw.samples(items), SAME, batch=2, framework="batch", epochs=1, classes=6)
+    loader = fw.Loader(fw.samples(items), SAME, batch_size=2, framework="batch", epochs=1, classes=6)
     batches = iter(loader)
     for number in range(3):
         look = loader.peek()
@@ -92,7 +92,7 @@ def test_looks_in_every_form(folder):
 
 
 def test_a_look_after_a_loop_that_was_left_is_no_part_of_the_next_one(folder):
-    loader = fw.Loader(folder, batch=2, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, **AS_THEY_ARE)
     next(iter(loader))
     loader.peek()
     images = [image for batch, _ in loader for image in batch.copy()]
@@ -101,7 +101,7 @@ def test_a_look_after_a_loop_that_was_left_is_no_part_of_the_next_one(folder):
 
 @pytest.mark.parametrize("keep", ["list", "cycle", "sum"])
 def test_a_program_that_holds_every_batch_gets_more_memory(folder, caplog, keep):
-    loader = fw.Loader(folder, batch=2, prefetch=2, epochs=1, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, prefetch=2, epochs=1, **AS_THEY_ARE)
     expected = [pixels_of(index) for index in range(20)]
     begin = time.monotonic()
     with caplog.at_level(logging.WARNING, "feedwater"):
@@ -128,7 +128,7 @@ def test_a_program_that_holds_every_batch_gets_more_memory(folder, caplog, keep)
 
 
 def test_memory_that_was_added_is_given_back(folder):
-    loader = fw.Loader(folder, batch=2, prefetch=1, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, prefetch=1, **AS_THEY_ARE)
     for _ in range(3):
         addresses = {images.__array_interface__["data"][0] for images, _ in list(loader)}
         assert len(addresses) == 10
@@ -141,10 +141,10 @@ def test_memory_that_was_added_is_given_back(folder):
 
 
 def test_held_batches_stay_within_the_limit(folder):
-    bare = fw.Loader(folder, batch=2, prefetch=2, **AS_THEY_ARE)
+    bare = fw.Loader(folder, batch_size=2, prefetch=2, **AS_THEY_ARE)
     predicted, each = bare._inner.memory, 2 * (12 * 8 * 3 + 648)
     bare.close()
-    loader = fw.Loader(folder, batch=2, prefetch=2, limits={"host_memory": predicted + 3 * each + each // 2}, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, prefetch=2, limits={"host_memory": predicted + 3 * each + each // 2}, **AS_THEY_ARE)
     held = []
     with pytest.raises(fw.errors.HostMemoryError, match=r"limits.host_memory.*clone|clone.*") as error:
         held.extend(iter(loader))
@@ -176,7 +176,7 @@ def test_an_error_of_a_signal_handler_ends_a_wait(folder):
             raise TimeoutError("the user's")
 
         signal.signal(signal.SIGALRM, expired)
-        loader = fw.Loader(fw.samples(Slow()), [fw.ops.Crop(width=1, height=1)], batch=8, workers=1, framework="batch")
+        loader = fw.Loader(fw.samples(Slow()), [fw.ops.Crop(width=1, height=1)], batch_size=8, num_workers=1, framework="batch")
         assert len(known) == 100, known
         for wait in (lambda: next(iter(loader)), loader.peek):
             signal.setitimer(signal.ITIMER_REAL, 0.3)
@@ -202,7 +202,7 @@ def test_a_shard_of_the_environment_is_told_once(folder, launcher):
             import logging
             import feedwater as fw
             logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-            loader = fw.Loader({str(folder)!r}, [fw.ops.Crop(width=12, height=8)], batch=2, framework="batch", {arguments})
+            loader = fw.Loader({str(folder)!r}, [fw.ops.Crop(width=12, height=8)], batch_size=2, framework="batch", {arguments})
             for _ in range(2):
                 print(sum(1 for _ in loader))
         """
@@ -214,11 +214,11 @@ def test_a_shard_of_the_environment_is_told_once(folder, launcher):
     batches, (warning,) = logged("")
     assert batches == ["5", "5"] and 'shard = "none"' in warning and f'shard = "{launcher}"' in warning and "rank 0 of 2" in warning
     assert logged('loader={"shard": "none"}') == (["10", "10"], [])
-    assert logged(f'loader={{"shard": "{launcher}"}}') == logged("rank=0, world=2") == (["5", "5"], [])
+    assert logged(f'loader={{"shard": "{launcher}"}}') == logged("rank=0, world_size=2") == (["5", "5"], [])
 
 
 def test_the_length_is_that_of_the_next_loop(folder):
-    loader = fw.Loader(folder, batch=2, epochs=3, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=2, epochs=3, **AS_THEY_ARE)
     assert len(loader) == loader.batches_per_epoch == 10
     batches = iter(loader)
     for _ in range(3):
@@ -234,7 +234,7 @@ def test_the_length_is_that_of_the_next_loop(folder):
 
 
 def test_what_frameworks_ask_a_loader_for(folder):
-    loader = fw.Loader(folder, batch=3, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=3, **AS_THEY_ARE)
     assert loader.batch_size == 3 and len(loader.dataset) == 20
     with pytest.raises(TypeError, match="torch_dataset"):
         loader[0]
@@ -242,7 +242,7 @@ def test_what_frameworks_ask_a_loader_for(folder):
 
 @pytest.mark.parametrize("state", [5, None, {"version": 1}, {"version": 1, "state": 5}, {"version": 1, "state": {}, "failed": 3}, {"state": 5}])
 def test_what_is_no_state_is_named(folder, state):
-    loader = fw.Loader(folder, batch=3, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=3, **AS_THEY_ARE)
     with pytest.raises(fw.errors.ConfigError) as error:
         loader.load_state_dict(state)
     assert error.value.key in ("state", "version", "failed")
@@ -251,11 +251,11 @@ def test_what_is_no_state_is_named(folder, state):
 
 def test_a_type_of_a_framework_is_taken(folder):
     for dtype, name in ((numpy.float32, "f32"), (numpy.dtype("float16"), "f16"), ("uint8", "u8"), (numpy.uint8, "u8"), ("bf16", "bf16")):
-        with fw.Loader(folder, SAME, batch=2, dtype=dtype, framework="batch") as loader:
+        with fw.Loader(folder, SAME, batch_size=2, dtype=dtype, framework="batch") as loader:
             assert next(iter(loader)).dtype == name
     for dtype in (numpy.int64, "float64", 3):
         with pytest.raises(ValueError, match="dtype"):
-            fw.Loader(folder, SAME, batch=2, dtype=dtype, framework="batch")
+            fw.Loader(folder, SAME, batch_size=2, dtype=dtype, framework="batch")
 
 
 def test_a_missing_package_is_told_when_the_loader_is_built(folder):
@@ -267,7 +267,7 @@ def test_a_missing_package_is_told_when_the_loader_is_built(folder):
         chain = [fw.ops.Crop(width=12, height=8)]
         for arguments in ({{}}, {{"framework": "jax"}}, {{"framework": "numpy", "dtype": "bf16"}}):
             try:
-                fw.Loader({str(folder)!r}, chain, batch=2, **arguments)
+                fw.Loader({str(folder)!r}, chain, batch_size=2, **arguments)
             except ImportError as error:
                 print(type(error).__name__, isinstance(error, fw.errors.UnavailableError), error.what, error)
     """
@@ -281,7 +281,7 @@ def test_damaged_samples_are_dropped_for_exact_evaluation(folder, caplog):
     damaged = [3, 4, 5, 6, 7, 17]
     for index in damaged:
         (folder / ("cat" if index < 10 else "dog") / f"{index:02}.ppm").write_bytes(b"P6 12 8 255\n too short")
-    loader = fw.Loader(folder, batch=4, on_error="drop", last="partial", classes=2, epochs=2, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=4, on_error="drop", last_batch="partial", classes=2, epochs=2, **AS_THEY_ARE)
     with caplog.at_level(logging.WARNING, "feedwater"):
         for _ in range(2):
             seen, sizes, targets = [], [], []
@@ -300,7 +300,7 @@ def test_damaged_samples_are_dropped_for_exact_evaluation(folder, caplog):
     assert loader.stats["outcomes"]["dropped"] == 12 and loader.stats["errors"]["truncated"] == 12 and loader.stats["images"] == 28
     assert state["failed"] == {"dropped": 12}
     assert loader.warnings[-1].startswith("12 samples")
-    with fw.Loader(folder, batch=4, on_error="drop", **AS_THEY_ARE) as resumed:
+    with fw.Loader(folder, batch_size=4, on_error="drop", **AS_THEY_ARE) as resumed:
         resumed.load_state_dict({**state, "state": {**state["state"], "epoch": 0, "position": 12}})
         assert [len(labels) for _, labels in resumed] == [4, 3] and resumed.state_dict()["failed"] == {"dropped": 13}
 
@@ -309,20 +309,20 @@ def test_samples_that_zeros_replace_have_a_label_that_losses_ignore(folder, capl
     (folder / "cat" / "03.ppm").write_bytes(b"P6 12 8 255\n too short")
     for settings, label in (({}, -100), ({"loader": {"ignore_label": 7}}, 7)):
         caplog.clear()
-        with fw.Loader(folder, batch=5, on_error="substitute", **settings, **AS_THEY_ARE) as loader:
+        with fw.Loader(folder, batch_size=5, on_error="substitute", **settings, **AS_THEY_ARE) as loader:
             labels = [label for _, labels in loader for label in labels.tolist()]
             assert labels == [0] * 3 + [label] + [0] * 6 + [1] * 10
             assert loader.state_dict()["failed"] == {"substituted": 1}
         (record,) = caplog.records
         assert "1 sample could not be used and was replaced by zeros" in record.getMessage()
-    with fw.Loader(folder, batch=20, on_error="substitute", classes=2, **AS_THEY_ARE) as loader:
+    with fw.Loader(folder, batch_size=20, on_error="substitute", classes=2, **AS_THEY_ARE) as loader:
         (targets,) = [targets for _, targets in loader]
         assert targets[3].tolist() == [0, 0] and targets[4].tolist() == [1, 0]
 
 
 def test_samples_that_others_replace_are_told(folder, caplog):
     (folder / "cat" / "03.ppm").write_bytes(b"P6 12 8 255\n too short")
-    loader = fw.Loader(folder, batch=5, on_error="skip", epochs=2, **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=5, on_error="skip", epochs=2, **AS_THEY_ARE)
     for _ in range(2):
         assert sum(1 for _ in loader) == 4
     loader.close()
@@ -330,7 +330,7 @@ def test_samples_that_others_replace_are_told(folder, caplog):
     assert "1 sample could not be used and was replaced by other samples" in record.getMessage() and "twice" in record.getMessage()
     # A loop that is left early is told when the next one begins.
     caplog.clear()
-    loader = fw.Loader(folder, batch=5, on_error="skip", **AS_THEY_ARE)
+    loader = fw.Loader(folder, batch_size=5, on_error="skip", **AS_THEY_ARE)
     next(iter(loader))
     assert not caplog.records
     next(iter(loader))
@@ -339,14 +339,14 @@ def test_samples_that_others_replace_are_told(folder, caplog):
 
 def test_pairs_are_mixed_only_if_no_sample_is_dropped(folder):
     with pytest.raises(fw.errors.ConfigError, match="drop.*pair") as error:
-        fw.Loader(folder, SAME, batch=4, on_error="drop", batch_operators=[fw.ops.Mixup(alpha=1.0)], classes=2, framework="numpy")
+        fw.Loader(folder, SAME, batch_size=4, on_error="drop", batch_operators=[fw.ops.Mixup(alpha=1.0)], classes=2, framework="numpy")
     assert error.value.key == "loader.on_error"
 
 
 def test_what_was_drawn_is_known_by_name(folder):
     chain = [fw.ops.RandomCrop(width=6, height=5), fw.ops.Flip(horizontal=0.5), fw.ops.Hue(shift=0.25)]
     source = fw.directory(folder).select(subset=range(19, -1, -1))
-    batch = next(iter(fw.Loader(source, chain, batch=20, seed=1, framework="batch")))
+    batch = next(iter(fw.Loader(source, chain, batch_size=20, seed=1, framework="batch")))
     assert batch.indices == list(range(20)) and batch.source_indices == list(range(19, -1, -1))
     flips = set()
     for sample, index in zip(batch.samples, batch.source_indices):
@@ -384,7 +384,7 @@ def test_paths_that_are_not_unicode(tmp_path, kind):
         "list": fw.file_list(os.fsdecode(table)),
         "samples": fw.samples([os.fsdecode(path) for path in paths], [0, 1]),
     }[kind]
-    with fw.Loader(source, batch=1, **AS_THEY_ARE) as loader:
+    with fw.Loader(source, batch_size=1, **AS_THEY_ARE) as loader:
         images, labels = next(iter(loader))
         numpy.testing.assert_array_equal(images[0], pixels_of(0))
         if kind in ("path", "bytes", "directory"):

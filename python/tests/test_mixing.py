@@ -55,7 +55,7 @@ COMBINATIONS = {
 def loaded(source, chain=RANDOM, **settings):
     """Index, label and image of each sample of two epochs."""
     found = []
-    given = {"batch": 4, "shuffle": True, "seed": 5, "last": "partial", "framework": "batch", **settings}
+    given = {"batch_size": 4, "shuffle": True, "seed": 5, "last_batch": "partial", "framework": "batch", **settings}
     with fw.Loader(source, chain, **given) as loader:
         for _ in range(2):
             for batch in loader:
@@ -78,15 +78,15 @@ def test_a_sequence_equals_its_folder_in_every_combination(folder, second, combi
 def test_the_position_continues_in_a_mixture(folder, second):
     def built(**settings):
         source = fw.mixture(fw.samples(Pairs(folder, True), classes=["cat", "dog"]), fw.directory(second), weights=[2, 1])
-        return fw.Loader(source, RANDOM, framework="batch", last="partial", **settings)
+        return fw.Loader(source, RANDOM, framework="batch", last_batch="partial", **settings)
 
-    with built(batch=4, shuffle=True, seed=5) as loader:
+    with built(batch_size=4, shuffle=True, seed=5) as loader:
         whole = [(index, image.tobytes()) for batch in loader for index, image in zip(batch.indices, batch.numpy())]
-    with built(batch=4, shuffle=True, seed=5) as loader:
+    with built(batch_size=4, shuffle=True, seed=5) as loader:
         for _, _ in zip(range(3), loader.batches()):
             pass
         state = loader.state_dict()
-    with built(batch=5) as loader:
+    with built(batch_size=5) as loader:
         loader.load_state_dict(state)
         rest = [(index, image.tobytes()) for batch in loader for index, image in zip(batch.indices, batch.numpy())]
     assert rest == whole[12:]
@@ -117,7 +117,7 @@ def test_samples_have_the_fields_of_their_own_sequence(folder, cache):
     expected += [f"city {index}" for index in range(3, 9)] + [f"sea {index}" for index in range(6, 12)]
     source = fw.concat(*parts, fw.directory(folder / "cat"))
     expected += [None] * 10
-    loader = fw.Loader(source, SAME, batch=4, last="pad", framework="batch", seed=1, shuffle=True, cache=cache)
+    loader = fw.Loader(source, SAME, batch_size=4, last_batch="pad", framework="batch", seed=1, shuffle=True, cache=cache)
     for _ in range(3):
         seen = []
         for batch in loader:
@@ -128,14 +128,14 @@ def test_samples_have_the_fields_of_their_own_sequence(folder, cache):
 
 def test_a_source_without_a_sequence_has_no_fields(folder):
     joined = fw.concat(fw.directory(folder), fw.directory(folder))
-    assert next(fw.Loader(joined, SAME, batch=2, framework="batch").batches()).fields is None
+    assert next(fw.Loader(joined, SAME, batch_size=2, framework="batch").batches()).fields is None
 
 
 @pytest.mark.parametrize("policy", ["skip", "substitute"])
 def test_an_item_that_cannot_be_read_has_no_fields(folder, policy):
     # As no part has names of classes, the labels of all are kept.
     source = fw.concat(fw.directory(folder / "cat"), fw.samples(Captioned("sea", 4)))
-    loader = fw.Loader(source, SAME, batch=7, on_error=policy, last="partial", framework="batch")
+    loader = fw.Loader(source, SAME, batch_size=7, on_error=policy, last_batch="partial", framework="batch")
     batches = list(loader.batches())
     pairs = [pair for batch in batches for pair in zip(batch.indices, batch.fields, strict=True)]
     known = {10: "sea 0", 11: "sea 1", 13: "sea 3"}
@@ -165,7 +165,7 @@ def test_fields_of_samples_that_fail_are_not_kept(policy):
 
     source = fw.samples(Damaged("sea", 40))
     failed = set()
-    with fw.Loader(source, SAME, batch=4, epochs=1, last="partial", on_error=policy, framework="batch", workers=2) as loader:
+    with fw.Loader(source, SAME, batch_size=4, epochs=1, last_batch="partial", on_error=policy, framework="batch", num_workers=2) as loader:
         for batch in loader.batches():
             failed.update(index for index, _ in batch.errors)
             assert all(note is None or note.index == index for index, note in zip(batch.indices, batch.fields, strict=True))
@@ -178,22 +178,22 @@ def test_fields_of_samples_that_fail_are_not_kept(policy):
 def test_sequences_are_told_apart(folder):
     first, second = fw.samples(Captioned("sea", 12)), fw.samples(Captioned("city", 9))
     source = fw.concat(first, second, first, fw.directory(folder / "cat"))
-    with fw.Loader(source, SAME, batch=4, on_error="skip", framework="batch") as loader:
+    with fw.Loader(source, SAME, batch_size=4, on_error="skip", framework="batch") as loader:
         assert [loader.location(index) for index in (0, 12, 21)] == ["samples[0]", "samples2[0]", "samples[0]"]
         assert loader.location(33).endswith("00.ppm") and loader.samples == 43
         assert sum(1 for _ in loader) > 2
         assert "Crop" in loader.plan() and str(loader.report())
     with pytest.raises(fw.errors.SampleError, match=r"samples2\[2\].*no image 2"):
-        for _ in fw.Loader(fw.concat(first.select(take=2), second), SAME, batch=1, framework="batch"):
+        for _ in fw.Loader(fw.concat(first.select(take=2), second), SAME, batch_size=1, framework="batch"):
             pass
-    located = fw.Loader(fw.concat(first, second).select(location="samples2[*"), SAME, batch=3, on_error="skip", framework="batch")
+    located = fw.Loader(fw.concat(first, second).select(location="samples2[*"), SAME, batch_size=3, on_error="skip", framework="batch")
     assert next(located.batches()).fields[0] == "city 0" and located.samples == 9
 
 
 def test_the_pipeline_file_names_sequences_which_from_toml_takes(folder, second, tmp_path):
     sequences = [fw.samples(Pairs(folder, True), classes=["cat", "dog"]), fw.samples(Pairs(second, False), classes=["cow", "dog"])]
     source = fw.mixture(sequences[0], fw.concat(fw.directory(second), sequences[1]), weights=[1, 3])
-    settings = {"batch": 4, "seed": 5, "shuffle": True, "framework": "numpy"}
+    settings = {"batch_size": 4, "seed": 5, "shuffle": True, "framework": "numpy"}
     loader = fw.Loader(source, RANDOM, **settings)
     file = tmp_path / "pipeline.toml"
     file.write_text(loader.settings())
@@ -244,7 +244,7 @@ def test_a_combination_can_be_shown_and_pickled(folder):
 def test_an_iterable_data_set_of_pytorch_has_a_combination(folder, second):
     torch = pytest.importorskip("torch")
     source = fw.concat(fw.samples(Pairs(folder, True), classes=["cat", "dog"]), fw.directory(second))
-    loader = fw.Loader(source, SAME, batch=5)
+    loader = fw.Loader(source, SAME, batch_size=5)
     data_set = torch.utils.data.DataLoader(fw.integrations.torch_dataset(loader), batch_size=None)
     labels = torch.cat([labels for _, labels in data_set])
     assert labels.tolist() == [0] * 10 + [1] * 10 + [2] * 3 + [1] * 2

@@ -32,7 +32,7 @@ def annotated(tmp_path):
 
 def first(source, *chain, **settings):
     """The first batch of a loader."""
-    return next(fw.Loader(source, list(chain), batch=3, framework="batch", **settings).batches())
+    return next(fw.Loader(source, list(chain), batch_size=3, framework="batch", **settings).batches())
 
 
 def test_objects_of_an_unmoved_image(annotated):
@@ -77,7 +77,7 @@ def test_objects_follow_the_chain(annotated):
 
 
 def test_samples_without_objects(annotated, folder, tmp_path):
-    last = list(fw.Loader(annotated, [fw.ops.Crop(width=12, height=8)], batch=3, last="partial", framework="batch").batches())[-1]
+    last = list(fw.Loader(annotated, [fw.ops.Crop(width=12, height=8)], batch_size=3, last_batch="partial", framework="batch").batches())[-1]
     empty = last.objects()[2]
     assert len(empty) == 0 and empty.boxes.shape == (0, 4) and empty.masks().shape == (0, 8, 12) and empty.run_lengths() == []
     assert [len(it) for it in first(folder, fw.ops.Crop(width=12, height=8)).objects()] == [0] * 3
@@ -94,7 +94,7 @@ def test_boxes_that_floats_make_empty_are_left_out(tmp_path):
     annotations = [{"id": number, "image_id": 0, "category_id": 1, "bbox": box} for number, box in enumerate(boxes)]
     document = {"images": [{"id": 0, "file_name": "0.ppm"}], "annotations": annotations, "categories": [{"id": 1, "name": "it"}]}
     (tmp_path / "instances.json").write_text(json.dumps(document))
-    [objects] = first(fw.coco(tmp_path / "instances.json"), fw.ops.Crop(width=12, height=8), last="partial").objects()
+    [objects] = first(fw.coco(tmp_path / "instances.json"), fw.ops.Crop(width=12, height=8), last_batch="partial").objects()
     assert objects.ids.tolist() == [1]
 
 

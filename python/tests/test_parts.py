@@ -37,17 +37,17 @@ def same(parts, whole):
 @pytest.mark.parametrize("last", ["drop", "pad", "partial"])
 @pytest.mark.parametrize("extra", [{}, MIXED], ids=["plain", "mixed"])
 def test_loaders_of_parts_give_what_one_loader_gives(folder, last, extra):
-    settings = {"batch": 6, "last": last, "epoch": 2, **extra}
+    settings = {"batch_size": 6, "last_batch": last, "epoch": 2, **extra}
     whole = batches(folder, **settings)
     end = 18 if last == "drop" else 20
     for cuts in ([0, 6, 12, end], [0, 18, end], [0, 12, 18, end]):
         pairs = [(begin, end) for begin, end in zip(cuts, cuts[1:]) if begin < end]
-        parts = [batches(folder, positions=pair, workers=1 + pair[0] % 2, **settings) for pair in pairs]
+        parts = [batches(folder, positions=pair, num_workers=1 + pair[0] % 2, **settings) for pair in pairs]
         same([batch for part in parts for batch in part], whole)
 
 
 def test_a_loader_ends_after_its_epochs(folder):
-    with fw.Loader(folder, RANDOM, batch=5, epoch=4, epochs=2, positions=(5, 15), framework="batch") as loader:
+    with fw.Loader(folder, RANDOM, batch_size=5, epoch=4, epochs=2, positions=(5, 15), framework="batch") as loader:
         assert len(loader) == 2
         assert [[batch.epoch for batch in loader] for _ in range(4)] == [[4, 4], [5, 5], [], []]
         loader.set_epoch(5)
@@ -57,7 +57,7 @@ def test_a_loader_ends_after_its_epochs(folder):
 def test_positions_are_checked(folder):
     for positions in [(3, 3), (5, 21), (9, 4)]:
         with pytest.raises(fw.errors.ConfigError, match=f"{positions[0]} to {positions[1]}.*0 to 20") as refused:
-            fw.Loader(folder, RANDOM, batch=2, positions=positions, framework="numpy")
+            fw.Loader(folder, RANDOM, batch_size=2, positions=positions, framework="numpy")
         assert refused.value.key == "positions"
 
 
@@ -92,7 +92,7 @@ def test_tasks_have_every_batch_once_and_in_order(last, position):
 
 @pytest.mark.parametrize("last", ["drop", "pad", "partial"])
 def test_the_position_after_some_rows_is_that_of_a_loader(folder, last):
-    with fw.Loader(folder, RANDOM, batch=3, last=last, framework="batch") as loader:
+    with fw.Loader(folder, RANDOM, batch_size=3, last_batch=last, framework="batch") as loader:
         order = _parts.Order(20, 3, last, 0, 0, 2)
         rows = 0
         for _ in range(2):

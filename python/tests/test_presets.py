@@ -34,7 +34,7 @@ def large(tmp_path):
 def check(large, transform, **settings):
     """The images are those of the transform. Gives the recipe."""
     recipe = fw.from_torchvision([v1.CenterCrop((44, 60)), transform])
-    images, _ = next(iter(fw.Loader(large, recipe, batch=4, **settings)))
+    images, _ = next(iter(fw.Loader(large, recipe, batch_size=4, **settings)))
     for index, image in enumerate(images):
         expected = torch.as_tensor(transform(Image.fromarray(smooth(index))))
         assert image.dtype == expected.dtype and image.shape == expected.shape
@@ -90,7 +90,7 @@ def test_random_sizes_and_windows_are_operators(large):
     recipe = fw.from_torchvision([v2.RandomResize(10, 20), v2.RandomIoUCrop(trials=7), v2.Resize((8, 8)), v2.ToImage()])
     assert recipe[0] == ops.RandomResize(min_size=10, max_size=20, filter="bilinear")
     assert recipe[1] == ops.RandomIouCrop(scale=[0.3, 1.0], ratio=[0.5, 2.0], overlaps=[0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0], trials=7)
-    images, _ = next(iter(fw.Loader(large, recipe, batch=4)))
+    images, _ = next(iter(fw.Loader(large, recipe, batch_size=4)))
     assert images.shape == (4, 3, 8, 8)
 
 
@@ -130,7 +130,7 @@ def test_policies_of_timm(large, text, operator):
         assert isinstance(recipe[3], ops.ColorJitter)
     if operator is not None:
         assert recipe[2] == operator
-    images, _ = next(iter(fw.Loader(large, recipe, batch=4)))
+    images, _ = next(iter(fw.Loader(large, recipe, batch_size=4)))
     assert images.shape == (4, 3, 24, 24) and images.dtype == torch.float32
 
 
@@ -159,7 +159,7 @@ def test_pixels_of_aug_mix_are_within_a_level_of_timms(tmp_path, config, count=6
     (tmp_path / "set" / "a").mkdir(parents=True)
     for index in range(count):
         write_image(tmp_path / "set" / "a" / f"{index:02}.ppm", smooth(index))
-    with fw.Loader(fw.directory(tmp_path / "set"), chain, batch=count, layout="nhwc", framework="batch", device="cpu") as loader:
+    with fw.Loader(fw.directory(tmp_path / "set"), chain, batch_size=count, layout="nhwc", framework="batch", device="cpu") as loader:
         (tmp_path / "pipeline.toml").write_text(loader.settings())
     command = [sys.executable, "-m", "feedwater", "dump", str(tmp_path / "pipeline.toml"), "--out", str(tmp_path / "dump")]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
@@ -188,7 +188,7 @@ def test_training_crops_of_timm(large):
     timm = pytest.importorskip("timm.data")
     recipe = fw.from_torchvision(timm.create_transform(24, is_training=True, train_crop_mode="rkrc", interpolation="bilinear"))
     assert recipe[0].settings()["scale_is_area"] and recipe[1] == ops.CenterCrop(width=24, height=24, mode="reflect")
-    images, _ = next(iter(fw.Loader(large, recipe, batch=4)))
+    images, _ = next(iter(fw.Loader(large, recipe, batch_size=4)))
     assert images.shape == (4, 3, 24, 24)
     with pytest.raises(fw.errors.ConversionError, match="RandomCropOrPad"):
         fw.from_torchvision(timm.create_transform(24, is_training=True, train_crop_mode="rkrr"))
@@ -204,7 +204,7 @@ def test_batches_are_mixed(folder):
 
     def mixed(*transforms):
         recipe = fw.from_torchvision([*images, *transforms])
-        targets = next(iter(fw.Loader(folder, recipe, batch=8, shuffle=True, seed=1)))[1]
+        targets = next(iter(fw.Loader(folder, recipe, batch_size=8, shuffle=True, seed=1)))[1]
         assert targets.shape == (8, 2) and torch.allclose(targets.sum(1), torch.ones(8))
         (operator,) = recipe.batch_operators
         return operator

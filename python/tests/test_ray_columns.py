@@ -36,16 +36,16 @@ def everything(index):
 
 def test_fields_are_columns(cluster, many):
     source = fw.samples(Captioned(many, everything))
-    rows = check(fw.ray.read(source, RANDOM, batch=4, override_num_blocks=3, **SETTINGS), loaded(source))
-    with fw.Loader(source, RANDOM, batch=4, framework="batch", **SETTINGS) as loader:
+    rows = check(fw.ray.read(source, RANDOM, batch_size=4, override_num_blocks=3, **SETTINGS), loaded(source))
+    with fw.Loader(source, RANDOM, batch_size=4, framework="batch", **SETTINGS) as loader:
         expected = [fields for batch in loader for fields in batch.fields]
     names = ["caption", "id", "score", "mask", "good"]
     assert [{name: row[name] for name in names} for row in rows] == [{name: it.get(name) for name in names} for it in expected]
     # Chosen ones only; and fields that are no dictionary.
-    dataset = fw.ray.read(source, RANDOM, batch=4, override_num_blocks=1, fields={"score": float}, **SETTINGS)
+    dataset = fw.ray.read(source, RANDOM, batch_size=4, override_num_blocks=1, fields={"score": float}, **SETTINGS)
     columns = dataset.schema()
     assert "score" in columns.names and not {"caption", "id"} & set(columns.names)
-    dataset = fw.ray.read(fw.samples(Captioned(many, str)), RANDOM, batch=4, override_num_blocks=1, **SETTINGS)
+    dataset = fw.ray.read(fw.samples(Captioned(many, str)), RANDOM, batch_size=4, override_num_blocks=1, **SETTINGS)
     assert all(row["fields"] == str(row["index"]) for row in dataset.take_all())
 
 
@@ -59,8 +59,8 @@ def test_fields_of_sequences_in_a_combination_are_columns(cluster, many):
     source = fw.mixture(fw.concat(*parts, first.select(skip=50)), second.select(skip=40), weights=[2, 1])
     # Two epochs in one task: loaders share an opened source.
     for tasks in (1, 5):
-        rows = check(fw.ray.read(source, RANDOM, batch=4, epochs=2, override_num_blocks=tasks, **SETTINGS), loaded(source, epochs=2))
-        with fw.Loader(source, RANDOM, batch=4, framework="batch", **SETTINGS) as loader:
+        rows = check(fw.ray.read(source, RANDOM, batch_size=4, epochs=2, override_num_blocks=tasks, **SETTINGS), loaded(source, epochs=2))
+        with fw.Loader(source, RANDOM, batch_size=4, framework="batch", **SETTINGS) as loader:
             expected = [fields or {} for _ in range(2) for batch in loader for fields in batch.fields]
         names = ["caption", "id", "score", "mask", "good", "height"]
         assert [{name: row[name] for name in names} for row in rows] == [{name: it.get(name) for name in names} for it in expected]
@@ -73,11 +73,11 @@ def test_fields_of_sequences_that_do_not_agree_are_named(cluster, many):
     boxes = fw.samples(Captioned(many, lambda index: {"id": numpy.zeros(3, numpy.float32)}))
     for sequence, kind in ((texts, "str"), (boxes, "list<item: float>")):
         with pytest.raises(ValueError, match=f"field 'id' is of type int, but in samples2.0. of type {kind}"):
-            fw.ray.read(fw.concat(numbers, fw.directory(many / "cat"), sequence), RANDOM, batch=4)
+            fw.ray.read(fw.concat(numbers, fw.directory(many / "cat"), sequence), RANDOM, batch_size=4)
     unknown = fw.samples(Captioned(many, lambda index: {"id": None}))
     with pytest.raises(ValueError, match="field 'id' of the first item is None"):
-        fw.ray.read(fw.concat(unknown, unknown.select(take=1)), RANDOM, batch=4)
-    dataset = fw.ray.read(fw.concat(fw.directory(many / "cat"), numbers, texts), RANDOM, batch=4, fields={"id": int}, override_num_blocks=1)
+        fw.ray.read(fw.concat(unknown, unknown.select(take=1)), RANDOM, batch_size=4)
+    dataset = fw.ray.read(fw.concat(fw.directory(many / "cat"), numbers, texts), RANDOM, batch_size=4, fields={"id": int}, override_num_blocks=1)
     with pytest.raises(Exception, match=f"field 'id' of sample {30 + SAMPLES} is of type str; its column is of int"):
         dataset.take_all()
 
@@ -92,7 +92,7 @@ def test_ragged_fields_are_lists(cluster, many):
     source = fw.samples(Captioned(many, ragged))
     boxes = pyarrow.list_(pyarrow.list_(pyarrow.float32(), 4))
     types = {"boxes": boxes, "categories": pyarrow.list_(pyarrow.int64()), "tags": pyarrow.list_(pyarrow.string())}
-    dataset = fw.ray.read(source, RANDOM, batch=4, override_num_blocks=2, fields=types, **SETTINGS)
+    dataset = fw.ray.read(source, RANDOM, batch_size=4, override_num_blocks=2, fields=types, **SETTINGS)
     rows = check(dataset, loaded(source))
     schema = dataset.schema()
     assert {name: schema.types[schema.names.index(name)] for name in types} == types
@@ -102,14 +102,14 @@ def test_ragged_fields_are_lists(cluster, many):
         assert list(row["categories"]) == expected["categories"].tolist() and list(row["tags"]) == expected["tags"]
     # Of arrays the first item tells the type.
     source = fw.samples(Captioned(many, lambda index: {"boxes": ragged(index)["boxes"]}))
-    schema = fw.ray.read(source, RANDOM, batch=4, override_num_blocks=1).schema()
+    schema = fw.ray.read(source, RANDOM, batch_size=4, override_num_blocks=1).schema()
     assert schema.types[schema.names.index("boxes")] == boxes
 
 
 def test_fields_that_are_no_columns_are_named(cluster, many):
     def read(given, **settings):
         source = fw.samples(Captioned(many, given))
-        return fw.ray.read(source, RANDOM, batch=4, override_num_blocks=1, **settings)
+        return fw.ray.read(source, RANDOM, batch_size=4, override_num_blocks=1, **settings)
 
     with pytest.raises(ValueError, match="field 'box' is of type list; columns of fields are of int, float"):
         read(lambda index: {"box": [1, 2]})
@@ -122,7 +122,7 @@ def test_fields_that_are_no_columns_are_named(cluster, many):
     with pytest.raises(ValueError, match="field 'caption' of the first item is None"):
         read(lambda index: {"caption": None})
     with pytest.raises(TypeError, match="fields are those of items of fw.samples"):
-        fw.ray.read(many, RANDOM, batch=4, fields={"caption": str})
+        fw.ray.read(many, RANDOM, batch_size=4, fields={"caption": str})
     # What only a task sees.
     with pytest.raises(Exception, match="field 'id' of sample 1 is of type str; its column is of int"):
         read(lambda index: {"id": "one" if index == 1 else index}).take_all()
@@ -147,7 +147,7 @@ class Failing(Captioned):
 def test_a_failed_sample_has_no_fields(cluster, many):
     source = fw.samples(Failing(many, lambda index: {"id": index}), [0] * SAMPLES)
     for source in (source, fw.concat(source, fw.samples(["none.ppm"], [0]))):
-        dataset = fw.ray.read(source, RANDOM, batch=4, override_num_blocks=1, on_error="substitute", **SETTINGS)
+        dataset = fw.ray.read(source, RANDOM, batch_size=4, override_num_blocks=1, on_error="substitute", **SETTINGS)
         rows = check(dataset, loaded(source, on_error="substitute"))
         assert [row["id"] for row in rows] == [None if row["index"] in (7, SAMPLES) else row["index"] for row in rows]
 
@@ -155,9 +155,9 @@ def test_a_failed_sample_has_no_fields(cluster, many):
 @pytest.mark.parametrize("dtype", ["u8", "f16", "bf16"])
 def test_every_type_of_elements_has_a_column(cluster, many, dtype):
     torch = pytest.importorskip("torch")
-    with fw.Loader(many, RANDOM, batch=4, dtype=dtype, **SETTINGS) as loader:
+    with fw.Loader(many, RANDOM, batch_size=4, dtype=dtype, **SETTINGS) as loader:
         expected = torch.cat([images.clone() for images, _ in loader])
-    dataset = fw.ray.read(many, RANDOM, batch=4, dtype=dtype, override_num_blocks=2, **SETTINGS)
+    dataset = fw.ray.read(many, RANDOM, batch_size=4, dtype=dtype, override_num_blocks=2, **SETTINGS)
     # In the loop, as the documentation says.
     batches = [batch["image"] for batch in dataset.select_columns(["image"]).iter_torch_batches(batch_size=10)]
     batches = [batch.view(torch.bfloat16) for batch in batches] if dtype == "bf16" else batches
@@ -189,15 +189,15 @@ def test_images_of_bf16_keep_their_memory():
 
 def test_a_task_without_the_gpu_that_it_was_promised_says_so(cluster, many):
     # The driver's node says that it has one, as a node with a driver that is too old would.
-    dataset = fw.ray.read(many, RANDOM, batch=4, num_gpus=1, num_cpus=0, override_num_blocks=1, **SETTINGS)
+    dataset = fw.ray.read(many, RANDOM, batch_size=4, num_gpus=1, num_cpus=0, override_num_blocks=1, **SETTINGS)
     with pytest.raises(fw.errors.UnavailableError, match="cuda"):
         dataset.take_all()
     with pytest.raises(RuntimeError, match="a read task needs 1 CPU, 2 GPU, .* MiB of memory, which no node of the cluster has"):
-        fw.ray.read(many, RANDOM, batch=4, num_gpus=2)
+        fw.ray.read(many, RANDOM, batch_size=4, num_gpus=2)
     with pytest.raises(RuntimeError, match="1048576 MiB of memory, which no node of the cluster has"):
-        fw.ray.read(many, RANDOM, batch=4, memory=1 << 40)
+        fw.ray.read(many, RANDOM, batch_size=4, memory=1 << 40)
     with pytest.raises(TypeError, match="has all settings"):
-        fw.ray.read(fw.ray.Datasource(many, RANDOM, batch=4), num_gpus=1)
+        fw.ray.read(fw.ray.Datasource(many, RANDOM, batch_size=4), num_gpus=1)
 
 
 def annotated(many, folder):
@@ -216,7 +216,7 @@ def annotated(many, folder):
 
 def test_annotated_objects_are_columns_that_follow_the_chain(cluster, many, tmp_path):
     source = fw.concat(annotated(many, tmp_path), fw.samples(["none.ppm"], [0], classes=["cat"]), annotated(many, tmp_path))
-    settings = {"batch": 4, "on_error": "substitute", **SETTINGS}
+    settings = {"batch_size": 4, "on_error": "substitute", **SETTINGS}
     with fw.Loader(source, RANDOM, framework="batch", epochs=1, **settings) as loader:
         expected = [objects for batch in loader for objects in batch.objects()]
     dataset = fw.ray.read(source, RANDOM, masks=True, override_num_blocks=2, **settings)
@@ -234,7 +234,7 @@ def test_annotated_objects_are_columns_that_follow_the_chain(cluster, many, tmp_
     assert sum(len(row["boxes"]) for row in boxes) == sum(len(it) for it in expected)
     assert "masks" not in fw.ray.read(source, RANDOM, **settings).schema().names
     with pytest.raises(TypeError, match="masks are those of annotated objects, which the source does not have"):
-        fw.ray.read(many, RANDOM, batch=4, masks=True)
+        fw.ray.read(many, RANDOM, batch_size=4, masks=True)
     captioned = fw.samples(Captioned(many, lambda index: {"boxes": [index]}), classes=["cat"])
     with pytest.raises(ValueError, match="field 'boxes' has the name of another column"):
-        fw.ray.read(fw.concat(annotated(many, tmp_path), captioned), RANDOM, batch=4)
+        fw.ray.read(fw.concat(annotated(many, tmp_path), captioned), RANDOM, batch_size=4)

@@ -38,8 +38,8 @@ class Mean:
 
 def test_embeddings_lie_beside_what_they_belong_to(cluster, many, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
-    settings = {**SETTINGS, "last": "pad"}
-    dataset = fw.ray.read(many, RANDOM, batch=4, override_num_blocks=4, **settings)
+    settings = {**SETTINGS, "last_batch": "pad"}
+    dataset = fw.ray.read(many, RANDOM, batch_size=4, override_num_blocks=4, **settings)
     embedded = fw.ray.map_batches(
         dataset, Mean, framework="numpy", arguments={"scale": 2.0}, compute=ray.data.ActorPoolStrategy(size=1), num_cpus=0.5
     )
@@ -55,7 +55,7 @@ def test_embeddings_lie_beside_what_they_belong_to(cluster, many, tmp_path):
 
 
 def test_models_that_give_too_few_rows_are_refused(cluster, many):
-    dataset = fw.ray.read(many, RANDOM, batch=4, override_num_blocks=1, **SETTINGS)
+    dataset = fw.ray.read(many, RANDOM, batch_size=4, override_num_blocks=1, **SETTINGS)
     with pytest.raises(Exception, match="embedding of the model has shape"):
         fw.ray.map_batches(dataset, lambda images: images[:1].mean(axis=(2, 3)), framework="numpy").take_all()
 
@@ -76,7 +76,7 @@ def test_a_model_reads_the_object_store(cluster, large, framework):
     if framework == "torch":
         pytest.importorskip("torch")
     # Three batches of 4.4 MB in one block; blocks below 100 KB are sent beside the object store.
-    dataset = fw.ray.read(large, [fw.ops.Crop(width=180, height=100)], batch=20, override_num_blocks=1)
+    dataset = fw.ray.read(large, [fw.ops.Crop(width=180, height=100)], batch_size=20, override_num_blocks=1)
     # Other cores than those of the read tasks, into which Ray would put the model.
     options = {"framework": framework, "keep": ["index"], "num_cpus": 0.5}
     rows = fw.ray.map_batches(dataset, where, **options).take_all()

@@ -65,7 +65,7 @@ def test_shards_behind_urls_are_read_and_packed(cluster, address, tmp_path):
     url, environment = address
     source = fw.webdataset(f"{url}/{SHARDS}")
     options = {"runtime_env": {"env_vars": {**ray.get_runtime_context().runtime_env["env_vars"], **environment}}}
-    settings = {"batch": 4, "shuffle": True, "seed": 3, "last": "partial"}
+    settings = {"batch_size": 4, "shuffle": True, "seed": 3, "last_batch": "partial"}
     rows = fw.ray.read(source, CHAIN, override_num_blocks=2, ray_remote_args=options, **settings).take_all()
     with fw.Loader(fw.webdataset(str(RECORDS / SHARDS)), CHAIN, framework="numpy", **settings) as loader:
         expected = [(images.copy(), labels.tolist()) for images, labels in loader]
@@ -75,7 +75,7 @@ def test_shards_behind_urls_are_read_and_packed(cluster, address, tmp_path):
 
     fw.ray.pack(source, tmp_path / "cluster", shard_bytes=1 << 20, samples_per_task=3, ray_remote_args=options)
     pipeline = tmp_path / "pipeline.toml"
-    pipeline.write_text(fw.Loader(source, CHAIN, batch=1).settings())
+    pipeline.write_text(fw.Loader(source, CHAIN, batch_size=1).settings())
     command = [sys.executable, "-m", "feedwater", "pack", str(pipeline), str(tmp_path / "one"), "--shard-mib", "1"]
     subprocess.run(command, check=True, capture_output=True)
     assert files(tmp_path / "cluster") == files(tmp_path / "one") != {}

@@ -59,7 +59,7 @@ def test_changes_in_place_keep_the_settings():
 
 def test_a_longer_recipe_shuffles(folder):
     def order(chain):
-        with fw.Loader(folder, chain, batch=20, framework="batch") as loader:
+        with fw.Loader(folder, chain, batch_size=20, framework="batch") as loader:
             return next(iter(loader)).indices
 
     recipe = fw.train_recipe(4)
@@ -69,8 +69,8 @@ def test_a_longer_recipe_shuffles(folder):
 def test_recipes_that_contradict_each_other_are_not_added():
     with pytest.raises(ValueError, match="shuffle = True.* False"):
         fw.train_recipe(8) + fw.eval_recipe(8)
-    both = fw.train_recipe(8) + fw.Recipe([ERASING], {"loader": {"last": "pad"}, "output": {"dtype": "u8"}})
-    assert both.sections == {"loader": {"shuffle": True, "last": "pad"}, "output": {"dtype": "u8"}}
+    both = fw.train_recipe(8) + fw.Recipe([ERASING], {"loader": {"last_batch": "pad"}, "output": {"dtype": "u8"}})
+    assert both.sections == {"loader": {"shuffle": True, "last_batch": "pad"}, "output": {"dtype": "u8"}}
 
 
 def test_no_operator_follows_what_stays_python():

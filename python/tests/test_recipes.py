@@ -35,7 +35,7 @@ def run(program, folder, directory, **environment):
     assert table["index"].to_pylist() == list(range(SAMPLES))
     assert table["label"].to_pylist() == [0] * 70 + [1] * 80
     assert all(location.endswith(f"{index:03}.ppm") for index, location in enumerate(table["location"].to_pylist()))
-    with fw.Loader(folder, fw.eval_recipe(224), batch=50, framework="numpy") as loader:
+    with fw.Loader(folder, fw.eval_recipe(224), batch_size=50, framework="numpy") as loader:
         vectors = numpy.concatenate([images.mean(axis=(2, 3)) for images, _ in loader])
     numpy.testing.assert_array_equal(numpy.array(table["vector"].to_pylist(), numpy.float32), vectors)
 

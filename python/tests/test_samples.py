@@ -39,7 +39,7 @@ class Set:
 
 def test_bytes_with_labels(folder):
     source = fw.samples([encoded(index) for index in range(10)], range(10), classes=[str(it) for it in range(10)])
-    loader = fw.Loader(source, SAME, batch=5, dtype="u8", layout="nhwc", framework="numpy")
+    loader = fw.Loader(source, SAME, batch_size=5, dtype="u8", layout="nhwc", framework="numpy")
     assert loader.samples == 10 and loader.classes[3] == "3" and len(loader) == 2
     for number, (images, labels) in enumerate(loader):
         for place, image in enumerate(images):
@@ -49,18 +49,18 @@ def test_bytes_with_labels(folder):
 
 def test_paths_of_files(folder):
     paths = sorted(folder.glob("*/*.ppm"))
-    loader = fw.Loader(fw.samples([(str(path), None) for path in paths]), SAME, batch=20, dtype="u8", layout="nhwc", framework="numpy")
+    loader = fw.Loader(fw.samples([(str(path), None) for path in paths]), SAME, batch_size=20, dtype="u8", layout="nhwc", framework="numpy")
     images, labels = next(iter(loader))
     assert (labels == -1).all()
     numpy.testing.assert_array_equal(images[17], pixels_of(17))
-    missing = fw.Loader(fw.samples([paths[0], folder / "none.ppm"]), SAME, batch=2, framework="numpy")
+    missing = fw.Loader(fw.samples([paths[0], folder / "none.ppm"]), SAME, batch_size=2, framework="numpy")
     with pytest.raises(fw.errors.SampleError, match="none.ppm"):
         next(iter(missing))
 
 
 def test_items_are_asked_for_by_worker_threads():
     items = Set(40)
-    loader = fw.Loader(fw.samples(items), SAME, batch=4, on_error="skip", workers=3, framework="batch", seed=1, shuffle=True)
+    loader = fw.Loader(fw.samples(items), SAME, batch_size=4, on_error="skip", num_workers=3, framework="batch", seed=1, shuffle=True)
     seen, failed = {}, []
     for batch in loader:
         seen.update(zip(batch.indices, batch.labels))
@@ -69,7 +69,7 @@ def test_items_are_asked_for_by_worker_threads():
     assert all(label == index % 5 for index, label in seen.items())
     assert [index for index, _ in failed] == [3] and "LookupError: no image 3" in failed[0][1]
     with pytest.raises(fw.errors.SampleError, match=r"samples\[3\].*no image 3"):
-        for _ in fw.Loader(fw.samples(items), SAME, batch=1, framework="batch"):
+        for _ in fw.Loader(fw.samples(items), SAME, batch_size=1, framework="batch"):
             pass
 
 
@@ -83,7 +83,7 @@ class Captioned(Set):
 @pytest.mark.parametrize("cache", [None, {"decoded": "1 MiB"}])
 def test_fields_come_with_the_batch(cache):
     source = fw.samples(Captioned(11))
-    loader = fw.Loader(source, SAME, batch=4, last="pad", framework="batch", seed=1, shuffle=True, cache=cache)
+    loader = fw.Loader(source, SAME, batch_size=4, last_batch="pad", framework="batch", seed=1, shuffle=True, cache=cache)
     for _ in range(2):
         for batch in loader:
             assert [it["caption"] for it in batch.fields] == [f"image {index}" for index in batch.indices]
@@ -97,16 +97,16 @@ def test_a_failed_item_has_no_fields():
                 raise LookupError("gone")
             return super().__getitem__(index)
 
-    loader = fw.Loader(fw.samples(Broken(6)), SAME, batch=6, framework="batch", on_error="substitute")
+    loader = fw.Loader(fw.samples(Broken(6)), SAME, batch_size=6, framework="batch", on_error="substitute")
     batch = next(loader.batches())
     assert [it and it["caption"] for it in batch.fields] == [None if index == 3 else f"image {index}" for index in range(6)]
 
 
 def test_items_without_fields_have_none():
     items = [encoded(0), (encoded(1), 1), (encoded(2), 2, "two"), (encoded(3), 3, None)]
-    batch = next(fw.Loader(fw.samples(items), SAME, batch=4, framework="batch").batches())
+    batch = next(fw.Loader(fw.samples(items), SAME, batch_size=4, framework="batch").batches())
     assert batch.fields == [None, None, "two", None]
-    batch = next(fw.Loader(fw.samples(items[:2]), SAME, batch=2, framework="batch").batches())
+    batch = next(fw.Loader(fw.samples(items[:2]), SAME, batch_size=2, framework="batch").batches())
     assert batch.fields == [None, None]
 
 
@@ -115,7 +115,7 @@ def test_wrong_items_are_named():
         fw.Loader(fw.samples([]), SAME, framework="numpy")
     with pytest.raises(fw.errors.ConfigError, match="2 labels for 1 items"):
         fw.Loader(fw.samples([b""], [1, 2]), SAME, framework="numpy")
-    loader = fw.Loader(fw.samples([5.0, encoded(1)]), SAME, batch=2, framework="numpy")
+    loader = fw.Loader(fw.samples([5.0, encoded(1)]), SAME, batch_size=2, framework="numpy")
     with pytest.raises(fw.errors.SampleError, match="float"):
         next(iter(loader))
 
@@ -137,7 +137,7 @@ class Relabelled(Set):
 
 @pytest.mark.parametrize("classes", [None, 100])
 def test_the_label_is_that_of_the_item_that_was_read(classes):
-    loader = fw.Loader(fw.samples(Relabelled(8)), SAME, batch=4, workers=3, dtype="u8", layout="nhwc", framework="batch", classes=classes)
+    loader = fw.Loader(fw.samples(Relabelled(8)), SAME, batch_size=4, num_workers=3, dtype="u8", layout="nhwc", framework="batch", classes=classes)
     seen = set()
     for _ in range(4):
         for batch in loader:
@@ -150,37 +150,37 @@ def test_the_label_is_that_of_the_item_that_was_read(classes):
 
 
 def test_labels_of_their_own_stay():
-    loader = fw.Loader(fw.samples(Relabelled(4), [5, None, 6.0, numpy.int64(7)]), SAME, batch=4, framework="batch")
+    loader = fw.Loader(fw.samples(Relabelled(4), [5, None, 6.0, numpy.int64(7)]), SAME, batch_size=4, framework="batch")
     for _ in range(3):
         assert next(iter(loader)).labels == [5, -1, 6, 7]
 
 
 def test_a_filter_by_label_needs_labels_that_stay():
     source = fw.samples(Relabelled(4)).select(labels=[1])
-    loader = fw.Loader(source, SAME, batch=4, framework="batch")
+    loader = fw.Loader(source, SAME, batch_size=4, framework="batch")
     with pytest.raises(fw.errors.SampleError, match=r"label is \d+ now.*source.filter") as error:
         next(iter(loader))
     assert error.value.reason == "label"
     # A new label among the selected ones is none of the filter's business.
-    loader = fw.Loader(fw.samples(Relabelled(4)).select(labels=range(1, 90)), SAME, batch=4, framework="batch")
+    loader = fw.Loader(fw.samples(Relabelled(4)).select(labels=range(1, 90)), SAME, batch_size=4, framework="batch")
     first, second = next(iter(loader)).labels, next(iter(loader)).labels
     assert all(one != other for one, other in zip(first, second))
 
 
 def test_whole_numbers_of_any_type_are_labels():
     given = [3.0, numpy.float32(4), numpy.int16(5), True, None, numpy.array(6)]
-    loader = fw.Loader(fw.samples([(encoded(0), label) for label in given]), SAME, batch=6, framework="batch")
+    loader = fw.Loader(fw.samples([(encoded(0), label) for label in given]), SAME, batch_size=6, framework="batch")
     assert next(iter(loader)).labels == [3, 4, 5, 1, -1, 6]
     for label in (1.5, "cat", float("nan"), 2.0**53, 1 << 70):
         with pytest.raises(fw.errors.SampleError, match="labels are whole numbers") as error:
-            next(iter(fw.Loader(fw.samples([(encoded(0), label)]), SAME, batch=1, framework="batch")))
+            next(iter(fw.Loader(fw.samples([(encoded(0), label)]), SAME, batch_size=1, framework="batch")))
         assert repr(label) in str(error.value)
         with pytest.raises(ValueError, match=r"labels\[0\]"):
             fw.samples([encoded(0)], [label if label != 2.0**53 else 2.0**70])
 
 
 def test_an_exception_of_an_item_is_the_cause_of_the_error():
-    loader = fw.Loader(fw.samples(Set(8)), SAME, batch=4, framework="numpy")
+    loader = fw.Loader(fw.samples(Set(8)), SAME, batch_size=4, framework="numpy")
     with pytest.raises(fw.errors.SampleError) as error:
         next(iter(loader))
     message, cause = str(error.value), error.value.__cause__
@@ -190,7 +190,7 @@ def test_an_exception_of_an_item_is_the_cause_of_the_error():
     # In a combination, where the sample has another index.
     source = fw.concat(fw.samples([encoded(0)]), fw.samples(Set(8)))
     with pytest.raises(fw.errors.SampleError, match="sample 4") as error:
-        next(iter(fw.Loader(source, SAME, batch=8, framework="numpy")))
+        next(iter(fw.Loader(source, SAME, batch_size=8, framework="numpy")))
     assert isinstance(error.value.__cause__, LookupError)
 
 
@@ -205,7 +205,7 @@ def test_fields_of_loops_left_early_go():
         def __getitem__(self, index):
             return encoded(index), index, Field()
 
-    loader = fw.Loader(fw.samples(Fields(2000)), SAME, batch=4, shuffle=True, workers=1, framework="batch")
+    loader = fw.Loader(fw.samples(Fields(2000)), SAME, batch_size=4, shuffle=True, num_workers=1, framework="batch")
     counts = []
     for _ in range(32):
         for batch in loader:
@@ -249,7 +249,7 @@ def test_an_item_that_uses_its_loader_ends_in_time(use):
                 return b"P6 1 1 255\\n..."
 
         holder = []
-        made = fw.Loader(fw.samples(Recursive()), [fw.ops.Crop(width=1, height=1)], batch=1, workers=1, framework="batch", prefetch=1)
+        made = fw.Loader(fw.samples(Recursive()), [fw.ops.Crop(width=1, height=1)], batch_size=1, num_workers=1, framework="batch", prefetch=1)
         holder.append(made)
         batches = iter(made)
         del made
@@ -279,7 +279,7 @@ def test_a_program_ends_while_items_are_asked_for():
                 time.sleep(0.01)
                 return b"P6 1 1 255\\n" + bytes(3)
 
-        loader = fw.Loader(fw.samples(Slow()), [fw.ops.Crop(width=1, height=1)], batch=2, framework="numpy")
+        loader = fw.Loader(fw.samples(Slow()), [fw.ops.Crop(width=1, height=1)], batch_size=2, framework="numpy")
         batches = iter(loader)
         next(batches)
         held = loader.batches()
@@ -313,7 +313,7 @@ def test_an_interrupt_ends_a_wait_for_slow_items_at_once(moment):
                 return b"P6 1 1 255\\n" + bytes(3)
 
         def build():
-            return fw.Loader(fw.samples(Slow()), [fw.ops.Crop(width=1, height=1)], batch=2, framework="numpy", workers=2, shuffle=True)
+            return fw.Loader(fw.samples(Slow()), [fw.ops.Crop(width=1, height=1)], batch_size=2, framework="numpy", num_workers=2, shuffle=True)
 
         try:
             if {moment == "with"}:

@@ -119,7 +119,7 @@ def test_sources_are_selected_joined_and_mixed(folder):
     cats = fw.directory(folder).select(classes=["cat"], skip=2, take=5)
 
     def indices(source):
-        loader = fw.Loader(source, [ops.Crop(width=12, height=8)], batch=1, framework="batch", dtype="u8")
+        loader = fw.Loader(source, [ops.Crop(width=12, height=8)], batch_size=1, framework="batch", dtype="u8")
         return [loader.location(batch.indices[0])[-6:-4] for batch in loader]
 
     assert indices(cats) == ["02", "03", "04", "05", "06"]
@@ -147,7 +147,7 @@ def test_an_operator_of_ones_own_is_an_expression(folder):
     crop = ops.Crop(width=12, height=8)
     own = ops.Pointwise(expr="if(c == 1, sqrt(x), clamp(1.5 * abs(x - 0.25), 0, 0.9))")
     (before, _), (after, _) = (
-        next(iter(fw.Loader(folder, chain, batch=4, dtype="u8", layout="nhwc", framework="numpy"))) for chain in ([crop], [crop, own])
+        next(iter(fw.Loader(folder, chain, batch_size=4, dtype="u8", layout="nhwc", framework="numpy"))) for chain in ([crop], [crop, own])
     )
     x = before / 255
     expected = numpy.where(numpy.arange(3) == 1, numpy.sqrt(x), numpy.clip(1.5 * abs(x - 0.25), 0, 0.9))
@@ -171,7 +171,7 @@ def test_bad_shards_are_errors_or_skipped_with_a_warning(folder, tmp_path_factor
     chain = [ops.Crop(width=12, height=8)]
 
     def loader(**settings):
-        return fw.Loader(fw.webdataset(str(shards), **settings), chain, batch=1, framework="batch", dtype="u8")
+        return fw.Loader(fw.webdataset(str(shards), **settings), chain, batch_size=1, framework="batch", dtype="u8")
 
     with pytest.raises(fw.errors.ConfigError, match=r"1\.tar"):
         loader()
@@ -188,7 +188,7 @@ def test_a_location_names_the_member_of_an_archive(folder, tmp_path, mode):
         for index, image in enumerate(sorted(folder.glob("*/*.ppm"))[:3]):
             archive.add(image, f"photos/{index}.ppm")
     chain = [ops.Crop(width=12, height=8)]
-    with fw.Loader(fw.webdataset(str(path), label=""), chain, batch=3, framework="batch", dtype="u8") as loader:
+    with fw.Loader(fw.webdataset(str(path), label=""), chain, batch_size=3, framework="batch", dtype="u8") as loader:
         assert loader.location(1).endswith("[1] photos/1.ppm")
         (batch,) = loader
         assert [sample["location"].partition("] ")[2] for sample in batch.samples] == [f"photos/{index}.ppm" for index in range(3)]
@@ -199,7 +199,7 @@ def test_weights_are_any_positive_numbers_and_part_of_the_state(folder):
 
     def loader(*weights):
         mixed = fw.mixture(source, source.select(skip=3), weights=weights, samples=12)
-        return fw.Loader(mixed, [ops.Crop(width=12, height=8)], batch=4, framework="batch", dtype="u8")
+        return fw.Loader(mixed, [ops.Crop(width=12, height=8)], batch_size=4, framework="batch", dtype="u8")
 
     with loader(1 / 3, 2 / 3) as first:
         next(iter(first))

@@ -15,7 +15,7 @@ SAME = [fw.ops.Crop(width=12, height=8)]
 
 
 def first(folder, chain=SAME, **settings):
-    return next(iter(fw.Loader(folder, chain, framework="batch", **{"batch": 4, **settings})))
+    return next(iter(fw.Loader(folder, chain, framework="batch", **{"batch_size": 4, **settings})))
 
 
 def pictures(page):
@@ -74,7 +74,7 @@ def test_labels_and_places_are_named(folder):
     page = first(folder)._repr_html_()
     assert page.count("a &lt;b&gt; &amp; a name t") == 4
     assert "Batch 0 of epoch 0: f32 nchw 4 x 3 x 8 x 12 on cpu" in page and "#0" in page and "#3" in page
-    unnamed = fw.Loader(fw.samples([str(path) for path in sorted(folder.glob("*/*"))]), SAME, batch=4, framework="batch")
+    unnamed = fw.Loader(fw.samples([str(path) for path in sorted(folder.glob("*/*"))]), SAME, batch_size=4, framework="batch")
     assert next(iter(unnamed))._repr_html_().count("no label") == 4
 
 
@@ -83,10 +83,10 @@ def test_errors_substitutes_and_padding_are_marked(folder):
     page = first(folder, on_error="substitute")._repr_html_()
     assert page.count("unusable") == page.count("2px solid #d33") == 1
     assert "03.ppm" in page and "#3: " in page
-    padded = fw.Loader(folder, SAME, batch=15, last="pad", on_error="skip", framework="batch")
+    padded = fw.Loader(folder, SAME, batch_size=15, last_batch="pad", on_error="skip", framework="batch")
     *_, last = [batch._repr_html_() for batch in padded]
     assert last.count("<br>padding<") == last.count("2px solid #888") > 0
-    skipped = first(folder, on_error="skip", last="partial")._repr_html_()
+    skipped = first(folder, on_error="skip", last_batch="partial")._repr_html_()
     assert "#3: " in skipped
     many = "".join(fw._sheet._failed([(index, "bad") for index in range(30)]))
     assert many.count("bad") == 8 and "and 22 more" in many
@@ -97,7 +97,7 @@ def test_the_size_is_bounded(tmp_path):
     for index in range(40):
         (tmp_path / "set" / "noise").mkdir(parents=True, exist_ok=True)
         write_image(tmp_path / "set" / "noise" / f"{index:02}.ppm", pixels)
-    page = first(tmp_path / "set", [fw.ops.Crop(width=80, height=80)], batch=40)._repr_html_()
+    page = first(tmp_path / "set", [fw.ops.Crop(width=80, height=80)], batch_size=40)._repr_html_()
     assert len(pictures(page)) == 32 and "the first 32 images" in page
     # Noise is the worst case of a PNG.
     assert len(page) < 1_000_000
@@ -107,10 +107,10 @@ def test_large_images_are_shrunk_by_means(tmp_path):
     (tmp_path / "set" / "a").mkdir(parents=True)
     pixels = numpy.random.default_rng(0).integers(0, 256, (70, 250, 3), dtype=numpy.uint8)
     write_image(tmp_path / "set" / "a" / "0.ppm", pixels)
-    (shown,) = pictures(first(tmp_path / "set", [fw.ops.Crop(width=250, height=70)], batch=1)._repr_html_())
+    (shown,) = pictures(first(tmp_path / "set", [fw.ops.Crop(width=250, height=70)], batch_size=1)._repr_html_())
     means = pixels[:68, :248].reshape(17, 4, 62, 4, 3).mean(axis=(1, 3))
     numpy.testing.assert_allclose(shown, means, atol=0.51)
     # Flatter than a block.
     write_image(tmp_path / "set" / "a" / "0.ppm", pixels[:2])
-    (shown,) = pictures(first(tmp_path / "set", [fw.ops.Crop(width=250, height=2)], batch=1)._repr_html_())
+    (shown,) = pictures(first(tmp_path / "set", [fw.ops.Crop(width=250, height=2)], batch_size=1)._repr_html_())
     assert shown.shape == (1, 62, 3)

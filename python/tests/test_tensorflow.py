@@ -17,7 +17,7 @@ def address(tensor):
 
 
 def test_a_tensor_has_the_memory_of_the_batch(folder):
-    batch = next(iter(fw.Loader(folder, SAME, batch=4, framework="batch", dtype="u8", layout="nhwc")))
+    batch = next(iter(fw.Loader(folder, SAME, batch_size=4, framework="batch", dtype="u8", layout="nhwc")))
     expected = batch.data_ptr
     tensor = batch.tensorflow()
     assert address(tensor) == address(batch.tensorflow()) == batch.numpy().ctypes.data == expected
@@ -27,7 +27,7 @@ def test_a_tensor_has_the_memory_of_the_batch(folder):
 
 @pytest.mark.parametrize("dtype", ["u8", "f16", "bf16", "f32"])
 def test_every_type_of_elements(folder, dtype):
-    images, labels = next(iter(fw.Loader(folder, SAME, batch=4, dtype=dtype, framework="tensorflow")))
+    images, labels = next(iter(fw.Loader(folder, SAME, batch_size=4, dtype=dtype, framework="tensorflow")))
     assert images.dtype == {"u8": "uint8", "f16": "float16", "bf16": "bfloat16", "f32": "float32"}[dtype]
     assert labels.dtype == "int64" and labels.numpy().tolist() == [0] * 4
     assert float(images[0, 0, 0, 0]) == pixels_of(0)[0, 0, 0]
@@ -35,7 +35,7 @@ def test_every_type_of_elements(folder, dtype):
 
 def test_gradients_and_slots(folder):
     """A loop over several epochs, so that every slot is filled again."""
-    loader = fw.Loader(folder, fw.train_recipe(8), batch=5, framework="tensorflow", layout="nhwc")
+    loader = fw.Loader(folder, fw.train_recipe(8), batch_size=5, framework="tensorflow", layout="nhwc")
     weights = tensorflow.Variable(tensorflow.zeros((192, 2)))
     for _ in range(3):
         for images, labels in loader:

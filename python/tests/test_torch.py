@@ -11,7 +11,7 @@ SAME = [fw.ops.Crop(width=12, height=8)]
 
 
 def test_a_tensor_has_the_memory_of_the_batch(folder):
-    batch = next(iter(fw.Loader(folder, SAME, batch=4, framework="batch", dtype="u8", layout="nhwc")))
+    batch = next(iter(fw.Loader(folder, SAME, batch_size=4, framework="batch", dtype="u8", layout="nhwc")))
     address = batch.data_ptr
     tensor = batch.torch()
     assert tensor.data_ptr() == batch.torch().data_ptr() == torch.from_dlpack(batch).data_ptr() == address
@@ -20,27 +20,27 @@ def test_a_tensor_has_the_memory_of_the_batch(folder):
 
 @pytest.mark.parametrize("dtype", ["u8", "f16", "bf16", "f32"])
 def test_every_type_of_elements(folder, dtype):
-    images, labels = next(iter(fw.Loader(folder, SAME, batch=4, dtype=dtype)))
+    images, labels = next(iter(fw.Loader(folder, SAME, batch_size=4, dtype=dtype)))
     expected = {"u8": torch.uint8, "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[dtype]
     assert images.dtype == expected and labels.dtype == torch.int64
     assert images[0, 0, 0, 0].item() == pixels_of(0)[0, 0, 0]
 
 
 def test_types_of_pytorch_are_taken(folder):
-    images, _ = next(iter(fw.Loader(folder, SAME, batch=4, dtype=torch.bfloat16)))
+    images, _ = next(iter(fw.Loader(folder, SAME, batch_size=4, dtype=torch.bfloat16)))
     assert images.dtype == torch.bfloat16
 
 
 def test_a_dataloader_of_a_loader_is_an_error_with_what_to_do(folder):
     with pytest.raises(TypeError, match="torch_dataset"):
-        next(iter(torch.utils.data.DataLoader(fw.Loader(folder, SAME, batch=4))))
+        next(iter(torch.utils.data.DataLoader(fw.Loader(folder, SAME, batch_size=4))))
 
 
 @pytest.mark.parametrize("keep", ["outputs", "losses"])
 def test_gradients_may_hold_every_batch(folder, caplog, keep):
     """The graph of autograd keeps the images of a layer with weights until ``backward``."""
     model = torch.nn.Conv2d(3, 1, 3)
-    loader = fw.Loader(folder, SAME, batch=2, prefetch=2, epochs=1)
+    loader = fw.Loader(folder, SAME, batch_size=2, prefetch=2, epochs=1)
     held = []
     with caplog.at_level(logging.WARNING, "feedwater"):
         for images, _ in loader:
@@ -68,23 +68,23 @@ def test_a_model_learns_the_classes(folder):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    loader = fw.Loader(folder, fw.train_recipe(8), batch=5, seed=1)
+    loader = fw.Loader(folder, fw.train_recipe(8), batch_size=5, seed=1)
     for _ in range(5):
         for images, labels in loader:
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(images), labels).backward()
             optimizer.step()
-    right = sum((model(images).argmax(1) == labels).sum().item() for images, labels in fw.Loader(folder, fw.eval_recipe(8), batch=7))
+    right = sum((model(images).argmax(1) == labels).sum().item() for images, labels in fw.Loader(folder, fw.eval_recipe(8), batch_size=7))
     assert right == 20
 
 
 def test_soft_targets_are_tensors(folder):
-    images, targets = next(iter(fw.Loader(folder, SAME, batch=4, classes=3)))
+    images, targets = next(iter(fw.Loader(folder, SAME, batch_size=4, classes=3)))
     assert targets.dtype == torch.float32 and targets.tolist() == [[1, 0, 0]] * 4
 
 
 def test_capsules_of_both_versions(folder):
-    loader = fw.Loader(folder, SAME, batch=4, framework="batch", dtype="u8", layout="nhwc")
+    loader = fw.Loader(folder, SAME, batch_size=4, framework="batch", dtype="u8", layout="nhwc")
     for batch in loader:
         address = batch.data_ptr
         # PyTorch before version 1 of DLPack asks for capsules itself.
@@ -95,7 +95,7 @@ def test_capsules_of_both_versions(folder):
 
 
 def test_copies_and_arrays_of_other_frameworks(folder):
-    batch = next(iter(fw.Loader(folder, SAME, batch=4, framework="batch", dtype="u8", layout="nhwc")))
+    batch = next(iter(fw.Loader(folder, SAME, batch_size=4, framework="batch", dtype="u8", layout="nhwc")))
     address = batch.data_ptr
     assert torch.from_dlpack(batch, copy=True).data_ptr() != address == batch.data_ptr
     tensor = batch.torch()
@@ -108,6 +108,6 @@ def test_copies_and_arrays_of_other_frameworks(folder):
 
 def test_bf16_is_copied_for_numpy_after_its_tensor_was_used(folder):
     pytest.importorskip("ml_dtypes")
-    batch = next(iter(fw.Loader(folder, SAME, batch=4, framework="batch", dtype="bf16")))
+    batch = next(iter(fw.Loader(folder, SAME, batch_size=4, framework="batch", dtype="bf16")))
     tensor = batch.torch()
     assert (batch.numpy().astype("f4") == tensor.float().numpy()).all()

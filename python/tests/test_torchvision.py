@@ -49,7 +49,7 @@ FIXED = {
 @pytest.mark.parametrize("name", FIXED)
 def test_pixels_are_those_of_torchvision(large, name):
     transform = v1.Compose([v1.CenterCrop((44, 60)), FIXED[name]])
-    loader = fw.Loader(large, fw.from_torchvision(transform), batch=4)
+    loader = fw.Loader(large, fw.from_torchvision(transform), batch_size=4)
     images, _ = next(iter(loader))
     for index, image in enumerate(images):
         expected = transform(Image.fromarray(smooth(index)))
@@ -94,7 +94,7 @@ def test_random_transforms_are_operators(large, case):
     recipe = fw.from_torchvision(v1.Compose([transform, v2.Resize((16, 16)), v1.ToTensor()]))
     if expected is not None:
         assert recipe[: len(expected)] == expected
-    images, _ = next(iter(fw.Loader(large, recipe, batch=4)))
+    images, _ = next(iter(fw.Loader(large, recipe, batch_size=4)))
     assert images.shape == (4, 3, 16, 16) and 0 <= images.min() and images.max() <= 1
 
 
@@ -169,7 +169,7 @@ def test_what_would_have_other_pixels_is_refused_with_the_reason(name):
 def test_a_compose_inside_of_a_random_order_stays_together(large):
     size = v1.CenterCrop((44, 60))
     order = v1.RandomOrder([v1.Compose([v1.RandomInvert(1.0), v1.RandomSolarize(100, 1.0)]), v1.RandomPosterize(1, 1.0), v1.Compose([])])
-    images, _ = next(iter(fw.Loader(large, fw.from_torchvision([size, order, v1.PILToTensor()]), batch=4, seed=3)))
+    images, _ = next(iter(fw.Loader(large, fw.from_torchvision([size, order, v1.PILToTensor()]), batch_size=4, seed=3)))
     invert, posterize, solarize = (lambda it: 255 - it), (lambda it: it & 128), (lambda it: numpy.where(it < 100, it, 255 - it))
     for index, image in enumerate(images):
         outcomes = [posterize(solarize(invert(smooth(index)))), solarize(invert(posterize(smooth(index))))]
@@ -179,13 +179,13 @@ def test_a_compose_inside_of_a_random_order_stays_together(large):
 def test_padding_of_v2_is_left_top_right_and_bottom(large):
     # Larger than the padded image by nothing, so nothing is drawn.
     transform = v2.Compose([v2.RandomCrop((44 + 2 + 4, 60 + 1 + 3), padding=(1, 2, 3, 4), fill=9), v2.PILToTensor()])
-    images, _ = next(iter(fw.Loader(large, fw.from_torchvision(transform), batch=4)))
+    images, _ = next(iter(fw.Loader(large, fw.from_torchvision(transform), batch_size=4)))
     torch.testing.assert_close(images[1], transform(Image.fromarray(smooth(1))), rtol=0, atol=0)
 
 
 def test_images_of_pil_are_left_as_they_are_by_dtype(large):
     transform = v2.Compose([v2.CenterCrop(9), v2.ToDtype(torch.float32, scale=True), v2.ToImage()])
-    images, _ = next(iter(fw.Loader(large, fw.from_torchvision(transform), batch=4)))
+    images, _ = next(iter(fw.Loader(large, fw.from_torchvision(transform), batch_size=4)))
     expected = transform(Image.fromarray(smooth(2)))
     assert images.dtype == expected.dtype == torch.uint8
     torch.testing.assert_close(images[2], torch.Tensor(expected).to(torch.uint8), rtol=0, atol=0)
@@ -193,12 +193,12 @@ def test_images_of_pil_are_left_as_they_are_by_dtype(large):
 
 def test_evaluation_sees_every_sample_and_training_drops_the_last_batch(folder):
     evaluation = fw.from_torchvision(v1.Compose([v1.Resize(8), v1.CenterCrop(8), v1.RandomHorizontalFlip(1.0), v1.ToTensor()]))
-    assert sum(len(images) for images, _ in fw.Loader(folder, evaluation, batch=8, epochs=1)) == 20
-    assert sum(len(images) for images, _ in fw.Loader(folder, evaluation, batch=8, epochs=1, last="drop")) == 16
+    assert sum(len(images) for images, _ in fw.Loader(folder, evaluation, batch_size=8, epochs=1)) == 20
+    assert sum(len(images) for images, _ in fw.Loader(folder, evaluation, batch_size=8, epochs=1, last_batch="drop")) == 16
     training = fw.from_torchvision(v1.Compose([v1.RandomCrop(8), v1.ToTensor()]))
-    assert sum(len(images) for images, _ in fw.Loader(folder, training, batch=8, epochs=1)) == 16
+    assert sum(len(images) for images, _ in fw.Loader(folder, training, batch_size=8, epochs=1)) == 16
     kept = fw.from_torchvision([v1.CenterCrop(8), v1.Grayscale(1), v1.ToTensor()], keep_rest=True)
-    assert sum(len(images) for images, _ in fw.Loader(folder, kept, batch=8, epochs=1)) == 20
+    assert sum(len(images) for images, _ in fw.Loader(folder, kept, batch_size=8, epochs=1)) == 20
 
 
 def _convert_image_to_rgb(image):
@@ -234,14 +234,14 @@ def test_the_rest_may_stay_python(large):
     transform = v1.Compose([v1.Resize((12, 12)), v1.Grayscale(1), v1.ToTensor(), v1.Lambda(negative)])
     recipe = fw.from_torchvision(transform, keep_rest=True)
     assert len(recipe) == 1
-    images, labels = next(iter(fw.Loader(large, recipe, batch=4)))
+    images, labels = next(iter(fw.Loader(large, recipe, batch_size=4)))
     for index, image in enumerate(images):
         torch.testing.assert_close(image, transform(Image.fromarray(smooth(index))), rtol=0, atol=0)
     later = v1.Compose([v1.Resize((12, 12)), v1.ToTensor(), v1.Lambda(negative)])
-    images, _ = next(iter(fw.Loader(large, fw.from_torchvision(later, keep_rest=True), batch=4)))
+    images, _ = next(iter(fw.Loader(large, fw.from_torchvision(later, keep_rest=True), batch_size=4)))
     torch.testing.assert_close(images[3], later(Image.fromarray(smooth(3))), rtol=0, atol=0)
     with pytest.raises(ValueError, match="torch"):
-        fw.Loader(large, recipe, batch=4, framework="numpy")
+        fw.Loader(large, recipe, batch_size=4, framework="numpy")
 
 
 STACK = v1.Lambda(lambda views: torch.stack([v1.ToTensor()(view) for view in views]))
@@ -259,7 +259,7 @@ def test_views_of_an_image_are_an_axis_of_the_batch(large, views, count):
     with pytest.raises(fw.errors.ConversionError, match="Crop.*several images of one"):
         fw.from_torchvision([v1.Resize((12, 16)), *views])
     recipe = fw.from_torchvision([v1.Resize((12, 16)), *views], keep_rest=True)
-    images, _ = next(iter(fw.Loader(large, recipe, batch=4)))
+    images, _ = next(iter(fw.Loader(large, recipe, batch_size=4)))
     assert images.shape[:3] == (4, count, 3)
     for index, image in enumerate(images):
         expected = Image.fromarray(smooth(index)).resize((16, 12), Image.Resampling.BILINEAR)
@@ -275,8 +275,8 @@ def test_recipes_of_timm(large):
     assert isinstance(recipe[0], ops.OneOf) and recipe[1] == ops.Flip(horizontal=0.5)
     assert recipe[2].settings()["config"] == "rand-m9-n2-p0.5-mstd0.5-inc1"
     assert recipe[4].settings()["mode"] == "pixel"
-    images, _ = next(iter(fw.Loader(large, recipe, batch=4)))
+    images, _ = next(iter(fw.Loader(large, recipe, batch_size=4)))
     assert images.shape == (4, 3, 24, 24)
     evaluation = timm.create_transform(24, is_training=False, crop_pct=0.8)
-    images, _ = next(iter(fw.Loader(large, fw.from_torchvision(evaluation), batch=4)))
+    images, _ = next(iter(fw.Loader(large, fw.from_torchvision(evaluation), batch_size=4)))
     torch.testing.assert_close(images[2], evaluation(Image.fromarray(smooth(2))), rtol=0, atol=0)

@@ -57,7 +57,7 @@ def trained(folder, out, *, batch, accumulate=1, checkpoint=None, **settings):
         use_cpu=True,
     )
     torch.manual_seed(0)
-    with Counted(folder, SAME, batch=batch, shuffle=True, seed=3, **settings) as loader:
+    with Counted(folder, SAME, batch_size=batch, shuffle=True, seed=3, **settings) as loader:
         trainer = Recording(model=Model(), args=arguments, train_dataset=loader)
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.seen = []
@@ -110,7 +110,7 @@ def test_other_data_is_skipped_as_by_accelerate(folder):
     loader = torch.utils.data.DataLoader(list(range(6)), batch_size=2)
     assert [batch.tolist() for batch in transformers.trainer.skip_first_batches(loader, 1)] == [[2, 3], [4, 5]]
     # Parts of epochs and padding: the last of three batches of 8 has one sample and seven that repeat it.
-    part = fw.Loader(folder, SAME, batch=8, last="pad", positions=(3, 20))
+    part = fw.Loader(folder, SAME, batch_size=8, last_batch="pad", positions=(3, 20))
     whole = [images.clone() for images, _ in part]
     rest = list(transformers.trainer.skip_first_batches(accelerate_loader(part), 2))
     assert len(whole) == 3 and len(rest) == 1 and torch.equal(rest[0][0], whole[2])

@@ -35,7 +35,7 @@ def images_of(folder):
 
 def dumped(folder, out, recipe, seed):
     """The images of a loader, and what was drawn for each."""
-    with fw.Loader(fw.directory(folder), recipe, batch=6, seed=seed, epochs=1, device="cpu") as loader:
+    with fw.Loader(fw.directory(folder), recipe, batch_size=6, seed=seed, epochs=1, device="cpu") as loader:
         (out / "pipeline.toml").write_text(loader.settings())
         images, _ = next(iter(loader))
         images = images.clone()

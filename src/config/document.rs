@@ -8,6 +8,7 @@ use toml::Table;
 use toml::de::{DeTable, DeValue};
 
 use super::SECTIONS;
+use super::former;
 use crate::error::{ConfigError, Error, IoCause, Location, Result};
 use crate::file;
 use crate::storage;
@@ -143,7 +144,7 @@ impl Document {
     /// it. `None` for unknown keys.
     fn find(&self, key: &str) -> Option<Range<usize>> {
         let table = DeTable::parse(&self.text).ok()?;
-        match in_table(table.get_ref(), key) {
+        match in_table(table.get_ref(), &as_written(table.get_ref(), key)) {
             None if SECTIONS.iter().any(|section| rest_after(key, section).is_some()) => Some(0..0),
             found => found,
         }
@@ -167,6 +168,29 @@ fn not_utf8(path: &Path, bytes: &[u8]) -> Error {
 /// Rest of a key after a leading name, if the name ends there.
 fn rest_after<'a>(key: &'a str, name: &str) -> Option<&'a str> {
     key.strip_prefix(name).filter(|rest| rest.is_empty() || rest.starts_with(['.', '[', ':']))
+}
+
+/// The key with its former names, where the text has those.
+fn as_written(table: &DeTable<'_>, key: &str) -> String {
+    let (section, rest) = split(key);
+    let former = |table: &DeTable<'_>, section, key| {
+        former::former(section, key)
+            .filter(|former| !table.contains_key(key) && table.contains_key(*former))
+    };
+    if let Some(former) = former(table, "", section) {
+        return format!("{former}{rest}");
+    }
+    let keys = table.get(section).and_then(|value| value.get_ref().as_table());
+    let (name, rest) = split(rest.strip_prefix('.').unwrap_or_default());
+    match keys.and_then(|keys| former(keys, section, name)) {
+        Some(former) => format!("{section}.{former}{rest}"),
+        None => key.into(),
+    }
+}
+
+/// First name of a key, and the rest.
+fn split(key: &str) -> (&str, &str) {
+    key.split_at(key.find(['.', '[', ':']).unwrap_or(key.len()))
 }
 
 fn in_table(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {

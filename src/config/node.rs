@@ -11,6 +11,7 @@ use serde_path_to_error::Track;
 use toml::Value;
 
 use super::equivalents;
+use super::former;
 use super::nearest::nearest;
 use crate::error::Error;
 use crate::op;
@@ -106,8 +107,12 @@ impl NodeError {
             Some((key, known)) => match equivalents::key(&key, self.operator.as_deref()) {
                 Some(answer) => format!("unknown key; {answer}"),
                 None => match nearest(&key, &known) {
-                    Some(name) => format!("unknown key, did you mean {name}?"),
-                    None => format!("unknown key, the keys here are {}", known.join(", ")),
+                    Some(name) => format!("unknown key, did you mean {}?", former::name(name)),
+                    None => {
+                        let known: Vec<_> =
+                            known.into_iter().filter(|it| former::name(it) == *it).collect();
+                        format!("unknown key, the keys here are {}", known.join(", "))
+                    }
                 },
             },
         };
@@ -187,6 +192,10 @@ impl serde::de::Error for NodeError {
     /// The tracked path ends with the unknown key.
     fn unknown_field(key: &str, known: &'static [&'static str]) -> Self {
         Self { path: String::new(), ..unknown(key, known) }
+    }
+
+    fn duplicate_field(key: &'static str) -> Self {
+        Self::custom(former::twice(key))
     }
 
     fn missing_field(key: &'static str) -> Self {

@@ -28,7 +28,7 @@ pub struct Stats {
     /// Samples that only pad a batch.
     pub padding: u64,
     /// Samples of this shard that no batch held, because they did not fill the last batch of an epoch
-    /// (`loader.last = "drop"`). Counted when that batch is handed out.
+    /// (`loader.last_batch = "drop"`). Counted when that batch is handed out.
     pub left_over: u64,
     /// Batches for which memory beyond the plan was allocated, because the consumer held all others
     /// ([`LoaderBuilder::add_batches`](crate::loader::LoaderBuilder::add_batches)).
@@ -270,7 +270,7 @@ mod tests {
         let meters = Arc::new(Meters::watched(1, Watching::default()));
         let counters = Counters::new(meters);
         let epochs = 5000;
-        let settings = LoaderSettings { batch: 3, ..Default::default() };
+        let settings = LoaderSettings { batch_size: 3, ..Default::default() };
         let shard = Shard { rank: 0, world: 1, from: "settings" };
         let extent = Order::new(8, &settings, &shard, &[]).unwrap().whole();
         for epoch in 0..epochs {

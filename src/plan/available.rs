@@ -34,7 +34,7 @@ impl Plan {
         let on_host = self.footprint.rows.iter().filter(|row| row.memory != Memory::Device);
         let rows = Footprint { rows: on_host.cloned().collect() };
         let problem = format!(
-            "the plan needs {} of host memory, {} are available ({limit}); lower loader.batch, loader.prefetch, loader.workers or \
+            "the plan needs {} of host memory, {} are available ({limit}); lower loader.batch_size, loader.prefetch, loader.num_workers or \
              the caches, or set limits.overcommit = true to go on, for\n{rows}",
             footprint::bytes(needed),
             footprint::bytes(*available),

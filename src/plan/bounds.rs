@@ -8,11 +8,11 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 
 use super::count::MOST;
-use super::{Count, DevicePlan, Facts, Settings};
+use super::{AutoCount, DevicePlan, Facts, Settings};
 
 /// Range of a number that the loader chooses. For a fixed number all three fields are equal.
 ///
-/// * `loader.workers = "auto"`: minimum 1, start at the number of cores. Maximum two per core but at least 16, or at
+/// * `loader.num_workers = "auto"`: minimum 1, start at the number of cores. Maximum two per core but at least 16, or at
 ///   least 64 if samples come over a network, because waiting threads use no core.
 /// * `limits.cpu_threads` also covers the loader's other threads: the launcher of a GPU, and the thread that feeds its
 ///   JPEG engines. Workers get the rest.
@@ -65,11 +65,11 @@ impl Bounds {
         device: Option<&DevicePlan>,
     ) -> Result<Self> {
         let room = settings.limits.cpu_threads.map(|limit| room(limit, device)).transpose()?;
-        if let Count::Fixed(number) = settings.loader.workers {
+        if let AutoCount::Fixed(number) = settings.loader.num_workers {
             return match room {
                 Some(room) if number > room.workers => {
                     let problem = format!(
-                        "is {}, and loader.workers is {number}{}; lower loader.workers to {} or write \"auto\" there",
+                        "is {}, and loader.num_workers is {number}{}; lower loader.num_workers to {} or write \"auto\" there",
                         room.limit, room.besides, room.workers
                     );
                     Err(Error::config("limits.cpu_threads", problem))
@@ -87,16 +87,16 @@ impl Bounds {
     }
 
     /// Range of batches ahead, with memory for `most`.
-    pub(super) fn ahead(prefetch: Count, most: usize) -> Self {
+    pub(super) fn ahead(prefetch: AutoCount, most: usize) -> Self {
         match prefetch {
-            Count::Auto => Self::from_one(2, most),
-            Count::Fixed(_) => Self::fixed(most),
+            AutoCount::Auto => Self::from_one(2, most),
+            AutoCount::Fixed(_) => Self::fixed(most),
         }
     }
 }
 
 /// Maximum number of batches ahead, of `batch_bytes` each, before any memory limit.
-pub(super) fn most_ahead(prefetch: Count, batch_bytes: usize) -> usize {
+pub(super) fn most_ahead(prefetch: AutoCount, batch_bytes: usize) -> usize {
     let (least, most) = AHEAD_BATCHES;
     prefetch.fixed().unwrap_or_else(|| (AHEAD_BYTES / batch_bytes.max(1)).clamp(least, most))
 }

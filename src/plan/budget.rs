@@ -6,7 +6,7 @@ use crate::error::{ConfigError, Error, Result};
 use crate::footprint::{self, Footprint, Memory};
 
 use super::device::on_cpu;
-use super::{Bounds, Count, Counts, Facts, Plan, Route, memory};
+use super::{AutoCount, Bounds, Counts, Facts, Plan, Route, memory};
 
 /// Count that memory limits reduced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,10 @@ impl Plan {
                 Err(refused) => {
                     let host_alone = refused.exceeded.iter().all(|it| it.key == HOST.0);
                     let workers = self.workers.most;
-                    if !host_alone || workers == 1 || self.settings.loader.workers != Count::Auto {
+                    if !host_alone
+                        || workers == 1
+                        || self.settings.loader.num_workers != AutoCount::Auto
+                    {
                         return Err(refusal(&refused.exceeded, &refused.rows));
                     }
                     // Fewer workers need less of everything else too, so all of it is computed again.

@@ -7,81 +7,83 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Count that is fixed, or that the loader chooses from measurements. In TOML an integer or `"auto"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Count {
+pub enum AutoCount {
     /// The loader chooses, within the plan's [`Bounds`](super::Bounds).
     Auto,
     /// Fixed number.
     Fixed(usize),
 }
 
-/// Maximum of `loader.workers` and `loader.prefetch`.
+/// Maximum of `loader.num_workers` and `loader.prefetch`.
 pub(super) const MOST: usize = 1024;
 
 /// Expected values, for messages.
 const WANTED: &str = "an integer from 1 up or \"auto\"";
 
-impl Count {
+impl AutoCount {
     /// The number if it is fixed.
     pub fn fixed(self) -> Option<usize> {
         match self {
-            Count::Auto => None,
-            Count::Fixed(number) => Some(number),
+            AutoCount::Auto => None,
+            AutoCount::Fixed(number) => Some(number),
         }
     }
 }
 
-impl From<usize> for Count {
+impl From<usize> for AutoCount {
     fn from(number: usize) -> Self {
-        Count::Fixed(number)
+        AutoCount::Fixed(number)
     }
 }
 
-impl fmt::Display for Count {
+impl fmt::Display for AutoCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Count::Auto => f.write_str("auto"),
-            Count::Fixed(number) => number.fmt(f),
+            AutoCount::Auto => f.write_str("auto"),
+            AutoCount::Fixed(number) => number.fmt(f),
         }
     }
 }
 
-impl Serialize for Count {
+impl Serialize for AutoCount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Count::Auto => serializer.serialize_str("auto"),
-            Count::Fixed(number) => number.serialize(serializer),
+            AutoCount::Auto => serializer.serialize_str("auto"),
+            AutoCount::Fixed(number) => number.serialize(serializer),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Count {
+impl<'de> Deserialize<'de> for AutoCount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(CountVisitor)
+        deserializer.deserialize_any(AutoCountVisitor)
     }
 }
 
-struct CountVisitor;
+struct AutoCountVisitor;
 
-impl Visitor<'_> for CountVisitor {
-    type Value = Count;
+impl Visitor<'_> for AutoCountVisitor {
+    type Value = AutoCount;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(WANTED)
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Count, E> {
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<AutoCount, E> {
         let number = usize::try_from(value);
-        number.map(Count::Fixed).map_err(|_| E::invalid_value(Unexpected::Signed(value), &self))
+        number.map(AutoCount::Fixed).map_err(|_| E::invalid_value(Unexpected::Signed(value), &self))
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Count, E> {
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<AutoCount, E> {
         let number = usize::try_from(value);
-        number.map(Count::Fixed).map_err(|_| E::invalid_value(Unexpected::Unsigned(value), &self))
+        number
+            .map(AutoCount::Fixed)
+            .map_err(|_| E::invalid_value(Unexpected::Unsigned(value), &self))
     }
 
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Count, E> {
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<AutoCount, E> {
         match value {
-            "auto" => Ok(Count::Auto),
+            "auto" => Ok(AutoCount::Auto),
             other => Err(E::invalid_value(Unexpected::Str(other), &self)),
         }
     }
@@ -93,13 +95,13 @@ mod tests {
 
     #[test]
     fn counts_round_trip_through_toml() {
-        for (count, text) in [(Count::Auto, "\"auto\""), (Count::Fixed(4), "4")] {
+        for (count, text) in [(AutoCount::Auto, "\"auto\""), (AutoCount::Fixed(4), "4")] {
             assert_eq!(serde_json::to_string(&count).unwrap(), text);
-            assert_eq!(serde_json::from_str::<Count>(text).unwrap(), count);
+            assert_eq!(serde_json::from_str::<AutoCount>(text).unwrap(), count);
             assert_eq!(count.to_string(), text.trim_matches('"'));
         }
         for (text, found) in [("\"4\"", "string \"4\""), ("-4", "integer `-4`"), ("null", "null")] {
-            let words = serde_json::from_str::<Count>(text).unwrap_err().to_string();
+            let words = serde_json::from_str::<AutoCount>(text).unwrap_err().to_string();
             assert!(words.contains(found) && words.contains(WANTED), "{words}");
         }
     }

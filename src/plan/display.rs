@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Count, DeviceSplit, Offload, Place, Plan, PlannedStep, RoutePlan};
+use super::{AutoCount, DeviceSplit, Offload, Place, Plan, PlannedStep, RoutePlan};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,10 +50,10 @@ impl fmt::Display for Plan {
             writeln!(f, "{:<8}on the gpu {planned}, or {}", "auto", others.join(", "))?;
         }
         let chosen = [
-            ("workers", self.settings.loader.workers, self.workers),
+            ("workers", self.settings.loader.num_workers, self.workers),
             ("prefetch", self.settings.loader.prefetch, self.ahead_batches),
         ];
-        for (name, _, bounds) in chosen.iter().filter(|it| it.1 == Count::Auto) {
+        for (name, _, bounds) in chosen.iter().filter(|it| it.1 == AutoCount::Auto) {
             writeln!(f, "{:<8}{name} {bounds}", "auto")?;
         }
         let (setting, planned) = (self.settings.cache.row_index, self.row_index_bytes);

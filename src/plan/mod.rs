@@ -25,6 +25,7 @@ mod device_choice;
 mod device_facts;
 mod device_pick;
 mod display;
+mod last_batch;
 mod memory;
 mod need;
 mod offload;
@@ -39,8 +40,9 @@ mod stage;
 mod targets;
 mod windows;
 
-pub use count::Count;
+pub use count::AutoCount;
 pub use device_choice::DeviceChoice;
+pub use last_batch::LastBatch;
 pub(crate) use memory::{PAIR_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
 pub use route::Route;
@@ -48,7 +50,7 @@ pub use route::Route;
 pub use route::{DecoderMemory, MeasuredMemory};
 pub use row_index::RowIndexGain;
 pub use settings::{
-    CacheSettings, DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
+    CacheSettings, DecodeSettings, Limits, LoaderSettings, OnError, OutputSettings, Settings,
 };
 pub use shard_from::ShardFrom;
 #[doc(hidden)]
@@ -151,8 +153,8 @@ pub struct Plan {
     pub decode: Place,
     /// Operators in order: those on the CPU, then those on the GPU.
     pub steps: Vec<PlannedStep>,
-    /// Shape of the largest batch that can occur: with `last = "partial"` at most all samples of the shard, else
-    /// `loader.batch`.
+    /// Shape of the largest batch that can occur: with `last_batch = "partial"` at most all samples of the shard, else
+    /// `loader.batch_size`.
     pub shape: TensorShape,
     /// What happens to finished batches: soft targets and batch operators, if there are any.
     pub stage: Option<BatchStage>,
@@ -360,8 +362,10 @@ impl Plan {
 fn largest_batch(loader: &LoaderSettings, shard: &Shard, samples: u64) -> usize {
     let all = samples.div_ceil(shard.world).max(1);
     match usize::try_from(all) {
-        Ok(all) if loader.last == Last::Partial && samples > 0 => loader.batch.min(all),
-        _ => loader.batch,
+        Ok(all) if loader.last_batch == LastBatch::Partial && samples > 0 => {
+            loader.batch_size.min(all)
+        }
+        _ => loader.batch_size,
     }
 }
 

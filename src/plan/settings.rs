@@ -12,7 +12,7 @@ use crate::storage::StorageSettings;
 use crate::tensor::{DType, Layout};
 
 use super::count::MOST;
-use super::{Count, DeviceChoice, Route, ShardFrom, TargetSettings};
+use super::{AutoCount, DeviceChoice, LastBatch, Route, ShardFrom, TargetSettings};
 
 /// All user settings except source and chain. Field names are the TOML keys.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,13 +41,15 @@ pub struct Settings {
 #[serde(deny_unknown_fields, default)]
 pub struct LoaderSettings {
     /// Samples per batch. Default 64.
-    pub batch: usize,
+    #[serde(alias = "batch")]
+    pub batch_size: usize,
     /// Number of threads that read samples and run CPU decoding and CPU operators, or `auto`: see
     /// [`Bounds`](super::Bounds). Default: the number of cores.
-    pub workers: Count,
+    #[serde(alias = "workers")]
+    pub num_workers: AutoCount,
     /// Batches ahead of the consumer, including the one being filled, or `auto`: see [`Bounds`](super::Bounds).
     /// Default 2.
-    pub prefetch: Count,
+    pub prefetch: AutoCount,
     /// Whether the loader keeps adjusting `auto` values, automatic placements and the number of prefetched samples
     /// while it runs. If false, the first choice stays. Batches have the same bytes either way. Default true.
     pub tune: bool,
@@ -65,15 +67,16 @@ pub struct LoaderSettings {
     /// `repeats` samples. Default 1.
     pub repeats: u32,
     /// Handling of the samples that do not fill the last batch of an epoch. Default `drop`.
-    pub last: Last,
-    /// Where `rank` and `world` come from if they are not set. Default `environment`: the launcher.
+    #[serde(alias = "last")]
+    pub last_batch: LastBatch,
+    /// Where `rank` and `world_size` come from if they are not set. Default `environment`: the launcher.
     pub shard: ShardFrom,
     /// Index of the shard that this loader reads, from 0. Default: what `shard` finds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u64>,
     /// Number of loaders that share an epoch. Default: what `shard` finds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub world: Option<u64>,
+    #[serde(alias = "world", skip_serializing_if = "Option::is_none")]
+    pub world_size: Option<u64>,
     /// Handling of unusable samples. Default `stop`.
     pub on_error: OnError,
     /// Label in [`Batch::labels`](crate::loader::Batch::labels) of a sample that zeros replace, with `on_error = "substitute"`. Default
@@ -84,37 +87,24 @@ pub struct LoaderSettings {
 impl Default for LoaderSettings {
     fn default() -> Self {
         Self {
-            batch: 64,
-            workers: Count::Fixed(std::thread::available_parallelism().map_or(1, usize::from)),
-            prefetch: Count::Fixed(2),
+            batch_size: 64,
+            num_workers: AutoCount::Fixed(
+                std::thread::available_parallelism().map_or(1, usize::from),
+            ),
+            prefetch: AutoCount::Fixed(2),
             tune: true,
             seed: 0,
             shuffle: false,
             shuffle_window: None,
             repeats: 1,
-            last: Last::Drop,
+            last_batch: LastBatch::Drop,
             shard: ShardFrom::Environment,
             rank: None,
-            world: None,
+            world_size: None,
             on_error: OnError::Stop,
             ignore_label: -100,
         }
     }
-}
-
-/// Handling of the samples that do not fill the last batch of an epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Last {
-    /// They are dropped. With several shards, so are samples that would give one shard more than another.
-    #[default]
-    Drop,
-    /// The shard's last sample is repeated until the batch is full and marked as padding. All shards are padded to the
-    /// same number of batches.
-    Pad,
-    /// They form a smaller batch.
-    Partial,
 }
 
 /// Handling of unusable samples.
@@ -264,7 +254,7 @@ pub struct Limits {
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub pinned_memory: Option<u64>,
     /// Maximum number of threads that the loader starts for samples: workers and, with a GPU, the launcher and the
-    /// thread that feeds the JPEG engines. `loader.workers` must fit, or be `auto`. Default: no limit.
+    /// thread that feeds the JPEG engines. `loader.num_workers` must fit, or be `auto`. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_threads: Option<usize>,
     /// Whether a loader may be built whose plan needs more host memory than is available. The machine may then swap,
@@ -321,15 +311,16 @@ impl Limits {
 impl Settings {
     /// Validates the values.
     pub fn check(&self) -> Result<()> {
-        let LoaderSettings { batch, workers, prefetch, shuffle_window, rank, world, .. } =
+        let LoaderSettings { prefetch, shuffle_window, rank, .. } = self.loader;
+        let LoaderSettings { batch_size: batch, num_workers: workers, world_size: world, .. } =
             self.loader;
         // `auto` values are chosen within their bounds.
         let [workers, prefetch] = [workers, prefetch].map(|count| count.fixed().unwrap_or(1));
         let at_least_one = [
-            ("loader.batch", batch as u64),
-            ("loader.workers", workers as u64),
+            ("loader.batch_size", batch as u64),
+            ("loader.num_workers", workers as u64),
             ("loader.prefetch", prefetch as u64),
-            ("loader.world", world.unwrap_or(1)),
+            ("loader.world_size", world.unwrap_or(1)),
             ("loader.shuffle_window", shuffle_window.unwrap_or(1)),
             ("limits.max_pixels", self.limits.max_pixels),
             ("limits.max_side", self.limits.max_side.into()),
@@ -340,7 +331,7 @@ impl Settings {
                 return Err(Error::config(key, "must be at least 1, is 0"));
             }
         }
-        for (key, value) in [("loader.workers", workers), ("loader.prefetch", prefetch)] {
+        for (key, value) in [("loader.num_workers", workers), ("loader.prefetch", prefetch)] {
             if value > MOST {
                 return Err(Error::config(key, format!("must be at most {MOST}, is {value}")));
             }
@@ -351,13 +342,13 @@ impl Settings {
         }
         if batch > 1 << 20 {
             let problem = format!("must be at most {}, is {batch}", 1 << 20);
-            return Err(Error::config("loader.batch", problem));
+            return Err(Error::config("loader.batch_size", problem));
         }
         self.loader.check_order()?;
         if let (Some(rank), Some(world)) = (rank, world)
             && rank >= world
         {
-            let problem = format!("must be below loader.world, which is {world}, is {rank}");
+            let problem = format!("must be below loader.world_size, which is {world}, is {rank}");
             return Err(Error::config("loader.rank", problem));
         }
         for (key, bytes) in
@@ -482,7 +473,7 @@ mod tests {
     fn defaults_pass_and_invalid_values_are_named() {
         let mut settings = Settings::default();
         settings.check().unwrap();
-        (settings.loader.rank, settings.loader.world) = (Some(2), Some(2));
+        (settings.loader.rank, settings.loader.world_size) = (Some(2), Some(2));
         let refused = |settings: &Settings| match settings.check() {
             Err(Error::Config(error)) => error,
             other => panic!("{other:?}"),
@@ -491,10 +482,10 @@ mod tests {
         assert_eq!(error.key, "loader.rank");
         // Both values.
         assert_eq!(error.problem.matches('2').count(), 2, "{error}");
-        assert!(error.problem.contains("loader.world"), "{error}");
-        settings.loader = LoaderSettings { batch: 0, ..Default::default() };
+        assert!(error.problem.contains("loader.world_size"), "{error}");
+        settings.loader = LoaderSettings { batch_size: 0, ..Default::default() };
         let error = refused(&settings);
-        assert_eq!(error.key, "loader.batch");
+        assert_eq!(error.key, "loader.batch_size");
         assert!(error.problem.contains('0') && error.problem.contains('1'), "{error}");
     }
 }

@@ -92,7 +92,7 @@ const SLURM_FIRST_SPECIAL: u64 = 0xffff_fffa;
 
 /// Suffix of every message.
 const WAY_OUT: &str = "or write loader.shard = \"none\" (this process reads the whole set) or a launcher's name, or \
-     loader.rank and loader.world";
+     loader.rank and loader.world_size";
 
 impl Environment {
     /// Variables of this process at the time of the call.
@@ -157,16 +157,16 @@ impl Shard {
     ///
     /// [`Error::Config`] if they are contradictory, as described at [`ShardFrom`].
     pub fn resolve(loader: &LoaderSettings, environment: &Environment) -> Result<Self> {
-        match (loader.rank, loader.world, loader.shard) {
+        match (loader.rank, loader.world_size, loader.shard) {
             (Some(rank), Some(world), ShardFrom::Environment) => {
                 Ok(Self { rank, world, from: "settings" })
             }
             (Some(_), Some(_), _) => Err(problem(
-                "is written beside loader.rank and loader.world, which say it already; leave it out",
+                "is written beside loader.rank and loader.world_size, which say it already; leave it out",
             )),
             (Some(rank), None, _) => {
                 let text = format!("is missing beside loader.rank = {rank}; write both or neither");
-                Err(Error::config("loader.world", text))
+                Err(Error::config("loader.world_size", text))
             }
             (None, world, choice) => {
                 let shard = match LAUNCHERS.iter().find(|it| it.choice == choice) {
@@ -176,9 +176,9 @@ impl Shard {
                 };
                 match world {
                     Some(world) if world != shard.world => Err(Error::config(
-                        "loader.world",
+                        "loader.world_size",
                         format!(
-                            "is {world}, but this process is {shard}; correct one of them, leave loader.world \
+                            "is {world}, but this process is {shard}; correct one of them, leave loader.world_size \
                              out, or write loader.rank too"
                         ),
                     )),
@@ -194,7 +194,7 @@ impl Plan {
     pub(crate) fn shard_of_launcher(&self) -> Option<String> {
         let (loader, shard) = (&self.settings.loader, &self.shard);
         let chosen =
-            loader.shard != ShardFrom::Environment || loader.rank.or(loader.world).is_some();
+            loader.shard != ShardFrom::Environment || loader.rank.or(loader.world_size).is_some();
         let launcher = LAUNCHERS.iter().find(|it| it.name == shard.from)?;
         (!chosen && shard.world > 1).then(|| {
             format!(
@@ -210,7 +210,7 @@ impl fmt::Display for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rank, world, from } = self;
         let from = match *from {
-            "settings" => "loader.rank and loader.world",
+            "settings" => "loader.rank and loader.world_size",
             "none" => "no launcher",
             launcher => launcher,
         };
@@ -271,7 +271,7 @@ impl Launcher {
         }
     }
 
-    /// Shard given by its variables. `written` is `loader.world`.
+    /// Shard given by its variables. `written` is `loader.world_size`.
     fn tells(&self, environment: &Environment, written: Option<u64>) -> Result<Shard> {
         let rank = environment.number(self.rank)?;
         let world = match environment.number(self.world_variable(environment))? {
@@ -282,7 +282,7 @@ impl Launcher {
             let missing = if rank.is_none() { self.rank } else { self.world };
             let also = match self.choice {
                 ShardFrom::Kubernetes if rank.is_some() => {
-                    " to the number of pods (the job's completions), write loader.world"
+                    " to the number of pods (the job's completions), write loader.world_size"
                 }
                 _ => "",
             };
@@ -343,7 +343,7 @@ mod tests {
     }
 
     fn resolve(shard: ShardFrom, world: Option<u64>, text: &str) -> Result<Found, ConfigError> {
-        let loader = LoaderSettings { shard, world, ..Default::default() };
+        let loader = LoaderSettings { shard, world_size: world, ..Default::default() };
         let found = Shard::resolve(&loader, &environment(text));
         found.map(|it| (it.rank, it.world, it.from)).map_err(config)
     }
@@ -365,7 +365,7 @@ mod tests {
     }
 
     /// Settings that every error suggests.
-    const WAYS_OUT: &[&str] = &["loader.shard = \"none\"", "loader.rank", "loader.world"];
+    const WAYS_OUT: &[&str] = &["loader.shard = \"none\"", "loader.rank", "loader.world_size"];
 
     const STEP: &str = "SLURM_STEP_ID=0 SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_NTASKS=8";
 
@@ -465,11 +465,12 @@ mod tests {
 
     #[test]
     fn settings_override_the_environment() {
-        let loader = LoaderSettings { rank: Some(1), world: Some(3), ..LoaderSettings::default() };
+        let loader =
+            LoaderSettings { rank: Some(1), world_size: Some(3), ..LoaderSettings::default() };
         let torchrun = environment("RANK=3 WORLD_SIZE=8");
         let shard = Shard::resolve(&loader, &torchrun).unwrap();
         assert_eq!((shard.rank, shard.world, shard.from), (1, 3, "settings"));
-        for value in ["1", "3", "loader.rank", "loader.world"] {
+        for value in ["1", "3", "loader.rank", "loader.world_size"] {
             assert!(shard.to_string().contains(value), "{value}: {shard}");
         }
         let set = "RANK=3 WORLD_SIZE=8";
@@ -479,13 +480,13 @@ mod tests {
         let same = resolve(ShardFrom::Environment, Some(8), set);
         assert_eq!(same.unwrap(), (3, 8, "torchrun"));
         let error = resolve(ShardFrom::Environment, Some(4), set).unwrap_err();
-        assert_has(&error, "loader.world", &["4", "3", "8", "torchrun"]);
+        assert_has(&error, "loader.world_size", &["4", "3", "8", "torchrun"]);
         resolve(ShardFrom::None, Some(4), "").unwrap_err();
         let half = LoaderSettings { rank: Some(1), ..LoaderSettings::default() };
         let error = config(Shard::resolve(&half, &torchrun).unwrap_err());
-        assert_has(&error, "loader.world", &["loader.rank", "1"]);
+        assert_has(&error, "loader.world_size", &["loader.rank", "1"]);
         let twice = LoaderSettings { shard: ShardFrom::None, ..loader };
         let error = config(Shard::resolve(&twice, &torchrun).unwrap_err());
-        assert_has(&error, "loader.shard", &["loader.rank", "loader.world"]);
+        assert_has(&error, "loader.shard", &["loader.rank", "loader.world_size"]);
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where a loader gets its rank and the number of loaders that share the set.
 ///
-/// * `loader.rank` and `loader.world`, if both are set. Nothing else is read then.
+/// * `loader.rank` and `loader.world_size`, if both are set. Nothing else is read then.
 /// * `none`: the loader reads the whole set.
 /// * The name of a launcher: its variables, which must be set.
 /// * `environment`, the default: the launcher whose variables are set. If no variable is set, the loader reads the
@@ -22,13 +22,13 @@ use serde::{Deserialize, Serialize};
 /// | `openmpi` (`mpirun`) | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` |
 /// | `mpich` (MPICH's and Intel's `mpiexec`) | `PMI_RANK` | `PMI_SIZE` |
 /// | `slurm` (`srun`) | `SLURM_PROCID` | `SLURM_STEP_NUM_TASKS`, or else `SLURM_NTASKS` |
-/// | `kubernetes` (an indexed job) | `JOB_COMPLETION_INDEX` | `WORLD_SIZE`, or else `loader.world` |
+/// | `kubernetes` (an indexed job) | `JOB_COMPLETION_INDEX` | `WORLD_SIZE`, or else `loader.world_size` |
 ///
 /// Slurm sets `SLURM_PROCID` and `SLURM_NTASKS` also in a batch script, which runs once. `environment` therefore uses
 /// them only in a step of `srun` (`SLURM_STEP_ID`) that is not the interactive step of `salloc`. In a shell that is
 /// itself a step of several tasks (`srun --ntasks=4 --pty bash`) they are ambiguous, so the loader returns an error.
 /// Kubernetes gives a pod its index but not the number of pods: set `WORLD_SIZE` to the job's `completions`, or set
-/// `loader.world`. PMIx has no variable for the world.
+/// `loader.world_size`. PMIx has no variable for the world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -46,6 +46,6 @@ pub enum ShardFrom {
     Mpich,
     /// `SLURM_PROCID` and `SLURM_STEP_NUM_TASKS` or `SLURM_NTASKS`.
     Slurm,
-    /// `JOB_COMPLETION_INDEX`, and `WORLD_SIZE` or `loader.world`.
+    /// `JOB_COMPLETION_INDEX`, and `WORLD_SIZE` or `loader.world_size`.
     Kubernetes,
 }

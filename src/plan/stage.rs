@@ -65,7 +65,7 @@ impl BatchStage {
             );
             return Err(Error::config("targets.classes", problem));
         }
-        let batch = settings.loader.batch;
+        let batch = settings.loader.batch_size;
         if let Some(operator) = operators.first()
             && !batch.is_multiple_of(2)
         {
@@ -73,7 +73,7 @@ impl BatchStage {
                 "is {batch}, but {} mixes pairs of samples; set an even number, or leave batch_operators out",
                 operator.name()
             );
-            return Err(Error::config("loader.batch", problem));
+            return Err(Error::config("loader.batch_size", problem));
         }
         Ok(Some(Self { operators, classes, coding: TargetCoding::new(classes, smoothing) }))
     }

@@ -8,7 +8,7 @@ use crate::gpu::{self, Device};
 use crate::header::PnmHead;
 use crate::loader::{DeviceChoice, Loader, LoaderBuilder};
 use crate::op::{Chain, Operator, Placement};
-use crate::plan::Last;
+use crate::plan::LastBatch;
 use crate::source::Memory;
 use crate::tensor::TensorShape;
 
@@ -37,8 +37,9 @@ pub fn check(operators: &[Arc<dyn Operator>], seed: u64) -> Result<Option<String
             .fold(Chain::new(), |chain, op| chain.then_any(Placement::Auto, op.clone()));
         let builder =
             LoaderBuilder::new(source.clone(), chain).device(device).seed(seed).shuffle(false);
-        let builder = builder.decode(Placement::Cpu).batch(SIZES.len()).tune(false).workers(1);
-        tensors(&mut builder.shard(0, 1).last(Last::Partial).epochs(Some(1)).build()?)
+        let builder =
+            builder.decode(Placement::Cpu).batch_size(SIZES.len()).tune(false).num_workers(1);
+        tensors(&mut builder.shard(0, 1).last_batch(LastBatch::Partial).epochs(Some(1)).build()?)
     };
     let (expected, found) = (of(DeviceChoice::Cpu)?, of(DeviceChoice::Gpu(0))?);
     let shape = expected.0;

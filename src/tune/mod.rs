@@ -145,7 +145,7 @@ impl Space {
     /// [`Error::Config`] if it is outside.
     pub fn check(&self, choice: Choice) -> Result<()> {
         let numbers = [
-            ("loader.workers", choice.workers, self.workers),
+            ("loader.num_workers", choice.workers, self.workers),
             ("loader.prefetch", choice.prefetch, self.prefetch),
         ];
         for (key, number, Bounds { least, most, .. }) in numbers {

@@ -55,7 +55,7 @@ impl Source for Held {
 
 fn builder(held: &Arc<()>) -> LoaderBuilder {
     let source = Held { images: Memory::new(jpegs(SAMPLES)).unwrap(), _held: held.clone() };
-    Loader::builder(source, training()).batch(4).shuffle(true).seed(7)
+    Loader::builder(source, training()).batch_size(4).shuffle(true).seed(7)
 }
 
 fn free(held: &Arc<()>) -> LoaderBuilder {
@@ -64,7 +64,8 @@ fn free(held: &Arc<()>) -> LoaderBuilder {
 
 /// The bytes with fixed settings.
 fn expected() -> Vec<Vec<u8>> {
-    let mut loader = builder(&Arc::new(())).device(DeviceChoice::Cpu).workers(2).build().unwrap();
+    let mut loader =
+        builder(&Arc::new(())).device(DeviceChoice::Cpu).num_workers(2).build().unwrap();
     let mut all = Vec::new();
     for _ in 0..EPOCHS {
         all.extend(loader.epoch().map(|batch| batch.unwrap().to_host().unwrap()));
@@ -247,7 +248,8 @@ fn choosing_what_is_on_the_device() {
 /// Whether two workers decode at the same time while only operators are on the device.
 fn decode_together(most: Option<usize>) -> bool {
     let images = (0..24).map(|seed| (jpeg(seed, 640, 480), seed as i64)).collect();
-    let loader = Loader::builder(Memory::new(images).unwrap(), training()).batch(4).workers(2);
+    let loader =
+        Loader::builder(Memory::new(images).unwrap(), training()).batch_size(4).num_workers(2);
     let loader =
         loader.device(DeviceChoice::Gpu(0)).runtime(&runtime()).max_cpu_threads(most).trace(1000);
     let mut loader = loader.build().unwrap();

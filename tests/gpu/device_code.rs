@@ -11,7 +11,7 @@ use feedwater::gpu::kernel::FUSED;
 use feedwater::gpu::{Device, DevicePool, Kernel, PinnedPool, Shape, Staged, Stream, fill};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain, Placement};
-use feedwater::plan::Last;
+use feedwater::plan::LastBatch;
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
 
@@ -97,8 +97,8 @@ fn builder(chain: Chain, samples: u64, (width, height): (u32, u32)) -> LoaderBui
         (jpeg(seed, width + more, height + taller), seed as i64)
     });
     let source = Memory::new(files.collect::<Vec<_>>()).unwrap();
-    let builder = Loader::builder(source, chain).workers(2).tune(false).seed(5);
-    builder.last(Last::Pad).epochs(Some(1))
+    let builder = Loader::builder(source, chain).num_workers(2).tune(false).seed(5);
+    builder.last_batch(LastBatch::Pad).epochs(Some(1))
 }
 
 /// Compares the bytes of all batches on the simulated device with those of the CPU, and returns their number.
@@ -125,7 +125,7 @@ fn a_hundred_batches_of_the_training_chain_equal_the_cpu() {
             .then(op::Flip { horizontal: 0.5, vertical: 0.0 })
             .then(op::Normalize::IMAGENET)
     };
-    let make = || builder(chain(), 200, (150, 110)).batch(2).output(DType::F16, Layout::Nchw);
+    let make = || builder(chain(), 200, (150, 110)).batch_size(2).output(DType::F16, Layout::Nchw);
     assert_eq!(same(make, "training"), 100);
     let (counts, totals) = (machine.counts(), machine.totals());
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
@@ -161,7 +161,8 @@ fn no_schedule_of_warps_and_blocks_changes_a_batch() {
                 [("training", training()), ("evaluation", evaluation()), ("programs", programs())];
             for (name, chain) in chains {
                 let what = format!("{name} {dtype} {layout}");
-                let make = || builder(chain.clone(), 8, (40, 30)).batch(4).output(dtype, layout);
+                let make =
+                    || builder(chain.clone(), 8, (40, 30)).batch_size(4).output(dtype, layout);
                 assert_eq!(same(make, &what), 2, "{what}");
             }
         }
@@ -177,7 +178,8 @@ fn no_schedule_of_the_blocks_of_a_pass_changes_a_batch() {
     let machine = machine();
     machine.every_schedule(true);
     let chain = passes_of(101, 93).then(op::CenterCrop::to(40, 30));
-    let make = || builder(chain.clone(), 4, (120, 100)).batch(4).output(DType::F16, Layout::Nchw);
+    let make =
+        || builder(chain.clone(), 4, (120, 100)).batch_size(4).output(DType::F16, Layout::Nchw);
     assert_eq!(same(make, "several blocks"), 1);
     let counts = machine.counts();
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
@@ -198,7 +200,8 @@ fn gpus_without_products_of_bytes_equal_the_cpu() {
             [("training", training()), ("evaluation", evaluation()), ("programs", programs())];
         for (name, chain) in chains {
             let what = format!("{name} {dtype} on sm_{architecture}");
-            let make = || builder(chain.clone(), 4, (40, 30)).batch(4).output(dtype, Layout::Nchw);
+            let make =
+                || builder(chain.clone(), 4, (40, 30)).batch_size(4).output(dtype, Layout::Nchw);
             let compilations = machine.compilations();
             assert_eq!(same(make, &what), 1, "{what}");
             // Kernels of an earlier run of the tests are kept.

@@ -208,8 +208,8 @@ fn machine() -> Simulated {
 fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
     let builder = Loader::builder(Memory::new(samples).unwrap(), chain);
     builder
-        .batch(4)
-        .workers(2)
+        .batch_size(4)
+        .num_workers(2)
         .tune(false)
         .shuffle(true)
         .seed(3)
@@ -335,7 +335,7 @@ fn measuring_never_makes_the_host_wait() {
         machine.set_decoder(Some(libjpeg));
         // Everything finishes at once, so that nothing waits for a free buffer.
         machine.schedule(Schedule::Eager);
-        let builder = builder(jpegs(20), training()).routes([Route::NvjpegGpu]).workers(1);
+        let builder = builder(jpegs(20), training()).routes([Route::NvjpegGpu]).num_workers(1);
         let mut loader = builder.epochs(Some(epochs)).build().unwrap();
         for _ in 0..epochs {
             let mut epoch = loader.epoch();
@@ -386,7 +386,7 @@ fn a_window_counts_the_images_of_its_own_routes() {
     machine.schedule(Schedule::Eager);
     let baseline = (0..40).map(|tag| (jpeg(tag, 64, 48), 0));
     let samples = baseline.chain((0..40).map(|tag| (progressive(tag, 64, 48), 0))).collect();
-    let builder = builder(samples, training()).shuffle(false).workers(1).epochs(Some(1));
+    let builder = builder(samples, training()).shuffle(false).num_workers(1).epochs(Some(1));
     let mut loader = builder.routes([Route::NvjpegGpu, Route::NvjpegHybrid]).build().unwrap();
     let of = |profile: &Profile, route: Route| {
         profile.routes.iter().find(|it| it.route == route.name()).unwrap().clone()

@@ -17,7 +17,7 @@ fn builder(seed: u64) -> LoaderBuilder {
         _ => (training(), None),
     };
     let builder = Loader::builder(source, chain).classes(classes);
-    builder.batch(4).workers(2).shuffle(true).seed(seed).epochs(Some(1))
+    builder.batch_size(4).num_workers(2).shuffle(true).seed(seed).epochs(Some(1))
 }
 
 /// Runs an epoch on these routes and returns the number of delivered samples. Batches before an error have the bytes of the CPU.

@@ -25,7 +25,7 @@ fn machine() -> Simulated {
 
 fn builder(chain: Chain) -> LoaderBuilder {
     let source = Memory::new(jpegs(40)).unwrap();
-    Loader::builder(source, chain).batch(4).workers(2).shuffle(true).seed(3)
+    Loader::builder(source, chain).batch_size(4).num_workers(2).shuffle(true).seed(3)
 }
 
 fn on_device(chain: Chain) -> LoaderBuilder {
@@ -156,7 +156,7 @@ fn only_automatic_settings_can_be_chosen_by_hand() {
     let other = [now.workers + 1, 0];
     for (choice, key, values) in [
         // The refused number, and the only possible one.
-        (Choice { workers: other[0], ..now }, "loader.workers", [other[0], now.workers]),
+        (Choice { workers: other[0], ..now }, "loader.num_workers", [other[0], now.workers]),
         (Choice { prefetch: other[1], ..now }, "loader.prefetch", [other[1], now.prefetch]),
     ] {
         let error = refused(choice);

@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use feedwater::half::{bf16, f16};
 use feedwater::loader::{Batch, DeviceChoice, Loader};
 use feedwater::op::{Chain, Placement, Resize};
-use feedwater::plan::{Last, OnError};
+use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::{Memory, Source};
 use feedwater::tensor::{CHANNELS, DType, Layout};
 
@@ -16,8 +16,8 @@ fn batches(dtype: DType, layout: Layout) -> Vec<Batch> {
         DType::U8 => Chain::new().then(Resize::to(22, 20)), // normalize outputs floats
         _ => evaluation(),
     };
-    let builder = Loader::builder(memory(7), chain).device(DeviceChoice::Cpu).batch(4);
-    let mut loader = builder.last(Last::Partial).output(dtype, layout).build().unwrap();
+    let builder = Loader::builder(memory(7), chain).device(DeviceChoice::Cpu).batch_size(4);
+    let mut loader = builder.last_batch(LastBatch::Partial).output(dtype, layout).build().unwrap();
     loader.epoch().map(Result::unwrap).collect()
 }
 
@@ -99,8 +99,12 @@ fn a_batch_on_a_device_has_no_view() {
     machine.schedule(Schedule::Eager);
     let builder =
         Loader::builder(memory(4), evaluation()).device(DeviceChoice::Gpu(0)).runtime(&runtime());
-    let mut loader =
-        builder.decode(Placement::Cpu).batch(2).output(DType::F32, Layout::Nchw).build().unwrap();
+    let mut loader = builder
+        .decode(Placement::Cpu)
+        .batch_size(2)
+        .output(DType::F32, Layout::Nchw)
+        .build()
+        .unwrap();
     let mut batch = loader.epoch().next().unwrap().unwrap();
     assert_eq!(given(&mut batch), [false; 4]);
     assert_eq!(batch.array_shape().iter().product::<usize>() * 4, batch.to_host().unwrap().len());
@@ -116,7 +120,7 @@ fn a_sample_without_a_label_is_none_and_minus_one_in_the_slice() {
     let expected = [Some(0), None, None, Some(-5), Some(4), Some(5)];
     let samples = (0..6).map(|index| (&source as &dyn Source).sample(index).label);
     assert_eq!(samples.collect::<Vec<_>>(), expected);
-    let builder = Loader::builder(source, Chain::new().then(Resize::to(8, 8))).batch(6);
+    let builder = Loader::builder(source, Chain::new().then(Resize::to(8, 8))).batch_size(6);
     let builder = builder.device(DeviceChoice::Cpu).on_error(OnError::Substitute);
     let batch = builder.build().unwrap().epoch().next().unwrap().unwrap();
     let labels: Vec<_> = batch.samples().iter().map(|sample| sample.label).collect();

@@ -57,8 +57,8 @@ fn a_reduced_image_keeps_its_place_in_every_orientation() {
                     let source = Memory::new(vec![(with_orientation(&bytes, value), 0)]).unwrap();
                     let mut loader = Loader::builder(source, chain)
                         .device(DeviceChoice::Cpu)
-                        .batch(1)
-                        .workers(1)
+                        .batch_size(1)
+                        .num_workers(1)
                         .epochs(Some(1))
                         .output(DType::U8, Layout::Nhwc)
                         .prescale(true)

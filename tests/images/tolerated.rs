@@ -9,7 +9,7 @@ use feedwater::config::Pipeline;
 use feedwater::error::{Error, Tolerated};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{Chain, Resize};
-use feedwater::plan::{Last, OnError};
+use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::{Memory, Source};
 use feedwater_tools::probe;
 
@@ -33,9 +33,9 @@ fn damaged() -> (Vec<&'static str>, Memory) {
 fn builder(source: Memory) -> LoaderBuilder {
     Loader::builder(source, Chain::new().then(Resize::to(24, 20)))
         .device(DeviceChoice::Cpu)
-        .batch(4)
-        .workers(2)
-        .last(Last::Partial)
+        .batch_size(4)
+        .num_workers(2)
+        .last_batch(LastBatch::Partial)
 }
 
 fn counts(sorts: &[&'static str], times: u64) -> BTreeMap<&'static str, u64> {

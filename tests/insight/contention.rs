@@ -104,7 +104,7 @@ fn gains_predicted_under_contention_hold_under_contention() {
 fn more_workers_do_not_help_against_other_programs() {
     for Case { name, profile, planted, .. } in cases() {
         let report = report(&profile);
-        let workers = report.knobs.iter().find(|it| it.setting.starts_with("loader.workers"));
+        let workers = report.knobs.iter().find(|it| it.setting.starts_with("loader.num_workers"));
         let gain = workers.map_or(0.0, |it| it.gain);
         assert!(!planted.is_contention() || gain < 0.3, "{name}: {gain}");
     }

@@ -27,8 +27,8 @@ fn write_the_profile() {
         .then(op::Normalize::IMAGENET);
     let mut loader = Loader::builder(Memory::new(images.collect()).unwrap(), chain)
         .device(DeviceChoice::Cpu)
-        .batch(8)
-        .workers(2)
+        .batch_size(8)
+        .num_workers(2)
         .prefetch(3)
         .shuffle(true)
         .build()

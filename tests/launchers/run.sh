@@ -28,11 +28,11 @@ for last in drop pad partial; do
 [source]
 directory = "data"
 [loader]
-batch = $batch
-workers = 1
+batch_size = $batch
+num_workers = 1
 shuffle = true
 seed = 1
-last = "$last"
+last_batch = "$last"
 [[chain]]
 op = "center_crop"
 width = 8

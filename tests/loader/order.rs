@@ -6,7 +6,7 @@
 
 use feedwater::error::{ConfigError, DataError, Error, Result};
 use feedwater::loader::{EpochOrder, Order};
-use feedwater::plan::{Last, LoaderSettings, Shard};
+use feedwater::plan::{LastBatch, LoaderSettings, Shard};
 use feedwater::random::Permutation;
 use feedwater::source::Source;
 use feedwater::source::custom::{Hints, Page};
@@ -187,11 +187,11 @@ fn order(files: &[u64], window: u64, seed: u64, shard: Shard) -> Result<Order> {
         })
         .collect();
     let settings = LoaderSettings {
-        batch: 1,
+        batch_size: 1,
         shuffle: true,
         shuffle_window: Some(window),
         seed,
-        last: Last::Partial,
+        last_batch: LastBatch::Partial,
         ..Default::default()
     };
     Order::new(end, &settings, &shard, &ends)
@@ -316,7 +316,7 @@ fn windows_need_files_and_a_shuffle() {
     let built = |files: Vec<u64>, shuffle| {
         let chain = Chain::new().then(CenterCrop::to(4, 4));
         let builder = Loader::builder(Files(10, files), chain).device(DeviceChoice::Cpu);
-        let builder = builder.batch(2).shuffle(shuffle).shuffle_window(Some(4));
+        let builder = builder.batch_size(2).shuffle(shuffle).shuffle_window(Some(4));
         builder.build().map(|_| ())
     };
     let config = |result: Result<()>| match result {
@@ -338,7 +338,7 @@ fn windows_need_files_and_a_shuffle() {
 }
 
 /// `tests/golden/operators/orders.py` writes the places that timm's sampler gives to each rank. It fills ranks up with
-/// further places where `last = "partial"` ends.
+/// further places where `last_batch = "partial"` ends.
 #[test]
 fn repeats_go_to_the_ranks_as_with_timm() {
     let golden: Value =
@@ -346,7 +346,8 @@ fn repeats_go_to_the_ranks_as_with_timm() {
     for row in golden["repeats"].as_array().unwrap() {
         let number = |key: &str| row[key].as_u64().unwrap();
         let [samples, world, rank, repeats] = ["samples", "world", "rank", "repeats"].map(number);
-        let settings = LoaderSettings { shuffle: true, last: Last::Partial, ..Default::default() };
+        let settings =
+            LoaderSettings { shuffle: true, last_batch: LastBatch::Partial, ..Default::default() };
         let once = Order::new(samples, &settings, &WHOLE, &[]).unwrap().epoch(3);
         let settings = LoaderSettings { repeats: repeats as u32, ..settings };
         let shard = Shard { rank, world, from: "settings" };
@@ -371,7 +372,7 @@ fn repeats_go_to_the_ranks_as_with_timm() {
 #[test]
 fn the_order_is_stable_between_versions() {
     let whole = |seed, epoch, samples: u64| {
-        let settings = LoaderSettings { seed, shuffle: true, batch: 1, ..Default::default() };
+        let settings = LoaderSettings { seed, shuffle: true, batch_size: 1, ..Default::default() };
         let epoch = Order::new(samples, &settings, &WHOLE, &[]).unwrap().epoch(epoch);
         (0..samples.min(12)).map(|batch| epoch.at(batch, 0).index).collect::<Vec<_>>()
     };

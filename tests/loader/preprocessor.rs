@@ -54,7 +54,7 @@ fn loaded(
 ) -> Vec<Result<Vec<u8>, DataError>> {
     let source = Memory::new(images.iter().map(|bytes| (bytes.clone(), 0)).collect()).unwrap();
     let builder = Loader::builder(source, chain).settings(settings.clone());
-    let builder = builder.batch(images.len()).shard_from(ShardFrom::None).workers(2);
+    let builder = builder.batch_size(images.len()).shard_from(ShardFrom::None).num_workers(2);
     let builder = builder.on_error(OnError::Substitute).device(DeviceChoice::Cpu).epochs(Some(1));
     let mut loader = builder.build().unwrap();
     let batch = loader.epoch().next().unwrap().unwrap();
@@ -242,7 +242,7 @@ fn a_random_operator_is_an_error_that_names_it() {
 
 #[test]
 fn settings_impossible_for_single_images_are_errors_and_batch_settings_are_not() {
-    let text = "[source]\ndirectory = \".\"\n[loader]\nbatch = 512\nshuffle = true\nrank = 3\nworld = 8\n\
+    let text = "[source]\ndirectory = \".\"\n[loader]\nbatch_size = 512\nshuffle = true\nrank = 3\nworld_size = 8\n\
                 [output]\ndtype = \"bf16\"\nlayout = \"nhwc\"\n\
                 [[chain]]\nop = \"resize\"\nwidth = 24\nheight = 20\n";
     let Pipeline { settings, chain, .. } = Pipeline::from_toml(text, Path::new(".")).unwrap();

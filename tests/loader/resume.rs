@@ -7,7 +7,7 @@ use crate::common::words::has_words;
 use crate::common::{config_error, jpegs, refused, training};
 use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order, SampleRecord};
-use feedwater::plan::{Last, LoaderSettings, Shard};
+use feedwater::plan::{LastBatch, LoaderSettings, Shard};
 use feedwater::source::custom::{Heads, Hints, Page};
 use feedwater::source::{Directory, Memory, Source};
 use proptest::prelude::*;
@@ -18,11 +18,11 @@ fn builder() -> LoaderBuilder {
     let source = Counted(Memory::new(jpegs(SAMPLES)).unwrap(), Arc::default());
     Loader::builder(source, training())
         .device(DeviceChoice::Cpu)
-        .workers(2)
-        .batch(4)
+        .num_workers(2)
+        .batch_size(4)
         .shuffle(true)
         .seed(9)
-        .last(Last::Partial)
+        .last_batch(LastBatch::Partial)
 }
 
 /// A sample's index, its record with random draws, and its pixels.
@@ -45,8 +45,8 @@ fn run(loader: &mut Loader, batches: usize) -> (Vec<Made>, LoaderState) {
     (all, loader.state())
 }
 
-fn last() -> impl Strategy<Value = Last> {
-    prop_oneof![Just(Last::Drop), Just(Last::Pad), Just(Last::Partial)]
+fn last() -> impl Strategy<Value = LastBatch> {
+    prop_oneof![Just(LastBatch::Drop), Just(LastBatch::Pad), Just(LastBatch::Partial)]
 }
 
 proptest! {
@@ -61,8 +61,8 @@ proptest! {
         window in proptest::option::of(1u64..40),
         repeats in 1u32..5,
     ) {
-        let last = if pad { Last::Pad } else { Last::Partial };
-        let builder = || builder().last(last).shuffle_window(window).repeats(repeats);
+        let last = if pad { LastBatch::Pad } else { LastBatch::Partial };
+        let builder = || builder().last_batch(last).shuffle_window(window).repeats(repeats);
         let mut made = Vec::new();
         let mut state: Option<LoaderState> = None;
         let count = legs.len();
@@ -71,7 +71,7 @@ proptest! {
             let batches = if leg + 1 == count { usize::MAX } else { batches };
             let from = state;
             for rank in 0..world {
-                let shard = builder().batch(batch).workers(workers).prefetch(prefetch).shard(rank, world);
+                let shard = builder().batch_size(batch).num_workers(workers).prefetch(prefetch).shard(rank, world);
                 let shard = match from {
                     Some(from) if from.epoch > 0 => break,
                     // The state overrides the settings.
@@ -95,19 +95,19 @@ proptest! {
 
 #[test]
 fn loaders_of_parts_give_what_one_loader_gives() {
-    for (last, samples) in [(Last::Drop, 60), (Last::Pad, 61), (Last::Partial, 61)] {
-        let builder = || builder().last(last).start_epoch(3).epochs(Some(1));
+    for (last, samples) in [(LastBatch::Drop, 60), (LastBatch::Pad, 61), (LastBatch::Partial, 61)] {
+        let builder = || builder().last_batch(last).start_epoch(3).epochs(Some(1));
         let (whole, _) = run(&mut builder().build().unwrap(), usize::MAX);
         assert_eq!(whole.len(), samples);
         for cuts in [&[0, 4, 61][..], &[0, 20, 24, 56, 61], &[0, 3, 21, 61]] {
             // A part that does not end with a batch.
-            if last == Last::Drop && cuts[1] == 3 {
+            if last == LastBatch::Drop && cuts[1] == 3 {
                 continue;
             }
             let mut parts = Vec::new();
             for pair in cuts.windows(2) {
                 let part = builder().positions(Some(pair[0]..pair[1]));
-                let part = part.workers(1 + pair[0] as usize % 3).build();
+                let part = part.num_workers(1 + pair[0] as usize % 3).build();
                 parts.extend(run(&mut part.unwrap(), usize::MAX).0);
             }
             assert!(parts == whole, "{last:?} {cuts:?}");
@@ -136,21 +136,21 @@ fn positions_must_be_a_part_of_the_epoch() {
         refused(builder().positions(Some(positions)).build(), "positions", &words);
     }
     let ranks = builder().shard(0, 4).positions(Some(10..13)).build();
-    refused(ranks, "loader.last", &["3", "4"]);
+    refused(ranks, "loader.last_batch", &["3", "4"]);
 }
 
 /// The order of a shard of `samples` samples in files of 10.
 fn order(
     samples: u64,
     batch: usize,
-    last: Last,
+    last: LastBatch,
     window: Option<u64>,
     rank: u64,
     world: u64,
 ) -> Order {
     let settings = LoaderSettings {
-        batch,
-        last,
+        batch_size: batch,
+        last_batch: last,
         shuffle: true,
         shuffle_window: window,
         seed: 5,
@@ -174,7 +174,7 @@ proptest! {
         window in proptest::option::of(1u64..100),
         epoch in 0u32..3,
     ) {
-        let whole = order(samples, 1, Last::Partial, window, 0, 1).epoch(epoch);
+        let whole = order(samples, 1, LastBatch::Partial, window, 0, 1).epoch(epoch);
         let whole: Vec<u64> = (0..samples).map(|it| whole.at(it, 0).index).collect();
         let mut seen = Vec::new();
         let mut position = 0;
@@ -186,7 +186,7 @@ proptest! {
                 .collect();
             let all: Vec<u64> = ranks.iter().map(|it| it.extent(epoch).batches()).collect();
             let spread = all.iter().max().unwrap() - all.iter().min().unwrap();
-            prop_assert!(spread <= u64::from(last == Last::Partial), "{:?}", all);
+            prop_assert!(spread <= u64::from(last == LastBatch::Partial), "{:?}", all);
             let batches = if leg + 1 == count { u64::MAX } else { batches };
             for rank in &ranks {
                 let epoch = rank.epoch(epoch);
@@ -196,7 +196,7 @@ proptest! {
                 }
             }
             if batches >= all[0] {
-                excluded = if last == Last::Drop { world * batch as u64 - 1 } else { 0 };
+                excluded = if last == LastBatch::Drop { world * batch as u64 - 1 } else { 0 };
                 break;
             }
             position = ranks[0].consumed(epoch, batches);
@@ -237,7 +237,7 @@ fn later_epochs_are_complete_and_have_their_own_order() {
     let mut first = builder().build().unwrap();
     let (_, state) = run(&mut first, 5);
     let (second_epoch, _) = run(&mut first, usize::MAX);
-    let mut resumed = builder().workers(1).prefetch(3).resume(state).build().unwrap();
+    let mut resumed = builder().num_workers(1).prefetch(3).resume(state).build().unwrap();
     assert_eq!(run(&mut resumed, usize::MAX).0.len(), SAMPLES as usize - 20);
     assert!(run(&mut resumed, usize::MAX).0 == second_epoch);
 }
@@ -289,8 +289,9 @@ fn consumed_samples_are_not_read_again() {
     };
     let reads = Arc::new(AtomicU64::new(0));
     let source = Counted(Memory::new(jpegs(SAMPLES)).unwrap(), reads.clone());
-    let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(4);
-    let mut loader = builder.last(Last::Partial).resume(state).epochs(Some(1)).build().unwrap();
+    let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch_size(4);
+    let mut loader =
+        builder.last_batch(LastBatch::Partial).resume(state).epochs(Some(1)).build().unwrap();
     // The plan has inspected every image.
     let before = SAMPLES;
     assert_eq!(run(&mut loader, usize::MAX).0.len(), 5);
@@ -351,9 +352,10 @@ fn a_state_with_windows_requires_the_same_files() {
 fn partial_epochs_need_a_sample_for_every_shard() {
     for rank in [0, 69] {
         let built = builder().shard(rank, 70).build();
-        refused(built, "loader.last", &["partial", "61", "70", "pad"]);
+        refused(built, "loader.last_batch", &["partial", "61", "70", "pad"]);
     }
-    let (made, _) = run(&mut builder().last(Last::Pad).shard(69, 70).build().unwrap(), usize::MAX);
+    let (made, _) =
+        run(&mut builder().last_batch(LastBatch::Pad).shard(69, 70).build().unwrap(), usize::MAX);
     assert_eq!(made.len(), 0);
 }
 
@@ -384,7 +386,7 @@ fn a_state_of_a_source_with_other_names_is_a_warning() {
     };
     let load = |directory: &tempfile::TempDir, state: Option<LoaderState>| {
         let source = Directory::open(directory.path()).unwrap();
-        let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(1);
+        let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch_size(1);
         state.into_iter().fold(builder, LoaderBuilder::resume).build().unwrap()
     };
     let [one, moved, other] = ["a", "a", "b"].map(folder);

@@ -55,7 +55,7 @@ fn far(milliseconds: u64) -> (LoaderBuilder, Arc<Reading>) {
     let latency = Duration::from_millis(milliseconds);
     let source = Far { images, latency, reading: reading.clone() };
     let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu);
-    (builder.batch(8).shuffle(true).seed(3), reading)
+    (builder.batch_size(8).shuffle(true).seed(3), reading)
 }
 
 /// Consumes this many batches with steps of this length, and returns their bytes.
@@ -87,7 +87,7 @@ fn settle(loader: &mut Loader, step: Duration) {
 
 #[test]
 fn slow_reads_get_more_workers_and_no_byte_changes() {
-    let mut fixed = far(0).0.workers(1).prefetch(1).build().unwrap();
+    let mut fixed = far(0).0.num_workers(1).prefetch(1).build().unwrap();
     let mut loader = far(20).0.auto_workers().auto_prefetch().build().unwrap();
     let bounds = loader.plan().workers;
     assert!(bounds.most >= 4 && bounds.start < bounds.most, "{bounds:?}");
@@ -107,7 +107,7 @@ fn slow_reads_get_more_workers_and_no_byte_changes() {
 /// which measurements is tested on simulated machines (`tests/tune/`).
 #[test]
 fn threads_ring_and_reports_follow_the_choice() {
-    let loader = far(1).0.workers(1).build().unwrap();
+    let loader = far(1).0.num_workers(1).build().unwrap();
     assert!(loader.decisions().is_empty() && loader.is_settled(), "fixed settings are not tuned");
     let mut loader = far(1).0.auto_workers().auto_prefetch().build().unwrap();
     loader.choose(Choice { workers: 1, prefetch: 2, ..loader.choice() }).unwrap();
@@ -154,7 +154,7 @@ fn an_autotuning_loader_ends_at_any_time() {
             batch.unwrap();
         }
     }
-    let loader = Loader::builder(memory(24), training()).device(DeviceChoice::Cpu).batch(4);
+    let loader = Loader::builder(memory(24), training()).device(DeviceChoice::Cpu).batch_size(4);
     let mut loader = loader.auto_workers().epochs(Some(1)).build().unwrap();
     assert_eq!(loader.epoch().map(Result::unwrap).count(), 6);
     assert_eq!(loader.epoch().count(), 0);

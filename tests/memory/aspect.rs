@@ -42,7 +42,7 @@ fn the_prediction_for_wide_and_tall_images_is_close_to_their_peak() {
             let chain = Chain::new().then_any(Placement::Cpu, first.clone());
             let chain = chain.then(Resize::to(256, 64));
             let files = Files::new((0..3).map(|seed| common::png(seed, size.width, size.height)));
-            let seen = run(|| files.loader(chain).workers(1).batch(1), 3);
+            let seen = run(|| files.loader(chain).num_workers(1).batch_size(1), 3);
             let case = format!("FEEDWATER_CHAIN_SEED={seed}: {size}, {first:?}");
             assert!(seen.errors.is_empty() || seen.errors.values().all(|&it| it == 0), "{case}");
             seen.check(&case);

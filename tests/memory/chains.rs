@@ -52,7 +52,7 @@ fn photographs_are_not_refused_behind_operators_that_leave_some_alone() {
             .then(op::RandomIouCrop::default())
             .then(Resize::to(64, 64));
         let case = format!("{} and {}", first.name(), second.name());
-        check(&case, || files.loader(chain).workers(1));
+        check(&case, || files.loader(chain).num_workers(1));
     }
 }
 
@@ -90,7 +90,7 @@ fn random_chains_refuse_no_photograph_and_stay_within_the_footprint() {
         let (workers, batch) = (1 + rng.below(3) as usize, 1 + rng.below(8) as usize);
         let case = format!("FEEDWATER_CHAIN_SEED={seed}: {workers} workers, {operators:?}");
         let chain = chained(operators);
-        check(&case, || files.loader(chain).workers(workers).batch(batch).seed(seed));
+        check(&case, || files.loader(chain).num_workers(workers).batch_size(batch).seed(seed));
         count += 1;
     }
     eprintln!("{count} chains");

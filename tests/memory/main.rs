@@ -30,7 +30,7 @@ use feedwater::footprint::Memory;
 use feedwater::header::Header;
 use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::op::{self, CenterCrop, Chain, Crop, Flip, Normalize, RandomResizedCrop, Resize};
-use feedwater::plan::{Last, OnError};
+use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::Directory;
 
 const MIB: u64 = 1 << 20;
@@ -101,9 +101,9 @@ impl Files {
 
     fn loader(&self, chain: Chain) -> LoaderBuilder {
         let source = Directory::open(self.0.path()).unwrap();
-        let builder = Loader::builder(source, chain).batch(8).workers(2).prefetch(1);
+        let builder = Loader::builder(source, chain).batch_size(8).num_workers(2).prefetch(1);
         builder
-            .last(Last::Partial)
+            .last_batch(LastBatch::Partial)
             .on_error(OnError::Skip)
             .device(feedwater::loader::DeviceChoice::Cpu)
     }
@@ -319,7 +319,8 @@ fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
     assert!((0..9).all(|number| 101 * (2 * number + 1) % 2 == 1));
     let files = Files::new(all);
     for (name, chain) in [("streamed", crop()), ("stored", stored()), ("floats", floats())] {
-        let seen = run(|| files.loader(chain.clone()).large_image_memory(16 * MIB).workers(4), 1);
+        let seen =
+            run(|| files.loader(chain.clone()).large_image_memory(16 * MIB).num_workers(4), 1);
         seen.check(name);
         assert_eq!(seen.errors["oversized"], 0, "{name}: {}", seen.plan);
         // The row exists because it is needed.
@@ -329,7 +330,7 @@ fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
             seen.peak,
             seen.predicted
         );
-        let less = run(|| files.loader(chain.clone()).large_image_memory(MIB).workers(4), 1);
+        let less = run(|| files.loader(chain.clone()).large_image_memory(MIB).num_workers(4), 1);
         less.check(name);
         assert!(less.errors["oversized"] >= 6, "{name}");
     }
@@ -350,7 +351,7 @@ fn a_loader_can_be_dropped_while_its_workers_wait_for_memory() {
         }));
     for batches in 0..3 {
         let mut loader =
-            files.loader(stored()).workers(6).large_image_memory(8 * MIB).build().unwrap();
+            files.loader(stored()).num_workers(6).large_image_memory(8 * MIB).build().unwrap();
         for batch in loader.epoch().take(batches) {
             batch.unwrap();
         }
@@ -404,7 +405,7 @@ fn hostile_mixtures_stay_within_the_footprint() {
         );
         let seen = run(
             || {
-                let loader = files.loader(chain).workers(workers).large_image_memory(large);
+                let loader = files.loader(chain).num_workers(workers).large_image_memory(large);
                 let loader = loader.max_side(side).max_pixels(1 << 40).shuffle(true).seed(seed);
                 loader.cache_decoded(decoded).presize(presize).cache_encoded(encoded)
             },

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use feedwater::decode::begin_row_indexes;
 use feedwater::loader::Loader;
-use feedwater::plan::{Last, OnError};
+use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::settings::WebDatasetSettings;
 use feedwater::source::{Directory, WebDataset};
 use feedwater::storage::{Storage, StorageSettings};
@@ -17,9 +17,11 @@ use super::{Files, MIB, alone, crop, run, small};
 fn slots_of_a_batch_that_is_larger_than_the_set_have_its_size() {
     let _alone = alone();
     let files = Files::new(small(40));
-    let sizes = [(Last::Partial, 1, 40), (Last::Partial, 3, 14), (Last::Pad, 1, 1024)];
+    let sizes =
+        [(LastBatch::Partial, 1, 40), (LastBatch::Partial, 3, 14), (LastBatch::Pad, 1, 1024)];
     for (last, world, batch) in sizes {
-        let loader = || files.loader(crop()).batch(1024).last(last).on_error(OnError::Stop);
+        let loader =
+            || files.loader(crop()).batch_size(1024).last_batch(last).on_error(OnError::Stop);
         let loader = || if world > 1 { loader().shard(1, world) } else { loader() };
         let plan = loader().build().unwrap().plan().clone();
         assert_eq!(plan.shape.batch, batch, "{last:?} of {world}");
@@ -27,7 +29,7 @@ fn slots_of_a_batch_that_is_larger_than_the_set_have_its_size() {
         assert!(seen.problem.is_none(), "{:?}", seen.problem);
         seen.check("a batch larger than the set");
     }
-    let mut loader = files.loader(crop()).batch(1024).build().unwrap();
+    let mut loader = files.loader(crop()).batch_size(1024).build().unwrap();
     let lens: Vec<usize> = loader.epoch().map(|batch| batch.unwrap().len()).collect();
     assert_eq!(lens, [40]);
 }
@@ -62,9 +64,9 @@ fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
             let settings =
                 WebDatasetSettings { label: String::new(), ..WebDatasetSettings::default() };
             let source = WebDataset::open(std::slice::from_ref(&shard), &settings).unwrap();
-            let loader = Loader::builder(source, crop()).batch(4).workers(1).prefetch(1);
+            let loader = Loader::builder(source, crop()).batch_size(4).num_workers(1).prefetch(1);
             let device = feedwater::loader::DeviceChoice::Cpu;
-            loader.device(device).last(Last::Partial).cache_row_index(Some(MIB))
+            loader.device(device).last_batch(LastBatch::Partial).cache_row_index(Some(MIB))
         };
         let seen = run(loader, 2);
         assert!(seen.problem.is_none(), "{:?}", seen.problem);
@@ -81,9 +83,9 @@ fn a_huge_stored_file_of_row_indexes_is_read_within_the_footprint() {
         let settings = StorageSettings::default();
         let storage = Storage::with_cache_directory(&settings, caches.path()).unwrap();
         let source = Directory::open_with(files.0.path(), &Default::default(), &storage).unwrap();
-        let loader = Loader::builder(source, crop()).batch(4).workers(1).prefetch(1);
+        let loader = Loader::builder(source, crop()).batch_size(4).num_workers(1).prefetch(1);
         let device = feedwater::loader::DeviceChoice::Cpu;
-        loader.device(device).last(Last::Partial).cache_row_index(Some(MIB))
+        loader.device(device).last_batch(LastBatch::Partial).cache_row_index(Some(MIB))
     };
     assert!(run(loader, 1).problem.is_none());
     let mut names = fs::read_dir(caches.path()).unwrap().map(|it| it.unwrap().path());

@@ -43,7 +43,7 @@ fn ends_well(child: impl FnOnce()) -> bool {
 
 fn loader() -> Loader {
     let builder = Loader::builder(memory(40), training()).device(DeviceChoice::Cpu);
-    builder.batch(4).workers(3).prefetch(2).auto_prefetch().build().unwrap()
+    builder.batch_size(4).num_workers(3).prefetch(2).auto_prefetch().build().unwrap()
 }
 
 #[test]

@@ -151,8 +151,8 @@ fn told(library: &Library, thread: i32) -> String {
 fn run(nvtx: bool, runtime: &Runtime) -> Loader {
     let mut loader = Loader::builder(common::memory(20), common::training())
         .device(DeviceChoice::Cpu)
-        .batch(4)
-        .workers(2)
+        .batch_size(4)
+        .num_workers(2)
         .epochs(Some(1))
         .nvtx(nvtx)
         .runtime(runtime)

@@ -59,8 +59,8 @@ fn every_stage_of_a_sample_and_every_batch_is_an_event() {
     tracing::subscriber::set_global_default(Collecting).unwrap();
     let mut loader = Loader::builder(crate::common::memory(20), crate::common::training())
         .device(DeviceChoice::Cpu)
-        .batch(4)
-        .workers(2)
+        .batch_size(4)
+        .num_workers(2)
         .epochs(Some(1))
         .build()
         .unwrap();

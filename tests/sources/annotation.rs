@@ -13,7 +13,7 @@ use feedwater::image::{HostImage, Image};
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
 use feedwater::op::custom::Trace;
 use feedwater::op::{self, Actions, CenterCrop, Chain, Crop, Flip, Kind, Operator, Resize};
-use feedwater::plan::{Last, OnError};
+use feedwater::plan::{LastBatch, OnError};
 use feedwater::random::SampleKey;
 use feedwater::source::custom::Annotations;
 use feedwater::source::settings::CocoSettings;
@@ -333,9 +333,9 @@ fn builder(source: Coco, chain: Chain) -> LoaderBuilder {
     Loader::builder(source, chain)
         .device(DeviceChoice::Cpu)
         .output(DType::U8, Layout::Nhwc)
-        .workers(2)
-        .batch(4)
-        .last(Last::Partial)
+        .num_workers(2)
+        .batch_size(4)
+        .last_batch(LastBatch::Partial)
         .epochs(Some(1))
 }
 
@@ -486,7 +486,7 @@ fn an_image_that_does_not_match_its_annotation_is_unusable() {
 fn a_source_without_objects_has_none() {
     let mut loader = Loader::builder(common::memory(4), common::evaluation())
         .device(DeviceChoice::Cpu)
-        .batch(4)
+        .batch_size(4)
         .build()
         .unwrap();
     let batch = loader.into_iter().next().unwrap().unwrap();

@@ -178,7 +178,7 @@ fn a_loader_has_the_numbers_of_another_one_and_its_state_knows_them() {
     let root = sets();
     let train = Directory::open(root.path().join("train")).unwrap();
     let loader = |source: Arc<dyn Source>| {
-        feedwater::LoaderBuilder::new(source, training()).batch(2).device(DeviceChoice::Cpu)
+        feedwater::LoaderBuilder::new(source, training()).batch_size(2).device(DeviceChoice::Cpu)
     };
     let train = loader(Arc::new(train)).build().unwrap();
     assert_eq!(train.classes(), ["ant", "bee", "cat"]);
@@ -195,8 +195,9 @@ fn a_loader_has_the_numbers_of_another_one_and_its_state_knows_them() {
     // A state of an earlier version.
     let older = feedwater::LoaderState { classes: None, ..state };
     assert!(without(older).is_ok());
-    let nameless =
-        Loader::builder(crate::common::memory(4), training()).batch(2).device(DeviceChoice::Cpu);
+    let nameless = Loader::builder(crate::common::memory(4), training())
+        .batch_size(2)
+        .device(DeviceChoice::Cpu);
     let nameless = nameless.build().unwrap();
     assert!(matches!(loader(list()).classes_of(&nameless), Err(Error::Config(_))));
 }

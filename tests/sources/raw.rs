@@ -155,8 +155,8 @@ fn a_loader_gives_the_same_batches_for_pnm_and_png() {
             (0..12).map(|seed| (encode(seed, 40 + seed as u32, 60 - seed as u32), seed as i64));
         let source = Arc::new(Memory::new(images.collect()).unwrap());
         let mut loader = LoaderBuilder::new(source, common::training())
-            .batch(4)
-            .workers(2)
+            .batch_size(4)
+            .num_workers(2)
             .seed(3)
             .device(DeviceChoice::Cpu)
             .build()

@@ -477,7 +477,7 @@ fn four_methods_make_a_source() {
     assert!(!source.has_heads());
     let fault = source.read(1, &mut HostPage::default(), 4).unwrap_err();
     assert_eq!(fault.reason, Reason::Oversized);
-    let builder = Loader::builder(bare, common::training()).device(DeviceChoice::Cpu).batch(3);
+    let builder = Loader::builder(bare, common::training()).device(DeviceChoice::Cpu).batch_size(3);
     let plan = builder.plan().unwrap();
     let row = plan.footprint.row("encoded pages").unwrap();
     assert!(has_words(&row.note, &[&largest.to_string()]), "{plan}");

@@ -450,7 +450,7 @@ fn compressed_archives_have_the_samples_of_plain_ones() {
     for shuffle in [false, true] {
         let chain = Chain::new().then(Resize::to(8, 8));
         let source = open(&packed_root);
-        let loader = Loader::builder(source, chain).batch(2).shuffle(shuffle).build().unwrap();
+        let loader = Loader::builder(source, chain).batch_size(2).shuffle(shuffle).build().unwrap();
         let warned = loader.warnings().iter().any(|it| it.contains("train-000000.tar.gz"));
         assert_eq!(warned, shuffle);
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use feedwater::file::AtomicFile;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
-use feedwater::plan::Last;
+use feedwater::plan::LastBatch;
 use feedwater::source::Directory;
 use feedwater_tools::synth::Settings;
 use serde_json::json;
@@ -86,9 +86,9 @@ fn builder(data: &Path, options: &Options) -> Result<LoaderBuilder, CommandError
         .then(Flip { horizontal: 0.5, ..Flip::default() })
         .then(Normalize::IMAGENET);
     Ok(Loader::builder(Directory::open(data)?, chain)
-        .batch(64)
+        .batch_size(64)
         .shuffle(true)
-        .last(Last::Partial)
+        .last_batch(LastBatch::Partial)
         .shard(0, 1)
         .epochs(Some(1))
         .device(options.device.unwrap_or_default()))

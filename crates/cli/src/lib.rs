@@ -24,7 +24,7 @@ use feedwater::error::{Redacted, escaped, escaped_json, escaped_lines};
 use feedwater::gpu::Runtime;
 use feedwater::gpu::nvjpeg::set_checking_program;
 use feedwater::loader::{DeviceChoice, LoaderBuilder, open_device};
-use feedwater::plan::Count;
+use feedwater::plan::AutoCount;
 use feedwater::storage;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -265,10 +265,10 @@ fn not_parsed(error: clap::Error, arguments: &[OsString]) -> u8 {
 }
 
 /// Parses a number of threads from the command line.
-fn count(text: &str) -> Result<Count, String> {
+fn count(text: &str) -> Result<AutoCount, String> {
     match (text, text.parse()) {
-        ("auto", _) => Ok(Count::Auto),
-        (_, Ok(number @ 1..=1024)) => Ok(Count::Fixed(number)),
+        ("auto", _) => Ok(AutoCount::Auto),
+        (_, Ok(number @ 1..=1024)) => Ok(AutoCount::Fixed(number)),
         _ => Err("must be a number from 1 to 1024, or auto".into()),
     }
 }

@@ -25,7 +25,7 @@ pub struct Report {
     pub images: u64,
     /// Batches delivered.
     pub batches: u64,
-    /// Samples of this shard that no batch held, because they did not fill the last batch of an epoch (`loader.last = "drop"`).
+    /// Samples of this shard that no batch held, because they did not fill the last batch of an epoch (`loader.last_batch = "drop"`).
     pub left_over: u64,
     /// Samples in a batch.
     #[serde(skip)]
@@ -116,7 +116,7 @@ impl Report {
             images: stats.images,
             batches: stats.batches,
             left_over: stats.left_over,
-            batch: loader.plan().settings.loader.batch,
+            batch: loader.plan().settings.loader.batch_size,
             seconds,
             images_per_second: if seconds > 0.0 { stats.images as f64 / seconds } else { 0.0 },
             device: if loader.plan().uses_gpu() { "gpu" } else { "cpu" },
@@ -176,7 +176,7 @@ impl fmt::Display for Report {
         if self.left_over > 0 {
             writeln!(
                 f,
-                "left over {} that did not fill a batch of {} at the end of an epoch; loader.last = \"partial\" or \"pad\" \
+                "left over {} that did not fill a batch of {} at the end of an epoch; loader.last_batch = \"partial\" or \"pad\" \
                  delivers them",
                 counted(self.left_over, "sample"),
                 self.batch

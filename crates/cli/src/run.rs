@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use feedwater::file::AtomicFile;
 use feedwater::loader::Loader;
-use feedwater::plan::Count;
+use feedwater::plan::AutoCount;
 
 use super::doctor::warn_without_simd;
 use super::interrupt::{self, Polled};
@@ -29,9 +29,9 @@ pub struct Options {
     /// Stop after this many batches
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
-    /// Number of threads, instead of loader.workers; auto chooses from measurements
-    #[arg(long, value_name = "auto|NUMBER", value_parser = count)]
-    workers: Option<Count>,
+    /// Number of threads, instead of loader.num_workers; auto chooses from measurements
+    #[arg(long, alias = "num-workers", value_name = "auto|NUMBER", value_parser = count)]
+    workers: Option<AutoCount>,
     /// Write the latest spans of every thread, the consumer and the ring to this file, for ui.perfetto.dev. Also written if the
     /// run is interrupted
     #[arg(long, value_name = "TRACE")]
@@ -57,8 +57,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let mut builder = options.pipeline.builder()?.epochs(Some(options.epochs));
     builder = match options.workers {
         None => builder,
-        Some(Count::Auto) => builder.auto_workers(),
-        Some(Count::Fixed(workers)) => builder.workers(workers),
+        Some(AutoCount::Auto) => builder.auto_workers(),
+        Some(AutoCount::Fixed(workers)) => builder.num_workers(workers),
     };
     // Create the files before the run, so that a bad path fails early.
     let trace = options.trace.as_deref().map(create).transpose()?;
@@ -66,7 +66,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     if trace.is_some() {
         builder = builder.trace(options.trace_spans as usize);
     }
-    let given = options.workers.map(|_| ("loader.workers", "--workers"));
+    let given = options.workers.map(|_| ("loader.num_workers", "--workers"));
     let built = builder.nvtx(options.nvtx).build();
     let mut loader = built.map_err(|error| in_terms_of_options(error, given.as_slice()))?;
     let _polled = Polled::waiting_for(&loader);

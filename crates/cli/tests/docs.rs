@@ -119,7 +119,7 @@ fn the_reference_of_the_pipeline_file_has_every_key() {
     let mut text = documented_file().replace("\n# ", "\n");
     text += "[cache]\nencoded = 1\ndecoded = 1\npresize = 1\n\
              [targets]\nclasses = 1\n[storage]\nca_file = \"a\"\ncache_directory = \"b\"\n";
-    text = text.replace("shard = ", "rank = 0\nworld = 1\nshard = ");
+    text = text.replace("shard = ", "rank = 0\nworld_size = 1\nshard = ");
     let written = Pipeline::from_toml(&text, "").unwrap().to_toml().unwrap();
     let written: toml::Table = written.parse().unwrap();
     let page = read("docs/pipeline-file.md");
@@ -171,7 +171,8 @@ fn every_recipe_loads_a_batch() {
         let text = fs::read_to_string(&path).unwrap();
         let pipeline = Pipeline::from_toml(&text, dir.path());
         let pipeline = pipeline.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let builder = pipeline.builder().unwrap().device(DeviceChoice::Cpu).batch(4).workers(2);
+        let builder =
+            pipeline.builder().unwrap().device(DeviceChoice::Cpu).batch_size(4).num_workers(2);
         let mut loader = builder.epochs(Some(1)).build().unwrap();
         let batch = loader.epoch().next().unwrap().unwrap();
         assert_eq!((batch.len(), batch.errors().len()), (4, 0), "{}", path.display());
@@ -363,10 +364,10 @@ fn the_first_programs_run_with_the_images_that_are_made_for_them() {
         all.map(|it| it.2).find(|it| it.contains("data/train") && it.contains(kind)).unwrap()
     };
     for (text, key) in [
-        (first(&readme, "Loader::builder"), ".batch("),
-        (first(&readme, "fw.Loader"), "batch="),
-        (first(&start, "[loader]"), "batch = "),
-        (first(&python, "fw.Loader"), "batch="),
+        (first(&readme, "Loader::builder"), ".batch_size("),
+        (first(&readme, "fw.Loader"), "batch_size="),
+        (first(&start, "[loader]"), "batch_size = "),
+        (first(&python, "fw.Loader"), "batch_size="),
     ] {
         let (_, rest) = text.split_once(key).unwrap();
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();

@@ -113,8 +113,9 @@ fn a_plan_beyond_the_limit_is_an_error_and_so_is_a_failed_allocation_with_overco
     let of = |batch: usize| {
         let samples = vec![(jpeg(1, 40, 30), 0); 4];
         let source = Memory::new(samples).unwrap();
-        let builder = Loader::builder(source, evaluation()).device(DeviceChoice::Cpu).workers(1);
-        builder.batch(batch).last(feedwater::plan::Last::Pad)
+        let builder =
+            Loader::builder(source, evaluation()).device(DeviceChoice::Cpu).num_workers(1);
+        builder.batch_size(batch).last_batch(feedwater::plan::LastBatch::Pad)
     };
     let refused = of(1_000_000).build().err().unwrap();
     let Error::Memory { needed, available: Some(available), problem } = refused else {
@@ -137,7 +138,7 @@ fn workplace(tail: &str) -> TempDir {
         fs::write(class.join(format!("{seed}.jpg")), jpeg(seed, 40, 30)).unwrap();
     }
     let text = format!(
-        "[source]\ndirectory = \"data\"\n[loader]\nbatch = 1000000\nlast = \"pad\"\nworkers = 1\n\
+        "[source]\ndirectory = \"data\"\n[loader]\nbatch_size = 1000000\nlast_batch = \"pad\"\nnum_workers = 1\n\
          [[chain]]\nop = \"resize\"\nwidth = 224\nheight = 224\n{tail}"
     );
     fs::write(dir.path().join("pipeline.toml"), text).unwrap();
@@ -155,7 +156,7 @@ fn a_pipeline_that_needs_too_much_memory_names_the_settings_to_change() {
     let output = feedwater(&dir, &["run", "pipeline.toml"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    for words in ["ulimit -v", "limits.overcommit", "loader.batch", "output slots"] {
+    for words in ["ulimit -v", "limits.overcommit", "loader.batch_size", "output slots"] {
         assert!(stderr.contains(words), "{stderr}");
     }
     let output = feedwater(&dir, &["plan", "pipeline.toml", "--json"]);
@@ -168,7 +169,7 @@ fn a_pipeline_that_needs_too_much_memory_names_the_settings_to_change() {
     let output = feedwater(&dir, &["run", "pipeline.toml"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("loader.batch"), "{stderr}");
+    assert!(stderr.contains("loader.batch_size"), "{stderr}");
 }
 
 /// The demo, which is usually the first command that a user runs, with its contact sheet.

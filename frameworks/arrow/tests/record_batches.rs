@@ -71,7 +71,7 @@ fn soft_targets_are_a_column() {
     let mut settings = Settings::default();
     settings.targets.classes = Some(3);
     let builder = Loader::builder(source, Chain::new().then(Resize::to(1, 1))).settings(settings);
-    let mut loader = builder.batch(2).device(DeviceChoice::Cpu).build().unwrap();
+    let mut loader = builder.batch_size(2).device(DeviceChoice::Cpu).build().unwrap();
     let batch = loader.epoch().next().unwrap().unwrap();
     let there = batch.soft_targets().unwrap().as_ptr();
     let records = record_batch(batch).unwrap();

@@ -57,9 +57,9 @@ fn loader(dtype: DType) -> feedwater::Result<Loader> {
     let image = [b"P6 2 2 255\n".as_slice(), &[7; 12]].concat();
     let source = Memory::new(vec![(image, 0); BATCH])?;
     Loader::builder(source, Chain::new().then(Resize::to(SIDE as u32, SIDE as u32)))
-        .batch(BATCH)
+        .batch_size(BATCH)
         .output(dtype, Layout::Nchw)
-        .workers(1)
+        .num_workers(1)
         .device(DeviceChoice::Cpu)
         .epochs(None)
         .build()

@@ -56,7 +56,7 @@ pub fn images(batch: Batch, device: &Device) -> Result<Tensor> {
 ///
 /// Everything that shares the memory of `tensor` sees the new values: clones, views, and a graph whose backward pass has yet to run.
 /// So call it after the backward pass of the previous batch. The last batch of an epoch may be smaller:
-/// [`Last::Drop`](feedwater::Last) leaves it out.
+/// [`LastBatch::Drop`](feedwater::LastBatch) leaves it out.
 ///
 /// # Errors
 /// If shape, element type or device differ, `tensor` is not contiguous, or candle fails. The tensor is unchanged then.

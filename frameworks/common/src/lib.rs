@@ -3,7 +3,7 @@
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{Chain, Normalize, Resize};
 use feedwater::source::Memory;
-use feedwater::{DType, Last, Layout, Result};
+use feedwater::{DType, LastBatch, Layout, Result};
 use feedwater_tools::synth;
 
 pub use slots::assert_slot_waits;
@@ -38,7 +38,7 @@ pub fn training_images() -> Result<Loader> {
 /// # Errors
 /// None on a machine with enough memory.
 pub fn held_out_images() -> Result<Loader> {
-    loader(images(1, 200)?, DType::F32, Layout::Nchw).last(Last::Partial).epochs(Some(1)).build()
+    loader(images(1, 200)?, DType::F32, Layout::Nchw).last_batch(LastBatch::Partial).epochs(Some(1)).build()
 }
 
 /// Loader of endless epochs of 24 images in batches of 4, with two slots. Two batches that are alive together have them all.
@@ -46,7 +46,7 @@ pub fn held_out_images() -> Result<Loader> {
 /// # Errors
 /// None on a machine with enough memory.
 pub fn small_batches(dtype: DType, layout: Layout) -> Result<Loader> {
-    loader(images(2, 24)?, dtype, layout).batch(4).prefetch(1).epochs(None).build()
+    loader(images(2, 24)?, dtype, layout).batch_size(4).prefetch(1).epochs(None).build()
 }
 
 /// First batch of [`small_batches`].
@@ -63,8 +63,8 @@ fn loader(images: Memory, dtype: DType, layout: Layout) -> LoaderBuilder {
     let chain = Chain::new().then(Resize::to(SIDE as u32, SIDE as u32));
     let chain = if dtype == DType::U8 { chain } else { chain.then(Normalize::IMAGENET) };
     Loader::builder(images, chain)
-        .batch(BATCH)
-        .workers(1)
+        .batch_size(BATCH)
+        .num_workers(1)
         .output(dtype, layout)
         .device(DeviceChoice::Cpu)
 }

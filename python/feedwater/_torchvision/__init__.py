@@ -34,7 +34,7 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
     ``MixUp`` and ``CutMix`` of torchvision, or timm's ``Mixup``, at the end of the list become batch operators of the recipe.
 
     Samples that do not fill the last batch are dropped if the chain draws random numbers, and else are a smaller batch
-    (:class:`feedwater.Loader`, ``last``).
+    (:class:`feedwater.Loader`, ``drop_last``).
 
     ``keep_rest``: the transforms from the first one on that cannot be converted stay Python, and run for each image in the loop's
     thread, with PyTorch's random numbers. They get what torchvision would give them, a PIL image or a tensor. The part before them must
@@ -100,7 +100,7 @@ def _recipe(state: State, rest: Sequence[Any]) -> Recipe:
     operators = state.finished()
     sections: dict[str, dict[str, Any]] = {"output": {"dtype": state.dtype, "layout": "nchw"}}
     if not is_random(operators) and not state.batch_operators and not any(_is_random_in_python(step) for step in rest):
-        sections["loader"] = {"last": "partial"}
+        sections["loader"] = {"last_batch": "partial"}
     if state.targets:
         sections["targets"] = state.targets
     functions = [_pil_image, *rest] if rest and state.form is Form.PIL else list(rest)

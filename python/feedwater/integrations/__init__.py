@@ -30,7 +30,7 @@ def torch_dataset(
     loader has threads of its own: ``num_workers`` must be 0, anything else raises ``RuntimeError``.
 
     * ``keys``: names of images and labels if batches are dictionaries, such as ``("pixel_values", "labels")``. Default: pairs.
-    * ``padding_label``: label of samples that only fill the last batch (``last="pad"``), such as -100, which losses of PyTorch ignore.
+    * ``padding_label``: label of samples that only fill the last batch (``last_batch="pad"``), such as -100, which losses of PyTorch ignore.
       Default: that of the sample that is repeated. Soft targets have no such label, and raise ``ValueError``.
     """
     from ._torch import BatchDataset

@@ -88,7 +88,7 @@ class LoaderTrainer:
     from a checkpoint has the batches that are left of its epoch; those that were seen are not read. Build the loader with the same
     arguments and number of processes as before. With ``gradient_accumulation_steps`` above 1 batches are copied, because the ``Trainer``
     keeps more of them than a loader has memory for; else the loader needs a ``prefetch`` of at least 2, the default. With several processes,
-    build the loader of the evaluation with ``last="pad"``: all ranks then have the same number of batches, and samples that only fill a batch
+    build the loader of the evaluation with ``last_batch="pad"``: all ranks then have the same number of batches, and samples that only fill a batch
     have the label -100.
     """
 

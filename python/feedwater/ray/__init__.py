@@ -2,7 +2,7 @@
 
     import feedwater as fw
 
-    dataset = fw.ray.read("/data/train", fw.train_recipe(224), batch=256, seed=42, epochs=90)
+    dataset = fw.ray.read("/data/train", fw.train_recipe(224), batch_size=256, seed=42, epochs=90)
     for batch in dataset.select_columns(["image", "label"]).iter_torch_batches(batch_size=256):
         ...
 

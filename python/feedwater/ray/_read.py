@@ -16,15 +16,17 @@ from ray.data.block import BlockMetadata
 from ray.data.datasource import ReadTask
 
 from .. import _feedwater
+from .._names import named
 from .._settings import Given, Operator, Source
 from ..batch import Batch
 from ..loader import Loader
+from ..sections import table_of
 from ._columns import ELEMENTS, Fields, FieldType, table
 from ._parts import Order, Part
 from ._resources import PROCESS_BYTES, require
 
 #: Settings of a loader that the tasks have their own values for.
-_OF_TASKS = ("device", "framework", "positions", "rank", "world")
+_OF_TASKS = ("device", "framework", "positions", "rank", "world_size")
 #: Bytes of a row without image and targets, for Ray's choice of the number of tasks.
 _ROW_BYTES = 128
 
@@ -51,9 +53,9 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
     def __init__(
         self,
         source: Source | str | os.PathLike[str],
-        chain: Sequence[Operator] = (),
+        transform: Sequence[Operator] = (),
         *,
-        batch: int = 64,
+        batch_size: int = 64,
         epoch: int = 0,
         epochs: int = 1,
         state: Mapping[str, Any] | None = None,
@@ -64,22 +66,25 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         **settings: Any,
     ) -> None:
         super().__init__()
+        settings = named(settings)
+        transform, batch_size = settings.pop("transform", transform), settings.pop("batch_size", batch_size)
         refused = [name for name in _OF_TASKS if name in settings]
         if refused:
             raise TypeError(f"{refused[0]} cannot be set: each read task reads a part of the whole set, on the GPU if num_gpus is set")
         if num_gpus < 0:
             raise ValueError(f"num_gpus is {num_gpus}; it must be at least 0")
-        if getattr(chain, "rest", []):
+        if getattr(transform, "rest", []):
             raise ValueError("the recipe has transforms that stay Python; apply them with map_batches")
         if epochs < 1:
             raise ValueError(f"epochs is {epochs}; it must be at least 1")
-        settings["loader"] = {**(settings.get("loader") or {}), "shard": "none"}
-        chosen = {**getattr(chain, "sections", {}).get("loader", {}), **settings["loader"], **settings}
+        settings["loader"] = {**table_of("loader", settings.get("loader")), "shard": "none"}
+        chosen = {**getattr(transform, "sections", {}).get("loader", {}), **settings["loader"], **settings}
         if chosen.get("on_error") == "drop":
             raise ValueError('on_error is "drop", but the number of rows must be known; set "substitute", and filter by the column outcome')
-        settings.setdefault("workers", threads)
+        if "num_workers" not in settings["loader"]:
+            settings.setdefault("num_workers", threads)
         # Checks the settings and the state, and knows the order. This machine need not have a GPU.
-        with Loader(source, chain, batch=batch, epoch=epoch, device="cpu", framework="batch", **settings) as loader:
+        with Loader(source, transform, batch_size=batch_size, epoch=epoch, device="cpu", framework="batch", **settings) as loader:
             if state is not None:
                 loader.load_state_dict(state)
             self._state = loader.state_dict()
@@ -96,15 +101,15 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             # Ray shows a task its own GPUs only.
             text = text.replace('device = "cpu"', 'device = "cuda:0"', 1)
         begin = self._state["state"]
-        self._order = Order(begin["samples"], batch, last, begin["epoch"], begin["position"], epochs)
+        self._order = Order(begin["samples"], batch_size, last, begin["epoch"], begin["position"], epochs)
         self._image: int = math.prod(shape) * numpy.dtype(ELEMENTS[kind]).itemsize
         # Ray collects batches up to the size of a block, and joins them.
-        block = max(batch * self._image, ray.data.DataContext.get_current().target_max_block_size or 0)
+        block = max(batch_size * self._image, ray.data.DataContext.get_current().target_max_block_size or 0)
         #: Predicted bytes of a task: the process, its loader, and a block with the batches of which it is made.
         self.task_memory = PROCESS_BYTES + loader_bytes + 2 * min(block, self.estimate_inmemory_data_size())
         #: GPUs of a task.
         self.num_gpus = num_gpus
-        self._job = _Job(uuid.uuid4().hex, text, os.getcwd(), own, columns, masks, begin, batch)
+        self._job = _Job(uuid.uuid4().hex, text, os.getcwd(), own, columns, masks, begin, batch_size)
 
     def __len__(self) -> int:
         """Rows of all epochs, with padding."""
@@ -179,9 +184,9 @@ def _next(epoch: _feedwater.Epoch) -> _feedwater.Batch | None:
 
 def read(
     source: Datasource | Source | str | os.PathLike[str],
-    chain: Sequence[Operator] = (),
+    transform: Sequence[Operator] = (),
     *,
-    batch: int = 64,
+    batch_size: int = 64,
     epoch: int = 0,
     epochs: int = 1,
     state: Mapping[str, Any] | None = None,
@@ -217,9 +222,9 @@ def read(
     Arguments:
 
     * ``source``: as of :class:`feedwater.Loader`, or a :class:`Datasource`, which then has all arguments of the loader.
-    * ``batch``, and others of :class:`feedwater.Loader`: as there.
+    * ``transform``, ``batch_size``, and others of :class:`feedwater.Loader`: as there.
     * ``epoch``, ``epochs``: first epoch and number of epochs. ``state``: begins at a :meth:`feedwater.Loader.state_dict` instead.
-    * ``num_cpus``: cores of a task, and threads of its loader unless ``workers`` is given.
+    * ``num_cpus``: cores of a task, and threads of its loader unless ``num_workers`` is given.
     * ``num_gpus``: GPUs of a task. Above 0 it decodes and transforms on the first of them, and copies batches to the block.
     * ``memory``: bytes that Ray reserves for a task. Default: the predicted memory (``Datasource.task_memory``).
     * ``fields``: names and types of the fields that become columns, such as ``{"caption": str, "score": float}``: ``int``, ``float``,
@@ -234,15 +239,15 @@ def read(
     """
     if isinstance(source, Datasource):
         given = settings or fields is not None or masks or state is not None
-        if chain or given or (batch, epoch, epochs, num_gpus) != (64, 0, 1, 0):
+        if transform or given or (batch_size, epoch, epochs, num_gpus) != (64, 0, 1, 0):
             raise TypeError("the source is a Datasource, which has all settings of the loader")
         datasource = source
     else:
         threads = max(1, int(num_cpus))
         datasource = Datasource(
             source,
-            chain,
-            batch=batch,
+            transform,
+            batch_size=batch_size,
             epoch=epoch,
             epochs=epochs,
             state=state,

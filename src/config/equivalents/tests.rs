@@ -69,7 +69,7 @@ fn every_choice_that_is_suggested_can_be_written() {
             format!("[output]\ndtype = \"{choice}\""),
             format!("[output]\nlayout = \"{choice}\""),
             format!("[decode]\nplacement = \"{choice}\""),
-            format!("[loader]\nlast = \"{choice}\""),
+            format!("[loader]\nlast_batch = \"{choice}\""),
             format!("[loader]\non_error = \"{choice}\""),
             format!("[[chain]]\nop = \"resize\"\nshorter = 9\nfilter = \"{choice}\""),
         ];
@@ -137,31 +137,32 @@ fn operators_of_other_libraries_get_what_to_write() {
 #[test]
 fn settings_of_other_libraries_get_what_to_write() {
     for (text, words) in [
-        ("[loader]\nbatch_size = 4", "batch = 64 under [loader]"),
-        ("[loader]\nnum_workers = 4", "workers = 8 under [loader]"),
-        ("[loader]\nnumThreads = 4", "workers = 8 under [loader]"),
+        ("[loader]\nmax_batch_size = 4", "batch_size = 64 under [loader]"),
+        ("[limits]\nbatch_size = 4", "batch_size = 64 under [loader]"),
+        ("[loader]\nworker_count = 4", "num_workers = 8 under [loader]"),
+        ("[loader]\nnumThreads = 4", "num_workers = 8 under [loader]"),
         ("[loader]\nprefetch_factor = 2", "prefetch = 2 under [loader]"),
         ("[loader]\nprefetch_queue_depth = 2", "prefetch = 2 under [loader]"),
-        ("[loader]\ndrop_last = true", "last = \"drop\" under [loader]"),
+        ("[loader]\ndrop_last = true", "last_batch = \"drop\" under [loader]"),
         ("[loader]\nrandom_shuffle = true", "shuffle = true under [loader]"),
-        ("[loader]\nshard_id = 0", "rank = 0 and world = 1 under [loader]"),
-        ("[loader]\nnum_shards = 2", "world = 1 under [loader]"),
+        ("[loader]\nshard_id = 0", "rank = 0 and world_size = 1 under [loader]"),
+        ("[loader]\nnum_shards = 2", "world_size = 1 under [loader]"),
         ("[loader]\npin_memory = true", "leave it out"),
         ("[loader]\ndevice_id = 0", "device = \"cuda:0\" at the top of the file"),
-        ("[limits]\nnum_workers = 4", "workers = 8 under [loader]"),
+        ("[limits]\nnum_workers = 4", "num_workers = 8 under [loader]"),
         ("[[chain]]\nop = \"center_crop\"\nsize = 224", "width = 224 and height = 224"),
         ("[[chain]]\nop = \"resize\"\nsize = 224", "shorter = 256"),
         ("[[chain]]\nop = \"resize\"\ninterpolation = \"bilinear\"", "filter = \"bilinear\""),
         ("[[chain]]\nop = \"flip\"\np = 0.5", "horizontal = 0.5"),
         // Settings of its own come first.
-        ("[loader]\nbatchs = 4", "did you mean batch?"),
+        ("[loader]\nbatchs = 4", "did you mean batch_size?"),
         ("[loader]\nsize = 4", "the keys here are"),
     ] {
         let said = problem(text);
         assert!(said.contains(words), "{text}: {said}");
     }
     let top = Pipeline::from_toml("num_workers = 3\n[source]\ndirectory = \"a\"", "").unwrap_err();
-    assert!(top.to_string().contains("workers = 8 under [loader]"), "{top}");
+    assert!(top.to_string().contains("num_workers = 8 under [loader]"), "{top}");
     let source = Pipeline::from_toml("[source]\nfile_root = \"a\"", "").unwrap_err();
     assert!(source.to_string().contains("directory = "), "{source}");
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Runtime, Stream};
 use crate::measure::Watching;
 use crate::op::{Chain, Placement};
-use crate::plan::{Count, DeviceChoice, Last, OnError, Plan, Route, Settings, ShardFrom};
+use crate::plan::{AutoCount, DeviceChoice, LastBatch, OnError, Plan, Route, Settings, ShardFrom};
 use crate::source::{ClassTable, Classed, Source, Subset};
 use crate::tensor::{DType, Layout};
 
@@ -125,32 +125,32 @@ impl LoaderBuilder {
     }
 
     /// Samples per batch.
-    pub fn batch(mut self, samples: usize) -> Self {
-        self.settings.loader.batch = samples;
+    pub fn batch_size(mut self, samples: usize) -> Self {
+        self.settings.loader.batch_size = samples;
         self
     }
 
     /// Number of threads that read, and that decode and transform on the CPU.
-    pub fn workers(mut self, threads: usize) -> Self {
-        self.settings.loader.workers = Count::Fixed(threads);
+    pub fn num_workers(mut self, threads: usize) -> Self {
+        self.settings.loader.num_workers = AutoCount::Fixed(threads);
         self
     }
 
     /// Chooses the number of workers from measurements, within [`Plan::workers`].
     pub fn auto_workers(mut self) -> Self {
-        self.settings.loader.workers = Count::Auto;
+        self.settings.loader.num_workers = AutoCount::Auto;
         self
     }
 
     /// Number of prefetched batches, including the one that is being filled.
     pub fn prefetch(mut self, batches: usize) -> Self {
-        self.settings.loader.prefetch = Count::Fixed(batches);
+        self.settings.loader.prefetch = AutoCount::Fixed(batches);
         self
     }
 
     /// Chooses the number of prefetched batches from measurements, within [`Plan::ahead_batches`].
     pub fn auto_prefetch(mut self) -> Self {
-        self.settings.loader.prefetch = Count::Auto;
+        self.settings.loader.prefetch = AutoCount::Auto;
         self
     }
 
@@ -189,16 +189,16 @@ impl LoaderBuilder {
     }
 
     /// What to do with the samples that do not fill the last batch.
-    pub fn last(mut self, last: Last) -> Self {
-        self.settings.loader.last = last;
+    pub fn last_batch(mut self, last: LastBatch) -> Self {
+        self.settings.loader.last_batch = last;
         self
     }
 
-    /// Loads shard `rank` of `world`, regardless of any launcher's variables.
-    pub fn shard(mut self, rank: u64, world: u64) -> Self {
+    /// Loads shard `rank` of `world_size`, regardless of any launcher's variables.
+    pub fn shard(mut self, rank: u64, world_size: u64) -> Self {
         self.settings.loader.shard = ShardFrom::Environment;
         self.settings.loader.rank = Some(rank);
-        self.settings.loader.world = Some(world);
+        self.settings.loader.world_size = Some(world_size);
         self
     }
 
@@ -206,7 +206,7 @@ impl LoaderBuilder {
     pub fn shard_from(mut self, from: ShardFrom) -> Self {
         self.settings.loader.shard = from;
         self.settings.loader.rank = None;
-        self.settings.loader.world = None;
+        self.settings.loader.world_size = None;
         self
     }
 

@@ -20,7 +20,7 @@ use crate::loader::stats::Counters;
 use crate::loader::watching::metrics::Served;
 use crate::loader::watching::watch::Watch;
 use crate::measure::{Meters, Stage};
-use crate::plan::{Last, Shuffle};
+use crate::plan::{LastBatch, Shuffle};
 use crate::source::{Source, names_checksum};
 use crate::storage::Storage;
 
@@ -52,20 +52,20 @@ impl Loader {
         let loader = &plan.settings.loader;
         let world = plan.shard.world;
         // Every shard fails, so that no rank waits for the others.
-        if loader.last == Last::Partial && used < world {
+        if loader.last_batch == LastBatch::Partial && used < world {
             let problem = format!(
                 "is partial, and with {used} samples some of {world} shards would be empty; use fewer shards, \
-                 or set loader.last to pad"
+                 or set loader.last_batch to pad"
             );
-            return Err(Error::config("loader.last", problem));
+            return Err(Error::config("loader.last_batch", problem));
         }
         if order.whole().batches() == 0 {
             return Err(Error::config(
-                "loader.batch",
+                "loader.batch_size",
                 format!(
                     "is {}, but this shard has {} samples and the last batch is dropped, so there are no batches; \
-                     lower batch, or set loader.last to partial or pad",
-                    loader.batch,
+                     lower batch_size, or set loader.last_batch to partial or pad",
+                    loader.batch_size,
                     order.whole().own()
                 ),
             ));

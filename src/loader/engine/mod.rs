@@ -379,7 +379,7 @@ impl<S: BatchSlot + 'static> Running<S> {
                 }
             }
         };
-        let way_out = "lower loader.workers";
+        let way_out = "lower loader.num_workers";
         let thread = std::thread::Builder::new().name(name.clone()).spawn(guarded);
         let thread = thread.map_err(|error| refused(&name, &error, way_out))?;
         self.threads.push(thread);

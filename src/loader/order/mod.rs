@@ -4,7 +4,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::plan::{Last, LoaderSettings, Shard};
+use crate::plan::{LastBatch, LoaderSettings, Shard};
 use crate::random::Permutation;
 
 use windows::{Files, Windows};
@@ -57,7 +57,7 @@ struct OrderSettings {
     seed: u64,
     shuffle: bool,
     repeats: u64,
-    last: Last,
+    last: LastBatch,
     rank: u64,
     world: u64,
 }
@@ -111,9 +111,17 @@ impl Order {
         shard: &Shard,
         file_ends: &[u64],
     ) -> Result<Self> {
-        let &LoaderSettings { batch, seed, shuffle, shuffle_window, repeats, last, .. } = loader;
+        let &LoaderSettings {
+            batch_size,
+            seed,
+            shuffle,
+            shuffle_window,
+            repeats,
+            last_batch: last,
+            ..
+        } = loader;
         let &Shard { rank, world, .. } = shard;
-        let (batch, repeats) = (batch as u64, repeats.into());
+        let (batch, repeats) = (batch_size as u64, repeats.into());
         let settings = OrderSettings { batch, seed, shuffle, repeats, last, rank, world };
         let files = match shuffle_window.filter(|_| shuffle) {
             Some(window) => Some(Arc::new(Files::new(samples, file_ends, window)?)),
@@ -180,9 +188,9 @@ impl Extent {
     pub fn places(&self) -> u64 {
         let OrderSettings { batch, last, world, .. } = self.settings;
         match last {
-            Last::Drop => self.left() / world / batch * batch,
-            Last::Pad => self.left().div_ceil(world).div_ceil(batch) * batch,
-            Last::Partial => self.own(),
+            LastBatch::Drop => self.left() / world / batch * batch,
+            LastBatch::Pad => self.left().div_ceil(world).div_ceil(batch) * batch,
+            LastBatch::Partial => self.own(),
         }
     }
 
@@ -249,15 +257,20 @@ impl EpochOrder {
 mod tests {
     use super::*;
 
-    fn order(samples: u64, batch: usize, last: Last, rank: u64, world: u64) -> Order {
-        let settings = LoaderSettings { batch, last, shuffle: true, ..Default::default() };
+    fn order(samples: u64, batch: usize, last: LastBatch, rank: u64, world: u64) -> Order {
+        let settings = LoaderSettings {
+            batch_size: batch,
+            last_batch: last,
+            shuffle: true,
+            ..Default::default()
+        };
         Order::new(samples, &settings, &Shard { rank, world, from: "settings" }, &[]).unwrap()
     }
 
     #[test]
     fn all_shards_together_hold_every_sample_once() {
         for (samples, world) in [(1, 1), (10, 3), (11, 4), (3, 5), (64, 8)] {
-            for last in [Last::Partial, Last::Pad] {
+            for last in [LastBatch::Partial, LastBatch::Pad] {
                 let mut seen = vec![0; samples as usize];
                 for rank in 0..world {
                     let order = order(samples, 4, last, rank, world);
@@ -274,20 +287,23 @@ mod tests {
 
     #[test]
     fn shards_with_pad_or_drop_have_the_same_number_of_batches() {
-        for last in [Last::Pad, Last::Drop] {
+        for last in [LastBatch::Pad, LastBatch::Drop] {
             let batches = |rank| order(103, 8, last, rank, 4).whole().batches();
             assert!((1..4).all(|rank| batches(rank) == batches(0)));
         }
-        assert_eq!(order(103, 8, Last::Drop, 0, 4).whole().batches(), 3);
+        assert_eq!(order(103, 8, LastBatch::Drop, 0, 4).whole().batches(), 3);
         let left_over =
             |last| (0..4).map(|it| order(103, 8, last, it, 4).whole().left_over()).sum::<u64>();
-        assert_eq!([Last::Drop, Last::Pad, Last::Partial].map(left_over), [103 - 4 * 3 * 8, 0, 0]);
-        assert_eq!(order(103, 8, Last::Pad, 0, 4).whole().batches(), 4);
+        assert_eq!(
+            [LastBatch::Drop, LastBatch::Pad, LastBatch::Partial].map(left_over),
+            [103 - 4 * 3 * 8, 0, 0]
+        );
+        assert_eq!(order(103, 8, LastBatch::Pad, 0, 4).whole().batches(), 4);
     }
 
     #[test]
     fn a_partial_batch_holds_the_rest() {
-        let order = order(10, 4, Last::Partial, 0, 1).whole();
+        let order = order(10, 4, LastBatch::Partial, 0, 1).whole();
         assert_eq!(
             (0..order.batches()).map(|it| order.batch_len(it)).collect::<Vec<_>>(),
             [4, 4, 2]
@@ -296,9 +312,9 @@ mod tests {
 
     #[test]
     fn the_global_order_does_not_depend_on_the_number_of_shards() {
-        let one = order(20, 4, Last::Partial, 0, 1).epoch(3);
+        let one = order(20, 4, LastBatch::Partial, 0, 1).epoch(3);
         for rank in 0..3 {
-            let shard = order(20, 4, Last::Partial, rank, 3);
+            let shard = order(20, 4, LastBatch::Partial, rank, 3);
             for place in 0..shard.whole().places() {
                 let of_one = one.at(0, (place * 3 + rank) as usize);
                 assert_eq!(shard.epoch(3).at(0, place as usize), of_one);
@@ -309,13 +325,13 @@ mod tests {
     /// Parts of an epoch, one after the other, are the epoch: also if a resumed one begins in a part's middle.
     #[test]
     fn parts_of_an_epoch_are_the_epoch() {
-        let whole = order(97, 4, Last::Partial, 0, 1).epoch(5);
+        let whole = order(97, 4, LastBatch::Partial, 0, 1).epoch(5);
         let all: Vec<u64> = (0..97).map(|place| whole.at(0, place).index).collect();
         for cuts in [&[0, 97][..], &[0, 1, 2, 97], &[0, 40, 44, 96, 97]] {
             for (epoch, position) in [(4, 50), (5, 0), (5, 42), (5, 97)] {
                 let mut parts = Vec::new();
                 for pair in cuts.windows(2) {
-                    let part = order(97, 4, Last::Partial, 0, 1).within(pair[0]..pair[1]);
+                    let part = order(97, 4, LastBatch::Partial, 0, 1).within(pair[0]..pair[1]);
                     let part = part.begin_at(epoch, position);
                     let part = part.epoch(5);
                     parts.extend((0..part.places()).map(|place| part.at(0, place as usize).index));
@@ -328,8 +344,10 @@ mod tests {
 
     #[test]
     fn a_part_is_divided_and_padded_like_a_whole_epoch() {
-        let whole = order(50, 4, Last::Partial, 0, 1).epoch(2);
-        for (last, places) in [(Last::Drop, [4, 4]), (Last::Pad, [8, 8]), (Last::Partial, [5, 4])] {
+        let whole = order(50, 4, LastBatch::Partial, 0, 1).epoch(2);
+        for (last, places) in
+            [(LastBatch::Drop, [4, 4]), (LastBatch::Pad, [8, 8]), (LastBatch::Partial, [5, 4])]
+        {
             for rank in 0..2 {
                 let part = order(50, 4, last, rank, 2).within(10..19).epoch(2);
                 assert_eq!(part.places(), places[rank as usize]);
@@ -341,7 +359,7 @@ mod tests {
                 }
             }
         }
-        let shard = order(50, 4, Last::Partial, 0, 2).within(10..19);
+        let shard = order(50, 4, LastBatch::Partial, 0, 2).within(10..19);
         assert_eq!(
             (shard.consumed(2, 0), shard.consumed(2, 1), shard.consumed(2, 2)),
             (10, 18, 19)
@@ -351,15 +369,16 @@ mod tests {
     /// After any number of interruptions and for any number of resuming shards: every sample once, in the global order.
     #[test]
     fn remaining_samples_do_not_depend_on_the_number_of_shards() {
-        let whole = order(97, 4, Last::Partial, 0, 1).epoch(5);
+        let whole = order(97, 4, LastBatch::Partial, 0, 1).epoch(5);
         let all: Vec<u64> = (0..97).map(|place| whole.at(0, place).index).collect();
         for (first, second) in [(1, 1), (3, 2), (2, 5), (4, 1)] {
             for batches in 0..4 {
-                let position = order(97, 4, Last::Partial, 0, first).consumed(5, batches);
+                let position = order(97, 4, LastBatch::Partial, 0, first).consumed(5, batches);
                 assert_eq!(position, (4 * batches * first).min(97));
                 let mut rest = vec![0; 97];
                 for rank in 0..second {
-                    let shard = order(97, 3, Last::Partial, rank, second).begin_at(5, position);
+                    let shard =
+                        order(97, 3, LastBatch::Partial, rank, second).begin_at(5, position);
                     let epoch = shard.epoch(5);
                     for place in 0..epoch.places() {
                         rest[(position + place * second + rank) as usize] =

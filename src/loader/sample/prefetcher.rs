@@ -294,7 +294,7 @@ impl Source for Prefetcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{CacheSettings, Last, LoaderSettings, Shard};
+    use crate::plan::{CacheSettings, LastBatch, LoaderSettings, Shard};
     use crate::source::HostPage;
 
     /// A source of ten samples that records requests.
@@ -350,8 +350,8 @@ mod tests {
 
     fn ahead(end_epoch: Option<u32>, window: usize) -> (Arc<Asked>, Prefetcher) {
         let asked = Arc::new(Asked::default());
-        let (batch, shuffle, last) = (4, false, Last::Partial);
-        let settings = LoaderSettings { batch, shuffle, last, ..Default::default() };
+        let (batch_size, shuffle, last_batch) = (4, false, LastBatch::Partial);
+        let settings = LoaderSettings { batch_size, shuffle, last_batch, ..Default::default() };
         let shard = Shard { rank: 0, world: 1, from: "settings" };
         let order = Order::new(10, &settings, &shard, &[]).unwrap();
         let caches = Arc::new(Caches::open(&CacheSettings::default(), 0, &asked));

@@ -30,7 +30,7 @@ pub(super) struct BatchInfo {
 /// The error for a slot whose memory cannot be allocated.
 pub(super) fn no_slot(bytes: u64) -> Error {
     let problem = format!(
-        "a batch needs {} of memory, which cannot be allocated; lower loader.batch or loader.prefetch",
+        "a batch needs {} of memory, which cannot be allocated; lower loader.batch_size or loader.prefetch",
         footprint::bytes(bytes)
     );
     Error::Memory { needed: bytes, available: None, problem }

@@ -23,7 +23,7 @@ use feedwater::handoff::dlpack::{self, ConsumerStream, DLTensor, Exported, Manag
 use feedwater::handoff::{CudaArrayInterface, CudaTensor};
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::Placement;
-use feedwater::plan::Last;
+use feedwater::plan::LastBatch;
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
 use half::f16;
@@ -36,11 +36,11 @@ fn builder(device: DeviceChoice) -> LoaderBuilder {
     Loader::builder(Memory::new(jpegs(18)).unwrap(), training())
         .device(device)
         .decode(Placement::Cpu)
-        .batch(4)
-        .workers(2)
+        .batch_size(4)
+        .num_workers(2)
         .prefetch(2)
         .shuffle(true)
-        .last(Last::Partial)
+        .last_batch(LastBatch::Partial)
 }
 
 fn on_gpu() -> Loader {

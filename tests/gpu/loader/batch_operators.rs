@@ -44,10 +44,10 @@ fn every_chain_and_schedule_equals_the_cpu() {
     for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Random(1), Schedule::Random(2)] {
         machine.schedule(schedule);
         for (number, chain) in chains().into_iter().enumerate() {
-            for last in [Last::Pad, Last::Partial] {
+            for last in [LastBatch::Pad, LastBatch::Partial] {
                 let make = || {
                     let builder = mixing(builder(jpegs(37), chain.clone()));
-                    builder.last(last).workers(3).prefetch(5)
+                    builder.last_batch(last).num_workers(3).prefetch(5)
                 };
                 same_targets(make, &format!("{schedule:?} {number} {last:?}"));
             }
@@ -61,10 +61,10 @@ fn every_chain_and_schedule_equals_the_cpu() {
 fn repeats_equal_the_cpu() {
     let machine = machine();
     machine.schedule(Schedule::Random(8));
-    for last in [Last::Pad, Last::Partial] {
+    for last in [LastBatch::Pad, LastBatch::Partial] {
         let make = || {
             let builder = mixing(builder(jpegs(37), training().then_batch(op::Mixup::alpha(0.8))));
-            builder.last(last).shuffle(true).repeats(3)
+            builder.last_batch(last).shuffle(true).repeats(3)
         };
         same_targets(make, &format!("{last:?}"));
     }
@@ -109,7 +109,11 @@ fn a_batch_larger_than_a_launch_is_mixed_whole() {
     machine.schedule(Schedule::Random(3));
     let [.., chain] = chains();
     for batch in [2, 16, 30] {
-        let make = || mixing(builder(jpegs(61), chain.clone())).batch(batch).last(Last::Partial);
+        let make = || {
+            mixing(builder(jpegs(61), chain.clone()))
+                .batch_size(batch)
+                .last_batch(LastBatch::Partial)
+        };
         same_targets(make, &format!("batches of {batch}"));
     }
 }

@@ -11,8 +11,9 @@ fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
         machine.set_decoder(Some(libjpeg));
         machine.schedule(Schedule::Random(seed as u64));
         let make = || {
-            let builder = builder(jpegs(40), training()).last(Last::Partial).epochs(Some(2));
-            builder.workers(4).routes([Route::NvjpegHardware]).hardware_group(Some(group))
+            let builder =
+                builder(jpegs(40), training()).last_batch(LastBatch::Partial).epochs(Some(2));
+            builder.num_workers(4).routes([Route::NvjpegHardware]).hardware_group(Some(group))
         };
         let loader = same(make, &format!("{group} images per call"));
         let device = loader.plan().device.clone().unwrap();
@@ -32,7 +33,8 @@ fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
 fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
     let machine = machine();
     let make = |limit| {
-        let builder = builder(jpegs(58), training()).last(Last::Pad).workers(3).prefetch(20);
+        let builder =
+            builder(jpegs(58), training()).last_batch(LastBatch::Pad).num_workers(3).prefetch(20);
         builder.routes([Route::NvjpegHardware]).device_memory(limit)
     };
     let build = |limit| make(limit).device(DeviceChoice::Gpu(0)).runtime(&runtime()).build();
@@ -68,8 +70,9 @@ fn a_call_has_images_of_one_chroma_sampling() {
         machine.set_decoder(Some(libjpeg));
         machine.schedule(Schedule::Random(seed as u64));
         let make = || {
-            let builder = builder(files.clone(), training()).last(Last::Partial).epochs(Some(2));
-            builder.workers(4).routes([Route::NvjpegHardware]).hardware_group(Some(group))
+            let builder =
+                builder(files.clone(), training()).last_batch(LastBatch::Partial).epochs(Some(2));
+            builder.num_workers(4).routes([Route::NvjpegHardware]).hardware_group(Some(group))
         };
         let loader = same(make, &format!("{group} images per call"));
         let stats = loader.stats();
@@ -130,8 +133,9 @@ fn an_image_that_the_engines_skip_is_made_on_the_cpu_and_counted() {
             machine.hopper(hopper);
             machine.skipping(every);
             let make = || {
-                let builder = builder(jpegs(40), training()).last(Last::Partial).epochs(Some(2));
-                builder.workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(7))
+                let builder =
+                    builder(jpegs(40), training()).last_batch(LastBatch::Partial).epochs(Some(2));
+                builder.num_workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(7))
             };
             let what = format!("{schedule:?} hopper {hopper}, every {every}");
             let loader = same(make, &what);
@@ -161,8 +165,9 @@ fn failing_and_skipping_calls_change_no_byte_and_are_counted() {
             machine.fail("nvjpegDecodeBatchedEx", nth, LAUNCH_FAILED);
         }
         let make = || {
-            let builder = builder(jpegs(40), training()).last(Last::Partial).epochs(Some(2));
-            builder.workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(5))
+            let builder =
+                builder(jpegs(40), training()).last_batch(LastBatch::Partial).epochs(Some(2));
+            builder.num_workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(5))
         };
         let stats = same(make, &format!("seed {seed}")).stats();
         let on_cpu: u64 = stats.cpu_fallback.values().sum();
@@ -185,8 +190,9 @@ fn images_that_need_more_memory_than_was_measured_change_no_byte_and_are_counted
             machine.schedule(Schedule::Random(seed));
             machine.nvjpeg_memory_factors(factor, 1);
             let make = || {
-                let builder = builder(jpegs(40), training()).last(Last::Partial).epochs(Some(2));
-                builder.workers(3).routes([route]).hardware_group(Some(5))
+                let builder =
+                    builder(jpegs(40), training()).last_batch(LastBatch::Partial).epochs(Some(2));
+                builder.num_workers(3).routes([route]).hardware_group(Some(5))
             };
             let stats = same(make, &format!("{route:?} {factor}")).stats();
             let decoded = stats.outcomes.get(route.name()).copied().unwrap_or(0);
@@ -218,8 +224,9 @@ fn a_class_of_files_that_the_engines_refuse_is_remembered() {
         machine.schedule(Schedule::Random(90 + seed));
         machine.refusing(0x12, admitted);
         let make = || {
-            let builder = builder(files.clone(), training()).last(Last::Partial).epochs(Some(2));
-            builder.workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(7))
+            let builder =
+                builder(files.clone(), training()).last_batch(LastBatch::Partial).epochs(Some(2));
+            builder.num_workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(7))
         };
         let stats = same(make, &format!("admitted {admitted}")).stats();
         let reasons = &stats.cpu_fallback;
@@ -241,8 +248,8 @@ fn calls_have_as_many_images_as_there_are_engines_or_a_multiple() {
     machine.set_decoder(Some(libjpeg));
     machine.hardware_engines(5);
     let make = || {
-        let builder = builder(jpegs(300), training()).last(Last::Partial).prefetch(40);
-        builder.workers(4).routes([Route::NvjpegHardware]).hardware_group(Some(12))
+        let builder = builder(jpegs(300), training()).last_batch(LastBatch::Partial).prefetch(40);
+        builder.num_workers(4).routes([Route::NvjpegHardware]).hardware_group(Some(12))
     };
     let loader = same(make, "five engines");
     assert_eq!(loader.stats().outcomes["nvjpeg-hardware"], 600);
@@ -263,8 +270,9 @@ fn one_unusual_file_does_not_keep_its_class_from_the_engines() {
         machine.set_decoder(Some(libjpeg));
         machine.fail(function, 1, LAUNCH_FAILED);
         let make = || {
-            let builder = builder(jpegs(40), training()).last(Last::Partial).epochs(Some(2));
-            builder.workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(5))
+            let builder =
+                builder(jpegs(40), training()).last_batch(LastBatch::Partial).epochs(Some(2));
+            builder.num_workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(5))
         };
         let stats = same(make, function).stats();
         assert_eq!(stats.outcomes["nvjpeg-hardware"], 80, "{function}: {stats:?}");

@@ -9,8 +9,9 @@ use super::*;
 fn batches_are_added_on_the_device_within_its_limit() {
     let machine = machine();
     machine.schedule(Schedule::Random(9));
-    let make =
-        || builder(jpegs(16), evaluation()).shuffle(false).batch(2).prefetch(1).epochs(Some(1));
+    let make = || {
+        builder(jpegs(16), evaluation()).shuffle(false).batch_size(2).prefetch(1).epochs(Some(1))
+    };
     let on_gpu = |builder: LoaderBuilder| {
         let builder = builder.add_batches(true).classes(Some(16));
         builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap()

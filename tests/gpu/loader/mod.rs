@@ -30,7 +30,7 @@ use feedwater::gpu::{Device, DevicePool, Stream};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
 use feedwater::measure::trace_bytes;
 use feedwater::op::{self, Chain, Placement};
-use feedwater::plan::{Last, OnError, Place, Route};
+use feedwater::plan::{LastBatch, OnError, Place, Route};
 use feedwater::source::custom::{Heads, Hints, Page};
 use feedwater::source::{Memory, Source};
 use feedwater::tensor::{DType, Layout};
@@ -48,7 +48,7 @@ fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
 }
 
 fn settled(builder: LoaderBuilder) -> LoaderBuilder {
-    builder.batch(4).workers(2).tune(false).shuffle(true).seed(3)
+    builder.batch_size(4).num_workers(2).tune(false).shuffle(true).seed(3)
 }
 
 /// A source that is slow to read out of order, so that a plan inspects few samples.
@@ -178,7 +178,10 @@ fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
         // `cpu` alone is not a route of the GPU: only the operators run on it.
         let gpu = if routes == [Route::Cpu] { Placement::Cpu } else { Placement::Gpu };
         let make = || {
-            let builder = builder(jpegs(58), training()).last(Last::Pad).workers(3).prefetch(20);
+            let builder = builder(jpegs(58), training())
+                .last_batch(LastBatch::Pad)
+                .num_workers(3)
+                .prefetch(20);
             builder.decode(gpu).routes(routes.clone())
         };
         let loader = same(make, &what);
@@ -438,7 +441,7 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
 fn memory_limits_change_no_byte() {
     let machine = machine();
     machine.schedule(Schedule::Random(31));
-    let make = || builder(jpegs(18), training()).prefetch(3).last(Last::Pad);
+    let make = || builder(jpegs(18), training()).prefetch(3).last_batch(LastBatch::Pad);
     let on_gpu = || make().device(DeviceChoice::Gpu(0)).runtime(&runtime());
     let error = on_gpu().device_memory(Some(0)).pinned_memory(Some(0)).build().err().unwrap();
     let text = error.to_string();

@@ -103,7 +103,7 @@ fn samples_of_a_launch_may_have_any_number_and_size_of_passes() {
     let machine = machine();
     for (number, (what, chain)) in chains().into_iter().enumerate() {
         machine.schedule([Schedule::Eager, Schedule::Lazy, Schedule::Random(5)][number % 3]);
-        let loader = same(|| builder(mixed(24), chain.clone()).batch(6), what);
+        let loader = same(|| builder(mixed(24), chain.clone()).batch_size(6), what);
         let (plan, stats) = (loader.plan(), loader.stats());
         assert!(plan.device.as_ref().unwrap().planned().chain.fused.is_none(), "{what}");
         assert!(stats.cpu_fallback.is_empty(), "{what}: {stats:?}");
@@ -120,7 +120,7 @@ fn every_element_type_and_layout_of_a_tensor_is_made_in_tiles() {
     for dtype in DType::ALL {
         for layout in Layout::ALL {
             let chain = if dtype == DType::U8 { bytes() } else { floats() };
-            let make = || builder(mixed(12), chain.clone()).batch(6).output(dtype, layout);
+            let make = || builder(mixed(12), chain.clone()).batch_size(6).output(dtype, layout);
             same(make, &format!("{dtype} {layout}"));
         }
     }
@@ -132,7 +132,8 @@ fn a_pass_is_a_launch_and_a_table_two_more() {
     let machine = machine();
     // A loader launches before it is returned: to warm up, the same for each chain here, and perhaps its sample.
     let launches = |chain: Chain| {
-        let builder = builder(vec![(common::jpeg(0, 128, 80), 0)], chain).batch(1).epochs(Some(1));
+        let builder =
+            builder(vec![(common::jpeg(0, 128, 80), 0)], chain).batch_size(1).epochs(Some(1));
         let before = machine.counts().launches;
         let mut loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
         assert_eq!(loader.into_iter().map(|batch| batch.unwrap().len()).sum::<usize>(), 1);

@@ -134,7 +134,7 @@ fn an_image_that_needs_more_scratch_memory_than_planned_is_made_on_the_cpu() {
     files[8].0 = common::jpeg(70, 230, 220);
     let make = || {
         let source = SlowShuffled(Memory::new(files.clone()).unwrap());
-        settled(Loader::builder(source, chain())).last(Last::Partial)
+        settled(Loader::builder(source, chain())).last_batch(LastBatch::Partial)
     };
     let loader = same(make, "one large image");
     let stats = loader.stats();

@@ -22,7 +22,8 @@ fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
         // The few images that the plan inspects (0, 2, 5, 7, 10 and so on) do not include the large one.
         let make = || {
             let source = SlowShuffled(Memory::new(samples()).unwrap());
-            let builder = settled(Loader::builder(source, training())).last(Last::Partial);
+            let builder =
+                settled(Loader::builder(source, training())).last_batch(LastBatch::Partial);
             builder.routes(routes.clone())
         };
         let loader = same(make, "mixed");
@@ -56,7 +57,7 @@ fn the_header_decides_which_routes_support_an_image() {
         all
     };
     let run = |routes: &[Route]| {
-        let make = || builder(samples(), training()).last(Last::Partial).routes(routes);
+        let make = || builder(samples(), training()).last_batch(LastBatch::Partial).routes(routes);
         same(make, &format!("{routes:?}")).stats()
     };
     let stats = run(&[Route::NvjpegHardware, Route::NvjpegHybrid]);
@@ -177,7 +178,7 @@ fn the_threads_that_decode_on_the_cpu_can_be_limited() {
         WANTED.store(wanted, Ordering::SeqCst);
         let make = || {
             builder(jpegs(24), training())
-                .workers(4)
+                .num_workers(4)
                 .routes([Route::NvjpegHybrid])
                 .max_cpu_threads(threads)
         };

@@ -64,7 +64,7 @@ fn loader(route: Route, limit: Option<u64>) -> Result<Loader> {
     let jpeg = synth::encode(&rgb, 96, 80, 90, false).unwrap();
     let source = MemorySource::new(vec![(jpeg, 0); 12]).unwrap();
     let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
-    let builder = builder.batch(4).workers(3).tune(false).epochs(Some(1));
+    let builder = builder.batch_size(4).num_workers(3).tune(false).epochs(Some(1));
     let builder = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime());
     builder.device_memory(limit).routes([route, Route::Cpu]).build()
 }

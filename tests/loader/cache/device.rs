@@ -31,7 +31,7 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
         {
             let source = Counting::new(mixed());
             let builder = builder(source.clone(), crop(cpu)).tune(tune);
-            let builder = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).workers(3);
+            let builder = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).num_workers(3);
             let mut loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
             assert!(loader.plan().uses_gpu());
             for expected in &expected {

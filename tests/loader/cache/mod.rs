@@ -22,7 +22,7 @@ use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::header::{Format, Header};
 use feedwater::loader::{CacheEpoch, CacheStats, DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain, Placement};
-use feedwater::plan::{Last, OnError, Route, Settings};
+use feedwater::plan::{LastBatch, OnError, Route, Settings};
 use feedwater::source::custom::{Expected, Heads, Page, RemoteReads};
 use feedwater::source::{Memory, Repeat, Source};
 
@@ -117,8 +117,8 @@ fn cached_samples_are_not_prefetched() {
         let mut settings = Settings::default();
         settings.storage.connections = 1;
         let builder = Loader::builder(Remote(source.clone()), training()).settings(settings);
-        let builder = builder.device(DeviceChoice::Cpu).batch(4).workers(2).shuffle(true);
-        let builder = builder.last(Last::Partial).epochs(Some(5));
+        let builder = builder.device(DeviceChoice::Cpu).batch_size(4).num_workers(2).shuffle(true);
+        let builder = builder.last_batch(LastBatch::Partial).epochs(Some(5));
         let mut loader = match decoded {
             true => builder.cache_decoded(limit).build().unwrap(),
             false => builder.cache_encoded(limit).build().unwrap(),
@@ -134,11 +134,11 @@ fn cached_samples_are_not_prefetched() {
 fn builder(source: impl Source + 'static, chain: Chain) -> LoaderBuilder {
     Loader::builder(source, chain)
         .device(DeviceChoice::Cpu)
-        .batch(4)
-        .workers(1)
+        .batch_size(4)
+        .num_workers(1)
         .shuffle(true)
         .seed(7)
-        .last(Last::Partial)
+        .last_batch(LastBatch::Partial)
         .on_error(OnError::Substitute)
         .epochs(Some(3))
 }
@@ -270,7 +270,7 @@ fn batches_have_the_same_bytes_with_any_cache_contents() {
         for orientation in [true, false] {
             let make = || {
                 let source = Counting::new(mixed());
-                builder(source, chain.clone()).orientation(orientation).workers(3)
+                builder(source, chain.clone()).orientation(orientation).num_workers(3)
             };
             let mut plain = make().build().unwrap();
             let expected: Vec<_> = (0..3).map(|_| epoch(&mut plain)).collect();
@@ -318,7 +318,7 @@ fn samples_with_the_same_original_are_cached_once() {
     let source = Counting::new(equal(6));
     let repeated = Repeat::new(Arc::new(source.clone()), 4).unwrap();
     let mut loader =
-        builder(repeated, training()).workers(1).cache_encoded(PLENTY).build().unwrap();
+        builder(repeated, training()).num_workers(1).cache_encoded(PLENTY).build().unwrap();
     epoch(&mut loader);
     let cache = loader.stats().caches[0].clone();
     assert_eq!((cache.samples, cache.epochs[0].hits, cache.epochs[0].misses), (6, 18, 6));
@@ -345,7 +345,7 @@ fn a_shards_hits_are_the_samples_it_gets_again() {
 #[test]
 fn a_whole_image_of_each_worker_is_in_the_footprint() {
     let rows = |decoded, presize: Option<u32>| {
-        let builder = builder(Counting::new(equal(10)), training()).workers(3);
+        let builder = builder(Counting::new(equal(10)), training()).num_workers(3);
         let plan = builder.cache_decoded(decoded).presize(presize).plan().unwrap();
         plan.footprint.row("whole images").map(|row| (row.each_bytes, row.count))
     };

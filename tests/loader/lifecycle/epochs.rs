@@ -121,7 +121,7 @@ fn a_look_at_the_next_batch_leaves_the_position() {
     let build = || {
         let builder =
             Loader::builder(memory(12), training()).device(DeviceChoice::Cpu).shuffle(true);
-        builder.batch(4).epochs(Some(2)).classes(Some(12)).build().unwrap()
+        builder.batch_size(4).epochs(Some(2)).classes(Some(12)).build().unwrap()
     };
     let look = |loader: &Loader| loop {
         match loader.peek_within(Duration::from_secs(1)) {
@@ -160,7 +160,7 @@ fn batches_are_added_within_the_limit() {
         let builder = Loader::builder(memory(40), evaluation()).device(DeviceChoice::Cpu);
         // Their memory is what a limit leaves, which would be there for more batches.
         let builder = builder.cache_row_index(Some(0));
-        builder.batch(2).prefetch(2).epochs(Some(2)).add_batches(true)
+        builder.batch_size(2).prefetch(2).epochs(Some(2)).add_batches(true)
     };
     let plan = builder().plan().unwrap();
     let planned = plan.footprint.total_bytes(Memory::Host);

@@ -12,15 +12,15 @@ use feedwater::error::{DataError, Error, Reason};
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
 use feedwater::op::custom::{Draw, Kinds};
 use feedwater::op::{Chain, Operator};
-use feedwater::plan::{Last, OnError, Route};
+use feedwater::plan::{LastBatch, OnError, Route};
 use feedwater::source::custom::Page;
 use feedwater::source::{Memory, Source};
 
 fn builder(count: u64) -> LoaderBuilder {
     Loader::builder(memory(count), training())
         .device(DeviceChoice::Cpu)
-        .batch(4)
-        .workers(2)
+        .batch_size(4)
+        .num_workers(2)
         .shuffle(true)
 }
 
@@ -76,7 +76,7 @@ fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
     let base = samples(&mut builder(24).seed(5).build().unwrap());
     assert_eq!(base.len(), 24);
     for workers in [1, 3, 8] {
-        let mut loader = builder(24).seed(5).workers(workers).build().unwrap();
+        let mut loader = builder(24).seed(5).num_workers(workers).build().unwrap();
         assert!(samples(&mut loader) == base, "{workers} workers");
     }
     for prefetch in [1, 5] {
@@ -88,7 +88,8 @@ fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
     assert_eq!((loader.plan().workers.most, loader.plan().ahead_batches.most), (3, 8));
     assert!(samples(&mut loader) == base, "autotuned workers and prefetch");
     for batch in [1, 7, 24] {
-        let mut loader = builder(24).seed(5).batch(batch).last(Last::Partial).build().unwrap();
+        let mut loader =
+            builder(24).seed(5).batch_size(batch).last_batch(LastBatch::Partial).build().unwrap();
         assert!(samples(&mut loader) == base, "batches of {batch}");
     }
     for world in [2, 5] {
@@ -96,8 +97,8 @@ fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
         for rank in 0..world {
             let mut loader = builder(24)
                 .seed(5)
-                .batch(2)
-                .last(Last::Partial)
+                .batch_size(2)
+                .last_batch(LastBatch::Partial)
                 .shard(rank, world)
                 .build()
                 .unwrap();
@@ -114,7 +115,7 @@ fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
 #[test]
 fn the_same_seed_gives_the_same_batches_in_the_same_order() {
     let run = || {
-        let mut loader = builder(20).seed(9).workers(3).build().unwrap();
+        let mut loader = builder(20).seed(9).num_workers(3).build().unwrap();
         let batches: Vec<_> =
             loader.epoch().map(|batch| batch.unwrap().to_host().unwrap()).collect();
         batches
@@ -125,8 +126,12 @@ fn the_same_seed_gives_the_same_batches_in_the_same_order() {
 #[test]
 fn each_repeat_draws_on_its_own_and_the_first_as_without_repeats() {
     let made = |repeats| {
-        let mut loader =
-            builder(40).shuffle(true).repeats(repeats).last(Last::Partial).build().unwrap();
+        let mut loader = builder(40)
+            .shuffle(true)
+            .repeats(repeats)
+            .last_batch(LastBatch::Partial)
+            .build()
+            .unwrap();
         let mut made = BTreeMap::new();
         for batch in &mut loader {
             let batch = batch.unwrap();
@@ -170,7 +175,7 @@ fn labels_and_records_belong_to_their_sample() {
 #[test]
 fn the_last_batch_is_dropped_padded_or_partial() {
     let lens = |last| {
-        let mut loader = builder(10).last(last).build().unwrap();
+        let mut loader = builder(10).last_batch(last).build().unwrap();
         let batches: Vec<_> = loader
             .epoch()
             .map(|batch| {
@@ -181,9 +186,9 @@ fn the_last_batch_is_dropped_padded_or_partial() {
             .collect();
         (batches, loader.stats())
     };
-    assert_eq!(lens(Last::Drop).0, [(4, 0), (4, 0)]);
-    assert_eq!(lens(Last::Partial).0, [(4, 0), (4, 0), (2, 0)]);
-    let (batches, stats) = lens(Last::Pad);
+    assert_eq!(lens(LastBatch::Drop).0, [(4, 0), (4, 0)]);
+    assert_eq!(lens(LastBatch::Partial).0, [(4, 0), (4, 0), (2, 0)]);
+    let (batches, stats) = lens(LastBatch::Pad);
     assert_eq!(batches, [(4, 0), (4, 0), (4, 2)]);
     assert_eq!((stats.images, stats.padding, stats.outcomes["cpu"]), (10, 2, 10));
 }
@@ -192,8 +197,8 @@ fn the_last_batch_is_dropped_padded_or_partial() {
 fn a_shard_without_a_batch_is_an_error_that_names_the_settings() {
     let error = builder(3).build().err().unwrap();
     let Error::Config(error) = error else { panic!("{error}") };
-    assert_eq!(error.key, "loader.batch");
-    for value in ["4", "3", "loader.last", "partial", "pad"] {
+    assert_eq!(error.key, "loader.batch_size");
+    for value in ["4", "3", "loader.last_batch", "partial", "pad"] {
         assert!(error.problem.contains(value), "{value}: {error}");
     }
 }
@@ -214,7 +219,7 @@ fn leaving_a_loop_early_discards_the_rest_of_its_epoch() {
 
 #[test]
 fn many_loops_left_early_leak_no_slot() {
-    let mut loader = builder(40).workers(3).build().unwrap();
+    let mut loader = builder(40).num_workers(3).build().unwrap();
     for epoch in 0..50 {
         let batch = loader.epoch().next().unwrap().unwrap();
         assert_eq!((batch.epoch(), batch.number()), (epoch, 0));
@@ -312,7 +317,7 @@ fn the_system_error_of_a_sample_is_preserved() {
     std::fs::remove_file(&paths[1]).unwrap();
     let builder = |on_error| {
         let builder = LoaderBuilder::new(source.clone(), evaluation()).device(DeviceChoice::Cpu);
-        builder.batch(2).on_error(on_error).build().unwrap()
+        builder.batch_size(2).on_error(on_error).build().unwrap()
     };
     let error = builder(OnError::Stop).epoch().next().unwrap().err().unwrap();
     let kept = std::error::Error::source(&error).unwrap().downcast_ref::<std::io::Error>();
@@ -352,7 +357,8 @@ fn a_stopper_ends_the_wait_for_a_batch_while_reads_are_stalled() {
     let free = Arc::new((Mutex::new(true), Condvar::new()));
     let source = Stalled(memory(40), free.clone());
     // Building inspects some headers.
-    let loader = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(4).workers(2);
+    let loader =
+        Loader::builder(source, training()).device(DeviceChoice::Cpu).batch_size(4).num_workers(2);
     let mut loader = loader.shuffle(false).epochs(Some(2)).prefetch(1).build().unwrap();
     let mut epoch = loader.epoch();
     let first = epoch.next().unwrap().unwrap();
@@ -376,7 +382,7 @@ fn a_stopper_ends_the_wait_for_a_batch_while_reads_are_stalled() {
 #[test]
 fn dropping_the_loader_at_any_time_does_not_hang() {
     for taken in 0..6 {
-        let mut loader = builder(24).workers(3).build().unwrap();
+        let mut loader = builder(24).num_workers(3).build().unwrap();
         assert_eq!(loader.epoch().take(taken).count(), taken);
     }
 }
@@ -412,8 +418,8 @@ fn a_panic_in_an_operator_ends_the_loader_with_an_error() {
     let chain = Chain::new().then(Broken).then(feedwater::op::Resize::to(8, 8));
     let mut loader = Loader::builder(memory(40), chain)
         .device(DeviceChoice::Cpu)
-        .batch(4)
-        .workers(2)
+        .batch_size(4)
+        .num_workers(2)
         .build()
         .unwrap();
     let error = loader.epoch().find_map(|batch| batch.err()).unwrap();

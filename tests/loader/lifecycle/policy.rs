@@ -13,9 +13,9 @@ fn damaged() -> Memory {
 pub fn damaged_builder(policy: OnError) -> LoaderBuilder {
     Loader::builder(damaged(), evaluation())
         .device(DeviceChoice::Cpu)
-        .batch(4)
-        .workers(3)
-        .last(Last::Partial)
+        .batch_size(4)
+        .num_workers(3)
+        .last_batch(LastBatch::Partial)
         .on_error(policy)
 }
 
@@ -41,14 +41,14 @@ fn skip_keeps_batches_full_and_moves_no_other_sample() {
     let good = {
         let mut loader = Loader::builder(memory(20), evaluation())
             .device(DeviceChoice::Cpu)
-            .batch(4)
-            .last(Last::Partial)
+            .batch_size(4)
+            .last_batch(LastBatch::Partial)
             .build()
             .unwrap();
         samples(&mut loader)
     };
     let run = |workers| {
-        let mut loader = damaged_builder(OnError::Skip).workers(workers).build().unwrap();
+        let mut loader = damaged_builder(OnError::Skip).num_workers(workers).build().unwrap();
         let mut places = Vec::new();
         for batch in &mut loader {
             let batch = batch.unwrap();
@@ -109,7 +109,7 @@ fn a_set_without_a_usable_sample_ends_with_its_first_error() {
     let source = Memory::new(vec![(b"no image".to_vec(), 0); 8]).unwrap();
     let mut loader = Loader::builder(source, evaluation())
         .device(DeviceChoice::Cpu)
-        .batch(4)
+        .batch_size(4)
         .on_error(OnError::Skip)
         .build()
         .unwrap();
@@ -129,7 +129,7 @@ fn skip_finds_the_only_usable_sample() {
     all[31] = jpegs(1).remove(0);
     let mut loader = Loader::builder(Memory::new(all).unwrap(), evaluation())
         .device(DeviceChoice::Cpu)
-        .batch(10)
+        .batch_size(10)
         .on_error(OnError::Skip)
         .build()
         .unwrap();
@@ -162,12 +162,13 @@ fn drop_leaves_failed_samples_out() {
         all[bad].0.truncate(200);
     }
     let plain = {
-        let builder = Loader::builder(memory(20), evaluation()).device(DeviceChoice::Cpu).batch(4);
+        let builder =
+            Loader::builder(memory(20), evaluation()).device(DeviceChoice::Cpu).batch_size(4);
         samples(&mut builder.build().unwrap())
     };
     for (workers, classes) in [(1, None), (3, Some(20))] {
         let builder = Loader::builder(Memory::new(all.clone()).unwrap(), evaluation());
-        let builder = builder.device(DeviceChoice::Cpu).batch(4).workers(workers);
+        let builder = builder.device(DeviceChoice::Cpu).batch_size(4).num_workers(workers);
         let builder = builder.on_error(OnError::Drop).classes(classes).epochs(Some(1));
         let mut loader = builder.build().unwrap();
         assert_eq!(loader.failures(), None);

@@ -4,7 +4,7 @@ use feedwater::geometry::Size;
 use feedwater::loader::PairOutcome;
 use feedwater::op::batch::beta::{ALPHAS, beta};
 use feedwater::op::{Mixup, MixupOrCutMix};
-use feedwater::plan::Last;
+use feedwater::plan::LastBatch;
 use feedwater::random::{SampleKey, SampleRng};
 
 use super::{builder, epoch};
@@ -58,7 +58,7 @@ fn pairs_are_mixed_with_the_probability_and_by_cutmix_with_its_own() {
     let operator =
         MixupOrCutMix { probability: 0.6, cutmix_probability: 0.25, ..Default::default() };
     let chain = training().then_batch(operator);
-    let mut loader = builder(chain).last(Last::Drop).build().unwrap();
+    let mut loader = builder(chain).last_batch(LastBatch::Drop).build().unwrap();
     let mut pairs = Vec::new();
     for _ in 0..20 {
         for batch in &mut loader {

@@ -3,7 +3,7 @@
 use feedwater::error::{Error, Reason};
 use feedwater::loader::{Loader, LoaderBuilder, PairOutcome};
 use feedwater::op::Mixup;
-use feedwater::plan::{Last, OnError};
+use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::Memory;
 
 use super::{run, settled};
@@ -16,7 +16,7 @@ fn damaged(policy: OnError) -> LoaderBuilder {
     samples[9].1 = 61;
     let chain = training().then_batch(Mixup::alpha(0.8));
     let builder = Loader::builder(Memory::new(samples).unwrap(), chain);
-    settled(builder).shuffle(false).on_error(policy).last(Last::Partial)
+    settled(builder).shuffle(false).on_error(policy).last_batch(LastBatch::Partial)
 }
 
 #[test]

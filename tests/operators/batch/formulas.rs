@@ -8,7 +8,7 @@ use feedwater::loader::PairOutcome;
 use feedwater::op::batch::{TargetCoding, TargetRow, target_rows};
 use feedwater::op::{BatchOperator, Blend, Blends, Chain, CutMix, PairDraw};
 use feedwater::output::store;
-use feedwater::plan::Last;
+use feedwater::plan::LastBatch;
 use feedwater::random::SampleKey;
 use feedwater::tensor::{DType, Layout, TensorShape};
 use feedwater::transform::blend::{blend, reference};
@@ -195,7 +195,12 @@ fn a_loader_mixes_what_it_records() {
             [(DType::F32, Layout::Nchw), (DType::F16, Layout::Nhwc), (DType::BF16, Layout::Nchw)]
         {
             let of = |chain: Chain| {
-                epoch(builder(chain).output(dtype, layout).last(Last::Partial).smoothing(0.0))
+                epoch(
+                    builder(chain)
+                        .output(dtype, layout)
+                        .last_batch(LastBatch::Partial)
+                        .smoothing(0.0),
+                )
             };
             let (plain, made) = (of(training()), of(chain.clone()));
             assert_eq!((plain.len(), made.len()), (61, 61));

@@ -21,7 +21,8 @@ fn builder(chain: Chain) -> LoaderBuilder {
 }
 
 fn settled(builder: LoaderBuilder) -> LoaderBuilder {
-    let builder = builder.device(DeviceChoice::Cpu).workers(2).batch(4).shuffle(true).seed(7);
+    let builder =
+        builder.device(DeviceChoice::Cpu).num_workers(2).batch_size(4).shuffle(true).seed(7);
     builder.classes(Some(SAMPLES as u32)).smoothing(0.1)
 }
 

@@ -1,21 +1,21 @@
 //! The promise: the same samples for any batch size, number of workers, and after a resume.
 
 use feedwater::loader::{Loader, LoaderBuilder, PairOutcome};
-use feedwater::plan::Last;
+use feedwater::plan::LastBatch;
 
 use super::{Made, builder, epoch, mixing, run};
 
 #[test]
 fn samples_do_not_depend_on_the_batch_size_the_workers_or_the_last_batch() {
     for chain in mixing() {
-        let make = |batch: usize, workers: usize, last: Last| {
-            epoch(builder(chain.clone()).batch(batch).workers(workers).last(last))
+        let make = |batch: usize, workers: usize, last: LastBatch| {
+            epoch(builder(chain.clone()).batch_size(batch).num_workers(workers).last_batch(last))
         };
-        let expected = make(2, 1, Last::Partial);
+        let expected = make(2, 1, LastBatch::Partial);
         assert_eq!(expected.len(), 61);
         for (batch, workers) in [(4, 2), (8, 3), (16, 4), (64, 4), (16, 1)] {
-            assert!(make(batch, workers, Last::Partial) == expected, "{batch} {workers}");
-            assert!(make(batch, workers, Last::Pad) == expected, "{batch} {workers} padded");
+            assert!(make(batch, workers, LastBatch::Partial) == expected, "{batch} {workers}");
+            assert!(make(batch, workers, LastBatch::Pad) == expected, "{batch} {workers} padded");
         }
     }
 }
@@ -23,13 +23,13 @@ fn samples_do_not_depend_on_the_batch_size_the_workers_or_the_last_batch() {
 #[test]
 fn a_resumed_epoch_is_the_same_with_another_batch_size() {
     for chain in mixing() {
-        let make = || builder(chain.clone()).last(Last::Partial);
+        let make = || builder(chain.clone()).last_batch(LastBatch::Partial);
         let expected = epoch(make());
         for (first, second) in [(4, 4), (2, 8), (16, 2), (6, 10)] {
-            let mut loader = make().batch(first).build().unwrap();
+            let mut loader = make().batch_size(first).build().unwrap();
             let mut made = run(&mut loader, 2);
             let state = loader.state();
-            made.extend(epoch(make().batch(second).resume(state)));
+            made.extend(epoch(make().batch_size(second).resume(state)));
             assert!(made == expected, "{first} {second}");
         }
     }
@@ -59,10 +59,10 @@ fn repeats_are_mixed_with_other_samples_of_their_shard() {
     for (repeats, world) in [(2, 2), (3, 4), (4, 1), (3, 2)] {
         let of = |batch| {
             let builder = builder(chain.clone()).shuffle(true).repeats(repeats);
-            builder.shard(world - 1, world).batch(batch).last(Last::Partial)
+            builder.shard(world - 1, world).batch_size(batch).last_batch(LastBatch::Partial)
         };
         let expected = epoch(of(2));
-        assert!(epoch(of(6).workers(3)) == expected, "{repeats} {world}");
+        assert!(epoch(of(6).num_workers(3)) == expected, "{repeats} {world}");
         let mut loader = of(4).build().unwrap();
         let mut made = run(&mut loader, 1);
         made.extend(epoch(of(2).repeats(1).resume(loader.state())));
@@ -80,7 +80,7 @@ fn repeats_are_mixed_with_other_samples_of_their_shard() {
 fn each_shard_mixes_its_own_samples() {
     let [chain, ..] = mixing();
     let of = |rank, batch| -> LoaderBuilder {
-        builder(chain.clone()).shard(rank, 2).batch(batch).last(Last::Partial)
+        builder(chain.clone()).shard(rank, 2).batch_size(batch).last_batch(LastBatch::Partial)
     };
     let [first, second] = [0, 1].map(|rank| epoch(of(rank, 4)));
     assert_eq!((first.len(), second.len()), (31, 30));
@@ -100,7 +100,7 @@ fn leaving_an_epoch_early_does_not_change_the_next_one() {
     run(&mut whole, usize::MAX);
     let expected = run(&mut whole, usize::MAX);
     for batches in [0, 1, 3] {
-        let mut loader: Loader = builder(chain.clone()).workers(3).build().unwrap();
+        let mut loader: Loader = builder(chain.clone()).num_workers(3).build().unwrap();
         run(&mut loader, batches);
         assert!(run(&mut loader, usize::MAX) == expected, "{batches}");
     }

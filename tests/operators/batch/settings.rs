@@ -14,7 +14,7 @@ const FILE: &str = r#"
 [source]
 directory = "."
 [loader]
-batch = 8
+batch_size = 8
 [targets]
 classes = 10
 smoothing = 0.1
@@ -62,7 +62,7 @@ fn invalid_settings_are_named_with_key_value_and_range() {
         ("classes = 10", "classes = 0", "targets.classes", &["0", "16777216"]),
         ("classes = 10\nsmoothing = 0.1", "", "targets.classes", &["mixup_or_cutmix"]),
         ("classes = 10", "", "targets.smoothing", &["targets.classes"]),
-        ("batch = 8", "batch = 9", "loader.batch", &["9", "even"]),
+        ("batch_size = 8", "batch_size = 9", "loader.batch_size", &["9", "even"]),
     ] {
         let error = config_error(with(from, to));
         assert!(error.key.starts_with(key), "{to}: {error}");
@@ -83,7 +83,7 @@ fn a_source_with_more_named_classes_is_refused() {
 
 #[test]
 fn an_odd_batch_is_possible_without_batch_operators() {
-    let made = epoch(builder(training()).batch(5));
+    let made = epoch(builder(training()).batch_size(5));
     assert_eq!(made.len(), 60);
     let row = |place: usize| &made[place].target;
     let smooth = 0.1 / SAMPLES as f32;
@@ -99,7 +99,7 @@ fn an_odd_batch_is_possible_without_batch_operators() {
 #[test]
 fn a_plan_prints_the_stage_and_has_a_row_for_its_targets() {
     let mut settings = Settings::default();
-    (settings.loader.batch, settings.targets.classes) = (32, Some(1000));
+    (settings.loader.batch_size, settings.targets.classes) = (32, Some(1000));
     let chain = training().then_batch(Mixup::alpha(0.25));
     let plan = Plan::new(&chain, &settings, &Facts::default()).unwrap();
     let text = plan.to_string();

@@ -6,7 +6,7 @@ use super::*;
 fn hardware_group(image: Size, wanted: Option<usize>, batch: usize) -> (usize, u64) {
     let (chain, mut settings) = job();
     settings.decode.hardware_group = wanted;
-    settings.loader.batch = batch;
+    settings.loader.batch_size = batch;
     let pixels = image.pixels();
     let plan = Plan::new(&chain, &settings, &facts(image, pixels / 2)).unwrap();
     let row =

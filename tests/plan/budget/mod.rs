@@ -9,7 +9,9 @@ use feedwater::error::Error;
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::Size;
 use feedwater::op::{Chain, Flip, Normalize, Placement, RandomResizedCrop};
-use feedwater::plan::{Bounds, Count, DeviceFacts, DevicePlan, Facts, Plan, Route, Settings, rows};
+use feedwater::plan::{
+    AutoCount, Bounds, DeviceFacts, DevicePlan, Facts, Plan, Route, Settings, rows,
+};
 use feedwater::tensor::DType;
 use proptest::prelude::*;
 
@@ -22,8 +24,8 @@ fn job() -> (Chain, Settings) {
         .then(Flip { horizontal: 0.5, vertical: 0.0 })
         .then(Normalize::IMAGENET);
     let mut settings = Settings::default();
-    settings.loader.batch = 256;
-    settings.loader.workers = 16.into();
+    settings.loader.batch_size = 256;
+    settings.loader.num_workers = 16.into();
     settings.loader.prefetch = 2.into();
     settings.output.dtype = DType::F16;
     (chain, settings)
@@ -102,7 +104,7 @@ fn only_the_slots_grow_with_the_batch() {
     let (chain, settings) = job();
     let without_slots = |batch| {
         let mut settings = settings.clone();
-        settings.loader.batch = batch;
+        settings.loader.batch_size = batch;
         let plan = Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000)).unwrap();
         let slots = plan.footprint.row(rows::OUTPUT_SLOTS).unwrap().total_bytes();
         (total(&plan, Memory::Device) - slots, total(&plan, Memory::Pinned))
@@ -207,7 +209,7 @@ fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
 fn automatic_prefetch_stays_within_the_limit() {
     let auto = |limit| {
         let (chain, mut settings) = job();
-        settings.loader.prefetch = Count::Auto;
+        settings.loader.prefetch = AutoCount::Auto;
         settings.limits.device_memory = limit;
         Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000)).unwrap()
     };
@@ -283,10 +285,10 @@ fn a_plan_for_the_cpu_has_no_device_memory_to_limit() {
 }
 
 /// A CPU plan under a host memory limit.
-fn on_host(limit: Option<u64>, workers: Count, prefetch: Count) -> Result<Plan, Error> {
+fn on_host(limit: Option<u64>, workers: AutoCount, prefetch: AutoCount) -> Result<Plan, Error> {
     let (chain, mut settings) = job();
     settings.limits.host_memory = limit;
-    (settings.loader.workers, settings.loader.prefetch) = (workers, prefetch);
+    (settings.loader.num_workers, settings.loader.prefetch) = (workers, prefetch);
     let device = DeviceFacts::None("none".into());
     let image = Size::new(500, 375);
     let facts = Facts { largest_bytes: 120_000, image, device, cores: 8, ..Facts::default() };
@@ -298,10 +300,10 @@ fn on_host(limit: Option<u64>, workers: Count, prefetch: Count) -> Result<Plan, 
 fn host_limits_reduce_prefetch_and_then_automatic_workers() {
     let host = |plan: &Plan| total(plan, Memory::Host);
     for (workers, prefetch) in [
-        (Count::Auto, Count::Auto),
-        (Count::Auto, Count::Fixed(3)),
-        (Count::Fixed(6), Count::Auto),
-        (Count::Fixed(6), Count::Fixed(3)),
+        (AutoCount::Auto, AutoCount::Auto),
+        (AutoCount::Auto, AutoCount::Fixed(3)),
+        (AutoCount::Fixed(6), AutoCount::Auto),
+        (AutoCount::Fixed(6), AutoCount::Fixed(3)),
     ] {
         let plan = |limit| on_host(limit, workers, prefetch);
         let free = plan(None).unwrap();
@@ -314,7 +316,7 @@ fn host_limits_reduce_prefetch_and_then_automatic_workers() {
                     assert!(host(&fitted) <= limit, "{limit}: {fitted}");
                     let now = (fitted.prefetch, fitted.workers.most);
                     assert!(now < before || now.0 > before.0 && now.1 < before.1, "{now:?}");
-                    assert!(now.1 == free.workers.most || now.0 == 1 || workers == Count::Auto);
+                    assert!(now.1 == free.workers.most || now.0 == 1 || workers == AutoCount::Auto);
                     assert_eq!(fitted.shape, free.shape);
                     assert_eq!(fitted.room, free.room, "which samples are oversized depends on it");
                     let limits =
@@ -331,7 +333,7 @@ fn host_limits_reduce_prefetch_and_then_automatic_workers() {
         assert!(refused.to_string().contains("worker scratch"), "{refused}");
         let least = plan(Some(smallest)).unwrap();
         assert_eq!(least.prefetch, 1);
-        assert_eq!(least.workers.most, if workers == Count::Auto { 1 } else { 6 });
+        assert_eq!(least.workers.most, if workers == AutoCount::Auto { 1 } else { 6 });
     }
 }
 
@@ -372,8 +374,8 @@ fn whole(rows: &Footprint) -> bool {
     taken.all(|row| row.each_bytes % 256 == 0 && row.count > 0)
 }
 
-fn count(numbers: Range<usize>) -> impl Strategy<Value = Count> {
-    prop_oneof![1 => Just(Count::Auto), 3 => numbers.prop_map(Count::Fixed)]
+fn count(numbers: Range<usize>) -> impl Strategy<Value = AutoCount> {
+    prop_oneof![1 => Just(AutoCount::Auto), 3 => numbers.prop_map(AutoCount::Fixed)]
 }
 
 fn settings() -> impl Strategy<Value = (Settings, Facts)> {
@@ -387,7 +389,8 @@ fn settings() -> impl Strategy<Value = (Settings, Facts)> {
     )
         .prop_map(|(loader, decode, (width, height, largest))| {
             let mut settings = Settings::default();
-            (settings.loader.batch, settings.loader.workers, settings.loader.prefetch) = loader;
+            (settings.loader.batch_size, settings.loader.num_workers, settings.loader.prefetch) =
+                loader;
             let (routes, threads, offered, on_cpu) = decode;
             settings.decode.routes = routes;
             settings.decode.max_cpu_threads = threads;

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use feedwater::config::Pipeline;
 use feedwater::op::Placement;
-use feedwater::plan::{Count, DeviceChoice, Last, OnError, Route, Settings, ShardFrom};
+use feedwater::plan::{AutoCount, DeviceChoice, LastBatch, OnError, Route, Settings, ShardFrom};
 use feedwater::source::settings::{
     DirectorySettings, FileListSettings, SourceSettings, TfRecordSettings, WebDatasetSettings,
 };
@@ -23,12 +23,12 @@ const WHOLE: &str = r#"
 [source]
 directory = "data/train"
 [loader]
-batch = 64
-workers = 2
+batch_size = 64
+num_workers = 2
 prefetch = 2
 seed = 42
 shuffle = true
-last = "drop"
+last_batch = "drop"
 shard = "environment"
 on_error = "stop"
 [decode]
@@ -67,7 +67,7 @@ fn the_documented_file_is_read() {
         )
     );
     let mut settings = Settings::default();
-    settings.loader.workers = 2.into();
+    settings.loader.num_workers = 2.into();
     settings.loader.seed = 42;
     settings.loader.shuffle = true;
     assert_eq!(pipeline.settings, settings);
@@ -97,17 +97,34 @@ fn missing_keys_have_the_default_of_the_rust_field() {
 }
 
 #[test]
+fn former_names_are_read_and_todays_written() {
+    let former = "[loader]\nbatch = 5\nworkers = \"auto\"\nlast = \"pad\"\nrank = 1\nworld = 3\n\
+        [[transform]]\nop = \"flip\"\n";
+    let todays = "[loader]\nbatch_size = 5\nnum_workers = \"auto\"\nlast_batch = \"pad\"\nrank = 1\n\
+        world_size = 3\n[[chain]]\nop = \"flip\"\n";
+    let [former, todays] =
+        [former, todays].map(|text| Pipeline::from_toml(&format!("{SOURCE}{text}"), "").unwrap());
+    assert_eq!(former.settings, todays.settings);
+    assert_eq!((former.settings.loader.batch_size, former.chain.steps().len()), (5, 1));
+    let written = former.to_toml().unwrap();
+    assert_eq!(written, todays.to_toml().unwrap());
+    for line in ["batch_size = 5", "num_workers = \"auto\"", "last_batch = \"pad\"", "world_size = 3"] {
+        assert!(written.lines().any(|it| it == line), "{line}\n{written}");
+    }
+}
+
+#[test]
 fn every_choice_is_read() {
     let text = r#"
         device = "cuda:3"
         [source]
         list = "/data/list.tsv"
         [loader]
-        last = "partial"
+        last_batch = "partial"
         on_error = "substitute"
         rank = 1
-        world = 3
-        workers = "auto"
+        world_size = 3
+        num_workers = "auto"
         prefetch = "auto"
         shard = "environment"
         shuffle = true
@@ -147,11 +164,11 @@ fn every_choice_is_read() {
         SourceSettings::new::<FileList>(vec!["/data/list.tsv".into()], FileListSettings::default())
     );
     assert_eq!(
-        (settings.loader.last, settings.loader.on_error),
-        (Last::Partial, OnError::Substitute)
+        (settings.loader.last_batch, settings.loader.on_error),
+        (LastBatch::Partial, OnError::Substitute)
     );
     assert_eq!(settings.device, DeviceChoice::Gpu(3));
-    assert_eq!((settings.loader.rank, settings.loader.world), (Some(1), Some(3)));
+    assert_eq!((settings.loader.rank, settings.loader.world_size), (Some(1), Some(3)));
     assert_eq!(
         (settings.loader.shard, settings.loader.shuffle_window, settings.loader.repeats),
         (ShardFrom::Environment, Some(1000), 3)
@@ -165,7 +182,10 @@ fn every_choice_is_read() {
     assert_eq!(settings.limits.device_memory, Some(1 << 30));
     assert_eq!(settings.limits.pinned_memory, Some(65536));
     assert_eq!(settings.limits.cpu_threads, Some(6));
-    assert_eq!((settings.loader.workers, settings.loader.prefetch), (Count::Auto, Count::Auto));
+    assert_eq!(
+        (settings.loader.num_workers, settings.loader.prefetch),
+        (AutoCount::Auto, AutoCount::Auto)
+    );
     assert_eq!((settings.storage.connections, settings.storage.cache), (16, 2 << 30));
     assert_eq!(settings.storage.cache_directory, Some("base/kept".into()));
     assert_eq!(settings.storage.retries, StorageSettings::default().retries);
@@ -235,12 +255,12 @@ fn paths_are_relative_to_the_file_and_syntax_errors_have_a_location() {
     assert!(matches!(Pipeline::from_file(&none), Err(Error::Io { path, .. }) if path == none));
 }
 
-fn count(numbers: Range<usize>) -> impl Strategy<Value = Count> {
-    prop_oneof![Just(Count::Auto), numbers.prop_map(Count::Fixed)]
+fn count(numbers: Range<usize>) -> impl Strategy<Value = AutoCount> {
+    prop_oneof![Just(AutoCount::Auto), numbers.prop_map(AutoCount::Fixed)]
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    let last = prop_oneof![Just(Last::Drop), Just(Last::Pad), Just(Last::Partial)];
+    let last = prop_oneof![Just(LastBatch::Drop), Just(LastBatch::Pad), Just(LastBatch::Partial)];
     let on_error = prop_oneof![
         Just(OnError::Stop),
         Just(OnError::Skip),
@@ -273,10 +293,11 @@ fn settings() -> impl Strategy<Value = Settings> {
         .prop_map(|(numbers, policies, rest, limits, (routes, threads, device))| {
             let mut settings = Settings::default();
             let loader = &mut settings.loader;
-            (loader.batch, loader.workers, loader.prefetch, loader.seed, loader.shuffle) = numbers;
+            (loader.batch_size, loader.num_workers, loader.prefetch, loader.seed, loader.shuffle) =
+                numbers;
             let (last, on_error, (shard, written), window) = policies;
-            (loader.last, loader.on_error, loader.shard) = (last, on_error, shard);
-            (loader.rank, loader.world) = written.unzip();
+            (loader.last_batch, loader.on_error, loader.shard) = (last, on_error, shard);
+            (loader.rank, loader.world_size) = written.unzip();
             loader.shuffle_window = window.filter(|_| loader.shuffle);
             loader.repeats = loader.shuffle_window.map_or(1, |window| window as u32);
             let (decode, output) = (&mut settings.decode, &mut settings.output);

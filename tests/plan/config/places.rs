@@ -48,12 +48,17 @@ fn folder() -> tempfile::TempDir {
 fn errors_in_the_text_have_line_and_column() {
     let source = "[source]\ndirectory = \"data\"\n";
     for (text, key, line, column) in [
-        ("[loader]\nbatch = 0", "loader.batch", 4, 1),
+        ("[loader]\nbatch_size = 0", "loader.batch_size", 4, 1),
+        // Former names, where a check of values finds the error, and where serde does.
+        ("[loader]\nseed = 1\nbatch = 0", "loader.batch_size", 5, 1),
+        ("loader = { seed = 1, world = 0 }", "loader.world_size", 3, 22),
+        ("[loader]\nlast = 3", "loader.last", 4, 1),
+        ("[[transform]]\nop = \"flip\"\n[[transform]]\nop = \"flap\"", "chain[1].op", 6, 1),
         ("[loader]\n\n  batchs = 4", "loader.batchs", 5, 3),
-        ("[loader]\nseed = 1\nworkers = \"many\"", "loader.workers", 5, 1),
-        ("[laoder]\nbatch = 4", "laoder", 3, 2),
-        ("loader = { seed = 1, batch = 0 }", "loader.batch", 3, 22),
-        ("loader.batch = 0", "loader.batch", 3, 8),
+        ("[loader]\nseed = 1\nnum_workers = \"many\"", "loader.num_workers", 5, 1),
+        ("[laoder]\nbatch_size = 4", "laoder", 3, 2),
+        ("loader = { seed = 1, batch_size = 0 }", "loader.batch_size", 3, 22),
+        ("loader.batch_size = 0", "loader.batch_size", 3, 8),
         ("[decode]\nroutes = [\"cpu\", \"host\",\n  \"cpu\"]", "decode.routes[2]", 5, 3),
         ("[[chain]]\nop = \"flip\"\n[[chain]]\nop = \"flap\"", "chain[1].op", 6, 1),
         (
@@ -86,7 +91,7 @@ fn errors_in_the_text_have_line_and_column() {
 fn nested_sources_have_locations_too() {
     for (text, key, line, column) in [
         ("[source]", "source", 1, 2),
-        ("[loader]\nbatch = 3", "source", 1, 1),
+        ("[loader]\nbatch_size = 3", "source", 1, 1),
         ("[source]\ndirectory = \"a\"\nlist = \"b\"", "source", 1, 2),
         ("[source]\ntfrecord = [\"a\", 3]", "source.tfrecord", 2, 1),
         (
@@ -129,7 +134,7 @@ fn later_errors_have_locations_too() {
             1,
         ),
         (
-            format!("[limits]\ncpu_threads = 2\n[loader]\nworkers = 3\n{source}{CHAIN}"),
+            format!("[limits]\ncpu_threads = 2\n[loader]\nnum_workers = 3\n{source}{CHAIN}"),
             "limits.cpu_threads",
             2,
             1,
@@ -154,7 +159,7 @@ fn later_errors_have_locations_too() {
     let text = format!("{source}[loader]\nseed = 1\n{CHAIN}");
     let pipeline = Pipeline::from_toml(&text, dir.path()).unwrap();
     let built = pipeline.builder().unwrap().device(DeviceChoice::Cpu).build();
-    assert_eq!(place(&built.err().unwrap()), ("loader.batch".into(), 3, 2));
+    assert_eq!(place(&built.err().unwrap()), ("loader.batch_size".into(), 3, 2));
 }
 
 /// A setting that needs missing hardware is an environment error, and has a location.
@@ -200,20 +205,20 @@ fn a_placement_on_a_missing_gpu_has_a_location() {
 #[test]
 fn settings_changed_by_the_program_have_no_location() {
     let dir = folder();
-    let text = format!("[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\n{CHAIN}");
+    let text = format!("[source]\ndirectory = \"data\"\n[loader]\nbatch_size = 4\n{CHAIN}");
     let mut pipeline = Pipeline::from_toml(&text, dir.path()).unwrap();
     let builder = || pipeline.builder().unwrap().device(DeviceChoice::Cpu);
-    let error = builder().batch(0).plan().unwrap_err();
+    let error = builder().batch_size(0).plan().unwrap_err();
     assert!(
-        matches!(&error, Error::Config(ConfigError { key, at: None, .. }) if key == "loader.batch"),
+        matches!(&error, Error::Config(ConfigError { key, at: None, .. }) if key == "loader.batch_size"),
         "{error}"
     );
-    let error = builder().batch(64).build().err().unwrap();
+    let error = builder().batch_size(64).build().err().unwrap();
     assert!(
-        matches!(&error, Error::Config(ConfigError { key, at: None, .. }) if key == "loader.batch"),
+        matches!(&error, Error::Config(ConfigError { key, at: None, .. }) if key == "loader.batch_size"),
         "{error}"
     );
-    pipeline.settings.loader.workers = 0.into();
+    pipeline.settings.loader.num_workers = 0.into();
     let error = pipeline.builder().unwrap().plan().unwrap_err();
     assert!(matches!(&error, Error::Config(ConfigError { at: None, .. })), "{error}");
 }

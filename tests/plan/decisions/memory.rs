@@ -11,8 +11,8 @@ use super::*;
 fn the_footprint_is_the_sum_of_its_rows_and_grows_by_whole_slots() {
     let with = |batch, prefetch| {
         plan(&training(), |settings| {
-            settings.loader.batch = batch;
-            settings.loader.prefetch = Count::Fixed(prefetch);
+            settings.loader.batch_size = batch;
+            settings.loader.prefetch = AutoCount::Fixed(prefetch);
         })
     };
     let base = with(64, 2);
@@ -64,7 +64,7 @@ fn a_plan_prints_places_operators_output_and_every_row() {
 /// Returns a plan of `training` for a machine with this many cores.
 fn of_cores(cores: usize, facts: Facts, change: impl FnOnce(&mut Settings)) -> Result<Plan, Error> {
     let mut settings = Settings::default();
-    settings.loader.workers = Count::Auto;
+    settings.loader.num_workers = AutoCount::Auto;
     change(&mut settings);
     Plan::new(&training(), &settings, &Facts { cores, ..facts })
 }
@@ -82,8 +82,8 @@ fn automatic_workers_are_one_to_two_per_core_and_more_for_remote_sources() {
         assert_eq!(of_cores(cores, facts, |_| ()).unwrap().workers, bounds(1, cores, remote));
     }
     let ask = of_cores(0, no_gpu(), |_| ()).unwrap().workers;
-    assert_eq!(Count::Fixed(ask.start), Settings::default().loader.workers);
-    let fixed = of_cores(6, gpu(), |settings| settings.loader.workers = 5.into()).unwrap();
+    assert_eq!(AutoCount::Fixed(ask.start), Settings::default().loader.num_workers);
+    let fixed = of_cores(6, gpu(), |settings| settings.loader.num_workers = 5.into()).unwrap();
     assert_eq!(fixed.workers, bounds(5, 5, 5));
 }
 
@@ -98,27 +98,27 @@ fn automatic_workers_leave_threads_for_the_launcher_and_feeder_under_a_limit() {
             assert_eq!(plan.workers, bounds(1, most.min(6), most), "{limit} less {others}");
         }
     }
-    let refused = |facts, limit: usize, workers: Count| {
+    let refused = |facts, limit: usize, workers: AutoCount| {
         let change = |settings: &mut Settings| {
             settings.limits.cpu_threads = Some(limit);
-            settings.loader.workers = workers;
+            settings.loader.num_workers = workers;
         };
         config(of_cores(6, facts, change).unwrap_err())
     };
     // The limit and the smallest sufficient one, or the limit, the workers and what it allows.
     for (error, values, has_workers) in [
-        (refused(gpu(), 2, Count::Auto), &[2, 3][..], false),
+        (refused(gpu(), 2, AutoCount::Auto), &[2, 3][..], false),
         (refused(gpu_without_nvjpeg(), 1, 1.into()), &[1, 2], false),
         (refused(no_gpu(), 3, 4.into()), &[3, 3, 4], true),
         (refused(gpu(), 5, 4.into()), &[3, 4, 5], true),
-        (refused(no_gpu(), 0, Count::Auto), &[0, 1], false),
+        (refused(no_gpu(), 0, AutoCount::Auto), &[0, 1], false),
     ] {
         assert_eq!(error.key, "limits.cpu_threads");
         assert_eq!(numbers(&error.problem), values, "{error}");
-        assert!(!has_workers || error.problem.contains("loader.workers"), "{error}");
+        assert!(!has_workers || error.problem.contains("loader.num_workers"), "{error}");
     }
     let exact = |settings: &mut Settings| {
-        (settings.limits.cpu_threads, settings.loader.workers) = (Some(6), 4.into());
+        (settings.limits.cpu_threads, settings.loader.num_workers) = (Some(6), 4.into());
     };
     assert_eq!(of_cores(6, gpu(), exact).unwrap().workers, bounds(4, 4, 4));
 }
@@ -129,7 +129,7 @@ fn automatic_prefetch_is_one_to_a_gibibyte_of_batches() {
     let fits = |batches: usize| (1 << 30) / (batches * sample);
     for (batch, most) in [(1, 8), (fits(8), 8), (fits(5), 5), (fits(5) + 1, 4), (fits(1), 2)] {
         let plan = plan(&training(), |settings| {
-            (settings.loader.batch, settings.loader.prefetch) = (batch, Count::Auto);
+            (settings.loader.batch_size, settings.loader.prefetch) = (batch, AutoCount::Auto);
             settings.output.dtype = DType::F16;
         });
         assert_eq!((plan.prefetch, plan.slots()), (most, most + 1));
@@ -143,10 +143,10 @@ fn automatic_prefetch_is_one_to_a_gibibyte_of_batches() {
 #[test]
 fn the_footprint_of_automatic_numbers_is_that_of_their_maximum() {
     for facts in [no_gpu(), gpu(), Facts { remote: true, largest_bytes: 5000, ..no_gpu() }] {
-        let auto = |settings: &mut Settings| settings.loader.prefetch = Count::Auto;
+        let auto = |settings: &mut Settings| settings.loader.prefetch = AutoCount::Auto;
         let chosen = of_cores(6, facts.clone(), auto).unwrap();
         let set = |settings: &mut Settings| {
-            settings.loader.workers = chosen.workers.most.into();
+            settings.loader.num_workers = chosen.workers.most.into();
             settings.loader.prefetch = chosen.prefetch.into();
         };
         let fixed = of_cores(6, facts, set).unwrap();
@@ -157,7 +157,7 @@ fn the_footprint_of_automatic_numbers_is_that_of_their_maximum() {
 
 #[test]
 fn a_plan_prints_the_range_of_automatic_numbers() {
-    let auto = |settings: &mut Settings| settings.loader.prefetch = Count::Auto;
+    let auto = |settings: &mut Settings| settings.loader.prefetch = AutoCount::Auto;
     let printed = |text: &str, name: &str| {
         let label = format!("{:<8}{name} ", "auto");
         text.lines().find_map(|line| line.strip_prefix(&label)).map(numbers)
@@ -170,7 +170,7 @@ fn a_plan_prints_the_range_of_automatic_numbers() {
     let text = of_cores(2, no_gpu(), one).unwrap().to_string();
     assert_eq!(printed(&text, "workers"), Some(vec![1]), "{text}");
     assert!(!text.contains("prefetch"), "{text}");
-    let fixed = of_cores(2, no_gpu(), |settings| settings.loader.workers = 2.into()).unwrap();
+    let fixed = of_cores(2, no_gpu(), |settings| settings.loader.num_workers = 2.into()).unwrap();
     assert!(!fixed.to_string().contains("auto"), "{fixed}");
 }
 
@@ -238,8 +238,8 @@ fn page_locked_memory_is_host_memory_and_device_memory_is_not() {
 fn the_largest_settings_are_errors_and_do_not_overflow() {
     let chain = Chain::new().then(Resize::to(32_767, 32_767)).then(Normalize::IMAGENET);
     let mut settings = Settings::default();
-    settings.loader.batch = 1 << 20;
-    (settings.loader.prefetch, settings.loader.workers) = (1024.into(), 1024.into());
+    settings.loader.batch_size = 1 << 20;
+    (settings.loader.prefetch, settings.loader.num_workers) = (1024.into(), 1024.into());
     settings.limits.max_pixels = u64::MAX;
     settings.limits.max_file_bytes = u64::MAX;
     let (size, jpeg) = (Size::new(u32::MAX, u32::MAX), None);

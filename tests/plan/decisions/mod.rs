@@ -11,7 +11,7 @@ use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::header::{Format, Header, PnmHead};
 use feedwater::op::{Chain, Crop, Flip, Normalize, Placement, RandomResizedCrop, Resize};
 use feedwater::plan::{
-    Bounds, Count, DeviceFacts, Facts, Place, Plan, Route, SamplePlan, Settings,
+    AutoCount, Bounds, DeviceFacts, Facts, Place, Plan, Route, SamplePlan, Settings,
 };
 use feedwater::random::SampleKey;
 use feedwater::tensor::DType;

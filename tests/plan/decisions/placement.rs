@@ -84,7 +84,7 @@ fn unavailable(error: Error) -> (&'static str, String, String) {
 fn threads_that_decode_on_the_cpu_can_be_limited() {
     let with = |most| {
         let mut settings = Settings::default();
-        settings.loader.workers = 6.into();
+        settings.loader.num_workers = 6.into();
         settings.decode.max_cpu_threads = most;
         let device = Plan::new(&training(), &settings, &gpu()).unwrap().device.unwrap();
         let of = |route| device.routes.iter().find(|it| it.route == route).unwrap().decoders;

@@ -94,7 +94,7 @@ fn a_state_is_only_of_the_same_mixture() {
     };
     let builder = |source: Arc<dyn Source>| {
         let builder = Loader::builder(Whole(source), training()).device(DeviceChoice::Cpu);
-        builder.workers(2).batch(3).last(Last::Partial).shuffle(true).seed(4)
+        builder.num_workers(2).batch_size(3).last_batch(LastBatch::Partial).shuffle(true).seed(4)
     };
     let parts = [(6, 0), (6, 100)];
     let state = builder(mixed(&parts, [1.0, 3.0])).build().unwrap().state();

@@ -14,7 +14,7 @@ use crate::common::{config_error, jpeg, jpegs, refused, training};
 use feedwater::config::Pipeline;
 use feedwater::error::{DataError, Error};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
-use feedwater::plan::Last;
+use feedwater::plan::LastBatch;
 use feedwater::source::custom::{Arrangement, Combined, Hints, HostPage, Identity, Page};
 use feedwater::source::{
     Concat, Directory, ExclusionReason, Memory, Mixture, Repeat, Source, Subset,
@@ -206,9 +206,9 @@ fn draws(source: &Mixture) -> Vec<(usize, u64)> {
 fn loader(mixture: Mixture) -> LoaderBuilder {
     Loader::builder(mixture, training())
         .device(DeviceChoice::Cpu)
-        .workers(2)
-        .batch(3)
-        .last(Last::Partial)
+        .num_workers(2)
+        .batch_size(3)
+        .last_batch(LastBatch::Partial)
 }
 
 fn images(from: u64, count: u64) -> Arc<dyn Source> {

@@ -68,8 +68,8 @@ const SOURCES: [&str; 7] = [
 ];
 
 fn builder(pipeline: &Pipeline) -> LoaderBuilder {
-    let builder = pipeline.builder().unwrap().device(DeviceChoice::Cpu).workers(2);
-    builder.batch(3).last(Last::Partial).shuffle(true).seed(7)
+    let builder = pipeline.builder().unwrap().device(DeviceChoice::Cpu).num_workers(2);
+    builder.batch_size(3).last_batch(LastBatch::Partial).shuffle(true).seed(7)
 }
 
 /// Sources of the program, also beside folders and several times, give the samples of the folders with the same bytes, also after a

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use feedwater::loader::Stats;
-use feedwater::plan::{Last, OnError, Settings};
+use feedwater::plan::{LastBatch, OnError, Settings};
 use feedwater::source::Concat;
 use feedwater::storage::RequestEvent;
 
@@ -16,9 +16,9 @@ const FAILING: u64 = 1;
 
 fn loader(source: impl Source + 'static) -> Loader {
     Loader::builder(source, common::training())
-        .batch(5)
-        .last(Last::Partial)
-        .workers(2)
+        .batch_size(5)
+        .last_batch(LastBatch::Partial)
+        .num_workers(2)
         .shuffle(false)
         .on_error(OnError::Substitute)
         .epochs(Some(1))
@@ -118,7 +118,7 @@ fn the_handles_settings_override_those_of_the_loader() {
     let others = StorageSettings { connections: 9, ..settings() };
     let plan = Loader::builder(directory("s3://whose", &handle).unwrap(), common::training())
         .settings(Settings { storage: others, ..Default::default() })
-        .batch(1)
+        .batch_size(1)
         .device(DeviceChoice::Cpu)
         .plan()
         .unwrap();

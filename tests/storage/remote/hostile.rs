@@ -262,7 +262,7 @@ fn a_silent_server_fails_an_opening_soon_and_is_reported_at_once() {
     (0..40)
         .for_each(|number| server.fail(&format!("/stalled/{number:02}.jpg"), [Fault::Hang; 101]));
     let opened = list(server.url("/stalled/list.txt"), &storage).and_then(|source| {
-        Loader::builder(source, common::training()).batch(5).device(DeviceChoice::Cpu).build()
+        Loader::builder(source, common::training()).batch_size(5).device(DeviceChoice::Cpu).build()
     });
     let problem = opened.err().map(|error| error.to_string());
     assert!(problem.as_ref().is_some_and(|it| it.contains("storage.open_timeout")), "{problem:?}");
@@ -297,7 +297,8 @@ fn a_file_of_row_indexes_is_fetched_as_far_as_the_cache_has_space() {
     let settings = WebDatasetSettings::default();
     let source = WebDataset::open_with(std::slice::from_ref(&url), &settings, &USUAL).unwrap();
     let limit = 2 << 20;
-    let builder = Loader::builder(source, common::training()).batch(1).device(DeviceChoice::Cpu);
+    let builder =
+        Loader::builder(source, common::training()).batch_size(1).device(DeviceChoice::Cpu);
     let mut loader = builder.cache_row_index(Some(limit)).build().unwrap();
     assert!(loader.epoch().all(|batch| batch.is_ok()));
     let log = server.log("/rows/train-000000.tar.rows");

@@ -16,8 +16,8 @@ pub fn images(bucket: &str, count: u64) -> tempfile::TempDir {
 
 fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
     let mut loader = Loader::builder(source, common::training())
-        .batch(5)
-        .workers(2)
+        .batch_size(5)
+        .num_workers(2)
         .seed(3)
         .shuffle(true)
         // Slots released at the end allow the next ones to be discarded.
@@ -62,7 +62,7 @@ fn no_more_is_prefetched_than_was_chosen_and_no_byte_depends_on_it() {
     let storage = storage(&StorageSettings { connections: 32, ..settings() });
     let build = |source: Directory, tune: bool| {
         let builder = Loader::builder(source, common::training()).tune(tune);
-        let builder = builder.batch(5).workers(2).seed(3).shuffle(true);
+        let builder = builder.batch_size(5).num_workers(2).seed(3).shuffle(true);
         builder.device(DeviceChoice::Cpu).build().unwrap()
     };
     let epochs = |loader: &mut Loader, count: usize, step: Duration| {
@@ -122,7 +122,8 @@ fn a_dropped_loader_cancels_its_requests() {
         let path = source.path(index).to_str().unwrap().replace("s3:/", "");
         BUCKETS.fail(&path, [Fault::Hang; 8]);
     }
-    let builder = Loader::builder(source, common::training()).batch(5).workers(2).shuffle(false);
+    let builder =
+        Loader::builder(source, common::training()).batch_size(5).num_workers(2).shuffle(false);
     let loader = builder.device(DeviceChoice::Cpu).build().unwrap();
     // Wait until the workers wait for answers that never come.
     while BUCKETS.log("/hanging/").iter().filter(|it| it.method == "GET").count() < 16 + 40 {
@@ -139,7 +140,7 @@ fn the_footprint_includes_prefetched_samples() {
     let local = images("footprint", 12);
     let rows = |source: Directory| {
         let builder = Loader::builder(source, common::training()).device(DeviceChoice::Cpu);
-        builder.workers(3).plan().unwrap().footprint
+        builder.num_workers(3).plan().unwrap().footprint
     };
     let footprint = rows(Directory::open(local.path()).unwrap());
     assert!(footprint.row("read ahead").is_none() && footprint.row("connections").is_none());

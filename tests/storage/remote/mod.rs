@@ -263,7 +263,7 @@ fn one_unreachable_url_of_a_list_is_an_error_of_its_sample() {
         ..settings()
     };
     let text = format!(
-        "[source]\nlist = \"{url}\"\n[loader]\nbatch = 1\non_error = \"skip\"\n\
+        "[source]\nlist = \"{url}\"\n[loader]\nbatch_size = 1\non_error = \"skip\"\n\
          [[chain]]\nop = \"center_crop\"\nwidth = 8\nheight = 8\n"
     );
     let pipeline = feedwater::Pipeline::from_toml(&text, "").unwrap();
@@ -275,7 +275,8 @@ fn one_unreachable_url_of_a_list_is_an_error_of_its_sample() {
     assert_eq!(read(0).unwrap(), image);
     assert_eq!(read(1).unwrap_err().reason, Reason::Unreadable);
     let builder = pipeline.builder_with(&storage(&settings)).unwrap();
-    let mut loader = builder.device(DeviceChoice::Cpu).workers(1).epochs(Some(1)).build().unwrap();
+    let mut loader =
+        builder.device(DeviceChoice::Cpu).num_workers(1).epochs(Some(1)).build().unwrap();
     assert!(loader.into_iter().all(|batch| batch.is_ok()));
     assert!(loader.stats().errors.values().sum::<u64>() > 0);
     // Without the setting data may not choose what is requested.

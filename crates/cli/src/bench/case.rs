@@ -77,10 +77,10 @@ pub fn measure(
         pipeline.settings.loader.tune = false;
     }
     if let Some(workers) = options.workers {
-        pipeline.settings.loader.workers = workers;
+        pipeline.settings.loader.num_workers = workers;
     }
     if let Some(batch) = options.batch {
-        pipeline.settings.loader.batch = batch as usize;
+        pipeline.settings.loader.batch_size = batch as usize;
     }
     if let [group] = options.hardware_group[..] {
         pipeline.settings.decode.hardware_group = Some(group as usize);
@@ -88,8 +88,8 @@ pub fn measure(
 
     let start = Instant::now();
     let given: Vec<_> = [
-        options.workers.map(|_| ("loader.workers", "--workers")),
-        options.batch.map(|_| ("loader.batch", "--batch")),
+        options.workers.map(|_| ("loader.num_workers", "--workers")),
+        options.batch.map(|_| ("loader.batch_size", "--batch")),
     ]
     .into_iter()
     .flatten()

@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
 use feedwater::config::Pipeline;
 use feedwater::file;
 use feedwater::loader::DeviceChoice;
-use feedwater::plan::{Count, Place, Route};
+use feedwater::plan::{AutoCount, Place, Route};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
@@ -55,11 +55,11 @@ pub struct Options {
     /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local rank, auto the same or the CPU
     #[arg(long, value_name = DEVICES)]
     device: Option<DeviceChoice>,
-    /// Number of threads, instead of loader.workers; auto chooses from measurements
-    #[arg(long, value_name = "auto|NUMBER", value_parser = count)]
-    workers: Option<Count>,
+    /// Number of threads, instead of loader.num_workers; auto chooses from measurements
+    #[arg(long, alias = "num-workers", value_name = "auto|NUMBER", value_parser = count)]
+    workers: Option<AutoCount>,
     /// Samples per batch [default of the generated sets: 256 on a GPU, 64 on the CPU]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, alias = "batch-size", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch: Option<u32>,
     /// Comma-separated numbers of images per call of the JPEG engines, instead of decode.hardware_group: the cases whose routes
     /// include nvjpeg-hardware are measured with each

@@ -78,7 +78,7 @@ fn set(
 
 const TRAINING: &str = r#"[loader]
 shuffle = true
-last = "partial"
+last_batch = "partial"
 [output]
 dtype = "f16"
 layout = "nchw"

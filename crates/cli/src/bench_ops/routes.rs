@@ -8,7 +8,7 @@ use feedwater::gpu::Device;
 use feedwater::loader::{DeviceChoice, offered};
 use feedwater::measure::DeviceTime;
 use feedwater::op::Placement;
-use feedwater::plan::{Last, Route};
+use feedwater::plan::{LastBatch, Route};
 use feedwater::storage::Storage;
 use serde::Serialize;
 
@@ -74,7 +74,8 @@ fn decode(
 ) -> Result<Option<DeviceTime>> {
     let choice = DeviceChoice::Gpu(device.ordinal());
     let builder = pipeline.builder_with(storage)?.device(choice).decode(Placement::Gpu);
-    let builder = builder.routes([route]).tune(false).last(Last::Partial).epochs(Some(1));
+    let builder =
+        builder.routes([route]).tune(false).last_batch(LastBatch::Partial).epochs(Some(1));
     let mut loader = builder.build()?;
     let mut images = 0;
     for batch in &mut loader {

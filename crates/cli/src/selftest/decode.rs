@@ -12,7 +12,7 @@ use feedwater::gpu::nvjpeg::window_verdict;
 use feedwater::header::Header;
 use feedwater::loader::{DeviceChoice, LoaderBuilder, Outcome, SampleRecord};
 use feedwater::op::{Chain, Crop, Placement, Resize};
-use feedwater::plan::{Last, Route};
+use feedwater::plan::{LastBatch, Route};
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
 
@@ -234,10 +234,10 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
 
 fn builder(source: Arc<Memory>, chain: &Chain) -> LoaderBuilder {
     LoaderBuilder::new(source, chain.clone())
-        .batch(PER_SORT * SORTS.len())
+        .batch_size(PER_SORT * SORTS.len())
         .tune(false)
-        .workers(3)
-        .last(Last::Partial)
+        .num_workers(3)
+        .last_batch(LastBatch::Partial)
         .shard(0, 1)
         .output(DType::U8, Layout::Nhwc)
 }

@@ -7,7 +7,7 @@ use feedwater::error::Reason;
 use feedwater::geometry::Size;
 use feedwater::loader::{DeviceChoice, LoaderBuilder, Outcome, SampleRecord};
 use feedwater::op::{Chain, Placement, Resize};
-use feedwater::plan::{Last, OnError, Route};
+use feedwater::plan::{LastBatch, OnError, Route};
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
 
@@ -162,7 +162,7 @@ fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
     for file in &damaged {
         let mut samples = good_files(4)?;
         samples.push(file.bytes.clone());
-        let mut loader = way(builder(samples)?.batch(2)).build().map_err(message)?;
+        let mut loader = way(builder(samples)?.batch_size(2)).build().map_err(message)?;
         let mut epoch = loader.epoch();
         let before = epoch.by_ref().take(2).all(|batch| batch.is_ok());
         match epoch.next() {
@@ -209,7 +209,10 @@ fn builder(files: Vec<Vec<u8>>) -> Result<LoaderBuilder, String> {
     let samples = files.into_iter().map(|file| (file, 0)).collect();
     let source = Arc::new(Memory::new(samples).map_err(message)?);
     let chain = Chain::new().then(Resize::to(TO, TO));
-    let builder = LoaderBuilder::new(source, chain).batch(7).workers(3).last(Last::Partial);
+    let builder = LoaderBuilder::new(source, chain)
+        .batch_size(7)
+        .num_workers(3)
+        .last_batch(LastBatch::Partial);
     let builder = builder.output(DType::U8, Layout::Nhwc).decode(Placement::Cpu);
     Ok(builder.device(DeviceChoice::Cpu).shard(0, 1))
 }

@@ -114,7 +114,8 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
     let make = || {
         let chain = Chain::new().then(RandomResizedCrop::to(40, 40));
         let builder = LoaderBuilder::new(source.clone(), chain).shard(0, 1).tune(false);
-        let builder = builder.batch(4).workers(2).prefetch(1).output(DType::U8, Layout::Nhwc);
+        let builder =
+            builder.batch_size(4).num_workers(2).prefetch(1).output(DType::U8, Layout::Nhwc);
         gpu.on_route(builder, Route::NvjpegHardware)
     };
     let limit = small_limit(make)?;

@@ -13,7 +13,7 @@ use feedwater::op::{
     RandomResizedCrop, Resize,
 };
 use feedwater::output;
-use feedwater::plan::Last;
+use feedwater::plan::LastBatch;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
@@ -190,10 +190,10 @@ fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, 
     let builder = || {
         LoaderBuilder::new(source.clone(), chain.clone())
             .shard(0, 1)
-            .batch(4)
+            .batch_size(4)
             .tune(false)
-            .workers(2)
-            .last(Last::Partial)
+            .num_workers(2)
+            .last_batch(LastBatch::Partial)
             .seed(SEED)
             .decode(Placement::Cpu)
             .output(dtype, layout)
@@ -237,8 +237,13 @@ fn mixing(gpu: &Gpu) -> Found {
         let chain = if dtype == DType::U8 { bytes } else { bytes.then(Normalize::IMAGENET) };
         let chain = chain.then_batch(CutMix::default()).then_batch(Mixup::alpha(0.8));
         let builder = || {
-            let builder = LoaderBuilder::new(source.clone(), chain.clone()).shard(0, 1).batch(6);
-            let builder = builder.workers(2).last(Last::Partial).seed(SEED).classes(Some(1000));
+            let builder =
+                LoaderBuilder::new(source.clone(), chain.clone()).shard(0, 1).batch_size(6);
+            let builder = builder
+                .num_workers(2)
+                .last_batch(LastBatch::Partial)
+                .seed(SEED)
+                .classes(Some(1000));
             builder.decode(Placement::Cpu).output(dtype, layout)
         };
         let expected = made(builder().device(DeviceChoice::Cpu))?;
@@ -262,7 +267,7 @@ fn divisions(gpu: &Gpu) -> Found {
         let source = Arc::new(Memory::new(samples.clone()).map_err(message)?);
         let builder = || {
             let builder = LoaderBuilder::new(source.clone(), chain.clone()).shard(0, 1);
-            builder.batch(2).workers(2).seed(SEED).decode(Placement::Cpu)
+            builder.batch_size(2).num_workers(2).seed(SEED).decode(Placement::Cpu)
         };
         let mut on_cpu = builder().device(DeviceChoice::Cpu).build().map_err(message)?;
         let mut on_gpu = gpu.on(builder()).build().map_err(message)?;

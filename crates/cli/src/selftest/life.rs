@@ -39,7 +39,7 @@ fn shut_down(builder: impl Fn() -> Built) -> Found {
     const ROUNDS: usize = 20;
     for round in 0..ROUNDS {
         let prefetch = 1 + round % 3;
-        let loader = builder()?.workers(1 + round % 4).prefetch(prefetch);
+        let loader = builder()?.num_workers(1 + round % 4).prefetch(prefetch);
         let mut loader = loader.build().map_err(message)?;
         for taken in [round % 5, 1 + round % 3] {
             let mut held = Vec::new();
@@ -140,5 +140,10 @@ fn pixels(seed: u64) -> Built {
         .then(Flip { horizontal: 0.5, ..Flip::default() });
     let builder = LoaderBuilder::new(std::sync::Arc::new(source), chain);
     let builder = builder.shard(0, 1).tune(false);
-    Ok(builder.batch(8).workers(2).shuffle(true).seed(seed).output(DType::U8, Layout::Nhwc))
+    Ok(builder
+        .batch_size(8)
+        .num_workers(2)
+        .shuffle(true)
+        .seed(seed)
+        .output(DType::U8, Layout::Nhwc))
 }

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
-use feedwater::plan::Last;
+use feedwater::plan::LastBatch;
 use feedwater::source::Memory;
 use feedwater_tools::synth;
 
@@ -36,10 +36,10 @@ pub fn training() -> Chain {
 pub fn builder() -> Result<LoaderBuilder, String> {
     let source = Memory::new(samples()?).map_err(message)?;
     Ok(Loader::builder(source, training())
-        .batch(BATCH)
+        .batch_size(BATCH)
         .shuffle(true)
         .seed(3)
-        .last(Last::Partial)
+        .last_batch(LastBatch::Partial)
         // The checks cover the whole set, whatever launcher started them.
         .shard(0, 1)
         .device(DeviceChoice::Cpu))
@@ -58,9 +58,9 @@ pub fn samples() -> Result<Samples, String> {
 }
 
 fn determinism() -> Found {
-    let first = epoch(builder()?.workers(1).prefetch(1))?;
+    let first = epoch(builder()?.num_workers(1).prefetch(1))?;
     for (workers, prefetch, batch) in [(2, 2, BATCH), (4, 3, BATCH), (3, 1, 5)] {
-        let other = epoch(builder()?.workers(workers).prefetch(prefetch).batch(batch))?;
+        let other = epoch(builder()?.num_workers(workers).prefetch(prefetch).batch_size(batch))?;
         if other.data != first.data || other.records != first.records {
             let message = format!("{workers} workers, prefetch {prefetch}, batch {batch}");
             return Err(format!("{message}: the bytes differ from those with one worker"));

@@ -109,9 +109,9 @@ fn builder(source: &Arc<Memory>, batch: usize) -> LoaderBuilder {
         .then(Normalize::IMAGENET);
     let workers = thread::available_parallelism().map_or(1, usize::from).min(16);
     LoaderBuilder::new(source.clone(), chain)
-        .batch(batch)
+        .batch_size(batch)
         .tune(false)
-        .workers(workers)
+        .num_workers(workers)
         .shuffle(true)
         .shard(0, 1)
         .output(DType::F16, Layout::Nchw)

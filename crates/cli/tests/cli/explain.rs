@@ -21,8 +21,8 @@ use tempfile::TempDir;
 fn loader(samples: u64) -> Loader {
     Loader::builder(common::memory(samples), common::training())
         .device(DeviceChoice::Cpu)
-        .batch(4)
-        .workers(2)
+        .batch_size(4)
+        .num_workers(2)
         .build()
         .unwrap()
 }
@@ -156,8 +156,8 @@ fn estimated_waits_do_not_shorten_exact_times() {
 fn time_after_the_last_sample_is_not_between_stages() {
     let mut loader = Loader::builder(common::memory(16), common::training())
         .device(DeviceChoice::Cpu)
-        .batch(4)
-        .workers(2)
+        .batch_size(4)
+        .num_workers(2)
         .epochs(Some(1))
         .build()
         .unwrap();
@@ -257,11 +257,11 @@ fn named_parts_of_a_step_are_per_batch_and_not_per_sample() {
     assert_eq!(report.cause, Cause::TinyBatches);
     // 8 of the 10 ms for 4 samples are named: 128 samples take 8 + 64 ms, and 256, with 8 + 128 ms, gain less than a tenth.
     let [knob] = &report.knobs[..] else { panic!("{report}") };
-    assert_eq!((knob.setting.as_str(), knob.then), ("loader.batch = 128", Cause::Consumer));
+    assert_eq!((knob.setting.as_str(), knob.then), ("loader.batch_size = 128", Cause::Consumer));
     assert!((knob.images_per_second / (128.0 / 0.072) - 1.0).abs() < 0.01, "{report}");
     // An epoch has only this many samples.
     profile.data.epoch_samples = 40;
-    assert_eq!(of(&profile).knobs[0].setting, "loader.batch = 32");
+    assert_eq!(of(&profile).knobs[0].setting, "loader.batch_size = 32");
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn pipeline() -> TempDir {
     let dir = TempDir::new().unwrap();
     let settings = synth::Settings::uniform(12, 64, 48);
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
-    let file = "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nworkers = 2\n\
+    let file = "[source]\ndirectory = \"data\"\n[loader]\nbatch_size = 4\nnum_workers = 2\n\
                 [[chain]]\nop = \"center_crop\"\nwidth = 32\nheight = 32\n";
     fs::write(dir.path().join("pipeline.toml"), file).unwrap();
     dir

@@ -324,7 +324,7 @@ fn small_images_are_unchanged_and_others_become_upright_jpegs_of_the_requested_s
 /// Returns the operator's output, encoded.
 fn resized(bytes: &[u8], size: Size) -> Vec<u8> {
     let mut settings = plan::Settings::default();
-    settings.loader.batch = 1;
+    settings.loader.batch_size = 1;
     settings.output.dtype = DType::U8;
     settings.output.layout = Layout::Nhwc;
     let chain = Chain::new().then(Resize::to(size.width, size.height));
@@ -449,8 +449,8 @@ fn row_indexes_lie_beside_the_shards() {
         assert!(files(plain.path()).iter().all(|(name, _)| !name.ends_with(".rows")));
         let loader = |root: &Path, row_index| {
             let builder = LoaderBuilder::new(Arc::from(open(format, root)), training());
-            let builder = builder.device(DeviceChoice::Cpu).batch(4).epochs(Some(1));
-            builder.last(plan::Last::Partial).cache_row_index(row_index).build().unwrap()
+            let builder = builder.device(DeviceChoice::Cpu).batch_size(4).epochs(Some(1));
+            builder.last_batch(plan::LastBatch::Partial).cache_row_index(row_index).build().unwrap()
         };
         let batches = |loader: &mut feedwater::Loader| -> Vec<Vec<u8>> {
             loader.into_iter().map(|batch| batch.unwrap().to_host().unwrap()).collect()

@@ -38,8 +38,8 @@ fn workplace(more: &str) -> TempDir {
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     for last in ["drop", "pad", "partial"] {
         let text = format!(
-            "[source]\ndirectory = \"data\"\n[loader]\nbatch = {BATCH}\nworkers = 1\nshuffle = true\n\
-             last = \"{last}\"\n{more}\n[[chain]]\nop = \"center_crop\"\nwidth = 8\nheight = 8\n"
+            "[source]\ndirectory = \"data\"\n[loader]\nbatch_size = {BATCH}\nnum_workers = 1\nshuffle = true\n\
+             last_batch = \"{last}\"\n{more}\n[[chain]]\nop = \"center_crop\"\nwidth = 8\nheight = 8\n"
         );
         fs::write(dir.path().join(format!("{last}.toml")), text).unwrap();
     }
@@ -199,7 +199,7 @@ fn the_quality_of_windows_is_printed() {
         let golden = crate::repository().join("tests/golden/records");
         fs::copy(golden.join(name), dir.path().join(name)).unwrap();
     }
-    let text_of = "[source]\nwebdataset = \".\"\n[loader]\nbatch = 2\nshuffle = true\nshuffle_window = 2\n\
+    let text_of = "[source]\nwebdataset = \".\"\n[loader]\nbatch_size = 2\nshuffle = true\nshuffle_window = 2\n\
          [[chain]]\nop = \"resize\"\nwidth = 8\nheight = 8\n";
     fs::write(dir.path().join("p.toml"), text_of).unwrap();
     for name in ["run", "plan"] {
@@ -242,7 +242,7 @@ fn a_shard_that_only_the_environment_names_is_a_warning() {
             assert!(warning.contains(expected), "{warning}");
         }
         for decided in
-            ["shard = \"none\"", &format!("shard = \"{launcher}\""), "rank = 0\nworld = 2"]
+            ["shard = \"none\"", &format!("shard = \"{launcher}\""), "rank = 0\nworld_size = 2"]
         {
             assert!(warnings(decided, variables).is_empty(), "{launcher}: {decided}");
         }

@@ -46,7 +46,7 @@ fn folder() -> TempDir {
     fs::write(class.join(format!("{NAME}.x{NAME}")), "no image").unwrap();
     let list = format!("data/class000/0.jpg\t0\n{}\t1\n", "none\x1b[1m\u{202e}.jpg");
     fs::write(dir.path().join("list.txt"), list).unwrap();
-    let chain = "[loader]\nbatch = 2\nworkers = 1\n[[chain]]\nop = \"center_crop\"\nwidth = 32\nheight = 32\n";
+    let chain = "[loader]\nbatch_size = 2\nnum_workers = 1\n[[chain]]\nop = \"center_crop\"\nwidth = 32\nheight = 32\n";
     for (name, source) in [("p.toml", "directory = \"data\""), ("list.toml", "list = \"list.txt\"")]
     {
         fs::write(dir.path().join(name), format!("[source]\n{source}\n{chain}")).unwrap();

@@ -66,7 +66,7 @@ fn commands_use_fewer_threads_or_name_the_one_that_is_missing() {
     let dir = dir.path();
     let settings = synth::Settings { classes: 2, ..synth::Settings::uniform(20, 64, 48) };
     synth::write(&dir.join("data"), &settings, |_| ()).unwrap();
-    let pipeline = "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nworkers = 2\n[[chain]]\nop = \"center_crop\"\n\
+    let pipeline = "[source]\ndirectory = \"data\"\n[loader]\nbatch_size = 4\nnum_workers = 2\n[[chain]]\nop = \"center_crop\"\n\
                     width = 32\nheight = 32\n";
     fs::write(dir.join("p.toml"), pipeline).unwrap();
     let run = |threads: u64, args: &str| {

@@ -16,8 +16,8 @@ const PIPELINE: &str = r#"
 [source]
 directory = "data"
 [loader]
-batch = 4
-last = "partial"
+batch_size = 4
+last_batch = "partial"
 [[chain]]
 op = "center_crop"
 width = 32

@@ -56,7 +56,7 @@ fn workplace(images: u64, chain: &str) -> TempDir {
             synth::Settings { classes: 1, ..synth::Settings::uniform(images / 2, width, height) };
         synth::write(&dir.path().join(format!("data/{class}")), &settings, |_| ()).unwrap();
     }
-    let text = format!("[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\n{chain}");
+    let text = format!("[source]\ndirectory = \"data\"\n[loader]\nbatch_size = 4\n{chain}");
     fs::write(dir.path().join("pipeline.toml"), text).unwrap();
     dir
 }

@@ -36,7 +36,7 @@ fn workplace(device: &str) -> TempDir {
     let settings = synth::Settings::uniform(8, 80, 60);
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     let text = format!(
-        "{device}\n[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nshard = \"none\"\n\
+        "{device}\n[source]\ndirectory = \"data\"\n[loader]\nbatch_size = 4\nshard = \"none\"\n\
          [[chain]]\nop = \"random_resized_crop\"\nwidth = 32\nheight = 24\n[[chain]]\nop = \"normalize\"\n\
          mean = [0.485, 0.456, 0.406]\nstd = [0.229, 0.224, 0.225]\n"
     );

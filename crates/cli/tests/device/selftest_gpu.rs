@@ -44,7 +44,7 @@ fn workplace(chain: &str) -> TempDir {
     let settings = synth::Settings { classes: 3, ..synth::Settings::uniform(10, 80, 60) };
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     let text = format!(
-        "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nshuffle = true\nlast = \"partial\"\n{chain}"
+        "[source]\ndirectory = \"data\"\n[loader]\nbatch_size = 4\nshuffle = true\nlast_batch = \"partial\"\n{chain}"
     );
     fs::write(dir.path().join("pipeline.toml"), text).unwrap();
     dir
@@ -359,7 +359,8 @@ fn plan_shows_the_gpu_of_another_machine() {
 #[test]
 fn every_example_of_the_help_works_when_pasted() {
     let dir = tempfile::tempdir().unwrap();
-    let text = format!("[source]\ndirectory = \"data/train\"\n[loader]\nbatch = 8\n{TRAINING}");
+    let text =
+        format!("[source]\ndirectory = \"data/train\"\n[loader]\nbatch_size = 8\n{TRAINING}");
     fs::write(dir.path().join("pipeline.toml"), text).unwrap();
     for command in ["synth", "doctor", "plan", "run", "dump", "selftest", "demo"] {
         let (help, _) = without_gpu(dir.path(), &[command, "--help"], 0);

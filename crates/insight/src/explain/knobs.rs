@@ -13,7 +13,7 @@ use super::fit::{OVERHEAD, forecast};
 /// Setting to change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knob {
-    /// Setting to write: `loader.workers = 4`.
+    /// Setting to write: `loader.num_workers = 4`.
     pub setting: String,
     /// Relative gain in throughput: 0.61 is 61 % more.
     pub gain: f64,
@@ -99,7 +99,7 @@ fn workers(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
         rates.push((many, forecast(&with(many))?.samples_per_second));
     }
     Ok(least(&rates, NEARLY_AS_MUCH).filter(|many| *many != now).map(|many| Tried {
-        setting: format!("loader.workers = {many}"),
+        setting: format!("loader.num_workers = {many}"),
         cost: format!("{} more", counted(many - now, "thread")),
         model: with(many),
     }))
@@ -152,7 +152,7 @@ fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
         rates.push((many, forecast(&with(many))?.samples_per_second));
     }
     Ok(least(&rates, NEARLY_AS_LARGE).filter(|it| *it != model.batch).map(|many| Tried {
-        setting: format!("loader.batch = {many}"),
+        setting: format!("loader.batch_size = {many}"),
         cost: "another batch size for training".into(),
         model: with(many),
     }))

@@ -99,7 +99,7 @@ pub struct Straggling {
 /// Setting that reports of ranks recommend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RanksKnob {
-    /// Setting to write: `loader.workers = 4`.
+    /// Setting to write: `loader.num_workers = 4`.
     pub setting: String,
     /// Ranks with their gains: 0.61 is 61 % more. Slow ranks first, then by gain.
     pub ranks: Vec<(u64, f64)>,

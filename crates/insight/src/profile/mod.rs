@@ -55,7 +55,7 @@ pub struct Setup {
     pub device: String,
     /// `loader.rank`.
     pub rank: u64,
-    /// `loader.world`.
+    /// `loader.world_size`.
     pub world: u64,
     /// Samples in a batch.
     pub batch: u32,

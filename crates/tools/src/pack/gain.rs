@@ -11,7 +11,7 @@ use feedwater::error::{Error, Result};
 use feedwater::footprint::counted;
 use feedwater::loader::{DeviceChoice, LargeImages, LoaderBuilder};
 use feedwater::op::Chain;
-use feedwater::plan::{self, Last, OnError};
+use feedwater::plan::{self, LastBatch, OnError};
 use feedwater::source::custom::HostPage;
 use feedwater::source::{Memory, Source};
 
@@ -83,9 +83,9 @@ pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64)
 fn rate(set: Arc<Memory>, chain: &Chain, settings: &Settings) -> Result<f64> {
     let images = set.len();
     let mut wanted = plan::Settings { limits: settings.limits.clone(), ..Default::default() };
-    wanted.loader.batch = images.min(16) as usize;
-    wanted.loader.workers = 1.into();
-    wanted.loader.last = Last::Partial;
+    wanted.loader.batch_size = images.min(16) as usize;
+    wanted.loader.num_workers = 1.into();
+    wanted.loader.last_batch = LastBatch::Partial;
     wanted.loader.on_error = OnError::Substitute;
     let builder = LoaderBuilder::new(set, chain.clone()).settings(wanted);
     let mut loader = builder.device(DeviceChoice::Cpu).epochs(Some(1)).build()?;

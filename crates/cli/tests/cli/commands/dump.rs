@@ -224,7 +224,7 @@ fn dump_writes_the_objects_of_every_sample() {
         "categories": [{"id": 5, "name": "x"}]
     }"#;
     fs::write(root.path().join("a.json"), coco).unwrap();
-    let pipeline = "[source]\ncoco = \"a.json\"\n[loader]\nbatch = 1\n\
+    let pipeline = "[source]\ncoco = \"a.json\"\n[loader]\nbatch_size = 1\n\
                     [[chain]]\nop = \"crop\"\nx = 5\nwidth = 32\nheight = 11\n";
     fs::write(root.path().join("a.toml"), pipeline).unwrap();
     done(root.path(), &["dump", "a.toml", "--device", "cpu", "--out", "out"]);

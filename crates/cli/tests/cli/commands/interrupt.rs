@@ -256,7 +256,7 @@ fn a_signal_ends_a_command_that_reads_an_endless_row_index() {
     done(dir.path(), &["pack", "data", "packed"]);
     let (address, is_read) = server_with_an_endless_row_index(shard(dir.path()));
     let url = format!("http://{address}/a.tar");
-    let cache = "[loader]\nbatch = 2\n[cache]\nrow_index = \"64 MiB\"";
+    let cache = "[loader]\nbatch_size = 2\n[cache]\nrow_index = \"64 MiB\"";
     let storage = "[storage]\nretries = 100";
     let text = format!("[source]\nwebdataset = \"{url}\"\n{storage}\n{cache}\n{CHAIN}");
     write(&dir, "remote.toml", &text);

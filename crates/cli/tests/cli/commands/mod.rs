@@ -90,7 +90,7 @@ std = [0.229, 0.224, 0.225]
 "#;
 
 const PIPELINE: &str =
-    "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nshuffle = true\nseed = 5\n";
+    "[source]\ndirectory = \"data\"\n[loader]\nbatch_size = 4\nshuffle = true\nseed = 5\n";
 
 /// Creates ten small images in three classes, and `pipeline.toml`.
 fn workplace() -> TempDir {
@@ -247,19 +247,19 @@ fn a_missing_folder_is_a_usage_error_in_a_mixture_too() {
 fn an_error_names_the_option_instead_of_the_key() {
     let dir = workplace();
     let limits = "[limits]\ncpu_threads = 2\n";
-    write(&dir, "limited.toml", &format!("{PIPELINE}workers = 1\n{limits}{CHAIN}"));
+    write(&dir, "limited.toml", &format!("{PIPELINE}num_workers = 1\n{limits}{CHAIN}"));
     let words =
         refused(dir.path(), &["run", "limited.toml", "--device", "cpu", "--workers", "3"], 2);
     let (_, problem) =
         words.split_once(": limits.cpu_threads: ").unwrap_or_else(|| panic!("{words}"));
     assert!(has_words(problem, &["2", "--workers", "3"]), "{words}");
-    assert!(!words.contains("loader.workers"), "{words}");
+    assert!(!words.contains("loader.num_workers"), "{words}");
     let args = ["bench", "pipeline.toml", "--device", "cpu", "--batch", "64", "--epochs", "1"];
-    write(&dir, "drop.toml", &format!("{PIPELINE}last = \"drop\"\n{CHAIN}"));
+    write(&dir, "drop.toml", &format!("{PIPELINE}last_batch = \"drop\"\n{CHAIN}"));
     let output = feedwater(dir.path(), &[&args[..1], &["drop.toml"], &args[2..]].concat());
     let words = text(&output.stdout) + &text(&output.stderr);
     let (_, problem) = words.split_once("--batch: ").unwrap_or_else(|| panic!("{words}"));
-    assert!(has_words(problem, &["64", "10"]) && !words.contains("loader.batch"), "{words}");
+    assert!(has_words(problem, &["64", "10"]) && !words.contains("loader.batch_size"), "{words}");
 }
 
 #[test]
@@ -290,15 +290,19 @@ fn run_reports_every_documented_field() {
     assert!(!report.contains("row_index"), "{report}");
     let three = done(dir.path(), &["run", "pipeline.toml", "--device", "cpu", "--epochs", "3"]);
     assert!(has_words(row(&three, "cache "), &["row_index", "hits"]), "{three}");
-    assert!(has_words(row(&report, "left over "), &["2", "4", "loader.last"]), "{report}");
+    assert!(has_words(row(&report, "left over "), &["2", "4", "loader.last_batch"]), "{report}");
     // The peak that is compared with the prediction, and not the larger one with pages of files.
     let memory = row(&report, "memory ");
     assert!(has_words(memory, &["peak", "predicted", "file", "pages"]), "{report}");
     assert!(memory.find("peak") < memory.find("predicted"), "{report}");
-    write(&dir, "partial.toml", &format!("{PIPELINE}last = \"partial\"\n{CHAIN}"));
+    write(&dir, "partial.toml", &format!("{PIPELINE}last_batch = \"partial\"\n{CHAIN}"));
     let report = done(dir.path(), &["run", "partial.toml", "--device", "cpu"]);
     assert!(!report.contains("left over"), "{report}");
-    write(&dir, "three.toml", &format!("{}{CHAIN}", PIPELINE.replace("batch = 4", "batch = 3")));
+    write(
+        &dir,
+        "three.toml",
+        &format!("{}{CHAIN}", PIPELINE.replace("batch_size = 4", "batch_size = 3")),
+    );
     let report = done(dir.path(), &["run", "three.toml", "--device", "cpu"]);
     assert!(has_words(row(&report, "left over "), &["1 sample"]), "{report}");
 }
@@ -324,7 +328,7 @@ fn each_policy_for_bad_files_works_as_documented() {
     let whole = fs::read(&bad).unwrap();
     fs::write(&bad, &whole[..whole.len() / 3]).unwrap();
     let run = |policy: &str| {
-        let text = format!("{PIPELINE}last = \"partial\"\non_error = \"{policy}\"\n{CHAIN}");
+        let text = format!("{PIPELINE}last_batch = \"partial\"\non_error = \"{policy}\"\n{CHAIN}");
         write(&dir, "bad.toml", &text);
         ["run", "bad.toml", "--device", "cpu", "--json"]
     };

@@ -46,7 +46,7 @@ fn help_of_bench_names_what_each_route_decodes_with() {
 #[test]
 fn one_image_of_one_class_is_singular_in_every_text() {
     let dir = tempfile::tempdir().unwrap();
-    let loader = "[loader]\nbatch = 1\nworkers = 1\n[cache]\ndecoded = \"1 MiB\"\n";
+    let loader = "[loader]\nbatch_size = 1\nnum_workers = 1\n[cache]\ndecoded = \"1 MiB\"\n";
     write(&dir, "one.toml", &format!("[source]\ndirectory = \"data\"\n{loader}{CHAIN}"));
     let synth = ["synth", "data", "--images", "1", "--width", "80", "--height", "60"];
     for (args, expected) in [

@@ -24,8 +24,8 @@ const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Add
 fn builder() -> LoaderBuilder {
     Loader::builder(common::memory(40), common::training())
         .device(DeviceChoice::Cpu)
-        .batch(4)
-        .workers(2)
+        .batch_size(4)
+        .num_workers(2)
         .prefetch(2)
         .epochs(Some(2))
 }
@@ -198,7 +198,7 @@ fn run_writes_trace_and_profile_and_serves_metrics() {
     let dir = tempfile::tempdir().unwrap();
     let settings = synth::Settings { classes: 2, ..synth::Settings::uniform(12, 80, 60) };
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
-    let pipeline = "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nworkers = 2\n\
+    let pipeline = "[source]\ndirectory = \"data\"\n[loader]\nbatch_size = 4\nnum_workers = 2\n\
                     [[chain]]\nop = \"center_crop\"\nwidth = 32\nheight = 24\n";
     fs::write(dir.path().join("pipeline.toml"), pipeline).unwrap();
     let run = |args: &[&str]| {

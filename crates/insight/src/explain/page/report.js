@@ -124,9 +124,9 @@
   // 24 values per decade from 0.1 ms on, and almost 0.
   const geometric = range(0, Math.ceil(24 * Math.log10(longest / 1e-4))).map((at) => Number((1e-4 * 10 ** (at / 24)).toPrecision(3)));
   const sliders = {
-    workers: { label: 'Workers', unit: 'loader.workers', values: range(1, Math.max(16, 4 * setup.cores, ...all((it) => 2 * it.workers.length))), text: String },
+    workers: { label: 'Workers', unit: 'loader.num_workers', values: range(1, Math.max(16, 4 * setup.cores, ...all((it) => 2 * it.workers.length))), text: String },
     prefetch: { label: 'Ring depth', unit: 'loader.prefetch', values: range(1, Math.max(16, ...all((it) => 2 * (it.slots - 1)))), text: String },
-    batch: { label: 'Batch', unit: 'loader.batch', values: sorted([...batches, ...range(0, 20).map((at) => 2 ** at)
+    batch: { label: 'Batch', unit: 'loader.batch_size', values: sorted([...batches, ...range(0, 20).map((at) => 2 ** at)
       .filter((it) => it <= Math.max(256, 4 * Math.max(...batches)))]), text: String },
     step: { label: 'Step time', unit: 'consumer', values: sorted([1e-7, ...steps, ...geometric]), text: time },
   };
@@ -283,7 +283,7 @@
   const given = (value, text) => (value === null || value === undefined ? 'not set' : text(value));
   const yes = (value) => (value ? 'yes' : 'no');
   const settings = [
-    ['source', data.source], ['device', setup.device], ['loader.batch', setup.batch], ['loader.workers', setup.workers],
+    ['source', data.source], ['device', setup.device], ['loader.batch_size', setup.batch], ['loader.num_workers', setup.workers],
     ['loader.prefetch', setup.prefetch], ['rank, world', `${setup.rank}, ${setup.world}`], ['processors', setup.cores],
     ['processors used, used by others', `${given(profile.processors?.used, (it) => it.toFixed(2))}, ${given(profile.processors?.others, (it) => it.toFixed(2))}`],
     ['CPU quota', given(profile.processors?.quota, (it) => it.toFixed(2))],

@@ -1,0 +1,374 @@
+"""Settings of the loader that few programs need, in groups: the sections of a pipeline file.
+
+    loader = fw.Loader("data/train", fw.train_recipe(224), decode=fw.Decode(prescale=True), limits=fw.Limits(host_memory="4 GiB"))
+
+A field that is left out, or ``None``, has its default. Sizes in bytes are numbers, or texts such as ``"1.5 GiB"``. Mappings with the
+same keys are accepted in place of the classes.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from ._names import nearest
+from ._settings import Placement, _Settings
+
+__all__ = ["Cache", "Decode", "Limits", "LoaderSettings", "Output", "Storage", "Targets"]
+
+Path = str | os.PathLike[str]
+#: A number of bytes, or a text such as ``"64 MiB"``.
+Bytes = int | str
+Route = Literal["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"]
+
+
+class Section(_Settings):
+    """Settings of a section of a pipeline file."""
+
+    #: The section, which is also the parameter of :class:`feedwater.Loader`.
+    SECTION: ClassVar[str]
+    #: Names of the settings.
+    FIELDS: ClassVar[tuple[str, ...]]
+
+    def __init_subclass__(cls) -> None:
+        cls.FIELDS = tuple(name for name in inspect.signature(cls.__init__).parameters if name != "self")
+        cls.__init__ = _named(cls.__init__, cls)  # type: ignore[method-assign]
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that are given, by the keys of a pipeline file."""
+        return dict(self._settings)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and isinstance(other, Section) and self._settings == other._settings
+
+    def __hash__(self) -> int:
+        return hash((self.SECTION, repr(self)))
+
+
+def _named(init: Callable[..., None], section: type[Section]) -> Callable[..., None]:
+    """An ``__init__`` that names the nearest setting of an unknown one."""
+
+    @functools.wraps(init)
+    def checked(self: Section, *arguments: Any, **settings: Any) -> None:
+        for name in settings:
+            if name not in section.FIELDS:
+                near = nearest(name, section.FIELDS)
+                advice = f"its settings are {', '.join(section.FIELDS)}" if near is None else f"did you mean {near}?"
+                raise TypeError(f"fw.{section.__name__} has no setting {name}; {advice}")
+        init(self, *arguments, **settings)
+
+    return checked
+
+
+class Decode(Section):
+    """How images are decoded: ``fw.Loader(..., decode=fw.Decode(prescale=True))``.
+
+    * ``placement``: ``"cpu"``, ``"gpu"`` or ``"auto"`` (default: the GPU, if it supports one of
+      ``routes``).
+    * ``routes``: decode routes that are allowed on a GPU, in any order. Default: all four.
+    * ``max_cpu_threads``: most workers that decode on the CPU at the same time, with a GPU.
+      Default: all workers, or one less while the GPU or its JPEG engines decode.
+    * ``hardware_group``: most images per call of the JPEG engines, 1 to 1024. Default: as many as
+      need 64 MiB of device memory, 7 to 32.
+    * ``prescale``: whether the decoder may halve a JPEG up to three times before resizing, never
+      below the output size. Pixels change slightly. Default: False.
+    * ``jpeg``: what decodes JPEGs on the CPU: ``"auto"`` (default: feedwater's decoder, and
+      libjpeg-turbo for what it does not decode), ``"feedwater"`` or ``"libjpeg"``. Pixels are the
+      same.
+    * ``orientation``: whether images are turned upright by their EXIF orientation. Default: True.
+    * ``strict``: whether damaged images are errors. Default: True. False accepts those that Pillow
+      accepts, with Pillow's pixels, and counts them.
+    """
+
+    SECTION = "decode"
+
+    def __init__(
+        self,
+        *,
+        placement: Placement | None = None,
+        routes: Sequence[Route] | None = None,
+        max_cpu_threads: int | None = None,
+        hardware_group: int | None = None,
+        prescale: bool | None = None,
+        jpeg: Literal["auto", "feedwater", "libjpeg"] | None = None,
+        orientation: bool | None = None,
+        strict: bool | None = None,
+    ) -> None:
+        super().__init__(
+            placement=placement,
+            routes=routes,
+            max_cpu_threads=max_cpu_threads,
+            hardware_group=hardware_group,
+            prescale=prescale,
+            jpeg=jpeg,
+            orientation=orientation,
+            strict=strict,
+        )
+
+
+class Output(Section):
+    """What tensors are: ``fw.Loader(..., output=fw.Output(layout="nhwc"))``.
+
+    * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"`` or ``"u8"``, or a type of a framework,
+      such as ``torch.bfloat16``. The loader's parameter ``dtype`` is the same setting.
+    * ``layout``: order of the axes, ``"nchw"`` (default) or ``"nhwc"``.
+    """
+
+    SECTION = "output"
+
+    def __init__(self, *, dtype: Any = None, layout: Literal["nchw", "nhwc"] | None = None) -> None:
+        super().__init__(dtype=dtype, layout=layout)
+
+
+class Targets(Section):
+    """Soft targets in place of labels: ``fw.Loader(..., targets=fw.Targets(classes=1000))``.
+
+    * ``classes``: number of classes, 1 to 16777216. Each sample then has a row of as many floats.
+      Batch operators need it. Default: none, labels are numbers.
+    * ``smoothing``: label smoothing, 0 to 1; needs ``classes``. Default: 0.
+    """
+
+    SECTION = "targets"
+
+    def __init__(self, *, classes: int | None = None, smoothing: float | None = None) -> None:
+        super().__init__(classes=classes, smoothing=smoothing)
+
+
+class Cache(Section):
+    """Caches in host memory: ``fw.Loader(..., cache=fw.Cache(encoded="8 GiB"))``.
+
+    A cache never evicts: if the set is larger than the cache, a part of it stays cached. Sizes
+    are bytes, or texts such as ``"1.5 GiB"``.
+
+    * ``encoded``: most bytes for encoded files. Default: none, no cache.
+    * ``decoded``: most bytes for whole decoded images, 3 bytes per pixel; not together with
+      ``prescale`` of :class:`Decode`. Default: none, no cache.
+    * ``presize``: images whose shorter side is longer are first resized to this shorter side, in
+      pixels, at most 32767. Changes pixels; needs ``decoded``. Default: none, no resizing.
+    * ``row_index``: most bytes for row indexes of JPEGs, 280 to 420 for an image of 500x375, with
+      which crops are decoded faster; 0 is none. Pixels are the same. Default: what all images
+      need, at most 256 MiB.
+    """
+
+    SECTION = "cache"
+
+    def __init__(
+        self,
+        *,
+        encoded: Bytes | None = None,
+        decoded: Bytes | None = None,
+        presize: int | None = None,
+        row_index: Bytes | None = None,
+    ) -> None:
+        super().__init__(encoded=encoded, decoded=decoded, presize=presize, row_index=row_index)
+
+
+class Limits(Section):
+    """Limits of images, memory and threads: ``fw.Loader(..., limits=fw.Limits(max_side=9000))``.
+
+    Sizes of memory are bytes, or texts such as ``"1.5 GiB"``.
+
+    * ``max_pixels``: most pixels of an image. Default: 178956970, Pillow's limit for suspected
+      decompression bombs.
+    * ``max_side``: largest width and height of an image, in pixels. Default: 65535.
+    * ``max_file_bytes``: most bytes of an encoded sample. Default: 64 MiB.
+    * ``large_image_memory``: most bytes of host memory for all images that need more than their
+      worker's share. Default: 256 MiB.
+    * ``host_memory``: most bytes of host memory, page-locked memory included. Default: no limit.
+    * ``device_memory``: most bytes of a GPU's memory, without that of the driver and its
+      libraries. Default: no limit.
+    * ``pinned_memory``: most bytes of page-locked host memory. Default: no limit.
+    * ``cpu_threads``: most threads that prepare samples: workers, and on a GPU two more. Default:
+      no limit.
+    * ``overcommit``: whether to start if the plan needs more host memory than is available.
+      Default: False.
+    """
+
+    SECTION = "limits"
+
+    def __init__(
+        self,
+        *,
+        max_pixels: int | None = None,
+        max_side: int | None = None,
+        max_file_bytes: Bytes | None = None,
+        large_image_memory: Bytes | None = None,
+        host_memory: Bytes | None = None,
+        device_memory: Bytes | None = None,
+        pinned_memory: Bytes | None = None,
+        cpu_threads: int | None = None,
+        overcommit: bool | None = None,
+    ) -> None:
+        super().__init__(
+            max_pixels=max_pixels,
+            max_side=max_side,
+            max_file_bytes=max_file_bytes,
+            large_image_memory=large_image_memory,
+            host_memory=host_memory,
+            device_memory=device_memory,
+            pinned_memory=pinned_memory,
+            cpu_threads=cpu_threads,
+            overcommit=overcommit,
+        )
+
+
+class Storage(Section):
+    """Files behind URLs, and local files: ``fw.Loader(..., storage=fw.Storage(connections=128))``.
+
+    Sizes are bytes, or texts such as ``"1.5 GiB"``.
+
+    * ``connections``: requests in flight, 1 to 4096. Default: 64.
+    * ``retries``: retries of a failed request, at most 100. Default: 8, about 25 seconds.
+    * ``timeout``: seconds until an answer, 1 to 3600, and one more for each 64 KiB of its body.
+      Default: 10.
+    * ``open_timeout``: seconds for one request with all its retries while a source is opened, 1 to
+      86400. Default: 60.
+    * ``redirects``: allowed HTTP redirects: ``"none"``, ``"same-host"`` (default) or ``"any"``.
+    * ``ca_file``: file of certificates (PEM) that are trusted in addition to the system's.
+    * ``max_listed``: most names in a listing. Default: 50000000.
+    * ``read_ahead``: most bytes of host memory for prefetched samples. Default: 256 MiB.
+    * ``cache``: most bytes on disk for fetched files. Default: 0, no cache.
+    * ``cache_directory``: folder of that cache, which several processes may share. Default:
+      ``objects`` in feedwater's cache folder.
+    * ``index_files``: where index tables are stored: ``"beside"`` each local file (default),
+      ``"cache"`` (the cache folder), or ``"none"``, so files are scanned at every start.
+    * ``allow_urls``: hosts and buckets whose URLs lists, COCO and Parquet files may name, such as
+      ``"images.example.org"`` or ``"s3://bucket"``; ``"*"`` for all. Default: none.
+    * ``allow_folders``: folders whose files lists, COCO and Parquet files may name, besides files
+      below their own folder. Default: none.
+    * ``map``: whether local ``lmdb``, ``beton`` and ``npy`` files are memory-mapped. Default:
+      True.
+    """
+
+    SECTION = "storage"
+
+    def __init__(
+        self,
+        *,
+        connections: int | None = None,
+        retries: int | None = None,
+        timeout: int | None = None,
+        open_timeout: int | None = None,
+        redirects: Literal["none", "same-host", "any"] | None = None,
+        ca_file: Path | None = None,
+        max_listed: int | None = None,
+        read_ahead: Bytes | None = None,
+        cache: Bytes | None = None,
+        cache_directory: Path | None = None,
+        index_files: Literal["beside", "cache", "none"] | None = None,
+        allow_urls: Sequence[str] | None = None,
+        allow_folders: Sequence[Path] | None = None,
+        map: bool | None = None,
+    ) -> None:
+        super().__init__(
+            connections=connections,
+            retries=retries,
+            timeout=timeout,
+            open_timeout=open_timeout,
+            redirects=redirects,
+            ca_file=ca_file,
+            max_listed=max_listed,
+            read_ahead=read_ahead,
+            cache=cache,
+            cache_directory=cache_directory,
+            index_files=index_files,
+            allow_urls=allow_urls,
+            allow_folders=allow_folders,
+            map=map,
+        )
+
+
+class LoaderSettings(Section):
+    """Order, batches and shards: ``fw.Loader(..., loader=fw.LoaderSettings(repeats=3))``.
+
+    Only these are not parameters of the loader:
+
+    * ``shuffle_window``: samples in a window, for sources whose files hold many samples; needs
+      ``shuffle``. Default: none, the whole set is shuffled.
+    * ``repeats``: repeated augmentation: how often each sample occurs in a row over all shards,
+      each time with its own random choices, 1 to 256; more than 1 needs ``shuffle``. Default: 1.
+    * ``tune``: whether ``"auto"`` values, automatic placements and the number of prefetched
+      samples are adjusted while the loader runs. Default: True.
+    * ``shard``: where rank and world size are read from: ``"environment"`` (default: the launcher
+      that started the process), ``"torchrun"``, ``"slurm"``, ``"openmpi"``, ``"mpich"``,
+      ``"kubernetes"``, or ``"none"``: every process reads the whole set.
+    * ``ignore_label``: label of samples that zeros replace, with ``on_error="substitute"``.
+      Default: -100, which losses of PyTorch ignore.
+
+    The others are those of :class:`feedwater.Loader`:
+
+    * ``batch_size``: samples per batch, 1 to 1048576. Default: 64.
+    * ``num_workers``: threads, 1 to 1024, or ``"auto"``. Default: the number of cores.
+    * ``prefetch``: batches, 1 to 1024, or ``"auto"``. Default: 2.
+    * ``seed``: seed of all random choices, from 0. Default: 0.
+    * ``shuffle``: whether each epoch has its own order. Default: False.
+    * ``last_batch``: ``"drop"`` (default), ``"pad"`` or ``"partial"``.
+    * ``rank``, ``world_size``: rank from 0, and world size. Default: what ``shard`` finds.
+    * ``on_error``: ``"stop"`` (default), ``"skip"``, ``"substitute"`` or ``"drop"``.
+    """
+
+    SECTION = "loader"
+
+    def __init__(
+        self,
+        *,
+        shuffle_window: int | None = None,
+        repeats: int | None = None,
+        tune: bool | None = None,
+        shard: Literal["environment", "torchrun", "slurm", "openmpi", "mpich", "kubernetes", "none"] | None = None,
+        ignore_label: int | None = None,
+        batch_size: int | None = None,
+        num_workers: int | Literal["auto"] | None = None,
+        prefetch: int | Literal["auto"] | None = None,
+        seed: int | None = None,
+        shuffle: bool | None = None,
+        last_batch: Literal["drop", "pad", "partial"] | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        on_error: Literal["stop", "skip", "substitute", "drop"] | None = None,
+    ) -> None:
+        super().__init__(
+            shuffle_window=shuffle_window,
+            repeats=repeats,
+            tune=tune,
+            shard=shard,
+            ignore_label=ignore_label,
+            batch_size=batch_size,
+            num_workers=num_workers,
+            prefetch=prefetch,
+            seed=seed,
+            shuffle=shuffle,
+            last_batch=last_batch,
+            rank=rank,
+            world_size=world_size,
+            on_error=on_error,
+        )
+
+
+#: The class of each section.
+SECTIONS: dict[str, type[Section]] = {it.SECTION: it for it in (LoaderSettings, Decode, Output, Targets, Cache, Limits, Storage)}
+
+
+#: Former names of keys of the section ``[loader]``, which are accepted until 1.0.
+_FORMER = {"batch": "batch_size", "workers": "num_workers", "last": "last_batch", "world": "world_size"}
+
+
+def table_of(name: str, section: Section | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The settings of a section, with today's names."""
+    kind = SECTIONS[name]
+    if section is None:
+        return {}
+    if isinstance(section, kind):
+        return section.settings()
+    if not isinstance(section, Mapping):
+        raise TypeError(f"{name} is {section!r}; it is fw.{kind.__name__}(...), or a dictionary with the same keys")
+    table: dict[str, Any] = {}
+    for key, value in section.items():
+        today = _FORMER.get(key, key) if name == "loader" else key
+        if today in table:
+            raise TypeError(f"{name} has {today} twice, also by its former name; give only {today}")
+        table[today] = value
+    return table
