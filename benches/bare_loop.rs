@@ -24,13 +24,13 @@ use clap::Parser;
 use common::photos::PhotoSet;
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
-use feedwater::decode::{Decoders, JpegDecoder, Rows, simd};
-use feedwater::geometry::Roi;
-use feedwater::header::Header;
+use feedwater::internals::decode::{Decoders, JpegDecoder, Rows, simd};
+use feedwater::internals::geometry::Roi;
+use feedwater::internals::header::Header;
+use feedwater::internals::random::SampleKey;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::Normalize;
 use feedwater::plan::{LastBatch, Plan, SamplePlan};
-use feedwater::random::SampleKey;
 use serde_json::{Value, json};
 
 /// Smallest ratio of the loader to the bare loop: training, training with row indexes, evaluation.

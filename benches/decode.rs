@@ -14,11 +14,11 @@ use std::hint::black_box;
 
 use common::photos;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use feedwater::decode::{Decoders, Rows, simd};
-use feedwater::geometry::{Roi, Size};
-use feedwater::header::Header;
+use feedwater::internals::decode::{Decoders, Rows, simd};
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::header::Header;
+use feedwater::internals::random::SampleKey;
 use feedwater::plan::{DeviceFacts, Facts, Plan, Route, SamplePlan, Settings};
-use feedwater::random::SampleKey;
 use feedwater::source::custom::{Hints, HostPage};
 use feedwater::source::{Directory, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};

@@ -9,13 +9,13 @@ mod simulated;
 use std::sync::Arc;
 
 use device_samples::DeviceSamples;
-use feedwater::geometry::Size;
 use feedwater::gpu::{Device, LaunchGoal, compile};
+use feedwater::internals::geometry::Size;
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::op::{
     Autocontrast, CenterCrop, ColorJitter, Equalize, Flip, GaussianBlur, Normalize, Operator,
     RandAugment, RandomAffine, RandomErasing, RandomResizedCrop, RandomRotation, Resize,
 };
-use feedwater::tensor::{DType, Layout};
 use simulated::device_code::executes_device_code;
 use simulated::{SimTotals, exclusive, runtime};
 

@@ -42,11 +42,11 @@ use clap::{Parser, ValueEnum};
 use common::photos;
 use feedwater::footprint::{Memory, bytes};
 use feedwater::gpu::Device;
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::Placement;
 use feedwater::plan::{LastBatch, Plan, Route, rows};
 use feedwater::source::{Directory, Source};
-use feedwater::tensor::{DType, Layout};
 use serde_json::{Value, json};
 
 /// Largest difference in bytes between the prediction and the peak, in either direction.

@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::photos::PhotoSet;
-use feedwater::decode::{
+use feedwater::internals::decode::{
     Decoders, Fingerprint, RowIndex, RowIndexOutcome, RowIndexTask, Rows, refusal, simd,
 };
-use feedwater::geometry::{Roi, Size};
-use feedwater::header::Header;
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::header::Header;
 use feedwater_tools::synth;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use zune_jpeg::JpegDecoder;

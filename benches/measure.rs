@@ -11,8 +11,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use common::photos;
+use feedwater::internals::measure::{Meters, Seen, Stage, ThreadMeter, Watching};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
-use feedwater::measure::{Meters, Seen, Stage, ThreadMeter, Watching};
 use feedwater::op::{Chain, Crop};
 use feedwater::source::Memory;
 

@@ -23,20 +23,20 @@ use device_samples::{DeviceSamples, image};
 use fast_image_resize as fir;
 
 use feedwater::footprint::{Footprint, Memory};
-use feedwater::geometry::{Roi, Size};
 use feedwater::gpu::LaunchGoal;
 use feedwater::gpu::{self, Device, DeviceBuffer, DevicePool, Kernel};
-use feedwater::image::{HostImage, PixelType};
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::image::{HostImage, PixelType};
+use feedwater::internals::output::{RowPlace, Tail};
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::tensor::{DType, Layout, TensorShape};
+use feedwater::internals::transform::HostTransform;
 use feedwater::op::custom::Wanted;
 use feedwater::op::kernel_text::{KernelText, Leaf, kernel_text};
 use feedwater::op::kind::table;
 use feedwater::op::resample::{self, Filter, Resampler};
 use feedwater::op::wide::writer::TensorWriter;
 use feedwater::op::{self, Actions, Flip, Normalize, Operator, RandomResizedCrop};
-use feedwater::output::{RowPlace, Tail};
-use feedwater::random::SampleKey;
-use feedwater::tensor::{DType, Layout, TensorShape};
-use feedwater::transform::HostTransform;
 
 const IMAGE: Size = Size::new(500, 375);
 

@@ -8,10 +8,10 @@ use std::env;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::op::{Chain, Resize};
 use feedwater::source::Directory;
-use feedwater::tensor::{DType, Layout};
 
 fn main() -> feedwater::Result<()> {
     let values: Vec<String> = env::args().skip(1).filter(|it| it != "--bench").collect();

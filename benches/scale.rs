@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Parser;
-use feedwater::config::Pipeline;
+use feedwater::internals::config::Pipeline;
 use feedwater::loader::{DeviceChoice, LoaderBuilder, LoaderState, Order};
 use feedwater::op::{CenterCrop, Chain};
 use feedwater::plan::{LoaderSettings, Shard};

@@ -9,12 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use feedwater::config::Pipeline;
-use feedwater::decode::{
+use feedwater::internals::config::Pipeline;
+use feedwater::internals::decode::{
     Decoders, Fingerprint, JpegBy, JpegDecoder, RowIndex, RowIndexOutcome, RowIndexTask, simd,
 };
-use feedwater::geometry::{Roi, Size};
-use feedwater::header::{Format, Header, JpegLayout};
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::header::{Format, Header, JpegLayout};
 use feedwater::source::custom::HostPage;
 use feedwater::source::settings::{
     Configured, FileListSettings, ListFormat, LmdbSettings, RecordIoLabel, RecordIoSettings,

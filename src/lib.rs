@@ -71,45 +71,32 @@
 //! The repository has guides and recipes in its folder `docs`, and programs in `examples`.
 
 pub mod annotation;
-#[doc(hidden)]
-pub mod config;
-#[doc(hidden)]
-pub mod decode;
+mod config;
+mod decode;
 pub mod error;
-#[doc(hidden)]
-pub mod file;
+mod file;
 pub mod footprint;
-#[doc(hidden)]
-pub mod geometry;
+mod geometry;
 pub mod gpu;
 pub mod handoff;
-#[doc(hidden)]
-pub mod header;
-#[doc(hidden)]
-pub mod image;
+mod header;
+mod image;
+pub mod internals;
 pub mod loader;
-#[doc(hidden)]
-pub mod measure;
+mod measure;
 pub mod op;
-#[doc(hidden)]
-pub mod output;
+mod output;
 pub mod plan;
 mod preprocessor;
-#[doc(hidden)]
-pub mod random;
-#[doc(hidden)]
-pub mod ring;
+mod random;
+mod ring;
 pub mod source;
 pub mod storage;
-#[doc(hidden)]
-pub mod tensor;
+mod tensor;
 pub mod testing;
-#[doc(hidden)]
-pub mod threads;
-#[doc(hidden)]
-pub mod transform;
-#[doc(hidden)]
-pub mod tune;
+mod threads;
+mod transform;
+mod tune;
 
 #[doc(no_inline)]
 pub use feedwater_insight::{explain, model, profile};

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use feedwater::Error;
 use feedwater::footprint::{Footprint, Memory};
-use feedwater::geometry::{Roi, Size};
 use feedwater::gpu::nvjpeg::{
     self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg, PageDecoder, Window,
 };
@@ -12,7 +11,8 @@ use feedwater::gpu::{
     Device, DeviceBuffer, DevicePool, Event, Kernel, PinnedPool, Staged, Stream, TensorSlot, fill,
     read_back,
 };
-use feedwater::ring::Slot;
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::ring::Slot;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 /// Adds a number to every byte, after enough idle work that an unordered reader would see the old bytes. A simulated compiler builds

@@ -4,18 +4,18 @@
 use std::sync::Arc;
 
 use feedwater::footprint::{Footprint, Memory};
-use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::gpu::LaunchGoal;
 use feedwater::gpu::{Device, DeviceBuffer, DevicePool, PinnedPool, Staged, Stream, Upload};
-use feedwater::image::{HostImage, Image};
+use feedwater::internals::geometry::{Orientation, Roi, Size};
+use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::tensor::{DType, Layout, TensorShape};
+use feedwater::internals::transform::ChainKernels;
 use feedwater::op::custom::Trace;
 use feedwater::op::device_chain::{Block, DeviceChain, Sample};
 use feedwater::op::kernel_text::{Leaf, RoiParams};
 use feedwater::op::program::{Addresses, Extent};
 use feedwater::op::{Actions, Operator};
-use feedwater::random::SampleKey;
-use feedwater::tensor::{DType, Layout, TensorShape};
-use feedwater::transform::ChainKernels;
 
 /// Samples that differ in their random choices only.
 pub struct DeviceSamples {

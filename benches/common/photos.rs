@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use feedwater::decode::Decoders;
-use feedwater::header::Header;
+use feedwater::internals::decode::Decoders;
+use feedwater::internals::header::Header;
+use feedwater::internals::threads::in_parts;
 use feedwater::source::FileList;
 use feedwater::source::settings::FileListSettings;
 use feedwater::storage::{Storage, StorageSettings};
-use feedwater::threads::in_parts;
 use feedwater_tools::synth::Settings;
 use feedwater_tools::synth::census::{self, Census};
 

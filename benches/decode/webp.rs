@@ -9,9 +9,9 @@ use std::io::Cursor;
 use std::{env, ptr, slice};
 
 use criterion::Criterion;
-use feedwater::decode::{Decoders, Rows};
-use feedwater::geometry::Size;
-use feedwater::header::Header;
+use feedwater::internals::decode::{Decoders, Rows};
+use feedwater::internals::geometry::Size;
+use feedwater::internals::header::Header;
 use image_webp::WebPDecoder;
 use libwebp_sys as sys;
 use rustix::time::{ClockId, clock_gettime};

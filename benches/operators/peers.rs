@@ -11,16 +11,16 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use feedwater::config::Pipeline;
-use feedwater::decode::{Decoders, Rows};
-use feedwater::geometry::Size;
-use feedwater::header::Header;
-use feedwater::image::{HostImage, Image};
+use feedwater::internals::config::Pipeline;
+use feedwater::internals::decode::{Decoders, Rows};
+use feedwater::internals::geometry::Size;
+use feedwater::internals::header::Header;
+use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::tensor::{DType, Layout, TensorShape};
+use feedwater::internals::transform::HostTransform;
 use feedwater::op::custom::Trace;
 use feedwater::op::{Actions, Chain};
-use feedwater::random::SampleKey;
-use feedwater::tensor::{DType, Layout, TensorShape};
-use feedwater::transform::HostTransform;
 use feedwater_tools::synth::census::Census;
 
 use crate::common;

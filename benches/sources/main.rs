@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Instant;
 
 use clap::Parser;
-use feedwater::config::Pipeline;
+use feedwater::internals::config::Pipeline;
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;
 use serde_json::json;

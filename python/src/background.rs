@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use feedwater::threads::refused;
+use feedwater::internals::threads::refused;
 use pyo3::prelude::*;
 
 use crate::error::raised;

@@ -354,7 +354,7 @@ fn read_file(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), DataErr
     let unreadable = |error: std::io::Error| {
         DataError::new(Reason::Unreadable, format!("{}: {error}", path.display()))
     };
-    let mut file = feedwater::file::open(path).map_err(unreadable)?;
+    let mut file = feedwater::internals::file::open(path).map_err(unreadable)?;
     let len = file.metadata().map_err(unreadable)?.len();
     file.read_exact(page.space_within(len, limit)?).map_err(unreadable)
 }

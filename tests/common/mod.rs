@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use feedwater::error::{ConfigError, DataError, Error};
-use feedwater::image::HostImage;
+use feedwater::internals::image::HostImage;
 use feedwater::op::custom::{Draw, ImageFormula, Kind, Kinds};
 use feedwater::op::{self, Chain, Operator};
 use feedwater::source::custom::Page;

@@ -14,11 +14,11 @@ use crate::common::{jpeg, jpegs, training};
 use crate::simulated::images::{assert_clean, libjpeg};
 use crate::simulated::{Schedule, exclusive, runtime};
 use feedwater::error::{DataError, Result};
+use feedwater::internals::tune::Choice;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::plan::Offload;
 use feedwater::source::custom::Page;
 use feedwater::source::{Memory, Source};
-use feedwater::tune::Choice;
 use serde_json::Value;
 
 /// Number of threads that call `choose`.

@@ -6,14 +6,14 @@ use crate::simulated::device_code::executes_device_code;
 use crate::simulated::images::libjpeg;
 use crate::simulated::{Schedule, Simulated, exclusive, runtime};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
-use feedwater::geometry::Size;
 use feedwater::gpu::kernel::FUSED;
 use feedwater::gpu::{Device, DevicePool, Kernel, PinnedPool, Shape, Staged, Stream, fill};
+use feedwater::internals::geometry::Size;
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::LastBatch;
 use feedwater::source::Memory;
-use feedwater::tensor::{DType, Layout};
 
 fn machine() -> Simulated {
     assert!(executes_device_code(), "run tests/device_code/run.sh");

@@ -9,12 +9,12 @@ use crate::common::{jpegs, training};
 use crate::simulated::images::libjpeg;
 use crate::simulated::{Schedule, Simulated, exclusive, runtime};
 use feedwater::error::{ConfigError, Error};
-use feedwater::geometry::Size;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::tune::Choice;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, Stats};
 use feedwater::op::{CenterCrop, Chain, Flip, Normalize, Placement, RandomResizedCrop, Resize};
 use feedwater::plan::{Offload, Route};
 use feedwater::source::Memory;
-use feedwater::tune::Choice;
 
 fn machine() -> Simulated {
     let machine = exclusive();
@@ -205,7 +205,8 @@ fn operators_with_a_placement_stay_there() {
 
     let crop = RandomResizedCrop::to(24, 24);
     let operators = Chain::new().then_on(Placement::Gpu, crop);
-    let operators = on_device(operators).output(feedwater::tensor::DType::U8, Default::default());
+    let operators =
+        on_device(operators).output(feedwater::internals::tensor::DType::U8, Default::default());
     let mut operators = operators.build().unwrap();
     settle(&mut operators, Duration::from_millis(10));
     let tried: Vec<_> = operators.decisions().iter().map(|it| it.choice.offload).collect();

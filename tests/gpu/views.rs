@@ -4,11 +4,11 @@ use crate::common::{evaluation, jpegs, memory};
 use crate::simulated::{Schedule, exclusive, runtime};
 use bytemuck::Pod;
 use feedwater::half::{bf16, f16};
+use feedwater::internals::tensor::{CHANNELS, DType, Layout};
 use feedwater::loader::{Batch, DeviceChoice, Loader};
 use feedwater::op::{Chain, Placement, Resize};
 use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::{Memory, Source};
-use feedwater::tensor::{CHANNELS, DType, Layout};
 
 /// Seven images in batches of four: the last batch fills its slot partly.
 fn batches(dtype: DType, layout: Layout) -> Vec<Batch> {

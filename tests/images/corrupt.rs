@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::common::words::has_words;
 use crate::jpeg::{Recipe, Scans};
-use feedwater::decode::{Decoders, Rows};
 use feedwater::error::{DataError, Reason};
-use feedwater::geometry::Roi;
-use feedwater::header::Header;
+use feedwater::internals::decode::{Decoders, Rows};
+use feedwater::internals::geometry::Roi;
+use feedwater::internals::header::Header;
 use proptest::prelude::*;
 
 /// Limit on pixels in these tests.

@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::jpeg::{Recipe, Scans};
-use feedwater::decode::{
+use feedwater::error::{DataError, Reason, Tolerated};
+use feedwater::internals::decode::{
     Buffers, DecodeMemory, Decoders, EncodedImage, HostDecoder, MOST_ROWS, RowLayout, RowSink, Rows,
 };
-use feedwater::error::{DataError, Reason, Tolerated};
-use feedwater::geometry::{Orientation, Roi, Size};
-use feedwater::header::{Format, Header};
+use feedwater::internals::geometry::{Orientation, Roi, Size};
+use feedwater::internals::header::{Format, Header};
 use sha2::{Digest, Sha256};
 
 /// Common chroma subsamplings, and some rare ones.

@@ -1,9 +1,9 @@
 //! Our own JPEG decoder gives libjpeg-turbo's rows, with every set of instructions that this CPU has.
 
-use feedwater::decode::{Decoders, JpegBy, JpegDecoder, JpegRefusal, Rows, simd};
 use feedwater::error::{DataError, Reason};
-use feedwater::geometry::Roi;
-use feedwater::header::Header;
+use feedwater::internals::decode::{Decoders, JpegBy, JpegDecoder, JpegRefusal, Rows, simd};
+use feedwater::internals::geometry::Roi;
+use feedwater::internals::header::Header;
 use feedwater_tools::synth::optimized;
 
 use crate::jpeg::{Recipe, Scans};

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use feedwater::decode::{Decoders, JpegBy, JpegDecoder, JpegRefusal};
 use feedwater::error::Tolerated;
-use feedwater::geometry::Roi;
-use feedwater::header::Header;
+use feedwater::internals::decode::{Decoders, JpegBy, JpegDecoder, JpegRefusal};
+use feedwater::internals::geometry::Roi;
+use feedwater::internals::header::Header;
 
 use Expected::Refused;
 use JpegRefusal::{Color, Data, Header as Unusual, Process, Sampling, Scans};

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use feedwater::geometry::Orientation;
-use feedwater::header::Header;
+use feedwater::internals::geometry::Orientation;
+use feedwater::internals::header::Header;
 
 use crate::jpeg::Recipe;
 

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use feedwater::geometry::{Roi, Size};
-use feedwater::image::{HostImage, Image, PixelType};
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::image::{HostImage, Image, PixelType};
+use feedwater::internals::output;
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::tensor::{DType, Layout, TensorShape};
+use feedwater::internals::transform::HostTransform;
 use feedwater::op::custom::Wanted;
 use feedwater::op::resample::{self, Filter};
 use feedwater::op::{Actions, CenterCrop, Crop, Flip, Normalize, Operator, Resize};
-use feedwater::output;
-use feedwater::random::SampleKey;
-use feedwater::tensor::{DType, Layout, TensorShape};
-use feedwater::transform::HostTransform;
 
 /// Waves with noise, equal to `image` in tests/golden/ops.py.
 fn image(size: Size, seed: u64) -> HostImage {

@@ -7,8 +7,8 @@ use std::path::Path;
 use crate::common::words::has_words;
 use crate::jpeg::{Recipe, Scans};
 use feedwater::error::Reason;
-use feedwater::geometry::{Orientation, Size};
-use feedwater::header::{ColorSpace, Format, FrameKind, Header, JpegHeader, Sampling};
+use feedwater::internals::geometry::{Orientation, Size};
+use feedwater::internals::header::{ColorSpace, Format, FrameKind, Header, JpegHeader, Sampling};
 use proptest::prelude::*;
 
 fn golden(name: &str) -> Vec<u8> {

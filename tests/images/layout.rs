@@ -1,7 +1,7 @@
 //! `Header::layout`: positions of a JPEG's parts, in bounded memory.
 
 use feedwater::error::{DataError, Reason};
-use feedwater::header::{Header, JpegLayout};
+use feedwater::internals::header::{Header, JpegLayout};
 
 use crate::jpeg::{Recipe, Scans};
 use crate::verify::{find, good, insert, segment};

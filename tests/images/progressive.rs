@@ -1,7 +1,7 @@
 //! Our own decoder gives libjpeg-turbo's rows of progressive JPEGs, with every set of instructions that this CPU has.
 
-use feedwater::decode::JpegBy;
-use feedwater::geometry::Roi;
+use feedwater::internals::decode::JpegBy;
+use feedwater::internals::geometry::Roi;
 
 use crate::decoders::{GRAY, S420, SAMPLINGS, compare, damaged, is_vector_code};
 use crate::jpeg::{Recipe, Scans};

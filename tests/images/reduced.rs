@@ -1,7 +1,7 @@
 //! Our own JPEG decoder gives libjpeg-turbo's rows of reduced images.
 
-use feedwater::decode::{JpegBy, JpegRefusal};
-use feedwater::geometry::{Roi, Size};
+use feedwater::internals::decode::{JpegBy, JpegRefusal};
+use feedwater::internals::geometry::{Roi, Size};
 
 use crate::decoders::{
     GRAY, S420, S422, S440, SAMPLINGS, compare_reduced, damaged, extreme, is_vector_code,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::common::words::has_words;
 use crate::jpeg::{Recipe, Scans};
-use feedwater::header::Header;
+use feedwater::internals::header::Header;
 use feedwater::plan::Route;
 
 const YES: Option<&str> = None;

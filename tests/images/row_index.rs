@@ -1,12 +1,12 @@
 //! With a row index, windows have the same pixels, whatever the index says.
 
 use bytes::Bytes;
-use feedwater::decode::{
+use feedwater::internals::decode::{
     Decoders, Fingerprint, JpegBy, JpegDecoder, JpegRefusal, RowIndex, RowIndexOutcome,
     RowIndexTask, Rows,
 };
-use feedwater::geometry::{Roi, Size};
-use feedwater::header::Header;
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::header::Header;
 
 use crate::decoders::{S420, SAMPLINGS};
 use crate::jpeg::Recipe;

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::png;
-use feedwater::config::Pipeline;
 use feedwater::error::{Error, Tolerated};
+use feedwater::internals::config::Pipeline;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{Chain, Resize};
 use feedwater::plan::{LastBatch, OnError};

@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 
 use crate::common::words::has_words;
 use crate::jpeg::{Recipe, Scans};
-use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Reason};
-use feedwater::header::{Header, JpegLayout, Sampling};
+use feedwater::internals::decode::Decoders;
+use feedwater::internals::header::{Header, JpegLayout, Sampling};
 use feedwater_tools::synth::{self, Files, Settings, Uniform};
 use proptest::prelude::*;
 

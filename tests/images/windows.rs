@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use feedwater::decode::{Decoders, JpegBy, JpegDecoder};
-use feedwater::geometry::Roi;
-use feedwater::header::Header;
+use feedwater::internals::decode::{Decoders, JpegBy, JpegDecoder};
+use feedwater::internals::geometry::Roi;
+use feedwater::internals::header::Header;
 use feedwater_tools::synth::optimized;
 
 use crate::decoders::{GRAY, S411, S420, S422, S440, S444};

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedwater::explain::{Cause, Options, Report, Spent, explain};
-use feedwater::measure::{ProcessorProfile, Profile};
+use feedwater::internals::measure::{ProcessorProfile, Profile};
 use serde_json::Value;
 
 /// Largest relative error of a contended run's model.

@@ -6,8 +6,8 @@ use std::{env, fs, thread};
 
 use crate::common;
 use feedwater::explain::{Differential, Options, Report, explain, forecast};
+use feedwater::internals::measure::{Moment, Profile, SpanProfile, ThreadProfile};
 use feedwater::loader::{DeviceChoice, Loader};
-use feedwater::measure::{Moment, Profile, SpanProfile, ThreadProfile};
 use feedwater::model::Model;
 use feedwater::op::{self, Chain};
 use feedwater::source::Memory;

@@ -5,9 +5,9 @@
 //! same.
 
 use feedwater::error::{ConfigError, DataError, Error, Result};
+use feedwater::internals::random::Permutation;
 use feedwater::loader::{EpochOrder, Order};
 use feedwater::plan::{LastBatch, LoaderSettings, Shard};
-use feedwater::random::Permutation;
 use feedwater::source::Source;
 use feedwater::source::custom::{Hints, Page};
 use proptest::prelude::*;

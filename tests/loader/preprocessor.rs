@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::common::words::has_words;
 use crate::common::{self, evaluation, jpeg, jpegs, png, progressive, refused};
-use feedwater::config::Pipeline;
-use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Error, Reason};
-use feedwater::header::Header;
+use feedwater::internals::config::Pipeline;
+use feedwater::internals::decode::Decoders;
+use feedwater::internals::header::Header;
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::op::custom::{Draw, Kinds};
 use feedwater::op::{CenterCrop, Chain, Flip, Normalize, Operator, RandomCrop, Resize};
 use feedwater::plan::{OnError, Settings, ShardFrom};
 use feedwater::source::Memory;
-use feedwater::tensor::{DType, Layout};
 use feedwater::{Preprocessor, PreprocessorBuilder};
 
 fn golden() -> PathBuf {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use feedwater::error::{Error, Result};
-use feedwater::ring::{Producer, Slot, Using, ring};
+use feedwater::internals::ring::{Producer, Slot, Using, ring};
 
 /// Counts its instances, and checks that each is in one state only.
 struct Counted {

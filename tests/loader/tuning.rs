@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::common::{jpegs, memory, training};
 use feedwater::error::{DataError, Result};
+use feedwater::internals::tune::Choice;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::source::custom::Page;
 use feedwater::source::{Memory, Source};
-use feedwater::tune::Choice;
 
 /// Images with a high read latency.
 struct Far {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use feedwater::image::PixelType;
+use feedwater::internals::image::PixelType;
 use feedwater::loader::LoaderBuilder;
 use feedwater::op::{self, Chain, Crop, Operator, Placement, Resize};
 use feedwater::plan::OnError;

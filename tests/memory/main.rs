@@ -24,10 +24,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use feedwater::Preprocessor;
-use feedwater::decode::{Decoders, memory_bytes};
 use feedwater::error::Error;
 use feedwater::footprint::Memory;
-use feedwater::header::Header;
+use feedwater::internals::decode::{Decoders, memory_bytes};
+use feedwater::internals::header::Header;
 use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::op::{self, CenterCrop, Chain, Crop, Flip, Normalize, RandomResizedCrop, Resize};
 use feedwater::plan::{LastBatch, OnError};
@@ -434,9 +434,9 @@ fn mixed_batches_stay_within_the_footprint() {
 #[test]
 fn blending_a_pair_allocates_nothing() {
     let _alone = alone();
+    use feedwater::internals::random::SampleKey;
+    use feedwater::internals::transform::blend::blend;
     use feedwater::op::{Blends, MixupOrCutMix};
-    use feedwater::random::SampleKey;
-    use feedwater::transform::blend::blend;
 
     let operators: [std::sync::Arc<dyn feedwater::op::BatchOperator>; 1] =
         [std::sync::Arc::new(MixupOrCutMix::default())];
@@ -461,11 +461,11 @@ fn blending_a_pair_allocates_nothing() {
 #[test]
 fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
     let _alone = alone();
-    use feedwater::decode::Decoders;
-    use feedwater::header::Header;
+    use feedwater::internals::decode::Decoders;
+    use feedwater::internals::header::Header;
+    use feedwater::internals::random::SampleKey;
+    use feedwater::internals::transform::{HostTransform, PlannedImage};
     use feedwater::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
-    use feedwater::random::SampleKey;
-    use feedwater::transform::{HostTransform, PlannedImage};
 
     let file = b"P6 120 90 255\n".iter().copied().chain((0..3 * 120 * 90).map(|at| at as u8));
     let file: Vec<u8> = file.collect();

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use feedwater::decode::begin_row_indexes;
+use feedwater::internals::decode::begin_row_indexes;
 use feedwater::loader::Loader;
 use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::settings::WebDatasetSettings;

@@ -4,19 +4,19 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use feedwater::decode::{DecodeMemory, Decoders};
-use feedwater::geometry::{BoundingBox, Size};
-use feedwater::header::{Header, PnmHead};
-use feedwater::image::PixelType;
+use feedwater::internals::decode::{DecodeMemory, Decoders};
+use feedwater::internals::geometry::{BoundingBox, Size};
+use feedwater::internals::header::{Header, PnmHead};
+use feedwater::internals::image::PixelType;
+use feedwater::internals::random::{SampleKey, SampleRng};
+use feedwater::internals::transform::{HostTransform, PlannedImage};
 use feedwater::op::custom::Draw;
 use feedwater::op::{
     CenterCrop, Chain, Crop, Flip, Kind, Kinds, Letterbox, OneOf, Operator, Pad, Placement,
     RandomApply, RandomOrder, RandomResizedCrop, RandomRotation, Resize, SomeOf,
 };
 use feedwater::plan::{DeviceFacts, Facts, Looked, Plan, SampleMemory, SamplePlan, Settings};
-use feedwater::random::{SampleKey, SampleRng};
 use feedwater::testing::random_image;
-use feedwater::transform::{HostTransform, PlannedImage};
 
 use super::counted;
 use super::drawn::{chain, fresh_seeds, numbers, size};

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use crate::common::words::has_words;
-use feedwater::config::Pipeline;
 use feedwater::error::Error;
-use feedwater::geometry::Size;
-use feedwater::image::{Image, PixelType};
+use feedwater::internals::config::Pipeline;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::{Image, PixelType};
+use feedwater::internals::random::SampleKey;
 use feedwater::op::custom::{Draw, Kind, Kinds};
 use feedwater::op::{
     Actions, CenterCrop, Flip, Normalize, OneOf, Operator, RandomApply, RandomCrop, RandomOrder,
     RandomResizedCrop, Resize, SomeOf, What,
 };
-use feedwater::random::SampleKey;
 use feedwater::testing::{Parity, check_operator, random_image};
 
 const SIZE: Size = Size::new(40, 30);

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use feedwater::geometry::Size;
-use feedwater::image::Image;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::Image;
 
 /// Waves with noise, equal to `picture` in tests/golden/ops.py.
 pub fn picture(size: Size, seed: u64) -> Image<u8> {

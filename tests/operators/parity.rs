@@ -8,17 +8,17 @@ use std::sync::{Arc, LazyLock};
 
 use crate::simulated::device_code::executes_device_code;
 use crate::simulated::{exclusive, runtime};
-use feedwater::geometry::{Orientation, Size};
 use feedwater::gpu::Device;
 use feedwater::gpu::host_kernel::HostCompiler;
-use feedwater::image::{Image, PixelType};
+use feedwater::internals::geometry::{Orientation, Size};
+use feedwater::internals::image::{Image, PixelType};
+use feedwater::internals::output;
+use feedwater::internals::random::{SampleKey, SampleRng};
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::op::custom::Wanted;
 use feedwater::op::resample::{self, Filter};
 use feedwater::op::{self, CenterCrop, Flip, Kind, Normalize, Operator, RandomCrop};
 use feedwater::op::{RandomResizedCrop, Resize};
-use feedwater::output;
-use feedwater::random::{SampleKey, SampleRng};
-use feedwater::tensor::{DType, Layout};
 use feedwater::testing::{Case, Kernels, extreme_images, random_image};
 
 type Operators = Vec<Arc<dyn Operator>>;

@@ -1,8 +1,8 @@
 //! `feedwater::testing` as used by another crate: it must detect every planted error and locate it.
 
 use crate::common::words::has_words;
-use feedwater::geometry::{Roi, Size};
-use feedwater::image::{HostImage, PixelType};
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::image::{HostImage, PixelType};
 use feedwater::op::custom::{Cuda, Draw, FieldError, ImageFormula, Kind, Kinds, Wanted};
 use feedwater::op::{Normalize, Operator};
 use feedwater::testing::{Form, Parity, ParityError, check_operator};

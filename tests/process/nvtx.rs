@@ -11,8 +11,8 @@ use crate::common;
 use crate::in_own_process;
 use feedwater::gpu::nvtx::Nvtx;
 use feedwater::gpu::{LibraryName, Runtime};
+use feedwater::internals::measure::Marker;
 use feedwater::loader::{DeviceChoice, Loader};
-use feedwater::measure::Marker;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use tempfile::TempDir;
 

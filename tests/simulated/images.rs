@@ -1,6 +1,6 @@
 //! Files for the simulated nvJPEG, and the pixels that it decodes from them.
 
-use feedwater::geometry::{Roi, Size};
+use feedwater::internals::geometry::{Roi, Size};
 
 use super::Simulated;
 #[allow(unused_imports, reason = "some tests need a pattern only")]

@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code, reason = "C calls it")]
 
-use feedwater::decode::Decoders;
-use feedwater::geometry::Roi;
-use feedwater::header::Header;
+use feedwater::internals::decode::Decoders;
+use feedwater::internals::geometry::Roi;
+use feedwater::internals::header::Header;
 
 /// Decodes with libjpeg-turbo. The arguments are those of `Decode`.
 ///

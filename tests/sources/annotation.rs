@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use feedwater::annotation::{Canvas, Frame, Object, Objects, RunLengths, Segmentation};
 use feedwater::error::{Error, Reason};
-use feedwater::geometry::{BoundingBox, Orientation, Size, View};
-use feedwater::image::{HostImage, Image};
+use feedwater::internals::geometry::{BoundingBox, Orientation, Size, View};
+use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
 use feedwater::op::custom::Trace;
 use feedwater::op::{self, Actions, CenterCrop, Chain, Crop, Flip, Kind, Operator, Resize};
 use feedwater::plan::{LastBatch, OnError};
-use feedwater::random::SampleKey;
 use feedwater::source::custom::Annotations;
 use feedwater::source::settings::CocoSettings;
 use feedwater::source::{Coco, Source};
-use feedwater::tensor::{DType, Layout};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

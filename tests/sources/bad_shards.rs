@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{config_error, refused};
-use feedwater::config::Pipeline;
 use feedwater::error::Error;
+use feedwater::internals::config::Pipeline;
 use feedwater::source::settings::{TfRecordSettings, WebDatasetSettings};
 use feedwater::source::{BadShards, ExclusionReason, Source, TfRecord, WebDataset};
 use feedwater::storage::Storage;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use crate::common::words::has_words;
 use crate::common::{config_error, position, refused_at};
 
-use feedwater::config::Pipeline;
 use feedwater::error::{Error, Reason};
-use feedwater::header::{Format, Header};
+use feedwater::internals::config::Pipeline;
+use feedwater::internals::header::{Format, Header};
 use feedwater::source::custom::{Hints, HostPage};
 use feedwater::source::settings::BetonSettings;
 use feedwater::source::{Beton, Source};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::common::words::has_words;
 use crate::common::{jpeg, refused, training};
-use feedwater::config::Pipeline;
 use feedwater::error::Error;
+use feedwater::internals::config::Pipeline;
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::source::custom::{Annotations, Hints, Identity};
 use feedwater::source::settings::{CocoSettings, Configured, ParquetSettings};

@@ -8,9 +8,9 @@ use crate::common::words::has_words;
 use crate::common::{Wrapping, config_error, refused};
 
 use feedwater::annotation::{Frame, Objects, RunLengths, Segmentation};
-use feedwater::config::Pipeline;
 use feedwater::error::{ConfigError, Error, Reason};
-use feedwater::geometry::{BoundingBox, Orientation, Size, View};
+use feedwater::internals::config::Pipeline;
+use feedwater::internals::geometry::{BoundingBox, Orientation, Size, View};
 use feedwater::source::custom::{Annotations, Hints, HostPage, Notes};
 use feedwater::source::settings::CocoSettings;
 use feedwater::source::{Coco, ExclusionReason, Source};

@@ -4,8 +4,8 @@ use crate::common::words::has_words;
 use crate::common::{self, config_error, position};
 use std::fs;
 
-use feedwater::config::Pipeline;
 use feedwater::error::{ConfigError, Error};
+use feedwater::internals::config::Pipeline;
 use feedwater::source::custom::{Hints, HostPage};
 use feedwater::source::settings::{FileListSettings, LabelSort, ListFormat};
 use feedwater::source::{FileList, Source};

@@ -8,11 +8,11 @@ use std::thread;
 use crate::common::words::has_words;
 use crate::common::{self, config_error, position, refused_at};
 
-use feedwater::config::Pipeline;
-use feedwater::decode::{Decoders, Rows};
 use feedwater::error::{Error, Reason};
-use feedwater::geometry::Size;
-use feedwater::header::Header;
+use feedwater::internals::config::Pipeline;
+use feedwater::internals::decode::{Decoders, Rows};
+use feedwater::internals::geometry::Size;
+use feedwater::internals::header::Header;
 use feedwater::source::custom::{Hints, HostPage};
 use feedwater::source::settings::{Configured, NpySettings};
 use feedwater::source::{Npy, Source};

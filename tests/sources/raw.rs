@@ -3,10 +3,10 @@
 use crate::common::{self, words::has_words};
 use std::sync::Arc;
 
-use feedwater::decode::{Decoders, memory_bytes};
 use feedwater::error::{DataError, Reason};
-use feedwater::geometry::{Orientation, Roi, Size};
-use feedwater::header::{Format, Header, PnmHead};
+use feedwater::internals::decode::{Decoders, memory_bytes};
+use feedwater::internals::geometry::{Orientation, Roi, Size};
+use feedwater::internals::header::{Format, Header, PnmHead};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::source::Memory;
 use proptest::prelude::*;

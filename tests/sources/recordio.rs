@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use crate::common::words::has_words;
 use crate::common::{config_error, position, refused_at};
 
-use feedwater::config::Pipeline;
 use feedwater::error::{Error, Reason};
+use feedwater::internals::config::Pipeline;
 use feedwater::source::custom::{Hints, HostPage, Notes};
 use feedwater::source::settings::{RecordIoLabel, RecordIoSettings, SourceSettings};
 use feedwater::source::{ExclusionReason, RecordIo, Source};

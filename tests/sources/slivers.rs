@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::annotation::{object, view};
 use feedwater::annotation::{Frame, Objects};
-use feedwater::geometry::{BoundingBox, Orientation, Size};
+use feedwater::internals::geometry::{BoundingBox, Orientation, Size};
 use feedwater::op::Crop;
 
 /// Models take boxes as f32 and reject those without an extent.

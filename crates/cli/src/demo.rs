@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use feedwater::file::AtomicFile;
+use feedwater::internals::file::AtomicFile;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 use feedwater::plan::LastBatch;

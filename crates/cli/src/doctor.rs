@@ -5,9 +5,9 @@ use std::fs;
 use std::thread;
 
 use clap::Args;
-use feedwater::decode::JpegBy;
 use feedwater::footprint::{bytes, counted};
 use feedwater::gpu::{self, DeviceReport, LibraryReport, Runtime};
+use feedwater::internals::decode::JpegBy;
 use serde_json::{Value, json};
 
 use super::report::kibibytes;
@@ -24,7 +24,7 @@ pub struct Options {
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
     let probe = gpu::probe(&Runtime::default());
-    let simd = feedwater::decode::simd();
+    let simd = feedwater::internals::decode::simd();
     let features = cpu_features();
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -70,7 +70,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
 /// Warns on standard error if libjpeg-turbo decoded some of these JPEGs, counted by decoder, without SIMD code. Our own decoder
 /// needs no assembler.
 pub fn warn_without_simd(jpegs: &BTreeMap<&'static str, u64>) {
-    if let Some(warning) = simd_warning(feedwater::decode::simd(), jpegs) {
+    if let Some(warning) = simd_warning(feedwater::internals::decode::simd(), jpegs) {
         tell(format!("warning: {warning}"));
     }
 }

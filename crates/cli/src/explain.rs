@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use feedwater::config::Pipeline;
-use feedwater::file::{self, AtomicFile};
+use feedwater::internals::config::Pipeline;
+use feedwater::internals::file::{self, AtomicFile};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use feedwater::file;
+use feedwater::internals::file;
 use feedwater::loader::{Loader, Stopper};
 use indicatif::ProgressBar;
 use rustix::process::{Pid, Signal as Kill, kill_process_group};

@@ -19,10 +19,10 @@ use std::sync::OnceLock;
 
 use clap::{Args, Parser, Subcommand};
 use feedwater::Error;
-use feedwater::config::Pipeline;
 use feedwater::error::{Redacted, escaped, escaped_json, escaped_lines};
 use feedwater::gpu::Runtime;
 use feedwater::gpu::nvjpeg::set_checking_program;
+use feedwater::internals::config::Pipeline;
 use feedwater::loader::{DeviceChoice, LoaderBuilder, open_device};
 use feedwater::plan::AutoCount;
 use feedwater::storage;

@@ -3,8 +3,8 @@
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use feedwater::file::AtomicFile;
-use feedwater::tensor::{DType, TensorShape};
+use feedwater::internals::file::AtomicFile;
+use feedwater::internals::tensor::{DType, TensorShape};
 
 /// Bytes before the data: magic, version, length and a dictionary padded with spaces.
 ///
@@ -79,7 +79,7 @@ fn header(shape: Option<TensorShape>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use feedwater::tensor::Layout;
+    use feedwater::internals::tensor::Layout;
 
     #[test]
     fn the_header_size_is_independent_of_the_shape() {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::thread;
 
 use clap::{Args, ValueEnum};
-use feedwater::config::Pipeline;
 use feedwater::footprint::{bytes, counted};
+use feedwater::internals::config::Pipeline;
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 use feedwater::source::exclusion_lines;
 use feedwater_tools::pack::{self, Gain, Manifest, Presize, Settings, ShardFormat};

@@ -1,8 +1,8 @@
 //! `plan`: shows how a pipeline file would run, without running it.
 
 use clap::Args;
-use feedwater::config::Pipeline;
 use feedwater::footprint::{Footprint, Memory};
+use feedwater::internals::config::Pipeline;
 use feedwater::loader::DeviceChoice;
 use feedwater::plan::{DevicePlan, Plan};
 use feedwater::source::{Exclusion, exclusion_lines};

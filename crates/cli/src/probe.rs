@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::thread;
 
 use clap::Args;
-use feedwater::config::Pipeline;
 use feedwater::error::beginning;
 use feedwater::footprint::{bytes, counted};
+use feedwater::internals::config::Pipeline;
 use feedwater::plan::Limits;
 use feedwater::source::{self, Source, exclusion_lines};
 use feedwater::storage::Storage;

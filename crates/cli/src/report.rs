@@ -5,12 +5,12 @@ use std::fmt;
 use std::fs;
 
 use feedwater::footprint::{bytes, counted};
+use feedwater::internals::measure::{Profile, Stage, Waits};
+use feedwater::internals::tune::{Choice, Decision};
 use feedwater::loader::{CacheStats, Loader, PrefetcherReport, RouteReport, StageSeconds};
-use feedwater::measure::{Profile, Stage, Waits};
 use feedwater::plan::{DevicePick, Shard, Shuffle};
 use feedwater::source::{Exclusion, exclusion_lines};
 use feedwater::storage::StorageStats;
-use feedwater::tune::{Choice, Decision};
 use feedwater_insight::explain::Spent;
 use serde::Serialize;
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use feedwater::file::AtomicFile;
+use feedwater::internals::file::AtomicFile;
 use feedwater::loader::Loader;
 use feedwater::plan::AutoCount;
 

@@ -5,15 +5,15 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use feedwater::Result;
-use feedwater::file::AtomicFile;
-use feedwater::geometry::Size;
+use feedwater::internals::file::AtomicFile;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::tensor::{CHANNELS, DType, Layout, TensorShape};
 use feedwater::loader::{Batch, Loader};
 use feedwater::op::custom::Trace;
 use feedwater::op::kind::table;
 use feedwater::op::{Actions, What};
 use feedwater::plan::Plan;
-use feedwater::random::SampleKey;
-use feedwater::tensor::{CHANNELS, DType, Layout, TensorShape};
 use half::{bf16, f16};
 
 use caption::Caption;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use feedwater::config::Pipeline;
+use feedwater::internals::config::Pipeline;
 use feedwater::loader::DeviceChoice;
 use feedwater_tools::synth;
 

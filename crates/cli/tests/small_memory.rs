@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use common::{evaluation, jpeg, progressive};
-use feedwater::decode::Decoders;
 use feedwater::error::{Error, Reason};
-use feedwater::geometry::Size;
-use feedwater::header::Header;
+use feedwater::internals::decode::Decoders;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::header::Header;
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::source::Memory;
 use serde_json::Value;

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use feedwater::decode::{Decoders, JpegBy, refusal};
 use feedwater::error::{DataError, Result};
-use feedwater::geometry::{Orientation, Size};
-use feedwater::header::{Header, Sampling};
+use feedwater::internals::decode::{Decoders, JpegBy, refusal};
+use feedwater::internals::geometry::{Orientation, Size};
+use feedwater::internals::header::{Header, Sampling};
+use feedwater::internals::threads::in_parts;
 use feedwater::loader::{LargeImages, Room};
 use feedwater::plan::{Limits, Route, SampleMemory};
 use feedwater::source::custom::HostPage;
 use feedwater::source::{Exclusion, Source};
-use feedwater::threads::in_parts;
 
 /// Settings of an inspection.
 #[derive(Clone, Debug)]

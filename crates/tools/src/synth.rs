@@ -27,9 +27,9 @@ use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde::{Deserialize, Serialize};
 
 use feedwater::error::{Error, Result};
-use feedwater::file::{self, AtomicFile};
-use feedwater::header::Sampling;
-use feedwater::threads::in_parts;
+use feedwater::internals::file::{self, AtomicFile};
+use feedwater::internals::header::Sampling;
+use feedwater::internals::threads::in_parts;
 
 use census::{Census, FileFacts};
 use image::Detail;

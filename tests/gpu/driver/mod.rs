@@ -17,7 +17,7 @@ use feedwater::gpu::{
     Device, DeviceBuffer, DevicePool, Download, Event, Kernel, LibraryName, PinnedPool, Staged,
     Stream, TensorSlot, fill, probe, read_back,
 };
-use feedwater::ring::Slot;
+use feedwater::internals::ring::Slot;
 
 /// Writes `value` to `length` bytes, a minimal version of the fused kernel. One thread per column.
 const KERNEL: &str = r#"

@@ -21,11 +21,11 @@ use feedwater::Result;
 use feedwater::gpu::{BorrowedSlice, Device, Stream, kernel};
 use feedwater::handoff::dlpack::{self, ConsumerStream, DLTensor, Exported, Managed};
 use feedwater::handoff::{CudaArrayInterface, CudaTensor};
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::Placement;
 use feedwater::plan::LastBatch;
 use feedwater::source::Memory;
-use feedwater::tensor::{DType, Layout};
 use half::f16;
 
 const SCHEDULES: [Schedule; 4] =

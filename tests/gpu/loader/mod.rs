@@ -27,13 +27,13 @@ use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
 use feedwater::gpu::nvjpeg::Backend;
 use feedwater::gpu::{Device, DevicePool, Stream};
+use feedwater::internals::measure::trace_bytes;
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
-use feedwater::measure::trace_bytes;
 use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::{LastBatch, OnError, Place, Route};
 use feedwater::source::custom::{Heads, Hints, Page};
 use feedwater::source::{Memory, Source};
-use feedwater::tensor::{DType, Layout};
 use feedwater::testing::check_operator;
 use serde_json::Value;
 

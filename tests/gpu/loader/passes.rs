@@ -1,7 +1,9 @@
 //! Passes of the program kernel: samples of one launch that differ in number and size of passes, tables behind tables, and the number
 //! of launches.
 
-use feedwater::geometry::{Orientation, Size};
+use feedwater::internals::geometry::{Orientation, Size};
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::tensor::TensorShape;
 use feedwater::op::custom::Kinds;
 use feedwater::op::device_chain::{Block, DeviceChain, Sample};
 use feedwater::op::kernel_text::{Leaf, RoiParams};
@@ -10,8 +12,6 @@ use feedwater::op::{
     Actions, Autocontrast, CenterCrop, ColorJitter, Draw, Equalize, NormalizeImage, Operator,
     RandAugment, RandomAffine, RandomRotation, Sharpness, TrivialAugmentWide,
 };
-use feedwater::random::SampleKey;
-use feedwater::tensor::TensorShape;
 
 use super::*;
 

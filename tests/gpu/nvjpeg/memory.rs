@@ -1,8 +1,8 @@
 //! nvJPEG's memory.
 
 use super::*;
-use feedwater::decode::{Decoders, JpegDecoder};
-use feedwater::header::{Header, Sampling};
+use feedwater::internals::decode::{Decoders, JpegDecoder};
+use feedwater::internals::header::{Header, Sampling};
 
 #[test]
 fn nvjpegs_memory_comes_only_from_its_row() {

@@ -9,10 +9,10 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Tolerated};
-use feedwater::geometry::{Roi, Size};
-use feedwater::header::Header;
+use feedwater::internals::decode::Decoders;
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::header::Header;
 use files::Group;
 use sha2::{Digest, Sha256};
 

@@ -5,7 +5,7 @@ mod choice;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use feedwater::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
+use feedwater::internals::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
 
 /// A storage with a loader and a consumer. Times are in milliseconds.
 #[derive(Clone)]

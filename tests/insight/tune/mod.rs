@@ -3,13 +3,13 @@
 mod mixes;
 
 use feedwater::explain::fit;
-use feedwater::measure::{
+use feedwater::internals::measure::{
     ConsumerProfile, Data, DeviceTime, Latency, Profile, RingProfile, Setup, Stage as Measured,
     StageProfile, ThreadProfile,
 };
+use feedwater::internals::tune::{Choice, Decision, Space, TRIALS, Tuner, WITHIN};
 use feedwater::model::{Consumer, Forecast, Model, On, Options, Resource, Service, Stage};
 use feedwater::plan::{Bounds, Offload};
-use feedwater::tune::{Choice, Decision, Space, TRIALS, Tuner, WITHIN};
 
 use mixes::{Mix, base, mixes};
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use feedwater::decode::{
+use feedwater::internals::decode::{
     Decoders, Fingerprint, JpegDecoder, RowIndex, RowIndexOutcome, RowIndexTask, begin_row_indexes,
     read_row_indexes, write_row_index,
 };

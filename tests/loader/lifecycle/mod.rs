@@ -165,7 +165,8 @@ fn labels_and_records_belong_to_their_sample() {
             assert_eq!(*label, sample.index as i64);
             assert_eq!(sample.outcome, Outcome::Decoded(Route::Cpu));
             let header =
-                feedwater::header::Header::parse(&images[sample.index as usize].0).unwrap();
+                feedwater::internals::header::Header::parse(&images[sample.index as usize].0)
+                    .unwrap();
             assert_eq!(sample.size, header.size);
             assert!(sample.size.window().contains(sample.trace.roi));
         }

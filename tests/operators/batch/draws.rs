@@ -1,11 +1,11 @@
 //! Distributions of draws.
 
-use feedwater::geometry::Size;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::loader::PairOutcome;
 use feedwater::op::batch::beta::{ALPHAS, beta};
 use feedwater::op::{Mixup, MixupOrCutMix};
 use feedwater::plan::LastBatch;
-use feedwater::random::{SampleKey, SampleRng};
 
 use super::{builder, epoch};
 use crate::common::training;

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use feedwater::geometry::{Roi, Size};
-use feedwater::image::HostImage;
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::image::HostImage;
+use feedwater::internals::output::store;
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::tensor::{DType, Layout, TensorShape};
+use feedwater::internals::transform::blend::{blend, reference};
 use feedwater::loader::PairOutcome;
 use feedwater::op::batch::{TargetCoding, TargetRow, target_rows};
 use feedwater::op::{BatchOperator, Blend, Blends, Chain, CutMix, PairDraw};
-use feedwater::output::store;
 use feedwater::plan::LastBatch;
-use feedwater::random::SampleKey;
-use feedwater::tensor::{DType, Layout, TensorShape};
-use feedwater::transform::blend::{blend, reference};
 
 use super::{Made, builder, epoch, mixing};
 use crate::common::training;
@@ -52,7 +52,7 @@ fn pair(shape: TensorShape) -> [Vec<u8>; 2] {
             DType::U8 => store(&HostImage::U8(image), shape.dtype, shape.layout, bytes),
             _ => {
                 let data = image.data().iter().map(|&byte| f32::from(byte) - 120.0).collect();
-                let image = feedwater::image::Image::from_data(image.window(), data);
+                let image = feedwater::internals::image::Image::from_data(image.window(), data);
                 store(&HostImage::F32(image), shape.dtype, shape.layout, bytes);
             }
         }

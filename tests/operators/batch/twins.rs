@@ -1,12 +1,12 @@
 //! The kernel `mix`, compiled for the host, against the Rust functions: equal bit for bit.
 
-use feedwater::geometry::{Roi, Size};
 use feedwater::gpu::host_kernel::{Guarded, HostCompiler};
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::random::{SampleKey, SampleRng};
+use feedwater::internals::tensor::{DType, Layout, TensorShape};
+use feedwater::internals::transform::blend::{blend, reference};
 use feedwater::op::batch::{PairParams, TargetCoding, mix_kernel_text, plain_row, target_rows};
 use feedwater::op::{BatchOperator, Blends, PairDraw};
-use feedwater::random::{SampleKey, SampleRng};
-use feedwater::tensor::{DType, Layout, TensorShape};
-use feedwater::transform::blend::{blend, reference};
 
 const CLASSES: u32 = 1003;
 

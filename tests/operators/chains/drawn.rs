@@ -3,10 +3,10 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Instant, SystemTime};
 
-use feedwater::geometry::Size;
-use feedwater::image::PixelType;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::PixelType;
+use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::op::{self, OneOf, Operator, RandomApply, RandomOrder, SomeOf};
-use feedwater::random::{SampleKey, SampleRng};
 
 /// Operators of a chain.
 pub type Operators = Vec<Arc<dyn Operator>>;

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use feedwater::geometry::{Orientation, Size};
 use feedwater::gpu::host_kernel::HostCompiler;
-use feedwater::image::{HostImage, Image, PixelType};
+use feedwater::internals::geometry::{Orientation, Size};
+use feedwater::internals::image::{HostImage, Image, PixelType};
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::op::{Actions, Kind, Operator};
-use feedwater::random::SampleKey;
-use feedwater::tensor::{DType, Layout};
 use feedwater::testing::{Case, Kernels, extreme_images, random_image};
 
 use super::drawn::{EXAMPLES, chain, numbers};

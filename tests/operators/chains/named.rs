@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use feedwater::geometry::Size;
-use feedwater::image::HostImage;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::HostImage;
+use feedwater::internals::random::SampleKey;
 use feedwater::op::{
     Actions, Brightness, Flip, Normalize, Operator, Posterize, RandomApply, RandomCrop,
     RandomRotation,
 };
-use feedwater::random::SampleKey;
 use feedwater::testing::random_image;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use feedwater::geometry::{BoundingBox, Roi, Size, View};
+use feedwater::internals::geometry::{BoundingBox, Roi, Size, View};
 use feedwater::op::formula::affine::Affine;
 use feedwater::op::formula::warp::{Interpolation, Warp};
 use feedwater::op::formula::{perspective, rotate};

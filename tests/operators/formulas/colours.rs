@@ -1,6 +1,6 @@
 //! Results of torchvision v2, Pillow and Albumentations, written by colour.py and normalize_image.py of tests/golden/operators/.
 
-use feedwater::image::HostImage;
+use feedwater::internals::image::HostImage;
 
 use super::pictures::{Applied, bytes, colours, golden, pictures, short_digest};
 use crate::golden::{digest, picture, rows, size};

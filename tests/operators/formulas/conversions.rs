@@ -3,15 +3,15 @@
 
 use serde_json::{Value, json};
 
-use feedwater::geometry::Size;
-use feedwater::image::HostImage;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::HostImage;
+use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::op::formula::keep_ratio::{KeepRatio, Range};
 use feedwater::op::formula::policy::Step;
 use feedwater::op::formula::policy::timm::{Operation, Strength};
 use feedwater::op::formula::policy::timm_aug_mix::OPERATIONS;
 use feedwater::op::formula::policy::timm_auto_augment::{AutoAugment, Entry, Policy};
 use feedwater::op::{Actions, CenterCrop, Operator, PadMode, RandomCrop, Resize};
-use feedwater::random::{SampleKey, SampleRng};
 
 use crate::golden::{digest, numbers, picture, size};
 

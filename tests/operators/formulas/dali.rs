@@ -1,7 +1,7 @@
 //! Results of DALI's operators on the CPU, written by tests/golden/operators/dali.py.
 
-use feedwater::geometry::Size;
-use feedwater::image::{HostImage, Image};
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::{HostImage, Image};
 use feedwater::op::colour::color_twist::Params;
 use serde_json::Value;
 

@@ -4,9 +4,9 @@ use std::sync::{Arc, LazyLock};
 
 use bytemuck::{Pod, Zeroable};
 
-use feedwater::geometry::Size;
 use feedwater::gpu::host_kernel::{HostCompiler, HostKernel};
-use feedwater::image::Image;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::Image;
 use feedwater::op::formula::warp::Warp;
 
 /// A sample of the chain `Warp<Roi>`, with an interleaved tensor of bytes.

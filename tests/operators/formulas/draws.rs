@@ -1,13 +1,13 @@
 //! Distributions of drawn parameters against those that torchvision drew for tests/golden/operators/colour.py.
 
-use feedwater::geometry::Size;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::op::colour::color_jitter::Step;
 use feedwater::op::colour::lighting;
 use feedwater::op::erase::random_erasing::Boxes;
 use feedwater::op::kind::PositionFormula;
 use feedwater::op::noise::gaussian_noise;
 use feedwater::op::{ColorJitter, GaussianNoise, Operator, PhotometricDistort};
-use feedwater::random::{SampleKey, SampleRng};
 use serde_json::Value;
 
 use super::pictures::golden;

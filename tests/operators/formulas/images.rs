@@ -1,6 +1,6 @@
 //! Images of operators against the libraries. `tests/golden/operators/images.py` writes the expected results.
 
-use feedwater::image::HostImage;
+use feedwater::internals::image::HostImage;
 use serde_json::{Value, json};
 
 use super::pictures::{Applied, bytes};

@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 
-use feedwater::geometry::{BoundingBox, Roi, Size};
-use feedwater::image::{HostImage, Image};
+use feedwater::internals::geometry::{BoundingBox, Roi, Size};
+use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::op::filter::box_blur::{self, BoxBlurred};
 use feedwater::op::formula::affine::Ranges;
 use feedwater::op::formula::box_blur::BoxBlur;
@@ -15,7 +16,6 @@ use feedwater::op::formula::pad::{PadMode, Padding};
 use feedwater::op::formula::warp::{self, Interpolation, Warp};
 use feedwater::op::formula::{perspective, random_sizes, rotate, thumbnail};
 use feedwater::op::{self, Actions, Draw, Filter, Kind, Kinds, Operator};
-use feedwater::random::{SampleKey, SampleRng};
 
 use super::device;
 use super::pictures::bytes;

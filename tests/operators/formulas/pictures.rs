@@ -1,11 +1,11 @@
 //! Pictures that tests/golden/operators/colour.py computes too, and operators applied to them.
 
-use feedwater::geometry::Size;
-use feedwater::image::{HostImage, Image};
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::tensor::{DType, Layout, TensorShape};
+use feedwater::internals::transform::HostTransform;
 use feedwater::op::{self, Actions, Operator};
-use feedwater::random::SampleKey;
-use feedwater::tensor::{DType, Layout, TensorShape};
-use feedwater::transform::HostTransform;
 use serde_json::Value;
 
 use crate::golden::{digest, picture, rows};

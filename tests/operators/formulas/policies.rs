@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use feedwater::geometry::Size;
-use feedwater::image::HostImage;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::HostImage;
+use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::op::formula::affine::Affine;
 use feedwater::op::formula::policy::timm::{self, Operations, RandAugment};
 use feedwater::op::formula::policy::{
@@ -14,7 +15,6 @@ use feedwater::op::formula::policy::{
 };
 use feedwater::op::policy::apply::{self, Warping};
 use feedwater::op::{Actions, Draw, Kinds, Operator};
-use feedwater::random::{SampleKey, SampleRng};
 
 use super::samples::{assert_same_counts, assert_same_quantiles};
 use crate::golden::{digest, numbers, picture, size};

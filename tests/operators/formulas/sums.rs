@@ -4,9 +4,9 @@ use std::sync::{Arc, LazyLock};
 
 use bytemuck::{Pod, Zeroable};
 
-use feedwater::geometry::Size;
 use feedwater::gpu::host_kernel::{HostCompiler, HostKernel};
-use feedwater::random::{SampleKey, SampleRng};
+use feedwater::internals::geometry::Size;
+use feedwater::internals::random::{SampleKey, SampleRng};
 
 /// A sum, and where the kernel stores it.
 #[derive(Clone, Copy, Pod, Zeroable)]

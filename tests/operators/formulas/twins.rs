@@ -1,8 +1,9 @@
 //! CUDA texts of the formulas, compiled for the host, against the Rust functions: equal bit for bit.
 
 use bytemuck::Pod;
-use feedwater::geometry::Size;
 use feedwater::gpu::host_kernel::HostCompiler;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::op::colour::{
     channel_permutation, color_twist, contrast, hue, normalize_image, saturation,
 };
@@ -17,7 +18,6 @@ use feedwater::op::{
     Grayscale, GridMask, Hue, NormalizeImage, RandomErasing, SaltAndPepper, Saturation, Sharpen,
     Sharpness, ToYcbcr,
 };
-use feedwater::random::{SampleKey, SampleRng};
 
 use super::pictures::{colours, pictures};
 use crate::golden::picture;

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use feedwater::geometry::{Roi, Size};
-use feedwater::image::{HostImage, Image};
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::random::SampleKey;
 use feedwater::op::formula::affine::{self, Affine};
 use feedwater::op::formula::warp::{self, Interpolation, Warp};
 use feedwater::op::formula::{perspective, rotate};
 use feedwater::op::{self, Actions, Operator};
-use feedwater::random::SampleKey;
 
 use super::device;
 use crate::golden::{digest, integers, numbers, picture, size};

@@ -7,12 +7,12 @@ use std::ops::Range;
 use crate::common::training;
 use feedwater::error::Error;
 use feedwater::footprint::{Footprint, Memory};
-use feedwater::geometry::Size;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::tensor::DType;
 use feedwater::op::{Chain, Flip, Normalize, Placement, RandomResizedCrop};
 use feedwater::plan::{
     AutoCount, Bounds, DeviceFacts, DevicePlan, Facts, Plan, Route, Settings, rows,
 };
-use feedwater::tensor::DType;
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;

@@ -6,7 +6,8 @@ mod places;
 use std::fs;
 use std::ops::Range;
 
-use feedwater::config::Pipeline;
+use feedwater::internals::config::Pipeline;
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::op::Placement;
 use feedwater::plan::{AutoCount, DeviceChoice, LastBatch, OnError, Route, Settings, ShardFrom};
 use feedwater::source::settings::{
@@ -14,7 +15,6 @@ use feedwater::source::settings::{
 };
 use feedwater::source::{Directory, FileList, TfRecord, WebDataset};
 use feedwater::storage::{Storage, StorageSettings};
-use feedwater::tensor::{DType, Layout};
 use feedwater::{ConfigError, Error};
 use proptest::prelude::*;
 
@@ -108,7 +108,9 @@ fn former_names_are_read_and_todays_written() {
     assert_eq!((former.settings.loader.batch_size, former.chain.steps().len()), (5, 1));
     let written = former.to_toml().unwrap();
     assert_eq!(written, todays.to_toml().unwrap());
-    for line in ["batch_size = 5", "num_workers = \"auto\"", "last_batch = \"pad\"", "world_size = 3"] {
+    for line in
+        ["batch_size = 5", "num_workers = \"auto\"", "last_batch = \"pad\"", "world_size = 3"]
+    {
         assert!(written.lines().any(|it| it == line), "{line}\n{written}");
     }
 }

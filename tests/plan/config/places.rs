@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::common::words::has_words;
 use feedwater::Error;
-use feedwater::config::Pipeline;
 use feedwater::error::{ConfigError, Result};
+use feedwater::internals::config::Pipeline;
 use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
 use feedwater_tools::synth;

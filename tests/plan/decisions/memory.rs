@@ -1,8 +1,8 @@
 //! The footprint, and automatic numbers.
 
-use feedwater::decode::DecodeMemory;
-use feedwater::geometry::Orientation;
-use feedwater::header::{Format, Header};
+use feedwater::internals::decode::DecodeMemory;
+use feedwater::internals::geometry::Orientation;
+use feedwater::internals::header::{Format, Header};
 use feedwater::plan::Looked;
 
 use super::*;

@@ -7,14 +7,14 @@ mod sample;
 use crate::common::{Invert, evaluation, jpeg, training};
 use feedwater::error::{ConfigError, Error, Reason};
 use feedwater::footprint::{Available, Memory};
-use feedwater::geometry::{Orientation, Roi, Size};
-use feedwater::header::{Format, Header, PnmHead};
+use feedwater::internals::geometry::{Orientation, Roi, Size};
+use feedwater::internals::header::{Format, Header, PnmHead};
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::tensor::DType;
 use feedwater::op::{Chain, Crop, Flip, Normalize, Placement, RandomResizedCrop, Resize};
 use feedwater::plan::{
     AutoCount, Bounds, DeviceFacts, Facts, Place, Plan, Route, SamplePlan, Settings,
 };
-use feedwater::random::SampleKey;
-use feedwater::tensor::DType;
 
 use Place::{Cpu, Gpu};
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use crate::common::words::has_words;
 use crate::common::{config_error, jpeg, jpegs, refused, training};
-use feedwater::config::Pipeline;
 use feedwater::error::{DataError, Error};
+use feedwater::internals::config::Pipeline;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::plan::LastBatch;
 use feedwater::source::custom::{Arrangement, Combined, Hints, HostPage, Identity, Page};

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use crate::common::words::has_words;
 use crate::common::{self, config_error, position};
 
-use feedwater::config::Pipeline;
 use feedwater::error::{Error, Reason};
-use feedwater::geometry::Size;
-use feedwater::header::Header;
+use feedwater::internals::config::Pipeline;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::header::Header;
 use feedwater::source::custom::{Hints, HostPage, Notes};
 use feedwater::source::settings::{LmdbSettings, LmdbValues, SourceSettings};
 use feedwater::source::{ExclusionReason, Lmdb, Source};

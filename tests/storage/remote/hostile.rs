@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use feedwater::config::Pipeline;
+use feedwater::internals::config::Pipeline;
 use feedwater::storage::{Redirects, RequestEvent};
 
 use super::*;
@@ -288,7 +288,7 @@ fn a_file_of_row_indexes_is_fetched_as_far_as_the_cache_has_space() {
     let (server, _guard) = buckets();
     server.put("/rows/train-000000.tar", golden("train-000000.tar"));
     let mut rows = Vec::new();
-    feedwater::decode::begin_row_indexes(&mut rows).unwrap();
+    feedwater::internals::decode::begin_row_indexes(&mut rows).unwrap();
     // Indexes of an invalid version.
     let wrong = [200u32.to_le_bytes().to_vec(), vec![9; 200]].concat();
     rows.extend(wrong.repeat((8 << 20) / wrong.len()));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use feedwater::Error;
-use feedwater::config::Pipeline;
+use feedwater::internals::config::Pipeline;
 use feedwater::loader::{Batch, Loader, Stats};
 use feedwater::plan::Route;
 use serde::{Deserialize, Serialize};

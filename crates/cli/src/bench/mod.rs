@@ -14,8 +14,8 @@ use std::process::{Command, Stdio};
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use feedwater::config::Pipeline;
-use feedwater::file;
+use feedwater::internals::config::Pipeline;
+use feedwater::internals::file;
 use feedwater::loader::DeviceChoice;
 use feedwater::plan::{AutoCount, Place, Route};
 use serde::{Serialize, Serializer};

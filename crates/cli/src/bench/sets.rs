@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedwater::header::Header;
+use feedwater::internals::header::Header;
 use feedwater_tools::synth::{Files, Settings, Uniform};
 
 use super::super::{CommandError, images};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use feedwater::Error;
-use feedwater::config::Pipeline;
 use feedwater::footprint::counted;
 use feedwater::gpu::{self, DeviceReport};
+use feedwater::internals::config::Pipeline;
 use feedwater::loader::{DeviceChoice, open_device};
 use feedwater::plan::Plan;
 use feedwater::storage::Storage;

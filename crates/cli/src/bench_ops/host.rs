@@ -3,17 +3,17 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use feedwater::decode::Decoders;
 use feedwater::error::DataError;
-use feedwater::geometry::{Orientation, Size};
-use feedwater::header::{Format, Header};
-use feedwater::image::{HostImage, PixelType};
-use feedwater::output;
+use feedwater::internals::decode::Decoders;
+use feedwater::internals::geometry::{Orientation, Size};
+use feedwater::internals::header::{Format, Header};
+use feedwater::internals::image::{HostImage, PixelType};
+use feedwater::internals::output;
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::transform::{FullDecoder, HostTransform, PlannedImage};
 use feedwater::plan::{Plan, SamplePlan};
-use feedwater::random::SampleKey;
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;
-use feedwater::transform::{FullDecoder, HostTransform, PlannedImage};
 
 use super::super::CommandError;
 use super::made::{Made, megapixels, operator_name};

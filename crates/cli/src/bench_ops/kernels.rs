@@ -9,20 +9,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use feedwater::footprint::{Footprint, Memory as Sort};
-use feedwater::geometry::Size;
 use feedwater::gpu::{
     self, ALIGN_BYTES, DeviceBuffer, DevicePool, Event, LaunchGoal, PinnedPool, Stream, Upload,
     fill, read_back,
 };
-use feedwater::image::{HostImage, PixelType};
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::{HostImage, PixelType};
+use feedwater::internals::tensor::{DType, Layout, TensorShape};
+use feedwater::internals::transform::ChainKernels;
 use feedwater::op::device_chain::{Block, DeviceChain, Sample};
 use feedwater::op::kernel_text::Leaf;
 use feedwater::op::kind::crop;
 use feedwater::op::program::{Addresses, Extent};
 use feedwater::op::{self, Action, Actions, Kind};
 use feedwater::plan::Plan;
-use feedwater::tensor::{DType, Layout, TensorShape};
-use feedwater::transform::ChainKernels;
 use feedwater::{Error, Result};
 
 use super::super::selftest::by_hand::{leaf, on_device, values};

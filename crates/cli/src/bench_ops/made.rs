@@ -1,7 +1,7 @@
 //! The CPU's results for a sample, which the device must reproduce.
 
-use feedwater::geometry::Size;
-use feedwater::image::HostImage;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::HostImage;
 use feedwater::plan::SamplePlan;
 
 /// Results of a sample on the CPU.

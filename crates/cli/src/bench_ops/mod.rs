@@ -23,8 +23,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use feedwater::Error;
-use feedwater::config::Pipeline;
 use feedwater::error::SampleError;
+use feedwater::internals::config::Pipeline;
 use feedwater::loader::DeviceChoice;
 use feedwater::plan::Plan;
 use feedwater::storage::Storage;

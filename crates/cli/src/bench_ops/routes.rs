@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use feedwater::Result;
-use feedwater::config::Pipeline;
 use feedwater::gpu::Device;
+use feedwater::internals::config::Pipeline;
+use feedwater::internals::measure::DeviceTime;
 use feedwater::loader::{DeviceChoice, offered};
-use feedwater::measure::DeviceTime;
 use feedwater::op::Placement;
 use feedwater::plan::{LastBatch, Route};
 use feedwater::storage::Storage;

@@ -1,8 +1,8 @@
 //! Strips of small pictures, one file per operator, for the operator reference.
 
 use feedwater::error::DataError;
-use feedwater::geometry::Size;
-use feedwater::image::{HostImage, Image};
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::{HostImage, Image};
 use feedwater::op::Resize;
 
 use super::page::Picture;

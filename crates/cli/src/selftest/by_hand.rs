@@ -5,21 +5,21 @@
 use std::sync::Arc;
 
 use feedwater::Result;
-use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Error};
 use feedwater::footprint::{Footprint, Memory as Sort};
-use feedwater::geometry::{Orientation, Size};
 use feedwater::gpu::{
     Device, DeviceBuffer, DevicePool, LaunchGoal, PinnedPool, Stream, Upload, read_back,
 };
-use feedwater::header::Header;
-use feedwater::image::HostImage;
+use feedwater::internals::decode::Decoders;
+use feedwater::internals::geometry::{Orientation, Size};
+use feedwater::internals::header::Header;
+use feedwater::internals::image::HostImage;
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::transform::{ChainKernels, HostTransform, PlannedImage};
 use feedwater::op::device_chain::Block;
 use feedwater::op::kernel_text::{FloatsParams, RoiParams};
 use feedwater::op::program::{Addresses, Extent};
 use feedwater::plan::{DevicePlan, Plan, SamplePlan};
-use feedwater::random::SampleKey;
-use feedwater::transform::{ChainKernels, HostTransform, PlannedImage};
 
 use super::message;
 

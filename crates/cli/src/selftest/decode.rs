@@ -7,14 +7,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use feedwater::geometry::Size;
 use feedwater::gpu::nvjpeg::window_verdict;
-use feedwater::header::Header;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::header::Header;
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, LoaderBuilder, Outcome, SampleRecord};
 use feedwater::op::{Chain, Crop, Placement, Resize};
 use feedwater::plan::{LastBatch, Route};
 use feedwater::source::Memory;
-use feedwater::tensor::{DType, Layout};
 
 use super::difference::{Bound, Difference};
 use super::gpu::Gpu;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use feedwater::Error;
 use feedwater::error::Reason;
-use feedwater::geometry::Size;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, LoaderBuilder, Outcome, SampleRecord};
 use feedwater::op::{Chain, Placement, Resize};
 use feedwater::plan::{LastBatch, OnError, Route};
 use feedwater::source::Memory;
-use feedwater::tensor::{DType, Layout};
 
 use super::decode::BOUND;
 use super::difference::{Bound, Difference};

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use feedwater::footprint::{Footprint, Memory as Sort};
-use feedwater::geometry::Size;
 use feedwater::gpu::nvjpeg::{self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg};
 use feedwater::gpu::{DevicePool, Event, PinnedPool, Stream, copy, fill, read_back};
+use feedwater::internals::geometry::Size;
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{LoaderBuilder, Outcome};
 use feedwater::op::{Chain, RandomResizedCrop};
 use feedwater::plan::Route;
 use feedwater::source::Memory;
-use feedwater::tensor::{DType, Layout};
 
 use super::gpu::Gpu;
 use super::images::{self, SORTS};

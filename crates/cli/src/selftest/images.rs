@@ -1,8 +1,8 @@
 //! Test files: JPEGs of every kind, odd files and damaged files.
 
 use feedwater::error::Reason;
-use feedwater::geometry::Size;
-use feedwater::header::PnmHead;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::header::PnmHead;
 use feedwater_tools::synth;
 use image_webp::{ColorType as WebpColor, WebPEncoder};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
@@ -212,7 +212,7 @@ fn find(jpeg: &[u8], marker: u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use feedwater::header::{Header, Sampling};
+    use feedwater::internals::header::{Header, Sampling};
 
     #[test]
     fn every_kind_of_jpeg_matches_its_name() {

@@ -6,19 +6,19 @@
 use std::sync::Arc;
 use std::thread;
 
-use feedwater::image::PixelType;
+use feedwater::internals::image::PixelType;
+use feedwater::internals::output;
+use feedwater::internals::random::{SampleKey, SampleRng};
+use feedwater::internals::tensor::{DType, Layout};
+use feedwater::internals::threads::in_parts;
+use feedwater::internals::tune::Choice;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{
     self, CenterCrop, Chain, CutMix, Flip, Mixup, Normalize, Operator, Placement,
     RandomResizedCrop, Resize,
 };
-use feedwater::output;
 use feedwater::plan::LastBatch;
-use feedwater::random::{SampleKey, SampleRng};
 use feedwater::source::Memory;
-use feedwater::tensor::{DType, Layout};
-use feedwater::threads::in_parts;
-use feedwater::tune::Choice;
 
 use super::gpu::Gpu;
 use super::{Check, Found, by_hand, epoch, loaders, message, read};

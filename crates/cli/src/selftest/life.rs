@@ -1,9 +1,9 @@
 //! Lifetimes of loaders and batches: epochs left early, held or leaked batches, two loaders at once.
 
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Placement, RandomResizedCrop};
 use feedwater::source::Memory;
-use feedwater::tensor::{DType, Layout};
 
 use super::decode::BOUND;
 use super::difference::{Bound, Difference};

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use feedwater::geometry::{Orientation, Size};
-use feedwater::image::{Image, PixelType};
+use feedwater::internals::geometry::{Orientation, Size};
+use feedwater::internals::image::{Image, PixelType};
+use feedwater::internals::random::SampleKey;
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::op::{Normalize, Operator};
-use feedwater::random::SampleKey;
-use feedwater::tensor::{DType, Layout};
 use feedwater::testing::{Case, Kernels};
 use feedwater_tools::synth;
 

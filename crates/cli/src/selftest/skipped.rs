@@ -4,9 +4,9 @@
 //! bytes of each page only, must have noticed the same images.
 
 use feedwater::footprint::{Footprint, Memory as Sort};
-use feedwater::geometry::Size;
 use feedwater::gpu::nvjpeg::{self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg};
 use feedwater::gpu::{DevicePool, Event, PinnedPool, Stream, fill, read_back};
+use feedwater::internals::geometry::Size;
 
 use super::gpu::Gpu;
 use super::images::{self, SORTS};

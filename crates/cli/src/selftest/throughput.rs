@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use feedwater::internals::tensor::{DType, Layout};
+use feedwater::internals::threads::in_parts;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 use feedwater::plan::Route;
 use feedwater::source::Memory;
-use feedwater::tensor::{DType, Layout};
-use feedwater::threads::in_parts;
 use feedwater_tools::synth;
 use serde::Serialize;
 

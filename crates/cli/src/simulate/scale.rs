@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use feedwater::file;
+use feedwater::internals::file;
 use feedwater_insight::Error;
 use feedwater_insight::model::{self, Forecast, Model, Options as Run};
 use serde::Deserialize;

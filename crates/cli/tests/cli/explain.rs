@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use feedwater::Error;
 use feedwater::explain::{Cause, Options, Ranks, ReadScaling, Report, Spent, explain, fit};
+use feedwater::internals::measure::{Profile, SpanProfile, Stage, Waits};
 use feedwater::loader::{DeviceChoice, Loader};
-use feedwater::measure::{Profile, SpanProfile, Stage, Waits};
 use feedwater_tools::synth;
 use serde_json::Value;
 use tempfile::TempDir;

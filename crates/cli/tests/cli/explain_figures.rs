@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use feedwater::explain::{Cause, Options, Report, explain};
-use feedwater::measure::Profile;
+use feedwater::internals::measure::Profile;
 use feedwater::profile::{Moment, STAGES};
 use serde_json::Value;
 use tempfile::TempDir;

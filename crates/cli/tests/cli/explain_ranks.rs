@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use crate::words::has_words;
 use feedwater::explain::{Knob, Options, Ranks, Report, SYNC, explain};
-use feedwater::measure::{Profile, SpanProfile, Stage};
+use feedwater::internals::measure::{Profile, SpanProfile, Stage};
 use tempfile::TempDir;
 
 /// Text that is markup, or ends the element that contains it.
@@ -47,7 +47,7 @@ fn profile(rank: u64, world: u64, like: Like) -> Profile {
     (profile.setup.workers, profile.setup.cores) = (like.workers, 16);
     let thread = profile.threads.iter().find(|it| it.name == "feedwater-0").unwrap().clone();
     profile.threads = (0..like.workers)
-        .map(|at| feedwater::measure::ThreadProfile {
+        .map(|at| feedwater::internals::measure::ThreadProfile {
             name: format!("feedwater-{at}"),
             ..thread.clone()
         })

@@ -12,14 +12,14 @@ use crate::common::{jpeg, png, training};
 use crate::words::{has_words, row};
 use feedwater::Error;
 use feedwater::error::{DataError, Reason};
-use feedwater::geometry::Size;
-use feedwater::header::{Format, Header};
+use feedwater::internals::geometry::Size;
+use feedwater::internals::header::{Format, Header};
+use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{Chain, Resize};
 use feedwater::plan;
 use feedwater::source::custom::{HostPage, Identity, Page};
 use feedwater::source::{Directory, Memory, Source, TfRecord, WebDataset};
-use feedwater::tensor::{DType, Layout};
 use feedwater_tools::pack::{
     Manifest, Presize, Presizer, Settings, ShardFormat, gain, pack, verify,
 };

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::common::{jpeg, png, progressive};
 use crate::words::{has_words, row};
 use feedwater::Error;
-use feedwater::header::Header;
+use feedwater::internals::header::Header;
 use feedwater::plan::{Limits, Route};
 use feedwater::source::{self, Memory, Source};
 use feedwater::storage::Storage;

@@ -6,10 +6,10 @@
 use crate::simulated;
 use crate::simulated::{Decode, Schedule, Simulated};
 use crate::words::has_words;
-use feedwater::decode::Decoders;
-use feedwater::geometry::Roi;
 use feedwater::gpu::nvjpeg::Backend;
-use feedwater::header::Header;
+use feedwater::internals::decode::Decoders;
+use feedwater::internals::geometry::Roi;
+use feedwater::internals::header::Header;
 use feedwater_cli::selftest::gpu::Gpu;
 use feedwater_cli::selftest::{Check, Outcome, decode, files, hazard, on_gpu};
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use feedwater::error::{DataError, Error, Reason, Result, SampleError};
-use feedwater::header::Format;
+use feedwater::internals::header::Format;
 use feedwater::loader::{LargeImages, Room};
 use feedwater::plan::{Limits, SampleMemory};
 use feedwater::source::Source;

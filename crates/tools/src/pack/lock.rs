@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 use feedwater::error::{Error, Result};
-use feedwater::file::open_own;
+use feedwater::internals::file::open_own;
 
 /// Lock file. It is hidden and never removed: removing it would let two processes hold the lock.
 const NAME: &str = ".feedwater-pack.lock";

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::writer::{SKIPPED_KEPT, Written};
 use super::{Presize, Settings, Shard, ShardFormat, Skipped, origin, rows};
 use feedwater::error::{Error, Result};
-use feedwater::file;
+use feedwater::internals::file;
 use feedwater::source::Source;
 
 /// Hidden, because some formats read every visible file of a folder.

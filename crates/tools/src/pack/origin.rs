@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Settings;
 use feedwater::error::{DataError, Error, Result};
-use feedwater::file;
+use feedwater::internals::file;
+use feedwater::internals::threads::in_parts;
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;
-use feedwater::threads::in_parts;
 
 /// Sample of the source as it was packed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

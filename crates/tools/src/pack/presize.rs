@@ -3,12 +3,12 @@
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde::{Deserialize, Serialize};
 
-use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Error, Reason, Result};
-use feedwater::header::Header;
+use feedwater::internals::decode::Decoders;
+use feedwater::internals::header::Header;
+use feedwater::internals::transform::FullDecoder;
 use feedwater::op::{Operator, Resize};
 use feedwater::plan::SampleMemory;
-use feedwater::transform::FullDecoder;
 
 /// Target size and quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

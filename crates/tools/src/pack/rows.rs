@@ -4,14 +4,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use feedwater::decode::{
+use feedwater::error::{Error, Result};
+use feedwater::internals::decode::{
     Decoders, Fingerprint, ROWS_ENDING, RowIndexOutcome, RowIndexTask, begin_row_indexes,
     is_indexable, write_row_index,
 };
-use feedwater::error::{Error, Result};
-use feedwater::file::AtomicFile;
-use feedwater::geometry::Roi;
-use feedwater::header::Header;
+use feedwater::internals::file::AtomicFile;
+use feedwater::internals::geometry::Roi;
+use feedwater::internals::header::Header;
 
 /// Makes row indexes; one per thread.
 #[derive(Default)]

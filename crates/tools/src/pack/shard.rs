@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use feedwater::error::{Error, Result};
-use feedwater::file::AtomicFile;
+use feedwater::internals::file::AtomicFile;
 use feedwater::source::records::CLASSES_NAME;
 
 /// Format of shards.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use feedwater::error::{Error, Result};
-use feedwater::header::Header;
+use feedwater::internals::header::Header;
 use jpeg_encoder::{ColorType, Encoder};
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! Draws one image.
 
-use feedwater::random::{SampleKey, SampleRng};
+use feedwater::internals::random::{SampleKey, SampleRng};
 
 use super::noise::{Noise, between, gaussian, hash};
 use super::row::Row;

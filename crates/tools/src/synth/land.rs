@@ -1,6 +1,6 @@
 //! Distant layers: sky, ridges and the ground.
 
-use feedwater::random::SampleRng;
+use feedwater::internals::random::SampleRng;
 
 use super::noise::{Colour, Noise, add_plane, between, mix, smooth};
 use super::row::Row;

@@ -4,8 +4,8 @@
 //! their own, none with restart markers; about quality 96 for 65 %, 75 to 95 for the others; 75x56 to 2400x1600, median 0.19
 //! megapixels; 0.54 bytes per pixel.
 
-use feedwater::header::Sampling;
-use feedwater::random::{SampleKey, SampleRng};
+use feedwater::internals::header::Sampling;
+use feedwater::internals::random::{SampleKey, SampleRng};
 
 use super::image::Detail;
 

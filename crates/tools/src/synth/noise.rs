@@ -1,6 +1,6 @@
 //! Random numbers and arithmetic with equal results on every machine.
 
-use feedwater::random::SampleRng;
+use feedwater::internals::random::SampleRng;
 
 /// Linear RGB in levels of 0 to 255, unclamped.
 pub type Colour = [f32; 3];

@@ -1,6 +1,6 @@
 //! Ten scenes, drawn back to front.
 
-use feedwater::random::SampleRng;
+use feedwater::internals::random::SampleRng;
 
 use super::land::{Ground, House, Ridge, Sky, side_light};
 use super::noise::{Colour, Noise, between, direction, vary};

@@ -2,7 +2,7 @@
 
 use super::*;
 
-use feedwater::header::{Format, Header};
+use feedwater::internals::header::{Format, Header};
 use feedwater::op;
 
 /// The files of a page's pictures.

@@ -226,7 +226,7 @@ fn decoding_without_simd_is_reported_only_where_libjpeg_decodes() {
     let output = feedwater(dir.path(), &["run", "libjpeg.toml", "--device", "cpu"]);
     let stderr = text(&output.stderr);
     let told = stderr.lines().filter(|it| it.starts_with("warning: ") && has_words(it, &["SIMD"]));
-    assert_eq!(told.count(), usize::from(!feedwater::decode::simd()), "{stderr}");
+    assert_eq!(told.count(), usize::from(!feedwater::internals::decode::simd()), "{stderr}");
 }
 
 #[test]

@@ -14,8 +14,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use feedwater::Error;
+use feedwater::internals::measure::{OTHER_TRACKS, Profile, Stage, trace_bytes};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
-use feedwater::measure::{OTHER_TRACKS, Profile, Stage, trace_bytes};
 use feedwater_tools::synth;
 use serde_json::Value;
 

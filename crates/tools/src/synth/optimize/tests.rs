@@ -1,8 +1,8 @@
 //! Pixels of files before and after, and files that are refused.
 
-use feedwater::decode::Decoders;
-use feedwater::header::Header;
-use feedwater::random::{SampleKey, SampleRng};
+use feedwater::internals::decode::Decoders;
+use feedwater::internals::header::Header;
+use feedwater::internals::random::{SampleKey, SampleRng};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 use super::super::image;
@@ -54,7 +54,7 @@ fn file(form: &Form, rng: &mut SampleRng) -> Vec<u8> {
 fn pixels(mut decoders: Decoders, bytes: &[u8]) -> Vec<u8> {
     let header = Header::parse(bytes).unwrap();
     let mut pixels = Vec::new();
-    let sink = &mut |rows: feedwater::decode::Rows<'_>| {
+    let sink = &mut |rows: feedwater::internals::decode::Rows<'_>| {
         rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
     };
     decoders.decode(bytes, &header, header.size.window(), 1, sink).unwrap();
