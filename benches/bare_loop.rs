@@ -27,10 +27,11 @@ use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer
 use feedwater::internals::decode::{Decoders, JpegDecoder, Rows, simd};
 use feedwater::internals::geometry::Roi;
 use feedwater::internals::header::Header;
+use feedwater::internals::plan::SamplePlan;
 use feedwater::internals::random::SampleKey;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::Normalize;
-use feedwater::plan::{LastBatch, Plan, SamplePlan};
+use feedwater::plan::{LastBatch, Plan};
 use serde_json::{Value, json};
 
 /// Smallest ratio of the loader to the bare loop: training, training with row indexes, evaluation.

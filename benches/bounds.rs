@@ -11,7 +11,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
-use feedwater::footprint::{Memory, bytes};
+use feedwater::footprint::Memory;
+use feedwater::internals::footprint::bytes;
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 use feedwater::plan::{LastBatch, OnError};

@@ -17,8 +17,9 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use feedwater::internals::decode::{Decoders, Rows, simd};
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::header::Header;
+use feedwater::internals::plan::{DeviceFacts, Facts, SamplePlan};
 use feedwater::internals::random::SampleKey;
-use feedwater::plan::{DeviceFacts, Facts, Plan, Route, SamplePlan, Settings};
+use feedwater::plan::{Plan, Route, Settings};
 use feedwater::source::custom::{Hints, HostPage};
 use feedwater::source::{Directory, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};

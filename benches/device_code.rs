@@ -9,8 +9,9 @@ mod simulated;
 use std::sync::Arc;
 
 use device_samples::DeviceSamples;
-use feedwater::gpu::{Device, LaunchGoal, compile};
+use feedwater::gpu::{Device, compile};
 use feedwater::internals::geometry::Size;
+use feedwater::internals::gpu::LaunchGoal;
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::op::{
     Autocontrast, CenterCrop, ColorJitter, Equalize, Flip, GaussianBlur, Normalize, Operator,

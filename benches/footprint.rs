@@ -40,12 +40,14 @@ use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
 use common::photos;
-use feedwater::footprint::{Memory, bytes};
+use feedwater::footprint::Memory;
 use feedwater::gpu::Device;
+use feedwater::internals::footprint::bytes;
+use feedwater::internals::plan::rows;
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::Placement;
-use feedwater::plan::{LastBatch, Plan, Route, rows};
+use feedwater::plan::{LastBatch, Plan, Route};
 use feedwater::source::{Directory, Source};
 use serde_json::{Value, json};
 

@@ -23,9 +23,10 @@ use device_samples::{DeviceSamples, image};
 use fast_image_resize as fir;
 
 use feedwater::footprint::{Footprint, Memory};
-use feedwater::gpu::LaunchGoal;
-use feedwater::gpu::{self, Device, DeviceBuffer, DevicePool, Kernel};
+use feedwater::gpu::Device;
 use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::gpu::LaunchGoal;
+use feedwater::internals::gpu::{DeviceBuffer, DevicePool, Kernel};
 use feedwater::internals::image::{HostImage, PixelType};
 use feedwater::internals::output::{RowPlace, Tail};
 use feedwater::internals::random::SampleKey;
@@ -218,7 +219,8 @@ impl Training {
         })?;
         let [from, to] = &self.copied;
         // A copy of half the bytes reads and writes them, so it moves as many bytes as the kernel.
-        let copy = self.seconds(simulated, || gpu::copy(stream, from, to, bytes / 2))?;
+        let copy = self
+            .seconds(simulated, || feedwater::internals::gpu::copy(stream, from, to, bytes / 2))?;
         let rates = if simulated {
             String::from("\"simulated\":true")
         } else {

@@ -9,9 +9,11 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use feedwater::error::DataError;
-use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order};
+use feedwater::internals::loader::Order;
+use feedwater::internals::plan::Shard;
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState};
 use feedwater::op::{CenterCrop, Chain};
-use feedwater::plan::{LastBatch, LoaderSettings, Shard};
+use feedwater::plan::{LastBatch, LoaderSettings};
 use feedwater::source::Source;
 use feedwater::source::custom::{Hints, Page};
 use feedwater_tools::synth;

@@ -30,9 +30,11 @@ use std::time::Instant;
 
 use clap::Parser;
 use feedwater::internals::config::Pipeline;
-use feedwater::loader::{DeviceChoice, LoaderBuilder, LoaderState, Order};
+use feedwater::internals::loader::Order;
+use feedwater::internals::plan::Shard;
+use feedwater::loader::{DeviceChoice, LoaderBuilder, LoaderState};
 use feedwater::op::{CenterCrop, Chain};
-use feedwater::plan::{LoaderSettings, Shard};
+use feedwater::plan::LoaderSettings;
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;
 use serde_json::{Value, json};

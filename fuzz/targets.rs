@@ -15,9 +15,10 @@ use feedwater::internals::decode::{
 };
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::header::{Format, Header, JpegLayout};
+use feedwater::internals::source::Configured;
 use feedwater::source::custom::HostPage;
 use feedwater::source::settings::{
-    Configured, FileListSettings, ListFormat, LmdbSettings, RecordIoLabel, RecordIoSettings,
+    FileListSettings, ListFormat, LmdbSettings, RecordIoLabel, RecordIoSettings,
 };
 use feedwater::source::{
     Beton, Coco, FileList, Lmdb, Npy, Parquet, RecordIo, Source, TfRecord, WebDataset,

@@ -11,23 +11,22 @@ use std::path::PathBuf;
 
 pub use cause::IoCause;
 pub use config::ConfigError;
-#[doc(hidden)]
-pub use feedwater_insight::text::{escaped, escaped_json, escaped_lines};
+pub(crate) use feedwater_insight::text::{escaped, escaped_lines};
 pub use location::Location;
 pub use main_error::MainError;
-#[doc(hidden)]
-pub use redacted::Redacted;
+pub(crate) use redacted::Redacted;
 #[cfg(feature = "remote")]
 pub(crate) use redacted::permits;
+pub(crate) use shorten::{beginning, shortened};
 
-#[doc(hidden)]
-pub mod reserve;
+pub(crate) mod reserve;
 
 mod cause;
 mod config;
 mod location;
 mod main_error;
-mod redacted;
+pub(crate) mod redacted;
+pub(crate) mod shorten;
 
 /// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -292,29 +291,6 @@ impl Error {
         let path = path.to_str().map(|it| Redacted::new(it).into_string().into()).unwrap_or(path);
         Error::Io { path, problem: shown(source.to_string()), source: Some(IoCause::new(source)) }
     }
-}
-
-/// Longest text in an error, in bytes. A longer one keeps its first and last bytes: messages begin with the item and
-/// end with the remedy.
-const MOST_BYTES: usize = 4096;
-const FIRST_BYTES: usize = 1024;
-const LAST_BYTES: usize = 1024;
-
-/// Returns the text, with the middle cut if it is longer than 4096 bytes.
-#[doc(hidden)]
-pub fn shortened(text: &str) -> Cow<'_, str> {
-    if text.len() <= MOST_BYTES {
-        return text.into();
-    }
-    let (first, rest) = (beginning(text, FIRST_BYTES), beginning(text, text.len() - LAST_BYTES));
-    format!("{first} … ({} bytes in all) … {}", text.len(), &text[rest.len()..]).into()
-}
-
-/// Returns the longest prefix of whole characters within `most` bytes.
-#[doc(hidden)]
-pub fn beginning(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
-    &text[..end.unwrap_or(0)]
 }
 
 /// Returns the text without secrets and with a bounded length.

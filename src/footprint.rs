@@ -4,13 +4,11 @@ use std::fmt;
 
 use serde::Serialize;
 
-#[doc(hidden)]
-pub use available::Available;
-#[doc(hidden)]
-pub use feedwater_insight::text::{bytes, counted};
+pub(crate) use available::Available;
+pub(crate) use feedwater_insight::text::{bytes, counted};
 pub(crate) use size::{byte_size, some_byte_size};
 
-mod available;
+pub(crate) mod available;
 mod size;
 
 /// Kind of memory.

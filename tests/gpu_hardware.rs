@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use feedwater::Error;
 use feedwater::footprint::{Footprint, Memory};
-use feedwater::gpu::nvjpeg::{
+use feedwater::gpu::{Device, Event, Stream};
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::gpu::nvjpeg::{
     self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg, PageDecoder, Window,
 };
-use feedwater::gpu::{
-    Device, DeviceBuffer, DevicePool, Event, Kernel, PinnedPool, Staged, Stream, TensorSlot, fill,
-    read_back,
+use feedwater::internals::gpu::{
+    DeviceBuffer, DevicePool, Kernel, PinnedPool, Staged, TensorSlot, fill, read_back,
 };
-use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::ring::Slot;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 

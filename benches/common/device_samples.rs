@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use feedwater::footprint::{Footprint, Memory};
-use feedwater::gpu::LaunchGoal;
-use feedwater::gpu::{Device, DeviceBuffer, DevicePool, PinnedPool, Staged, Stream, Upload};
+use feedwater::gpu::{Device, Stream};
 use feedwater::internals::geometry::{Orientation, Roi, Size};
+use feedwater::internals::gpu::LaunchGoal;
+use feedwater::internals::gpu::{DeviceBuffer, DevicePool, PinnedPool, Staged, Upload};
 use feedwater::internals::image::{HostImage, Image};
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout, TensorShape};

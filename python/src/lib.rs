@@ -28,7 +28,7 @@ fn main(py: Python<'_>, program: Vec<OsString>, arguments: Vec<OsString>) -> u8 
 /// Sets the program that checks the JPEG engines: the interpreter, and the arguments with which it runs commands.
 #[pyfunction]
 fn set_checking_program(program: Vec<OsString>) {
-    feedwater::gpu::nvjpeg::set_checking_program(program);
+    feedwater::internals::gpu::nvjpeg::set_checking_program(program);
 }
 
 /// The module `feedwater._feedwater`. Interpreters without a global lock stay without it.

@@ -9,10 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use feedwater::Source;
 use feedwater::error::{DataError, Error, Reason, Result};
-use feedwater::footprint::{self, Available};
+use feedwater::internals::footprint::Available;
+use feedwater::internals::storage::is_opening;
 use feedwater::source::NO_LABEL;
 use feedwater::source::custom::{Hints, Page};
-use feedwater::storage::is_opening;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyList, PyString, PyTuple};
@@ -298,8 +298,8 @@ fn check_memory(len: usize, name: &str) -> Result<()> {
         Some(Available { bytes: available, limit }) if needed > available => {
             let problem = format!(
                 "{name}.items has {len} items, whose labels need {} of memory; {} are available ({limit})",
-                footprint::bytes(needed),
-                footprint::bytes(available)
+                feedwater::internals::footprint::bytes(needed),
+                feedwater::internals::footprint::bytes(available)
             );
             Err(Error::Memory { needed, available: Some(available), problem })
         }

@@ -82,7 +82,7 @@ fn long_messages_are_cut_in_the_middle() {
         DataError::new(Reason::Corrupt, name.clone()).to_string(),
     ];
     for text in texts {
-        assert!(text.len() < 3 * MOST_BYTES, "{} bytes", text.len());
+        assert!(text.len() < 3 * shorten::MOST_BYTES, "{} bytes", text.len());
         assert!(text.contains("begins 日") && text.contains("本 ends"), "{text}");
     }
     assert_eq!(shortened("short"), "short");

@@ -26,49 +26,35 @@ pub use library_name::LibraryName;
 pub use runtime::Runtime;
 pub use stream::{Event, Stream};
 
-#[doc(hidden)]
-pub use foreign::{BorrowedSlice, Element};
-#[doc(hidden)]
-pub use kernel::{Kernel, compiler};
-#[doc(hidden)]
-pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};
-#[doc(hidden)]
-pub use probe::{DeviceReport, LibraryReport, Probe, probe};
-#[doc(hidden)]
-pub use shape::{BLOCK, LaunchGoal, Multiprocessors, PROGRAM_THREADS, Shape};
-#[doc(hidden)]
-pub use slot::TensorSlot;
-#[doc(hidden)]
-pub use stopwatch::{Lap, Stopwatch};
-#[doc(hidden)]
-pub use transfer::{Download, Staged, Upload, copy, copy_within, fill, read_back};
+pub(crate) use foreign::{BorrowedSlice, Element};
+pub(crate) use kernel::{Kernel, compiler};
+pub(crate) use pool::{DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool};
+pub(crate) use shape::{BLOCK, LaunchGoal, Multiprocessors, PROGRAM_THREADS, Shape};
+pub(crate) use slot::TensorSlot;
+pub(crate) use stopwatch::{Lap, Stopwatch};
+pub(crate) use transfer::{Download, Staged, Upload, copy_within, fill, read_back};
 
 mod arena;
 mod cache;
 mod context;
 mod driver_symbols;
-mod foreign;
-#[doc(hidden)]
-pub mod host_kernel;
-#[doc(hidden)]
-pub mod kernel;
+pub(crate) mod foreign;
+pub(crate) mod host_kernel;
+pub(crate) mod kernel;
 mod library;
 mod library_name;
-#[doc(hidden)]
-pub mod nvjpeg;
-#[doc(hidden)]
-pub mod nvml;
+pub(crate) mod nvjpeg;
+pub(crate) mod nvml;
 mod nvrtc;
-#[doc(hidden)]
-pub mod nvtx;
-mod pool;
-mod probe;
+pub(crate) mod nvtx;
+pub(crate) mod pool;
+pub(crate) mod probe;
 mod runtime;
-mod shape;
-mod slot;
-mod stopwatch;
+pub(crate) mod shape;
+pub(crate) mod slot;
+pub(crate) mod stopwatch;
 mod stream;
-mod transfer;
+pub(crate) mod transfer;
 
 /// A GPU and its primary context, which is shared with every framework in the process.
 #[derive(Debug)]
@@ -221,7 +207,6 @@ impl Drop for Device {
 ///
 /// # Errors
 /// [`Error::Unavailable`] without a working driver. Zero devices are not an error here.
-#[doc(hidden)]
 pub fn device_count(runtime: &Runtime) -> Result<usize> {
     library::open(runtime, LibraryName::Driver, None)?;
     match result::init() {

@@ -40,7 +40,6 @@ use crate::tensor::DType;
 /// Version of the structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-#[doc(hidden)]
 pub struct DLPackVersion {
     /// Major version; a reader of another one may only call the deleter.
     pub major: u32,
@@ -49,17 +48,14 @@ pub struct DLPackVersion {
 }
 
 /// The exported version.
-#[doc(hidden)]
 pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
 
 /// Flag of [`DLManagedTensorVersioned`]: the tensor must not be written.
-#[doc(hidden)]
 pub const READ_ONLY: u64 = 1;
 
 /// The device of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-#[doc(hidden)]
 pub struct DLDevice {
     /// [`CPU`] or [`CUDA`].
     pub device_type: i32,
@@ -68,16 +64,13 @@ pub struct DLDevice {
 }
 
 /// `kDLCPU`.
-#[doc(hidden)]
 pub const CPU: i32 = 1;
 /// `kDLCUDA`.
-#[doc(hidden)]
 pub const CUDA: i32 = 2;
 
 /// Element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-#[doc(hidden)]
 pub struct DLDataType {
     /// 1 `kDLUInt`, 2 `kDLFloat`, 4 `kDLBfloat`.
     pub code: u8,
@@ -121,7 +114,6 @@ pub struct DLTensor {
 /// A tensor with its owner, in the form before version 1.
 #[derive(Debug)]
 #[repr(C)]
-#[doc(hidden)]
 pub struct DLManagedTensor {
     /// The tensor.
     pub dl_tensor: DLTensor,
@@ -134,7 +126,6 @@ pub struct DLManagedTensor {
 /// A tensor with its owner.
 #[derive(Debug)]
 #[repr(C)]
-#[doc(hidden)]
 pub struct DLManagedTensorVersioned {
     /// [`VERSION`].
     pub version: DLPackVersion,
@@ -303,13 +294,12 @@ impl<M: Managed> fmt::Debug for Exported<M> {
 }
 
 /// One of the two structures.
-#[doc(hidden)]
 pub trait Managed: Sized + private::Sealed {
-    #[doc(hidden)]
+    /// A tensor with this owner.
     fn new(tensor: DLTensor, owner: *mut c_void, read_only: bool) -> Self;
-    #[doc(hidden)]
+    /// The tensor.
     fn tensor(&self) -> &DLTensor;
-    #[doc(hidden)]
+    /// The owner, which only the deleter uses.
     fn owner(&self) -> *mut c_void;
 }
 

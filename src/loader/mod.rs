@@ -16,15 +16,15 @@
 //! | 6 | `watching` | metrics, and the utilization of the device |
 //! | 7 | `api` | `Loader`, its builder and its epochs |
 
-mod api;
-mod balance;
+pub(crate) mod api;
+pub(crate) mod balance;
 mod batch;
 mod controls;
-mod device;
+pub(crate) mod device;
 mod engine;
 mod host;
-mod order;
-mod sample;
+pub(crate) mod order;
+pub(crate) mod sample;
 mod slot;
 mod stats;
 mod watching;
@@ -39,18 +39,3 @@ pub use engine::stopper::Stopper;
 pub use sample::cache::{CacheEpoch, CacheStats};
 pub use sample::record::{Outcome, Pair, PairOutcome, SampleRecord};
 pub use stats::{EpochStats, MemoryStats, StageSeconds, Stats};
-
-#[doc(hidden)]
-pub use api::profile::ConsumerSpan;
-#[doc(hidden)]
-pub use api::resolve::open_device;
-#[doc(hidden)]
-pub use balance::RouteReport;
-#[doc(hidden)]
-pub use device::offered;
-#[doc(hidden)]
-pub use order::{EpochOrder, Extent, Order, Position};
-#[doc(hidden)]
-pub use sample::large::{LargeImages, Room};
-#[doc(hidden)]
-pub use sample::prefetcher::PrefetcherReport;

@@ -3,40 +3,38 @@
 //!
 //! A plan needs no GPU: `feedwater plan` works on a machine without CUDA.
 
-use std::sync::Arc;
-
 use feedwater_insight::model::slots;
-use serde::Serialize;
 
 use crate::error::{Asked, Error, Result};
 use crate::footprint::{Available, Footprint};
-use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::op::{Chain, ChainStep, Kinds, Operator, Placement};
+use crate::op::{Chain, ChainStep, Placement};
 use crate::tensor::{DType, TensorShape};
 
 mod available;
-mod bounds;
-mod budget;
+pub(crate) mod bounds;
+pub(crate) mod budget;
 mod count;
-mod counts;
-mod device;
+pub(crate) mod counts;
+pub(crate) mod device;
 mod device_choice;
-mod device_facts;
-mod device_pick;
+pub(crate) mod device_facts;
+pub(crate) mod device_pick;
 mod display;
+pub(crate) mod facts;
 mod last_batch;
 mod memory;
-mod need;
-mod offload;
-mod route;
+pub(crate) mod need;
+pub(crate) mod offload;
+pub(crate) mod route;
 mod row_index;
-mod sample;
+pub(crate) mod sample;
 mod settings;
-mod shard;
+pub(crate) mod shard;
 mod shard_from;
-mod shuffle;
-mod stage;
+pub(crate) mod shuffle;
+pub(crate) mod stage;
+pub(crate) mod step;
 mod targets;
 mod windows;
 
@@ -46,96 +44,28 @@ pub use last_batch::LastBatch;
 pub(crate) use memory::{PAIR_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
 pub use route::Route;
-#[doc(hidden)]
-pub use route::{DecoderMemory, MeasuredMemory};
+pub(crate) use route::{DecoderMemory, MeasuredMemory};
 pub use row_index::RowIndexGain;
 pub use settings::{
     CacheSettings, DecodeSettings, Limits, LoaderSettings, OnError, OutputSettings, Settings,
 };
 pub use shard_from::ShardFrom;
-#[doc(hidden)]
-pub use stage::BatchStage;
+pub(crate) use stage::BatchStage;
 pub use targets::TargetSettings;
 
-#[doc(hidden)]
-pub use bounds::Bounds;
-#[doc(hidden)]
-pub use budget::Reduction;
-#[doc(hidden)]
-pub use counts::Counts;
-#[doc(hidden)]
-pub use device::{DevicePlan, DeviceSplit, LAUNCH_BLOCKS, RoutePlan, rows};
-#[doc(hidden)]
-pub use device_facts::DeviceFacts;
-#[doc(hidden)]
-pub use device_pick::DevicePick;
-#[doc(hidden)]
-pub use need::{Looked, SampleMemory, SampleRoom};
-#[doc(hidden)]
-pub use offload::Offload;
-#[doc(hidden)]
-pub use sample::SamplePlan;
-#[doc(hidden)]
-pub use shard::{Environment, Shard};
-#[doc(hidden)]
-pub use shuffle::{Shuffle, Windows};
-
-/// Resolved placement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[doc(hidden)]
-pub enum Place {
-    /// On the CPU.
-    Cpu,
-    /// On the GPU.
-    Gpu,
-}
-
-impl Place {
-    /// Name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Place::Cpu => "cpu",
-            Place::Gpu => "gpu",
-        }
-    }
-}
-
-/// Facts about the source and the machine that a plan depends on.
-#[derive(Clone, Debug, Default)]
-#[doc(hidden)]
-pub struct Facts {
-    /// Size of the largest sample, in bytes.
-    pub largest_bytes: u64,
-    /// Size of the largest image among the scanned samples.
-    pub image: Size,
-    /// Scanned samples. If empty, every sample is assumed to be an already decoded image of size `image`.
-    pub looked: Vec<Looked>,
-    /// Whether `looked` holds all usable samples of the source.
-    pub looked_at_all: bool,
-    /// Spans stored per thread for a trace.
-    pub trace_spans: u64,
-    /// Host memory that the source itself holds, in bytes.
-    pub source_bytes: u64,
-    /// Number of samples in the source.
-    pub samples: u64,
-    /// Number of files that hold samples in sequence, if the order depends on them.
-    pub files: u64,
-    /// Number of classes that the source has names for. 0 if it has none.
-    pub classes: usize,
-    /// Cores that this process may use. 0 means the number that the system reports.
-    pub cores: usize,
-    /// Environment variables of launchers.
-    pub environment: Environment,
-    /// Host memory available to this process. `None` if unknown.
-    pub available: Option<Available>,
-    /// Whether samples come over a network and are prefetched.
-    pub remote: bool,
-    /// The GPU, or why there is none.
-    pub device: DeviceFacts,
-    /// Device that was chosen, and why.
-    pub pick: DevicePick,
-}
+pub(crate) use bounds::Bounds;
+pub(crate) use budget::Reduction;
+pub(crate) use counts::Counts;
+pub(crate) use device::{DevicePlan, DeviceSplit, LAUNCH_BLOCKS, RoutePlan, rows};
+pub(crate) use device_facts::DeviceFacts;
+pub(crate) use device_pick::DevicePick;
+pub(crate) use facts::{Facts, Looked};
+pub(crate) use need::{SampleMemory, SampleRoom};
+pub(crate) use offload::Offload;
+pub(crate) use sample::SamplePlan;
+pub(crate) use shard::{Environment, Shard};
+pub(crate) use shuffle::Shuffle;
+pub(crate) use step::{Place, PlannedStep};
 
 /// Resolved plan: what runs where, and how much memory it takes.
 #[derive(Clone, Debug)]
@@ -186,23 +116,6 @@ pub struct Plan {
     pub footprint: Footprint,
     /// Host memory that was available to this process when the plan was made. `None` if unknown.
     pub available: Option<Available>,
-}
-
-/// Operator with its resolved placement.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-#[doc(hidden)]
-pub struct PlannedStep {
-    /// The operator.
-    pub operator: Arc<dyn Operator>,
-    /// Kinds of its actions.
-    pub kinds: Kinds,
-    /// Whether its output depends on random numbers.
-    pub is_random: bool,
-    /// Where it runs.
-    pub place: Place,
-    /// Pixel type of its output.
-    pub pixels: PixelType,
 }
 
 impl Plan {

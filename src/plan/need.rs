@@ -19,17 +19,6 @@ const OUTLIERS: usize = 64;
 /// A sample that needs less than `limits.large_image_memory` divided by this always counts towards the share.
 const OUTLIER_PART: u64 = 8;
 
-/// Sample that was scanned when the plan was made.
-#[derive(Clone, Debug)]
-pub struct Looked {
-    /// Header of the image.
-    pub header: Header,
-    /// Size of the file, in bytes.
-    pub file_bytes: u64,
-    /// Memory for decoding it.
-    pub decode: DecodeMemory,
-}
-
 /// Upper bound on the host memory that one sample takes of its worker, in bytes per buffer. Buffers are reused, so a
 /// worker holds the maximum of each buffer ([`max`](Self::max)), not the maximum sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -125,3 +125,10 @@ impl BadShardList {
         })
     }
 }
+
+pub(super) fn no_shards(key: &str) -> Error {
+    let problem = format!(
+        "{key} has no shards of its own; remove this, or set it in the sources that are combined"
+    );
+    Error::config(format!("source.{}", BadShards::KEY), problem)
+}

@@ -10,25 +10,20 @@ use crate::error::{DataError, Result};
 use crate::footprint::counted;
 
 pub use bad_shards::BadShards;
-#[doc(hidden)]
-pub use class_table::ClassNames;
+pub(crate) use class_table::ClassNames;
 pub use class_table::ClassTable;
 #[cfg(feature = "coco")]
 pub use coco::Category;
-#[doc(hidden)]
-pub use combine::{
-    Chosen, FilterSettings, InTurn, Numbered, PartSettings, Repeated, Selection, Weighted,
-};
 pub use combine::{Classed, Concat, Mixture, Repeat, Subset};
+pub(crate) use combine::{PartSettings, Selection};
+pub(crate) use configured::{Configured, HEAD_BYTES};
 pub use detect::detect;
+pub(crate) use exclusion::Exclusions;
 pub use exclusion::{Exclusion, ExclusionReason};
-#[doc(hidden)]
-pub use exclusion::{Exclusions, exclusion_lines};
 pub(crate) use fingerprint::names_checksum;
 pub use fingerprint::{Fingerprint, Shares};
+pub(crate) use list_of_sources::{DISABLED, KEYS, read};
 pub use memory::Memory;
-#[doc(hidden)]
-pub use settings::{Configured, HEAD_BYTES};
 
 pub(crate) use abilities::{Annotations, Heads, Hints, Identity, Notes, RemoteReads};
 pub(crate) use combine::{CLASS_TO_INDEX, JOINED};
@@ -38,11 +33,12 @@ pub(crate) use settings::SourceSettings;
 
 mod abilities;
 mod bad_shards;
-mod class_table;
-mod combine;
+pub(crate) mod class_table;
+pub(crate) mod combine;
+pub(crate) mod configured;
 pub mod custom;
 mod detect;
-mod exclusion;
+pub(crate) mod exclusion;
 mod file;
 mod fingerprint;
 mod label;
@@ -50,8 +46,7 @@ mod largest;
 mod memory;
 mod own;
 mod page;
-#[doc(hidden)]
-pub mod records;
+pub(crate) mod records;
 pub mod settings;
 
 /// Declares the sources that a pipeline file can name; keys and settings are derived from this list. A source may require a
@@ -65,33 +60,34 @@ macro_rules! sources {
             pub use $module::$type;
         )+
 
-        /// Keys of `[source]`, one per source.
-        #[doc(hidden)]
-        pub const KEYS: &[&str] =
-            &[$($(#[cfg(feature = $feature)])? <$type as Configured>::KEY),+];
+        pub(crate) mod list_of_sources {
+            use crate::source::*;
 
-        /// Source features disabled in this build; each is also the key of its source.
-        #[doc(hidden)]
-        pub const DISABLED: &[&str] = &[$($(#[cfg(not(feature = $feature))] $feature,)?)+];
+            /// Keys of `[source]`, one per source.
+            pub const KEYS: &[&str] =
+                &[$($(#[cfg(feature = $feature)])? <$type as Configured>::KEY),+];
 
-        /// Reads the settings next to the key of a source, in a pipeline file of the folder `base`. Returns `None` for an unknown
-        /// key.
-        #[doc(hidden)]
-        pub fn read<'de, D: Deserializer<'de>>(
-            key: &str,
-            paths: Vec<PathBuf>,
-            settings: D,
-            base: &Path,
-        ) -> Option<Result<SourceSettings, D::Error>> {
-            match key {
-                $($(#[cfg(feature = $feature)])? <$type as Configured>::KEY => Some(
-                    <$type as Configured>::Settings::deserialize(settings)
-                        .map(|mut settings| {
-                            <$type as Configured>::relative_to(&mut settings, base);
-                            SourceSettings::new::<$type>(paths, settings)
-                        }),
-                ),)+
-                _ => None,
+            /// Source features disabled in this build; each is also the key of its source.
+            pub const DISABLED: &[&str] = &[$($(#[cfg(not(feature = $feature))] $feature,)?)+];
+
+            /// Reads the settings next to the key of a source, in a pipeline file of the folder `base`. Returns `None` for an unknown
+            /// key.
+            pub fn read<'de, D: Deserializer<'de>>(
+                key: &str,
+                paths: Vec<PathBuf>,
+                settings: D,
+                base: &Path,
+            ) -> Option<Result<SourceSettings, D::Error>> {
+                match key {
+                    $($(#[cfg(feature = $feature)])? <$type as Configured>::KEY => Some(
+                        <$type as Configured>::Settings::deserialize(settings)
+                            .map(|mut settings| {
+                                <$type as Configured>::relative_to(&mut settings, base);
+                                SourceSettings::new::<$type>(paths, settings)
+                            }),
+                    ),)+
+                    _ => None,
+                }
             }
         }
 

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::{BadShards, Sealed, Source};
+use super::bad_shards::no_shards;
+use super::configured::Configured;
+use super::{BadShards, Source};
 use crate::error::{Error, Redacted, Result};
 use crate::storage::{self, Storage};
 
@@ -30,63 +31,6 @@ pub use super::recordio::{RecordIoLabel, RecordIoSettings};
 #[cfg(feature = "tfrecord")]
 pub use super::tfrecord::TfRecordSettings;
 pub use super::webdataset::WebDatasetSettings;
-
-/// Source that a pipeline file can name: a key of `[source]` with a path or a list of paths, and settings next to it.
-#[doc(hidden)]
-pub trait Configured: Source + Sealed + Sized + 'static {
-    /// Key of the source.
-    const KEY: &'static str;
-    /// Settings next to the key; omitted ones have their default.
-    type Settings: Serialize + DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static;
-
-    /// Whether a folder of such files is one source, rather than a folder of images.
-    const FOLDERS: bool = false;
-
-    /// Whether this source can read the file, judged by its name and its first bytes. `head` has the first [`HEAD_BYTES`] bytes,
-    /// or the whole file if it is shorter.
-    fn recognises(name: &str, head: &[u8]) -> bool {
-        let _ = (name, head);
-        false
-    }
-
-    /// Resolves relative paths in the settings of a pipeline file against its folder `base`.
-    fn relative_to(settings: &mut Self::Settings, base: &Path) {
-        let _ = (settings, base);
-    }
-
-    /// Opens the source, and all its files through this handle.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] if a file cannot be read, [`Error::Config`] if paths or settings are invalid or there are no samples.
-    fn open_with(paths: &[PathBuf], settings: &Self::Settings, storage: &Storage) -> Result<Self>;
-
-    /// [`open_with`](Self::open_with) with a policy for bad shards. By default only [`BadShards::Error`] is known.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open_with`](Self::open_with), and [`Error::Config`] if the source has no shards.
-    fn open_shards(
-        paths: &[PathBuf],
-        settings: &Self::Settings,
-        storage: &Storage,
-        bad: BadShards,
-    ) -> Result<Self> {
-        match bad {
-            BadShards::Error => Self::open_with(paths, settings, storage),
-            _ => Err(no_shards(Self::KEY)),
-        }
-    }
-
-    /// [`open_with`](Self::open_with) through a new handle with default settings.
-    fn open(paths: &[PathBuf], settings: &Self::Settings) -> Result<Self> {
-        Self::open_with(paths, settings, &Storage::default())
-    }
-}
-
-/// Number of bytes at the start of a file by which its format is recognised.
-#[doc(hidden)]
-pub const HEAD_BYTES: usize = 1024;
 
 /// `[source]`: which source, its paths and its settings.
 #[derive(Clone, Debug)]
@@ -253,13 +197,6 @@ impl Any for Tolerant {
     fn give(&self, given: &mut Given<'_>) -> Option<Arc<dyn Any>> {
         Some(Arc::new(Self { source: self.source.given(given), policy: self.policy }))
     }
-}
-
-fn no_shards(key: &str) -> Error {
-    let problem = format!(
-        "{key} has no shards of its own; remove this, or set it in the sources that are combined"
-    );
-    Error::config(format!("source.{}", BadShards::KEY), problem)
 }
 
 pub(super) fn value(key: &str, from: &impl Serialize) -> Result<Value> {

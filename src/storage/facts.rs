@@ -18,7 +18,7 @@ fn stamp_of(facts: &rustix::fs::Stat) -> Stamp {
 }
 
 /// Version of the file at a path, without opening it: its stamp and its identity.
-pub fn version_at(path: &Path) -> io::Result<String> {
+pub fn version(path: &Path) -> io::Result<String> {
     let facts = rustix::fs::stat(path)?;
     Ok(format!("{}, {}", stamp_of(&facts), identity_of(&facts)))
 }

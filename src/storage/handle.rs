@@ -110,7 +110,6 @@ impl Storage {
 const MOST_WHOLE: u64 = 1 << 30;
 
 /// Opening and listing.
-#[doc(hidden)]
 impl Storage {
     /// Opens a regular file. Anything else, such as a folder or a pipe, is an error at once.
     pub fn open(&self, path: &Path) -> io::Result<File> {

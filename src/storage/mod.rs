@@ -18,19 +18,15 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
 
 pub(crate) use arrival::{Arrival, telling};
 pub(crate) use cache_dir::directory as cache_directory;
 pub(crate) use cancel::cancellable;
+pub(crate) use facts::version;
 pub(crate) use file_url::written as written_path;
 pub use handle::Storage;
-#[doc(hidden)]
-pub use opening::is_opening;
 pub(crate) use opening::{OpeningOf, fail_opening, opening, opening_apart};
-#[doc(hidden)]
-pub use pool::raise_open_files_limit;
-#[doc(hidden)]
+pub(crate) use path::{exists, is_url, join};
 pub use remote::Fetch;
 pub use settings::{IndexFiles, Redirects, StorageSettings};
 pub use stats::StorageStats;
@@ -42,13 +38,14 @@ mod arrival;
 mod cache;
 mod cache_dir;
 mod cancel;
-mod facts;
+pub(crate) mod facts;
 mod file_url;
 mod handle;
 mod local;
 mod mapped;
-mod opening;
-mod pool;
+pub(crate) mod opening;
+pub(crate) mod path;
+pub(crate) mod pool;
 #[cfg(feature = "remote")]
 mod remote;
 #[cfg(not(feature = "remote"))]
@@ -56,13 +53,11 @@ mod remote;
 mod remote;
 mod settings;
 mod stats;
-#[doc(hidden)]
-pub mod unpacked;
+pub(crate) mod unpacked;
 mod watch;
 
 /// Open file. There is no cursor: any number of threads may read at once.
 #[derive(Debug)]
-#[doc(hidden)]
 pub struct File(Place);
 
 #[derive(Debug)]
@@ -76,7 +71,6 @@ enum Place {
 /// Version of a file: its length, and a value that changes with its bytes. A file with the same stamp is not read
 /// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
 pub struct Stamp {
     /// Length of the file, in bytes.
     pub len: u64,
@@ -88,7 +82,6 @@ pub struct Stamp {
 /// What tells a local file from another one with the same length and modification time, as reproducible builds write them.
 /// Zeros for an object, whose stamp has the server's tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[doc(hidden)]
 pub struct Identity {
     inode: u64,
     /// Time of the last change of its contents, name or permissions, in seconds and nanoseconds.
@@ -97,7 +90,6 @@ pub struct Identity {
 
 /// Entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[doc(hidden)]
 pub struct Entry {
     /// Name within the folder.
     pub name: OsString,
@@ -209,56 +201,12 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Version of a local file, without opening it: its stamp and its identity.
-#[doc(hidden)]
-pub fn version(path: &Path) -> io::Result<String> {
-    facts::version_at(path)
-}
-
-/// Whether a local path exists. Sends no request for a URL.
-#[doc(hidden)]
-pub fn exists(path: &Path) -> bool {
-    !is_url(path) && path.exists()
-}
-
-/// The local path that a `file://` URL names, `path` if it is another URL or absolute, else `path` below `base`.
-#[doc(hidden)]
-pub fn join(base: &Path, path: &Path) -> PathBuf {
-    match file_url::path(path) {
-        Some(local) => local,
-        None if is_url(path) => path.into(),
-        None => base.join(path),
-    }
-}
-
-/// Whether a path is a URL: a scheme (a letter, then letters, digits, `+`, `-` and `.`) and `://`.
-#[doc(hidden)]
-pub fn is_url(path: &Path) -> bool {
-    path.to_str().and_then(|text| text.split_once("://")).is_some_and(|(scheme, _)| {
-        scheme.starts_with(|it: char| it.is_ascii_alphabetic())
-            && scheme.chars().all(|it| it.is_ascii_alphanumeric() || "+-.".contains(it))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
-
-    #[test]
-    fn a_url_has_a_scheme_and_is_never_joined_to_a_base() {
-        let base = Path::new("base");
-        for url in ["s3://bucket/key", "https://host/a", "a+b-1.c://x"] {
-            assert!(is_url(Path::new(url)), "{url}");
-            assert_eq!(join(base, Path::new(url)), Path::new(url));
-        }
-        for path in ["a/b", "/a://b", "1a://b", "://b", "a:/b", "a b://c"] {
-            assert!(!is_url(Path::new(path)), "{path}");
-        }
-        assert_eq!(join(base, Path::new("a")), Path::new("base/a"));
-        assert_eq!(join(base, Path::new("/a")), Path::new("/a"));
-        assert_eq!(Path::new("s3://bucket/a").join("b"), Path::new("s3://bucket/a/b"));
-    }
+    use std::io;
+    use std::path::Path;
 
     #[test]
     fn listings_are_in_byte_order_skip_hidden_names_and_follow_links() {

@@ -28,9 +28,9 @@ pub struct StorageStats {
 
 /// Statistics and warnings of a handle's requests.
 #[derive(Default)]
-pub(super) struct Activity {
-    pub counters: Counters,
-    pub watch: Watch,
+pub(crate) struct Activity {
+    pub(super) counters: Counters,
+    pub(super) watch: Watch,
     warnings: Mutex<Vec<String>>,
 }
 

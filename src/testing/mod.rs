@@ -17,22 +17,22 @@ use std::sync::Arc;
 
 use crate::geometry::{Orientation, Size};
 use crate::gpu::host_kernel::HostCompiler;
-use crate::image::{Image, PixelType};
+use crate::image::PixelType;
 use crate::op::{CenterCrop, Flip, Normalize, Operator, RandomResizedCrop};
-use crate::random::{SampleKey, SampleRng};
+use crate::random::SampleKey;
 use crate::tensor::{DType, Layout};
 
 pub use error::{Difference, Form, ParityError};
 
-#[doc(hidden)]
-pub use case::Case;
-#[doc(hidden)]
-pub use kernels::Kernels;
+pub(crate) use case::Case;
+pub(crate) use images::{extreme_images, random_image};
+pub(crate) use kernels::Kernels;
 
-mod case;
+pub(crate) mod case;
 mod device;
 mod error;
-mod kernels;
+pub(crate) mod images;
+pub(crate) mod kernels;
 mod values;
 
 /// Compares every form of an operator with its reference, alone and between built-in operators.
@@ -187,31 +187,6 @@ fn batchable(operators: &[Arc<dyn Operator>]) -> Vec<Arc<dyn Operator>> {
         operators.push(Arc::new(CenterCrop::to(CROP.0, CROP.1)));
     }
     operators
-}
-
-/// Image of random bytes.
-#[doc(hidden)]
-pub fn random_image(size: Size, seed: u64) -> Image<u8> {
-    let mut rng = SampleRng::new(SampleKey { seed, epoch: 7, index: size.pixels() }, 1);
-    let data = (0..3 * size.pixels()).map(|_| rng.bits() as u8).collect();
-    Image::from_data(size.window(), data)
-}
-
-/// Images with extreme values: black; white; a chessboard of pixels; one white value in the middle.
-#[doc(hidden)]
-pub fn extreme_images(size: Size) -> Vec<Image<u8>> {
-    let image = |value: fn(u64, Size) -> bool| {
-        let data = (0..3 * size.pixels()).map(|at| if value(at, size) { 255 } else { 0 }).collect();
-        Image::from_data(size.window(), data)
-    };
-    vec![
-        image(|_, _| false),
-        image(|_, _| true),
-        image(|at, size| {
-            (at / 3 % u64::from(size.width) + at / 3 / u64::from(size.width)) % 2 == 0
-        }),
-        image(|at, size| at / 3 == size.pixels() / 2),
-    ]
 }
 
 impl fmt::Display for ParityReport {

@@ -10,8 +10,9 @@ use crate::simulated::{
 };
 use feedwater::error::Error;
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
-use feedwater::gpu::nvml::Nvml;
-use feedwater::gpu::{Device, DevicePool, Event, Stopwatch, Stream, fill, probe};
+use feedwater::gpu::{Device, Event, Stream};
+use feedwater::internals::gpu::nvml::Nvml;
+use feedwater::internals::gpu::{DevicePool, Stopwatch, fill, probe};
 use feedwater::internals::measure::{DeviceMeter, DeviceTime, Profile, Stage};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain, Placement};

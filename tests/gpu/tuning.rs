@@ -10,10 +10,11 @@ use crate::simulated::images::libjpeg;
 use crate::simulated::{Schedule, Simulated, exclusive, runtime};
 use feedwater::error::{ConfigError, Error};
 use feedwater::internals::geometry::Size;
+use feedwater::internals::plan::Offload;
 use feedwater::internals::tune::Choice;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, Stats};
 use feedwater::op::{CenterCrop, Chain, Flip, Normalize, Placement, RandomResizedCrop, Resize};
-use feedwater::plan::{Offload, Route};
+use feedwater::plan::Route;
 use feedwater::source::Memory;
 
 fn machine() -> Simulated {

@@ -5,9 +5,10 @@
 //! same.
 
 use feedwater::error::{ConfigError, DataError, Error, Result};
+use feedwater::internals::loader::{EpochOrder, Order};
+use feedwater::internals::plan::Shard;
 use feedwater::internals::random::Permutation;
-use feedwater::loader::{EpochOrder, Order};
-use feedwater::plan::{LastBatch, LoaderSettings, Shard};
+use feedwater::plan::{LastBatch, LoaderSettings};
 use feedwater::source::Source;
 use feedwater::source::custom::{Hints, Page};
 use proptest::prelude::*;

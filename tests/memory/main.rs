@@ -463,9 +463,10 @@ fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
     let _alone = alone();
     use feedwater::internals::decode::Decoders;
     use feedwater::internals::header::Header;
+    use feedwater::internals::plan::{DeviceFacts, Facts, SamplePlan};
     use feedwater::internals::random::SampleKey;
     use feedwater::internals::transform::{HostTransform, PlannedImage};
-    use feedwater::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
+    use feedwater::plan::{Plan, Settings};
 
     let file = b"P6 120 90 255\n".iter().copied().chain((0..3 * 120 * 90).map(|at| at as u8));
     let file: Vec<u8> = file.collect();

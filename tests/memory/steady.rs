@@ -8,15 +8,16 @@ use feedwater::internals::decode::{DecodeMemory, Decoders};
 use feedwater::internals::geometry::{BoundingBox, Size};
 use feedwater::internals::header::{Header, PnmHead};
 use feedwater::internals::image::PixelType;
+use feedwater::internals::plan::{DeviceFacts, Facts, Looked, SampleMemory, SamplePlan};
 use feedwater::internals::random::{SampleKey, SampleRng};
+use feedwater::internals::testing::random_image;
 use feedwater::internals::transform::{HostTransform, PlannedImage};
 use feedwater::op::custom::Draw;
 use feedwater::op::{
     CenterCrop, Chain, Crop, Flip, Kind, Kinds, Letterbox, OneOf, Operator, Pad, Placement,
     RandomApply, RandomOrder, RandomResizedCrop, RandomRotation, Resize, SomeOf,
 };
-use feedwater::plan::{DeviceFacts, Facts, Looked, Plan, SampleMemory, SamplePlan, Settings};
-use feedwater::testing::random_image;
+use feedwater::plan::{Plan, Settings};
 
 use super::counted;
 use super::drawn::{chain, fresh_seeds, numbers, size};

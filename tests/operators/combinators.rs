@@ -8,12 +8,13 @@ use feedwater::internals::config::Pipeline;
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::{Image, PixelType};
 use feedwater::internals::random::SampleKey;
+use feedwater::internals::testing::random_image;
 use feedwater::op::custom::{Draw, Kind, Kinds};
 use feedwater::op::{
     Actions, CenterCrop, Flip, Normalize, OneOf, Operator, RandomApply, RandomCrop, RandomOrder,
     RandomResizedCrop, Resize, SomeOf, What,
 };
-use feedwater::testing::{Parity, check_operator, random_image};
+use feedwater::testing::{Parity, check_operator};
 
 const SIZE: Size = Size::new(40, 30);
 

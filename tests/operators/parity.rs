@@ -9,17 +9,17 @@ use std::sync::{Arc, LazyLock};
 use crate::simulated::device_code::executes_device_code;
 use crate::simulated::{exclusive, runtime};
 use feedwater::gpu::Device;
-use feedwater::gpu::host_kernel::HostCompiler;
 use feedwater::internals::geometry::{Orientation, Size};
+use feedwater::internals::gpu::host_kernel::HostCompiler;
 use feedwater::internals::image::{Image, PixelType};
 use feedwater::internals::output;
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::internals::tensor::{DType, Layout};
+use feedwater::internals::testing::{Case, Kernels, extreme_images, random_image};
 use feedwater::op::custom::Wanted;
 use feedwater::op::resample::{self, Filter};
 use feedwater::op::{self, CenterCrop, Flip, Kind, Normalize, Operator, RandomCrop};
 use feedwater::op::{RandomResizedCrop, Resize};
-use feedwater::testing::{Case, Kernels, extreme_images, random_image};
 
 type Operators = Vec<Arc<dyn Operator>>;
 

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::in_own_process;
+use feedwater::internals::source::Configured;
 use feedwater::source::custom::HostPage;
-use feedwater::source::settings::{Configured, NpySettings, TfRecordSettings, WebDatasetSettings};
+use feedwater::source::settings::{NpySettings, TfRecordSettings, WebDatasetSettings};
 use feedwater::source::{Npy, Source, TfRecord, WebDataset};
 use feedwater::storage::Storage;
 
@@ -152,9 +153,13 @@ fn mapped_files() {
 fn the_soft_limit_is_raised_to_the_hard_one() {
     let test = "open_files::the_soft_limit_is_raised_to_the_hard_one";
     if in_own_process(test, "ulimit -Sn 100 && ulimit -Hn 200") {
-        assert_eq!(feedwater::storage::raise_open_files_limit().unwrap(), 200);
+        assert_eq!(feedwater::internals::storage::raise_open_files_limit().unwrap(), 200);
         let files: Vec<_> = (0..150).map(|_| fs::File::open("/dev/null")).collect();
         assert!(files.iter().all(Result::is_ok));
-        assert_eq!(feedwater::storage::raise_open_files_limit().unwrap(), 200, "the limit stays");
+        assert_eq!(
+            feedwater::internals::storage::raise_open_files_limit().unwrap(),
+            200,
+            "the limit stays"
+        );
     }
 }

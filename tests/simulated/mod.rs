@@ -19,8 +19,8 @@ use std::process::{self, Command};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub use counts::{SimCounts, SimTotals};
-use feedwater::gpu::nvjpeg::{self, Backend};
 use feedwater::gpu::{LibraryName, Runtime, Stream};
+use feedwater::internals::gpu::nvjpeg::{self, Backend};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use sha2::{Digest, Sha256};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 
-use feedwater::gpu::nvjpeg::{self, Backend};
+use feedwater::internals::gpu::nvjpeg::{self, Backend};
 
 use super::{Decode, Simulated};
 

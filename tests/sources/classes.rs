@@ -9,9 +9,10 @@ use crate::common::words::has_words;
 use crate::common::{jpeg, refused, training};
 use feedwater::error::Error;
 use feedwater::internals::config::Pipeline;
+use feedwater::internals::source::Configured;
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::source::custom::{Annotations, Hints, Identity};
-use feedwater::source::settings::{CocoSettings, Configured, ParquetSettings};
+use feedwater::source::settings::{CocoSettings, ParquetSettings};
 use feedwater::source::{
     ClassTable, Classed, Coco, Directory, ExclusionReason, FileList, Parquet, Source, WebDataset,
 };

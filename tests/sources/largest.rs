@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::{jpeg, training};
+use feedwater::internals::source::Configured;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::source::custom::Hints;
-use feedwater::source::settings::{BetonSettings, CocoSettings, Configured, NpySettings};
+use feedwater::source::settings::{BetonSettings, CocoSettings, NpySettings};
 use feedwater::source::{Beton, Coco, Concat, Mixture, Npy, Repeat, Source, Subset};
 use serde_json::json;
 use tempfile::TempDir;

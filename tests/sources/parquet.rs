@@ -12,8 +12,9 @@ use crate::common::words::has_words;
 use crate::common::{self, config_error, position};
 
 use feedwater::error::{Error, Reason};
+use feedwater::internals::source::Configured;
 use feedwater::source::custom::{Hints, HostPage};
-use feedwater::source::settings::{Configured, LabelSort, ParquetSettings};
+use feedwater::source::settings::{LabelSort, ParquetSettings};
 use feedwater::source::{Parquet, Source};
 use feedwater::storage::{Storage, StorageSettings};
 use proptest::prelude::*;

@@ -14,10 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{env, mem, process, ptr, thread};
 
 use feedwater::error::Reason;
+use feedwater::internals::source::Configured;
 use feedwater::source::custom::HostPage;
-use feedwater::source::settings::{BetonSettings, Configured, LmdbSettings, NpySettings};
+use feedwater::source::settings::{BetonSettings, LmdbSettings, NpySettings};
 use feedwater::source::{Beton, Lmdb, Npy, Source};
-use feedwater::storage::{File, Storage, StorageSettings};
+use feedwater::storage::File;
+use feedwater::storage::{Storage, StorageSettings};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

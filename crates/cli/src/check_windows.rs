@@ -1,8 +1,8 @@
 //! `check-windows`: what the library starts to find out whether the JPEG engines decode windows. It may crash.
 
 use clap::Args;
-use feedwater::gpu::nvjpeg::check_windows;
 use feedwater::gpu::{Device, Runtime};
+use feedwater::internals::gpu::nvjpeg::check_windows;
 
 use super::{CommandError, print};
 

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use feedwater::footprint::counted;
+use feedwater::internals::footprint::counted;
 use feedwater::loader::Batch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};

@@ -5,9 +5,10 @@ use std::fs;
 use std::thread;
 
 use clap::Args;
-use feedwater::footprint::{bytes, counted};
-use feedwater::gpu::{self, DeviceReport, LibraryReport, Runtime};
+use feedwater::gpu::Runtime;
 use feedwater::internals::decode::JpegBy;
+use feedwater::internals::footprint::{bytes, counted};
+use feedwater::internals::gpu::{DeviceReport, LibraryReport};
 use serde_json::{Value, json};
 
 use super::report::kibibytes;
@@ -23,7 +24,7 @@ pub struct Options {
 }
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
-    let probe = gpu::probe(&Runtime::default());
+    let probe = feedwater::internals::gpu::probe(&Runtime::default());
     let simd = feedwater::internals::decode::simd();
     let features = cpu_features();
     let cores = thread::available_parallelism().map_or(1, usize::from);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use feedwater::annotation::PlacedObject;
-use feedwater::footprint::bytes;
 use feedwater::internals::file::AtomicFile;
+use feedwater::internals::footprint::bytes;
 use feedwater::loader::{Batch, Loader};
 use feedwater::op::{Blend, DrawnOperator};
 use feedwater::source::NO_LABEL;

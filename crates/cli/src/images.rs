@@ -3,8 +3,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use feedwater::footprint::{bytes, counted};
 use feedwater::internals::file::create_private_folder;
+use feedwater::internals::footprint::{bytes, counted};
 use feedwater_tools::synth::{self, Files, Settings, Uniform};
 
 use super::{CommandError, io_failure, print, progress};

@@ -19,13 +19,13 @@ use std::sync::OnceLock;
 
 use clap::{Args, Parser, Subcommand};
 use feedwater::Error;
-use feedwater::error::{Redacted, escaped, escaped_json, escaped_lines};
 use feedwater::gpu::Runtime;
-use feedwater::gpu::nvjpeg::set_checking_program;
 use feedwater::internals::config::Pipeline;
-use feedwater::loader::{DeviceChoice, LoaderBuilder, open_device};
+use feedwater::internals::error::{Redacted, escaped, escaped_json, escaped_lines};
+use feedwater::internals::gpu::nvjpeg::set_checking_program;
+use feedwater::internals::loader::open_device;
+use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::plan::AutoCount;
-use feedwater::storage;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -220,7 +220,7 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
     };
     interrupt::listen();
     // If the system refuses, descriptors are closed and reopened more often.
-    let _ = storage::raise_open_files_limit();
+    let _ = feedwater::internals::storage::raise_open_files_limit();
     let done = match command {
         Command::Demo(options) => demo::main(&options),
         Command::Doctor(options) => doctor::main(&options),

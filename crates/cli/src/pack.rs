@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::thread;
 
 use clap::{Args, ValueEnum};
-use feedwater::footprint::{bytes, counted};
 use feedwater::internals::config::Pipeline;
+use feedwater::internals::footprint::{bytes, counted};
+use feedwater::internals::source::exclusion_lines;
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
-use feedwater::source::exclusion_lines;
 use feedwater_tools::pack::{self, Gain, Manifest, Presize, Settings, ShardFormat};
 use serde_json::json;
 

@@ -3,9 +3,11 @@
 use clap::Args;
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::internals::config::Pipeline;
+use feedwater::internals::plan::DevicePlan;
+use feedwater::internals::source::exclusion_lines;
 use feedwater::loader::DeviceChoice;
-use feedwater::plan::{DevicePlan, Plan};
-use feedwater::source::{Exclusion, exclusion_lines};
+use feedwater::plan::Plan;
+use feedwater::source::Exclusion;
 use serde_json::{Value, json};
 
 use super::{CommandError, PipelineOptions, print, print_json, print_lines, tell};

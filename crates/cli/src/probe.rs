@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::thread;
 
 use clap::Args;
-use feedwater::error::beginning;
-use feedwater::footprint::{bytes, counted};
 use feedwater::internals::config::Pipeline;
+use feedwater::internals::error::beginning;
+use feedwater::internals::footprint::{bytes, counted};
+use feedwater::internals::source::exclusion_lines;
 use feedwater::plan::Limits;
-use feedwater::source::{self, Source, exclusion_lines};
+use feedwater::source::{self, Source};
 use feedwater::storage::Storage;
 use feedwater_tools::probe::{self, Report, Settings};
 use serde_json::json;

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 
-use feedwater::footprint::{bytes, counted};
+use feedwater::internals::footprint::{bytes, counted};
+use feedwater::internals::loader::{PrefetcherReport, RouteReport};
 use feedwater::internals::measure::{Profile, Stage, Waits};
+use feedwater::internals::plan::{DevicePick, Shard, Shuffle};
+use feedwater::internals::source::exclusion_lines;
 use feedwater::internals::tune::{Choice, Decision};
-use feedwater::loader::{CacheStats, Loader, PrefetcherReport, RouteReport, StageSeconds};
-use feedwater::plan::{DevicePick, Shard, Shuffle};
-use feedwater::source::{Exclusion, exclusion_lines};
+use feedwater::loader::{CacheStats, Loader, StageSeconds};
+use feedwater::source::Exclusion;
 use feedwater::storage::StorageStats;
 use feedwater_insight::explain::Spent;
 use serde::Serialize;

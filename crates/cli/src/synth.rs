@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use feedwater::footprint::{bytes, counted};
+use feedwater::internals::footprint::{bytes, counted};
 use feedwater_tools::synth::{self, Files, Settings, Uniform};
 use serde_json::json;
 

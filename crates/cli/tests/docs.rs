@@ -140,7 +140,7 @@ fn the_reference_of_the_pipeline_file_has_every_key() {
 #[test]
 fn the_keys_of_sources_and_operators_are_in_their_pages() {
     let page = read("docs/sources.md");
-    for key in feedwater::source::KEYS {
+    for key in feedwater::internals::source::KEYS {
         let begin = format!("| `{key} = ");
         let row = page.lines().find(|line| line.starts_with(&begin));
         let row = row.unwrap_or_else(|| panic!("docs/sources.md lacks {key}"));

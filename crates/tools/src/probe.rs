@@ -11,9 +11,10 @@ use feedwater::error::{DataError, Result};
 use feedwater::internals::decode::{Decoders, JpegBy, refusal};
 use feedwater::internals::geometry::{Orientation, Size};
 use feedwater::internals::header::{Header, Sampling};
+use feedwater::internals::loader::{LargeImages, Room};
+use feedwater::internals::plan::SampleMemory;
 use feedwater::internals::threads::in_parts;
-use feedwater::loader::{LargeImages, Room};
-use feedwater::plan::{Limits, Route, SampleMemory};
+use feedwater::plan::{Limits, Route};
 use feedwater::source::custom::HostPage;
 use feedwater::source::{Exclusion, Source};
 

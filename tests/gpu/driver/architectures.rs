@@ -1,7 +1,8 @@
 //! GPUs whose architecture the run-time compiler does not know.
 
 use super::*;
-use feedwater::gpu::{Runtime, compile, compiler};
+use feedwater::gpu::{Runtime, compile};
+use feedwater::internals::gpu::compiler;
 
 /// A runtime with an empty cache of kernels.
 fn uncached() -> (tempfile::TempDir, Runtime) {

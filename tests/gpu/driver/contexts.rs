@@ -4,7 +4,8 @@
 
 use super::*;
 use cudarc::driver::{CudaContext, result};
-use feedwater::gpu::{compile, nvjpeg, read_back};
+use feedwater::gpu::compile;
+use feedwater::internals::gpu::{nvjpeg, read_back};
 
 /// Runs a step and checks that the thread's current context is the same as before.
 fn keeps<T>(what: &str, step: impl FnOnce() -> T) -> T {

@@ -66,7 +66,7 @@ fn downloaded_bytes_are_read_after_the_last_copy() {
         let source = memory.buffer("slots", 512).unwrap();
         let mut found = Download::new(pinned.buffer("pages", 512).unwrap()).unwrap();
         for round in 0..4u8 {
-            feedwater::gpu::fill(&stream, &source, 0..512, round).unwrap();
+            feedwater::internals::gpu::fill(&stream, &source, 0..512, round).unwrap();
             found.copy(&stream, &source, 0..300, 0).unwrap();
             found.copy(&stream, &source, 300..512, 300).unwrap();
             assert_eq!(found.bytes().unwrap(), [round; 512], "{schedule:?}");
@@ -77,7 +77,7 @@ fn downloaded_bytes_are_read_after_the_last_copy() {
         }
         assert_eq!(found.bytes().unwrap(), [3; 512]);
         // The same page-locked bytes for another owner, after a copy that may not have run.
-        feedwater::gpu::fill(&stream, &source, 0..512, 9).unwrap();
+        feedwater::internals::gpu::fill(&stream, &source, 0..512, 9).unwrap();
         found.copy(&stream, &source, 0..512, 0).unwrap();
         drop(found);
         let mut other = pinned.buffer("pages", 512).unwrap();
@@ -97,7 +97,7 @@ fn bytes_are_read_back_into_page_locked_memory_before_the_call_returns() {
     let (memory, pinned) = pools(&device).unwrap();
     let stream = Stream::new(&device).unwrap();
     let source = memory.buffer("slots", 512).unwrap();
-    feedwater::gpu::fill(&stream, &source, 0..512, 7).unwrap();
+    feedwater::internals::gpu::fill(&stream, &source, 0..512, 7).unwrap();
     let mut seen = pinned.buffer("pages", 512).unwrap();
     read_back(&stream, &source, 0, &mut seen).unwrap();
     assert_eq!(*seen, [7; 512]);

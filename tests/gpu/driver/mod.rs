@@ -13,9 +13,10 @@ use crate::simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
 use feedwater::Error;
 use feedwater::error::Result;
 use feedwater::footprint::{Footprint, Memory};
-use feedwater::gpu::{
-    Device, DeviceBuffer, DevicePool, Download, Event, Kernel, LibraryName, PinnedPool, Staged,
-    Stream, TensorSlot, fill, probe, read_back,
+use feedwater::gpu::{Device, Event, LibraryName, Stream};
+use feedwater::internals::gpu::{
+    DeviceBuffer, DevicePool, Download, Kernel, PinnedPool, Staged, TensorSlot, fill, probe,
+    read_back,
 };
 use feedwater::internals::ring::Slot;
 

@@ -15,13 +15,14 @@ use cudarc::driver::result::memcpy_dtod_async;
 use feedwater::Error;
 use feedwater::error::{Reason, Result};
 use feedwater::footprint::{Footprint, Memory};
-use feedwater::gpu::nvjpeg::{
+use feedwater::gpu::{Device, Event, Stream};
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::gpu::nvjpeg::{
     self, Backend, BatchDecoder, BatchJob, DecodeError, Engines, HostIdle, Jpeg, Support,
 };
-use feedwater::gpu::{
-    Device, DeviceBuffer, DevicePool, Event, PinnedBuffer, PinnedPool, Stream, fill, read_back,
+use feedwater::internals::gpu::{
+    DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, fill, read_back,
 };
-use feedwater::internals::geometry::{Roi, Size};
 
 const IMAGE: Size = Size::new(40, 30);
 const PAGE_BYTES: usize = 8192;

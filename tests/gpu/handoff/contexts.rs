@@ -1,7 +1,7 @@
 //! A framework's thread, which may have another GPU's context current, or none: loaders and batches leave it as it was.
 
 use super::*;
-use feedwater::gpu::BorrowedSlice;
+use feedwater::internals::gpu::BorrowedSlice;
 
 /// Runs a step and checks that the thread's current context is the same as before.
 fn keeps<T>(what: &str, step: impl FnOnce() -> T) -> T {

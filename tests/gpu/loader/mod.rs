@@ -25,13 +25,15 @@ use crate::simulated::images::libjpeg;
 use crate::simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
-use feedwater::gpu::nvjpeg::Backend;
-use feedwater::gpu::{Device, DevicePool, Stream};
+use feedwater::gpu::{Device, Stream};
+use feedwater::internals::gpu::DevicePool;
+use feedwater::internals::gpu::nvjpeg::Backend;
 use feedwater::internals::measure::trace_bytes;
+use feedwater::internals::plan::Place;
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
 use feedwater::op::{self, Chain, Placement};
-use feedwater::plan::{LastBatch, OnError, Place, Route};
+use feedwater::plan::{LastBatch, OnError, Route};
 use feedwater::source::custom::{Heads, Hints, Page};
 use feedwater::source::{Memory, Source};
 use feedwater::testing::check_operator;
@@ -430,7 +432,7 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         }
         for (number, (copy, cpu)) in copies.iter().zip(&cpu).enumerate() {
             let mut bytes = vec![0; cpu.len()];
-            feedwater::gpu::read_back(&stream, copy, 0, &mut bytes).unwrap();
+            feedwater::internals::gpu::read_back(&stream, copy, 0, &mut bytes).unwrap();
             assert!(bytes == *cpu, "batch {number}, {schedule:?}");
         }
     }

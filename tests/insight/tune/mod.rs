@@ -7,9 +7,9 @@ use feedwater::internals::measure::{
     ConsumerProfile, Data, DeviceTime, Latency, Profile, RingProfile, Setup, Stage as Measured,
     StageProfile, ThreadProfile,
 };
+use feedwater::internals::plan::{Bounds, Offload};
 use feedwater::internals::tune::{Choice, Decision, Space, TRIALS, Tuner, WITHIN};
 use feedwater::model::{Consumer, Forecast, Model, On, Options, Resource, Service, Stage};
-use feedwater::plan::{Bounds, Offload};
 
 use mixes::{Mix, base, mixes};
 

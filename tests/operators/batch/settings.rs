@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use feedwater::footprint::Memory;
+use feedwater::internals::plan::Facts;
 use feedwater::op::{BatchOperator, Chain, CutMix, Mixup, PairDraw};
-use feedwater::plan::{Facts, Plan, Settings};
+use feedwater::plan::{Plan, Settings};
 use feedwater::{Pipeline, Preprocessor, Roi};
 
 use super::{SAMPLES, builder, epoch};

@@ -1,7 +1,7 @@
 //! The kernel `mix`, compiled for the host, against the Rust functions: equal bit for bit.
 
-use feedwater::gpu::host_kernel::{Guarded, HostCompiler};
 use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::gpu::host_kernel::{Guarded, HostCompiler};
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
 use feedwater::internals::transform::blend::{blend, reference};

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use feedwater::gpu::host_kernel::HostCompiler;
 use feedwater::internals::geometry::{Orientation, Size};
+use feedwater::internals::gpu::host_kernel::HostCompiler;
 use feedwater::internals::image::{HostImage, Image, PixelType};
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout};
+use feedwater::internals::testing::{Case, Kernels, extreme_images, random_image};
 use feedwater::op::{Actions, Kind, Operator};
-use feedwater::testing::{Case, Kernels, extreme_images, random_image};
 
 use super::drawn::{EXAMPLES, chain, numbers};
 

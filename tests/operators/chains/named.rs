@@ -5,11 +5,11 @@ use std::sync::Arc;
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::HostImage;
 use feedwater::internals::random::SampleKey;
+use feedwater::internals::testing::random_image;
 use feedwater::op::{
     Actions, Brightness, Flip, Normalize, Operator, Posterize, RandomApply, RandomCrop,
     RandomRotation,
 };
-use feedwater::testing::random_image;
 use serde_json::Value;
 
 use super::drawn::EXAMPLES;

@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use bytemuck::{Pod, Zeroable};
 
-use feedwater::gpu::host_kernel::{HostCompiler, HostKernel};
 use feedwater::internals::geometry::Size;
+use feedwater::internals::gpu::host_kernel::{HostCompiler, HostKernel};
 use feedwater::internals::random::{SampleKey, SampleRng};
 
 /// A sum, and where the kernel stores it.

@@ -1,8 +1,8 @@
 //! CUDA texts of the formulas, compiled for the host, against the Rust functions: equal bit for bit.
 
 use bytemuck::Pod;
-use feedwater::gpu::host_kernel::HostCompiler;
 use feedwater::internals::geometry::Size;
+use feedwater::internals::gpu::host_kernel::HostCompiler;
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::op::colour::{
     channel_permutation, color_twist, contrast, hue, normalize_image, saturation,

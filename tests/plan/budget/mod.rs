@@ -8,11 +8,10 @@ use crate::common::training;
 use feedwater::error::Error;
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::internals::geometry::Size;
+use feedwater::internals::plan::{Bounds, DeviceFacts, DevicePlan, Facts, rows};
 use feedwater::internals::tensor::DType;
 use feedwater::op::{Chain, Flip, Normalize, Placement, RandomResizedCrop};
-use feedwater::plan::{
-    AutoCount, Bounds, DeviceFacts, DevicePlan, Facts, Plan, Route, Settings, rows,
-};
+use feedwater::plan::{AutoCount, Plan, Route, Settings};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -319,8 +318,9 @@ fn host_limits_reduce_prefetch_and_then_automatic_workers() {
                     assert!(now.1 == free.workers.most || now.0 == 1 || workers == AutoCount::Auto);
                     assert_eq!(fitted.shape, free.shape);
                     assert_eq!(fitted.room, free.room, "which samples are oversized depends on it");
-                    let limits =
-                        |it: &feedwater::plan::Reduction| it.limits == ["limits.host_memory"];
+                    let limits = |it: &feedwater::internals::plan::Reduction| {
+                        it.limits == ["limits.host_memory"]
+                    };
                     assert!(!fitted.reductions.is_empty() && fitted.reductions.iter().all(limits));
                     before = now;
                     limit = host(&fitted) - 1;

@@ -225,7 +225,7 @@ fn files_of_a_source_must_be_regular_files() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    for key in feedwater::source::KEYS {
+    for key in feedwater::internals::source::KEYS {
         for path in ["/dev/zero", "pipe"] {
             let text = format!("[source]\n{key} = \"{path}\"\n");
             let pipeline = Pipeline::from_toml(&text, dir.path()).unwrap();

@@ -3,7 +3,7 @@
 use feedwater::internals::decode::DecodeMemory;
 use feedwater::internals::geometry::Orientation;
 use feedwater::internals::header::{Format, Header};
-use feedwater::plan::Looked;
+use feedwater::internals::plan::Looked;
 
 use super::*;
 
@@ -213,7 +213,7 @@ fn overcommit_continues_and_a_plan_prints_the_comparison() {
     ] {
         let text = plan.to_string();
         let line = text.lines().find(|line| line.contains("MemAvailable")).unwrap();
-        let needed = feedwater::footprint::bytes(plan.host_bytes_to_take());
+        let needed = feedwater::internals::footprint::bytes(plan.host_bytes_to_take());
         assert!(line.starts_with("host ") && line.contains(&needed), "{line}");
         assert!(line.contains(available), "{line}");
         // Nothing follows the name of the limit if the plan fits.

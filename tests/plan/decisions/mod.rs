@@ -6,15 +6,15 @@ mod sample;
 
 use crate::common::{Invert, evaluation, jpeg, training};
 use feedwater::error::{ConfigError, Error, Reason};
-use feedwater::footprint::{Available, Memory};
+use feedwater::footprint::Memory;
+use feedwater::internals::footprint::Available;
 use feedwater::internals::geometry::{Orientation, Roi, Size};
 use feedwater::internals::header::{Format, Header, PnmHead};
+use feedwater::internals::plan::{Bounds, DeviceFacts, Facts, Place, SamplePlan};
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::DType;
 use feedwater::op::{Chain, Crop, Flip, Normalize, Placement, RandomResizedCrop, Resize};
-use feedwater::plan::{
-    AutoCount, Bounds, DeviceFacts, Facts, Place, Plan, Route, SamplePlan, Settings,
-};
+use feedwater::plan::{AutoCount, Plan, Route, Settings};
 
 use Place::{Cpu, Gpu};
 

@@ -16,8 +16,9 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use feedwater::internals::config::Pipeline;
 use feedwater::internals::file;
+use feedwater::internals::plan::Place;
 use feedwater::loader::DeviceChoice;
-use feedwater::plan::{AutoCount, Place, Route};
+use feedwater::plan::{AutoCount, Route};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 

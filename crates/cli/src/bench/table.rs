@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use feedwater::error::escaped;
-use feedwater::footprint::{bytes, counted};
+use feedwater::internals::error::escaped;
+use feedwater::internals::footprint::{bytes, counted};
 use feedwater::plan::Route;
 
 use super::case::Measured;

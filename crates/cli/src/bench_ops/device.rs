@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use feedwater::Error;
-use feedwater::footprint::counted;
-use feedwater::gpu::{self, DeviceReport};
+use feedwater::gpu::{self};
 use feedwater::internals::config::Pipeline;
-use feedwater::loader::{DeviceChoice, open_device};
+use feedwater::internals::footprint::counted;
+use feedwater::internals::gpu::DeviceReport;
+use feedwater::internals::loader::open_device;
+use feedwater::loader::DeviceChoice;
 use feedwater::plan::Plan;
 use feedwater::storage::Storage;
 use serde::Serialize;

@@ -9,9 +9,10 @@ use feedwater::internals::geometry::{Orientation, Size};
 use feedwater::internals::header::{Format, Header};
 use feedwater::internals::image::{HostImage, PixelType};
 use feedwater::internals::output;
+use feedwater::internals::plan::SamplePlan;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::transform::{FullDecoder, HostTransform, PlannedImage};
-use feedwater::plan::{Plan, SamplePlan};
+use feedwater::plan::Plan;
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use feedwater::footprint::{Footprint, Memory as Sort};
-use feedwater::gpu::{
-    self, ALIGN_BYTES, DeviceBuffer, DevicePool, Event, LaunchGoal, PinnedPool, Stream, Upload,
-    fill, read_back,
-};
+use feedwater::gpu::{self, Event, Stream};
 use feedwater::internals::geometry::Size;
+use feedwater::internals::gpu::{
+    ALIGN_BYTES, DeviceBuffer, DevicePool, LaunchGoal, PinnedPool, Upload, fill, read_back,
+};
 use feedwater::internals::image::{HostImage, PixelType};
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
 use feedwater::internals::transform::ChainKernels;

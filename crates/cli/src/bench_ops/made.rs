@@ -2,7 +2,7 @@
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::HostImage;
-use feedwater::plan::SamplePlan;
+use feedwater::internals::plan::SamplePlan;
 
 /// Results of a sample on the CPU.
 pub struct Made {

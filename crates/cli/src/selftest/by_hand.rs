@@ -7,19 +7,21 @@ use std::sync::Arc;
 use feedwater::Result;
 use feedwater::error::{DataError, Error};
 use feedwater::footprint::{Footprint, Memory as Sort};
-use feedwater::gpu::{
-    Device, DeviceBuffer, DevicePool, LaunchGoal, PinnedPool, Stream, Upload, read_back,
-};
+use feedwater::gpu::{Device, Stream};
 use feedwater::internals::decode::Decoders;
 use feedwater::internals::geometry::{Orientation, Size};
+use feedwater::internals::gpu::{
+    DeviceBuffer, DevicePool, LaunchGoal, PinnedPool, Upload, read_back,
+};
 use feedwater::internals::header::Header;
 use feedwater::internals::image::HostImage;
+use feedwater::internals::plan::{DevicePlan, SamplePlan};
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::transform::{ChainKernels, HostTransform, PlannedImage};
 use feedwater::op::device_chain::Block;
 use feedwater::op::kernel_text::{FloatsParams, RoiParams};
 use feedwater::op::program::{Addresses, Extent};
-use feedwater::plan::{DevicePlan, Plan, SamplePlan};
+use feedwater::plan::Plan;
 
 use super::message;
 

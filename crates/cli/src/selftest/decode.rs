@@ -7,8 +7,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use feedwater::gpu::nvjpeg::window_verdict;
 use feedwater::internals::geometry::Size;
+use feedwater::internals::gpu::nvjpeg::window_verdict;
 use feedwater::internals::header::Header;
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, LoaderBuilder, Outcome, SampleRecord};

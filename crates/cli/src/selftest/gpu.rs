@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use feedwater::gpu::nvjpeg;
-use feedwater::gpu::{self, Device, Runtime};
-use feedwater::loader::{DeviceChoice, LoaderBuilder, offered};
+use feedwater::gpu::{Device, Runtime};
+use feedwater::internals::gpu::nvjpeg;
+use feedwater::internals::loader::offered;
+use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::Placement;
 use feedwater::plan::Route;
 
@@ -25,8 +26,8 @@ impl Gpu {
     pub fn find(runtime: &Runtime) -> Result<Self, (&'static str, String)> {
         let device = Device::open_with(0, runtime);
         let device = device.map_err(|error| ("gpu/device", error.to_string()))?;
-        let compiler =
-            gpu::compiler(&device).map_err(|error| ("gpu/compiler", error.to_string()))?;
+        let compiler = feedwater::internals::gpu::compiler(&device)
+            .map_err(|error| ("gpu/compiler", error.to_string()))?;
         let nvjpeg = nvjpeg::known_backends(&device).map(|_| ()).map_err(message);
         Ok(Self { device, compiler, nvjpeg })
     }

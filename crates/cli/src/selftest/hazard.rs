@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use feedwater::footprint::{Footprint, Memory as Sort};
-use feedwater::gpu::nvjpeg::{self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg};
-use feedwater::gpu::{DevicePool, Event, PinnedPool, Stream, copy, fill, read_back};
+use feedwater::gpu::{Event, Stream};
 use feedwater::internals::geometry::Size;
+use feedwater::internals::gpu::nvjpeg::{self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg};
+use feedwater::internals::gpu::{DevicePool, PinnedPool, copy, fill, read_back};
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{LoaderBuilder, Outcome};
 use feedwater::op::{Chain, RandomResizedCrop};

@@ -1,6 +1,7 @@
 //! Memory: usage must match the plan, and must not grow.
 
-use feedwater::footprint::{Memory as Place, bytes};
+use feedwater::footprint::Memory as Place;
+use feedwater::internals::footprint::bytes;
 use feedwater::loader::{Loader, MemoryStats};
 use feedwater::op::Placement;
 

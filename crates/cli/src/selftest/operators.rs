@@ -7,8 +7,8 @@ use feedwater::internals::geometry::{Orientation, Size};
 use feedwater::internals::image::{Image, PixelType};
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout};
+use feedwater::internals::testing::{Case, Kernels};
 use feedwater::op::{Normalize, Operator};
-use feedwater::testing::{Case, Kernels};
 use feedwater_tools::synth;
 
 use super::{Check, Found};

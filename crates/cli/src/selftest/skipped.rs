@@ -4,9 +4,10 @@
 //! bytes of each page only, must have noticed the same images.
 
 use feedwater::footprint::{Footprint, Memory as Sort};
-use feedwater::gpu::nvjpeg::{self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg};
-use feedwater::gpu::{DevicePool, Event, PinnedPool, Stream, fill, read_back};
+use feedwater::gpu::{Event, Stream};
 use feedwater::internals::geometry::Size;
+use feedwater::internals::gpu::nvjpeg::{self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg};
+use feedwater::internals::gpu::{DevicePool, PinnedPool, fill, read_back};
 
 use super::gpu::Gpu;
 use super::images::{self, SORTS};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use feedwater::footprint::counted;
+use feedwater::internals::footprint::counted;
 use feedwater::loader::{Batch, Loader, Outcome, SampleRecord};
 
 use super::font;

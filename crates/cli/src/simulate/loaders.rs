@@ -1,7 +1,7 @@
 //! `simulate` without a report: loaders that produce one batch each, their queue, and the consumer.
 
-use feedwater::footprint::counted;
 use feedwater::internals::file;
+use feedwater::internals::footprint::counted;
 use feedwater_insight::model::{
     Consumer, Forecast, JAVASCRIPT, Limit, Model, On, Options as Run, Service, Stage, What, Who,
 };

@@ -128,7 +128,7 @@ fn a_file_is_detected_by_its_first_bytes_or_its_name() {
     let Error::Config(error) = error else { panic!("{error}") };
     assert_eq!(error.key, "source", "{error}");
     assert!(error.problem.contains(other.to_str().unwrap()), "{error}");
-    assert!(has_words(&error.problem, source::KEYS), "{error}");
+    assert!(has_words(&error.problem, feedwater::internals::source::KEYS), "{error}");
     let path = root.path().join("missing");
     let missing = source::detect(&path, &Storage::default()).unwrap_err();
     assert!(matches!(&missing, Error::Io { path: it, .. } if *it == path), "{missing}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::words::{has_words, row};
-use feedwater::plan::Shard;
+use feedwater::internals::plan::Shard;
 use feedwater_tools::synth;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -6,9 +6,9 @@
 use crate::simulated;
 use crate::simulated::{Decode, Schedule, Simulated};
 use crate::words::has_words;
-use feedwater::gpu::nvjpeg::Backend;
 use feedwater::internals::decode::Decoders;
 use feedwater::internals::geometry::Roi;
+use feedwater::internals::gpu::nvjpeg::Backend;
 use feedwater::internals::header::Header;
 use feedwater_cli::selftest::gpu::Gpu;
 use feedwater_cli::selftest::{Check, Outcome, decode, files, hazard, on_gpu};

@@ -8,8 +8,9 @@ use std::thread;
 
 use feedwater::error::{DataError, Error, Reason, Result, SampleError};
 use feedwater::internals::header::Format;
-use feedwater::loader::{LargeImages, Room};
-use feedwater::plan::{Limits, SampleMemory};
+use feedwater::internals::loader::{LargeImages, Room};
+use feedwater::internals::plan::SampleMemory;
+use feedwater::plan::Limits;
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;
 

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use feedwater::error::{DataError, Error, Reason, Result};
 use feedwater::internals::decode::Decoders;
 use feedwater::internals::header::Header;
+use feedwater::internals::plan::SampleMemory;
 use feedwater::internals::transform::FullDecoder;
 use feedwater::op::{Operator, Resize};
-use feedwater::plan::SampleMemory;
 
 /// Target size and quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use feedwater::error::{Error, Result};
 use feedwater::internals::file::AtomicFile;
-use feedwater::source::records::CLASSES_NAME;
+use feedwater::internals::source::records::CLASSES_NAME;
 
 /// Format of shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

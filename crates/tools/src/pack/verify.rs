@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::shard::content_crc;
 use super::{Manifest, Shard, ShardFormat};
 use feedwater::error::{Error, Result};
-use feedwater::footprint::counted;
+use feedwater::internals::footprint::counted;
 use feedwater::source::custom::HostPage;
 use feedwater::source::{Source, TfRecord, WebDataset};
 

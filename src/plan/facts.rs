@@ -1,0 +1,54 @@
+//! What a plan depends on besides chain and settings.
+
+use crate::decode::DecodeMemory;
+use crate::footprint::Available;
+use crate::geometry::Size;
+use crate::header::Header;
+
+use super::{DeviceFacts, DevicePick, Environment};
+
+/// Facts about the source and the machine that a plan depends on.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Size of the largest sample, in bytes.
+    pub largest_bytes: u64,
+    /// Size of the largest image among the scanned samples.
+    pub image: Size,
+    /// Scanned samples. If empty, every sample is assumed to be an already decoded image of size `image`.
+    pub looked: Vec<Looked>,
+    /// Whether `looked` holds all usable samples of the source.
+    pub looked_at_all: bool,
+    /// Spans stored per thread for a trace.
+    pub trace_spans: u64,
+    /// Host memory that the source itself holds, in bytes.
+    pub source_bytes: u64,
+    /// Number of samples in the source.
+    pub samples: u64,
+    /// Number of files that hold samples in sequence, if the order depends on them.
+    pub files: u64,
+    /// Number of classes that the source has names for. 0 if it has none.
+    pub classes: usize,
+    /// Cores that this process may use. 0 means the number that the system reports.
+    pub cores: usize,
+    /// Environment variables of launchers.
+    pub environment: Environment,
+    /// Host memory available to this process. `None` if unknown.
+    pub available: Option<Available>,
+    /// Whether samples come over a network and are prefetched.
+    pub remote: bool,
+    /// The GPU, or why there is none.
+    pub device: DeviceFacts,
+    /// Device that was chosen, and why.
+    pub pick: DevicePick,
+}
+
+/// Sample that was scanned when the plan was made.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    /// Header of the image.
+    pub header: Header,
+    /// Size of the file, in bytes.
+    pub file_bytes: u64,
+    /// Memory for decoding it.
+    pub decode: DecodeMemory,
+}
