@@ -18,14 +18,12 @@ use crate::tensor::{DType, TensorShape};
 mod available;
 mod bounds;
 mod budget;
-mod count;
 mod counts;
 mod device;
 mod device_choice;
 mod device_facts;
 mod device_pick;
 mod display;
-mod last_batch;
 mod memory;
 mod need;
 mod offload;
@@ -38,11 +36,10 @@ mod shard_from;
 mod shuffle;
 mod stage;
 mod targets;
+mod values;
 mod windows;
 
-pub use count::AutoCount;
 pub use device_choice::DeviceChoice;
-pub use last_batch::LastBatch;
 pub(crate) use memory::{PAIR_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
 pub use route::Route;
@@ -50,12 +47,13 @@ pub use route::Route;
 pub use route::{DecoderMemory, MeasuredMemory};
 pub use row_index::RowIndexGain;
 pub use settings::{
-    CacheSettings, DecodeSettings, Limits, LoaderSettings, OnError, OutputSettings, Settings,
+    CacheSettings, DecodeSettings, Limits, LoaderSettings, OutputSettings, Settings,
 };
 pub use shard_from::ShardFrom;
 #[doc(hidden)]
 pub use stage::BatchStage;
 pub use targets::TargetSettings;
+pub use values::{AutoCount, LastBatch, OnError};
 
 #[doc(hidden)]
 pub use bounds::Bounds;

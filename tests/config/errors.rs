@@ -9,7 +9,11 @@ fn errors_name_the_full_key_and_the_nearest_name() {
     for (text, key, values) in [
         ("[loader]\nbatchs = 1", "loader.batchs", &["batch_size"][..]),
         ("[loader]\nworkrs = 1", "loader.workrs", &["num_workers"]),
-        ("[loader]\nbatch = 2\nbatch_size = 2", "loader.batch_size", &["twice", "batch", "batch_size"]),
+        (
+            "[loader]\nbatch = 2\nbatch_size = 2",
+            "loader.batch_size",
+            &["twice", "batch", "batch_size"],
+        ),
         ("[loader]\nworld_size = 2\nworld = 2", "loader.world_size", &["world", "world_size"]),
         (
             "[[chain]]\nop = \"flip\"\n[[transform]]\nop = \"flip\"",

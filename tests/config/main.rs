@@ -109,7 +109,9 @@ fn former_names_are_read_and_todays_written() {
     assert_eq!((former.settings.loader.batch_size, former.chain.steps().len()), (5, 1));
     let written = former.to_toml().unwrap();
     assert_eq!(written, todays.to_toml().unwrap());
-    for line in ["batch_size = 5", "num_workers = \"auto\"", "last_batch = \"pad\"", "world_size = 3"] {
+    for line in
+        ["batch_size = 5", "num_workers = \"auto\"", "last_batch = \"pad\"", "world_size = 3"]
+    {
         assert!(written.lines().any(|it| it == line), "{line}\n{written}");
     }
 }
