@@ -85,6 +85,18 @@ def test_settings_that_tasks_cannot_have_are_refused(cluster, many):
         fw.ray.read(fw.ray.Datasource(many, RANDOM, batch_size=4), batch_size=8)
 
 
+def test_other_names_mean_the_same_to_tasks(cluster, many):
+    loader = fw.LoaderSettings(num_workers=2, tune=False)
+    source = fw.ray.Datasource(many, chain=RANDOM, batch=4, last="partial", loader=loader)
+    assert len(source) == len(fw.ray.Datasource(many, RANDOM, batch_size=4, drop_last=False))
+    for setting in ('"num_workers" = 2', '"last_batch" = "partial"', '"shard" = "none"', '"tune" = false'):
+        assert setting in source._job.text
+    with pytest.raises(TypeError, match="world_size cannot be set"):
+        fw.ray.read(many, RANDOM, world=2)
+    with pytest.raises(TypeError, match="did you mean shuffle"):
+        fw.ray.read(many, RANDOM, shufle=True)
+
+
 @pytest.mark.parametrize("node", [False, True], ids=["worker", "node"])
 def test_a_killed_reader_loses_and_repeats_nothing(cluster, many, tmp_path, node):
     go, killed = tmp_path / "go", tmp_path / "killed"

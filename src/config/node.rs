@@ -195,7 +195,7 @@ impl serde::de::Error for NodeError {
     }
 
     fn duplicate_field(key: &'static str) -> Self {
-        Self::custom(former::twice(key))
+        Self::custom(former::twice(key)).at(key)
     }
 
     fn missing_field(key: &'static str) -> Self {

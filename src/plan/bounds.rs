@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 
-use super::count::MOST;
+use super::values::MOST;
 use super::{AutoCount, DevicePlan, Facts, Settings};
 
 /// Range of a number that the loader chooses. For a fixed number all three fields are equal.

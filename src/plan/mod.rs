@@ -14,7 +14,6 @@ use crate::tensor::{DType, TensorShape};
 mod available;
 pub(crate) mod bounds;
 pub(crate) mod budget;
-mod count;
 pub(crate) mod counts;
 pub(crate) mod device;
 mod device_choice;
@@ -22,7 +21,6 @@ pub(crate) mod device_facts;
 pub(crate) mod device_pick;
 mod display;
 pub(crate) mod facts;
-mod last_batch;
 mod memory;
 pub(crate) mod need;
 pub(crate) mod offload;
@@ -36,22 +34,22 @@ pub(crate) mod shuffle;
 pub(crate) mod stage;
 pub(crate) mod step;
 mod targets;
+mod values;
 mod windows;
 
-pub use count::AutoCount;
 pub use device_choice::DeviceChoice;
-pub use last_batch::LastBatch;
 pub(crate) use memory::{PAIR_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
 pub use route::Route;
 pub(crate) use route::{DecoderMemory, MeasuredMemory};
 pub use row_index::RowIndexGain;
 pub use settings::{
-    CacheSettings, DecodeSettings, Limits, LoaderSettings, OnError, OutputSettings, Settings,
+    CacheSettings, DecodeSettings, Limits, LoaderSettings, OutputSettings, Settings,
 };
 pub use shard_from::ShardFrom;
 pub(crate) use stage::BatchStage;
 pub use targets::TargetSettings;
+pub use values::{AutoCount, LastBatch, OnError};
 
 pub(crate) use bounds::Bounds;
 pub(crate) use budget::Reduction;

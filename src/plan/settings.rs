@@ -11,8 +11,8 @@ use crate::op::{Operator, Placement, Resize};
 use crate::storage::StorageSettings;
 use crate::tensor::{DType, Layout};
 
-use super::count::MOST;
-use super::{AutoCount, DeviceChoice, LastBatch, Route, ShardFrom, TargetSettings};
+use super::values::MOST;
+use super::{AutoCount, DeviceChoice, LastBatch, OnError, Route, ShardFrom, TargetSettings};
 
 /// All user settings except source and chain. Field names are the TOML keys.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -105,24 +105,6 @@ impl Default for LoaderSettings {
             ignore_label: -100,
         }
     }
-}
-
-/// Handling of unusable samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum OnError {
-    /// The loader ends with the sample's error.
-    #[default]
-    Stop,
-    /// Another sample replaces it, chosen by (seed, epoch, index). Batches stay full, and no other sample changes its
-    /// position.
-    Skip,
-    /// Zeros replace it, its label is `ignore_label`, and the sample is marked.
-    Substitute,
-    /// It is left out, so its batch is shorter. A batch without any sample is not handed out. Not with batch operators, which
-    /// need whole pairs.
-    Drop,
 }
 
 /// `[decode]`.

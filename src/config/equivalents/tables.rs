@@ -394,14 +394,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         of: &[],
-        names: &["shard_id"],
-        section: "loader",
-        write: "rank = 0\nworld_size = 1",
-        note: "",
-    },
-    Key {
-        of: &[],
-        names: &["num_shards", "num_replicas", "world_size"],
+        names: &["shard_id", "num_shards", "num_replicas", "world_size"],
         section: "loader",
         write: "rank = 0\nworld_size = 1",
         note: "by default both come from the launcher",

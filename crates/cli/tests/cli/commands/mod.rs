@@ -184,7 +184,7 @@ fn an_endless_pipeline_file_is_an_error_at_once() {
 fn a_wrong_pipeline_file_is_a_usage_error_that_names_the_key() {
     let dir = workplace();
     for (text, key, values) in [
-        (format!("{PIPELINE}batchs = 3\n{CHAIN}"), "loader.batchs: ", &["batch"][..]),
+        (format!("{PIPELINE}batchs = 3\n{CHAIN}"), "loader.batchs: ", &["batch_size"][..]),
         (format!("{PIPELINE}[[chain]]\nop = \"resise\""), "chain[0].op: ", &["resise", "resize"]),
         (format!("{PIPELINE}{}", CHAIN.replace("0.224", "0")), "chain[2].std[1]: ", &["0"]),
         (CHAIN.to_string(), "source: ", &[]),
@@ -298,11 +298,8 @@ fn run_reports_every_documented_field() {
     write(&dir, "partial.toml", &format!("{PIPELINE}last_batch = \"partial\"\n{CHAIN}"));
     let report = done(dir.path(), &["run", "partial.toml", "--device", "cpu"]);
     assert!(!report.contains("left over"), "{report}");
-    write(
-        &dir,
-        "three.toml",
-        &format!("{}{CHAIN}", PIPELINE.replace("batch_size = 4", "batch_size = 3")),
-    );
+    let three = PIPELINE.replace("batch_size = 4", "batch_size = 3");
+    write(&dir, "three.toml", &format!("{three}{CHAIN}"));
     let report = done(dir.path(), &["run", "three.toml", "--device", "cpu"]);
     assert!(has_words(row(&report, "left over "), &["1 sample"]), "{report}");
 }

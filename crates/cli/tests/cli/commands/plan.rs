@@ -57,7 +57,7 @@ fn workers_may_be_auto_and_other_words_are_errors() {
     assert_eq!(plan["ahead_batches"], serde_json::json!({ "least": 1, "start": 2, "most": 8 }));
     assert_eq!(plan["workers"]["least"], 1);
     let settings = done(dir, &["plan", "auto.toml", "--settings"]);
-    for key in ["workers", "prefetch"] {
+    for key in ["num_workers", "prefetch"] {
         assert!(settings.contains(&format!("\n{key} = \"auto\"\n")), "{settings}");
     }
     write(&place, "less.toml", &format!("{file}[limits]\ncpu_threads = 1\n"));

@@ -1,4 +1,4 @@
-//! Counts that are fixed, or chosen by the loader while it runs.
+//! Values of settings: counts that may be chosen by the loader, and policies.
 
 use std::fmt;
 
@@ -87,6 +87,39 @@ impl Visitor<'_> for AutoCountVisitor {
             other => Err(E::invalid_value(Unexpected::Str(other), &self)),
         }
     }
+}
+
+/// Handling of the samples that do not fill the last batch of an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum LastBatch {
+    /// They are dropped. With several shards, so are samples that would give one shard more than another.
+    #[default]
+    Drop,
+    /// The shard's last sample is repeated until the batch is full and marked as padding. All shards are padded to the
+    /// same number of batches.
+    Pad,
+    /// They form a smaller batch.
+    Partial,
+}
+
+/// Handling of unusable samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum OnError {
+    /// The loader ends with the sample's error.
+    #[default]
+    Stop,
+    /// Another sample replaces it, chosen by (seed, epoch, index). Batches stay full, and no other sample changes its
+    /// position.
+    Skip,
+    /// Zeros replace it, its label is `ignore_label`, and the sample is marked.
+    Substitute,
+    /// It is left out, so its batch is shorter. A batch without any sample is not handed out. Not with batch operators, which
+    /// need whole pairs.
+    Drop,
 }
 
 #[cfg(test)]
