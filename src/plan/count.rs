@@ -1,11 +1,12 @@
-//! Counts that are fixed, or chosen by the loader while it runs.
+//! Count that is fixed, or that the loader chooses while it runs.
 
 use std::fmt;
 
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Count that is fixed, or that the loader chooses from measurements. In TOML an integer or `"auto"`.
+/// Count that is fixed, or that the loader chooses from measurements. In TOML: an integer or
+/// `"auto"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// The loader chooses, within the plan's [`Bounds`](super::Bounds).
@@ -14,14 +15,14 @@ pub enum Count {
     Fixed(usize),
 }
 
-/// Maximum of `loader.workers` and `loader.prefetch`.
+/// Largest allowed value of `loader.workers` and of `loader.prefetch`.
 pub(super) const MOST: usize = 1024;
 
-/// Expected values, for messages.
+/// Description of the expected values, for error messages.
 const WANTED: &str = "an integer from 1 up or \"auto\"";
 
 impl Count {
-    /// The number if it is fixed.
+    /// Returns the number if it is fixed.
     pub fn fixed(self) -> Option<usize> {
         match self {
             Count::Auto => None,

@@ -1,4 +1,4 @@
-//! A plan as text, for people.
+//! Text form of a plan, for users.
 
 use std::fmt;
 
