@@ -84,8 +84,9 @@ impl Batch {
         &self.info().labels
     }
 
-    /// Soft targets, if [`targets.classes`](crate::plan::TargetSettings::classes) is set and the batch is in host
-    /// memory: `[samples, classes]`, row-major. All zeros for a sample that was replaced with zeros and has no label.
+    /// Soft targets of shape `[samples, classes]`, row-major. `None` if
+    /// [`targets.classes`](crate::plan::TargetSettings::classes) is not set or the batch is in
+    /// device memory. All zeros for a sample that was replaced by zeros and has no label.
     pub fn soft_targets(&self) -> Option<&[f32]> {
         match &self.slot {
             BatchMemory::Host(slot) if self.classes > 0 => {

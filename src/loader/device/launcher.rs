@@ -49,7 +49,7 @@ pub(in crate::loader) struct Launcher {
 /// Parameters and tables of a launch.
 struct Block {
     staged: Staged,
-    /// Reached when the kernel has read them.
+    /// Reached when the kernel has read the block.
     read: Event,
 }
 

@@ -24,7 +24,7 @@ pub(in crate::loader) struct Router {
 /// Maximum number of threads that decode on the CPU at the same time.
 #[derive(Clone, Copy)]
 pub(in crate::loader) struct CpuThreads {
-    /// While the device decodes too.
+    /// Limit while the device also decodes.
     pub beside: usize,
     /// Limit while only operators are on the device.
     pub alone: usize,
