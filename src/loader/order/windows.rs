@@ -14,7 +14,7 @@ const SECOND_PASS: u16 = u16::MAX - 3;
 /// Files of a source, and the window size.
 #[derive(Debug)]
 pub struct Files {
-    /// Index after the last sample of each file that has any.
+    /// Index after the last sample of each file that has samples.
     ends: Vec<u64>,
     window: u64,
 }

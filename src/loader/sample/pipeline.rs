@@ -223,7 +223,7 @@ impl SamplePipeline {
         self.meter.saw(Seen { width, height, bytes: bytes.len() as u64 }, window_pixels);
         let parsed = read.sample.parsed;
         let took = self.meter.since(begin) + parsed;
-        // Recorded as if the header had been parsed just before.
+        // Recorded as if the header had been parsed directly before planning.
         let began = begin.checked_sub(parsed).unwrap_or(begin);
         self.meter.add_from(Stage::Header, began, took, 0);
         if let Some(clock) = &mut self.clock {

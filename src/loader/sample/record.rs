@@ -26,8 +26,9 @@ pub struct SampleRecord {
     pub trace: Trace,
     /// Origin of the pixels: a decode route, or zeros.
     pub outcome: Outcome,
-    /// Why all operators ran on the CPU although the plan has some on the device: no route supported the image, or it
-    /// did not fit into a page. The pixels are the same as without a device. `None` if there was no fallback.
+    /// Reason why the sample was processed on the CPU although the plan has operators on the
+    /// device. For example, no route supported the image, or it did not fit into a page. The
+    /// pixels are the same as without a device. `None` if there was no fallback.
     pub cpu_fallback: Option<&'static str>,
     /// Damage that `decode.strict = false` accepted. If there are several kinds, it is one of them.
     /// Damage outside of the decoded window may not be detected.

@@ -119,7 +119,7 @@ impl Connections {
 /// State of a connection.
 enum State {
     Reading(Vec<u8>),
-    /// The response, and how much of it is written.
+    /// The response, and the number of its bytes that are written.
     Writing(Vec<u8>, usize),
     /// Waits until the client has closed too. Otherwise the system would discard what the client
     /// has not read yet.
@@ -188,7 +188,7 @@ impl Connection {
     }
 }
 
-/// Reads available bytes, up to one more than a request may have.
+/// Reads available bytes, up to one byte more than the maximum size of a request.
 fn read(stream: &mut TcpStream, request: &mut Vec<u8>) -> io::Result<usize> {
     let mut part = [0; 1024];
     let room = (MOST_BYTES + 1 - request.len()).min(part.len());
