@@ -46,7 +46,7 @@ impl Counts {
                 None => device.default_hardware_group(plan),
             },
             decoders: states.max().unwrap_or(0),
-            // A larger group needs more pages and saves no work. With the tallest tiles, the work
+            // A larger group needs more pages and saves no work. With the highest tiles, the work
             // of a sample does not depend on the group. With low tiles, 16 samples of 224x224 are
             // 448 blocks, and a large GPU runs 528 blocks at once (132 x 4).
             group: 16,

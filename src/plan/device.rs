@@ -40,11 +40,9 @@ pub struct DevicePlan {
     pub encoded_bytes: usize,
     /// Device bytes per page for a decoded window. Samples that need more are processed on the CPU.
     pub pixels_bytes: usize,
-    /// Bytes for the coefficient tables of a sample. Samples that need more are processed on the
-    /// CPU.
+    /// Bytes for a sample's coefficient tables. Samples that need more are processed on the CPU.
     pub table_bytes: usize,
-    /// Number of pixels of the largest image that fits nvJPEG's buffers. The size of the window
-    /// does not matter.
+    /// Pixels of the largest image that fits nvJPEG's buffers. The window's size does not matter.
     pub image_pixels: usize,
     /// Device bytes for each of a sample's two intermediate images, which hold pixels between
     /// kernels or passes of a kernel. 0 if no kernel needs them. Samples that need more are
@@ -120,43 +118,35 @@ pub mod rows {
 /// Number of blocks of launch parameters. The host writes one while the other is being copied.
 pub const LAUNCH_BLOCKS: usize = 2;
 
-/// Pages for each image of a call of the JPEG engines: two calls are being decoded and one is being
-/// gathered.
+/// Pages per image of a call of the JPEG engines: two calls are being decoded, one is gathered.
 const PAGES_PER_GROUPED: usize = 3;
 
-/// Target for the device memory of the JPEG engines with the default number of images per call, in
-/// bytes.
+/// Device memory of the JPEG engines, in bytes, for which the default images per call are chosen.
 const DEFAULT_GROUP_BYTES: usize = 64 << 20;
 
-/// Minimum of the default number of images per call: one for each of the seven JPEG engines of a
-/// large GPU.
+/// Minimum of the default images per call: one for each of the seven JPEG engines of a large GPU.
 const LEAST_DEFAULT_GROUP: usize = 7;
 
-/// Maximum of the default number of images per call. A larger call delays the first batch; measure
-/// before setting it.
+/// Maximum of the default images per call. A larger call delays the first batch; measure it first.
 const MOST_DEFAULT_GROUP: usize = 32;
 
 /// Pool allocations are rounded up to a multiple of this many bytes.
 const ALIGN_BYTES: usize = 256;
 
-/// Size of a page relative to the largest scanned image, as numerator and denominator. Usually not
-/// all images are scanned.
+/// Size of a page relative to the largest scanned image, as numerator and denominator.
 const HEAD_ROOM: (u64, u64) = (5, 4);
 
 /// Minimum number of pixels that a page holds.
 const LEAST_PAGE_PIXELS: u64 = 1 << 16;
 
-/// Maximum number of pixels of a page: too large for any GPU, but small enough that no product
-/// overflows.
+/// Maximum pixels of a page: too large for any GPU, but small enough that no product overflows.
 const MOST_PAGE_PIXELS: u64 = 1 << 40;
 
-/// Encoded bytes per pixel of a page. Even JPEGs of full quality without subsampling rarely exceed
-/// this value.
+/// Encoded bytes per pixel of a page. Even JPEGs of full quality rarely exceed this value.
 const ENCODED_BYTES_PER_PIXEL: usize = 2;
 
 impl DevicePlan {
-    /// Creates the GPU part of `plan`. Its placements must be resolved. All counts are 0 until
-    /// `set` is called.
+    /// Creates the GPU part of a plan with resolved placements. Its counts are 0 until `set`.
     pub(super) fn new(plan: &Plan, facts: &Facts, routes: Vec<Route>) -> Self {
         let planned = DeviceSplit::new(plan, plan.cpu_steps());
         let limits = &plan.settings.limits;

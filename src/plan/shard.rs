@@ -1,5 +1,4 @@
-//! Shard of the set that a loader reads. It comes from the settings, or from a launcher's
-//! environment variables.
+//! Shard of the set that a loader reads, from the settings or a launcher's environment variables.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,8 +31,7 @@ struct Launcher {
     name: &'static str,
     rank: &'static str,
     world: &'static str,
-    /// Variables that may hold the local rank, which is the rank among the processes of this
-    /// machine.
+    /// Variables that may hold the local rank: the rank among this machine's processes.
     local: &'static [&'static str],
 }
 
@@ -89,8 +87,7 @@ const SLURM_TASKS: &str = "SLURM_NTASKS";
 const SLURM_STEP: &str = "SLURM_STEP_ID";
 /// Set by `srun --pty`.
 const SLURM_TERMINAL: &str = "SLURM_PTY_PORT";
-/// First step number of Slurm's special steps, which are not tasks. It is the interactive step
-/// (slurm.h).
+/// First number of Slurm's steps that are not tasks. It is the interactive step (slurm.h).
 const SLURM_FIRST_SPECIAL: u64 = 0xffff_fffa;
 
 /// End of every message: how to set the shard explicitly.
@@ -267,8 +264,7 @@ impl Launcher {
                 .get(SLURM_STEP)
                 .is_some_and(|it| it.parse().map_or(true, |step: u64| step < SLURM_FIRST_SPECIAL)),
             ShardFrom::Kubernetes => environment.has(self.rank),
-            // Without a rank, `WORLD_SIZE` may belong to a Kubernetes pod, whose job index is its
-            // rank.
+            // Without `RANK`, `WORLD_SIZE` may belong to a Kubernetes pod, whose rank is its index.
             ShardFrom::Torchrun if !environment.has(RANK) => {
                 environment.has(WORLD) && !environment.has(JOB_INDEX)
             }

@@ -18,9 +18,9 @@ use crate::plan::Route;
 use crate::ring::Producer;
 
 /// Decodes waiting pages in groups. A group is gathered only when the decoder can begin a call, so
-/// groups grow while the decoder is busy. All images of a group have the same chroma subsampling:
-/// the one that most waiting images have. If too many calls have passed over the oldest waiting
-/// image, it is the one of that image.
+/// groups grow while the decoder is busy. All images of a group have the same chroma subsampling.
+/// Usually the subsampling of most waiting images is chosen. If too many calls have passed over the
+/// oldest waiting image, the subsampling of that image is chosen.
 ///
 /// A page is published after its call has ended and its pixels were found to be written. So a
 /// launch never waits for a call.
