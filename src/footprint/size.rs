@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 
-/// Deserializes a size in bytes: an integer, or a string such as `"512 MiB"`, `"1.5 GiB"` or `"20
-/// GB"`.
+/// Deserializes a size in bytes: an integer, or a string such as `"512 MiB"` or `"20 GB"`.
 pub fn byte_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserializer.deserialize_any(ByteSize)
 }

@@ -30,8 +30,7 @@ pub struct Stats {
     /// Samples of this shard that no batch held, because they did not fill the last batch of an epoch
     /// (`loader.last = "drop"`). Counted when that batch is handed out.
     pub left_over: u64,
-    /// Batches for which memory beyond the plan was allocated, because the consumer held all other
-    /// batches
+    /// Batches for which memory beyond the plan was allocated, because the consumer held all others
     /// ([`LoaderBuilder::add_batches`](crate::loader::LoaderBuilder::add_batches)).
     pub batches_added: u64,
     /// Seconds since the loader was built.
@@ -48,7 +47,6 @@ pub struct Stats {
     pub errors: BTreeMap<&'static str, u64>,
     /// Corrupt samples that were accepted because of `decode.strict = false`, by kind of damage.
     /// Each is also counted in `outcomes`.
-    /// `outcomes`.
     pub tolerated: BTreeMap<&'static str, u64>,
     /// JPEGs decoded on the CPU, by decoder, and for libjpeg-turbo also by the reason for this
     /// decoder ([`JpegBy::name`]).

@@ -350,7 +350,7 @@ impl Meters {
         })
     }
 
-    /// Seconds that all threads waited for input and for room, in all stages.
+    /// Seconds that all threads waited for input and for space for output, in all stages.
     pub fn waits(&self) -> (f64, f64) {
         let all = self
             .by_thread()

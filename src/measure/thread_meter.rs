@@ -62,7 +62,7 @@ pub struct ThreadMeter {
     chance: AtomicU64,
     /// Begin of the measurements. Also returned as the time if the clock is not read.
     base: Instant,
-    /// Nanoseconds from `base` until the thread began and until it ended; [`NEVER`] before.
+    /// Nanoseconds from `base` until the thread began, and until it ended; else [`NEVER`].
     began: AtomicU64,
     over: AtomicU64,
     pub(super) pixels: AtomicU64,

@@ -118,7 +118,7 @@ pub struct Facts {
     pub source_bytes: u64,
     /// Number of samples in the source.
     pub samples: u64,
-    /// Number of files that hold many samples each. 0 if the source has no such files.
+    /// Number of files that hold samples. 0 if the order does not depend on files.
     pub files: u64,
     /// Number of classes that the source has names for, or 0.
     pub classes: usize,

@@ -448,7 +448,7 @@ impl DecodeSettings {
 mod tests {
     use super::*;
 
-    /// Sums of the footprint's rows must fit 64 bits.
+    /// Sums of the footprint's entries must fit 64 bits.
     #[test]
     fn absurd_byte_and_pixel_counts_are_refused() {
         let key = |settings: Settings| match settings.check() {

@@ -29,8 +29,8 @@ pub enum Shuffle {
 ///
 /// Quality is the entropy of the order per sample, relative to the entropy of a full shuffle. With
 /// ideal random keys all possible orders are equally likely, so the entropy is the logarithm of
-/// their number. A full shuffle of `N` samples has `log2(N!) / N` bits per sample, about `log2(N) -
-/// 1.44`.
+/// their number. A full shuffle of `N` samples has `log2(N!) / N` bits per sample, about
+/// `log2(N) - 1.44`.
 ///
 /// Windows of `W` samples are shuffled twice, the second time displaced by half a window. The
 /// possible orders of one pass form a group, which is a product of symmetric groups. Two groups `A`

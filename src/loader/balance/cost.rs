@@ -19,8 +19,8 @@ const SATURATED: f64 = 0.8;
 const MEMORY: f64 = 0.85;
 /// Weight of a span in which the engine may have been idle.
 const LOOSE: f64 = 0.15;
-/// Regularization of both terms towards a common scale. If all images have one size, their ratio is
-/// undetermined.
+/// Regularization of both terms towards a common scale. If all images have one size, the ratio of
+/// the terms is undetermined.
 const RIDGE: f64 = 0.2;
 /// Maximum factor between the scale of either term and the common scale.
 const SPREAD: f64 = 8.0;

@@ -19,7 +19,7 @@ pub(super) struct Held<P> {
 const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
 
 impl<P> Held<P> {
-    /// Creates a list with room for `most` pages.
+    /// Creates a list with capacity for `most` pages.
     pub fn new(most: usize) -> Self {
         Self { pages: Vec::with_capacity(most), pause: PAUSES[0] }
     }

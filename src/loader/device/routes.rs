@@ -61,8 +61,8 @@ pub(super) fn backend(route: Route) -> Option<Backend> {
 
 /// The routes whose decoders a device supports.
 ///
+/// # Errors
 /// Errors of [`offered`], if no route is supported.
-/// Those of [`offered`], if there are none.
 pub(in crate::loader) fn offered_routes(device: &Arc<Device>) -> Result<Vec<Route>> {
     let (mut routes, mut missing) = (Vec::new(), None);
     for route in Route::all_on_device() {

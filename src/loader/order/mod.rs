@@ -14,9 +14,9 @@ mod windows;
 /// Order of every epoch, for one shard of the set.
 ///
 /// * An epoch's order is a permutation of all indices, or the identity without shuffling. It is the
-///   same for all shards. Position number `p` of those that remain in the epoch belongs to rank `p
-///   % world`. So all shards together have every position exactly once, and the global order does
-///   not depend on the number of shards.
+///   same for all shards. Position number `p` of those that remain in the epoch belongs to rank
+///   `p % world`. So all shards together have every position exactly once, and the global order
+///   does not depend on the number of shards.
 /// * With `loader.repeats` of `r`, position `p` has the sample that position `p / r` would have
 ///   without repeats. So each sample occurs `r` consecutive times over all shards, as with
 ///   torchvision's `RASampler`. The length of an epoch does not change, so it contains only the
