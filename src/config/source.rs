@@ -106,7 +106,7 @@ fn own(name: Value, beside: &Table, at: &str) -> Result<SourceSettings> {
     }
     let name: String = read(name).map_err(|it| it.at(OWN).into_error(at))?;
     if name.is_empty() {
-        let problem = "is empty; write the name by which the program gives the source";
+        let problem = "is empty; write the name under which the program provides the source";
         return Err(Error::config(format!("{at}.{OWN}"), problem));
     }
     Ok(SourceSettings::own(name))

@@ -5,9 +5,9 @@
 //!
 //! | floor | module | content |
 //! |---|---|---|
-//! | 0 | `order` | which sample comes at which position of an epoch |
-//! | 0 | `balance` | which engine decodes an image |
-//! | 0 | `controls` | how many workers are active, and what runs on the device |
+//! | 0 | `order` | the sample at each position of an epoch |
+//! | 0 | `balance` | the engine that decodes an image |
+//! | 0 | `controls` | the number of active workers, and the work on the device |
 //! | 1 | `sample` | one sample: reading, caches, planning, decoding, the outcome |
 //! | 2 | `slot` | one batch while it is filled, and the jobs that fill it |
 //! | 3 | `stats` | counts of everything that was delivered |

@@ -261,7 +261,7 @@ fn refusal(exceeded: &[Limit], rows: &Footprint) -> Error {
         let needed = limit.needed(rows);
         let [is, would] = [limit.bytes, needed].map(footprint::bytes);
         format!(
-            "is {} bytes ({is}), the smallest that would do is {needed} bytes ({would})",
+            "is {} bytes ({is}), but must be at least {needed} bytes ({would})",
             limit.bytes
         )
     };

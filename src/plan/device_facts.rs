@@ -49,6 +49,6 @@ impl DeviceFacts {
 
 impl Default for DeviceFacts {
     fn default() -> Self {
-        DeviceFacts::None("not looked for".into())
+        DeviceFacts::None("no GPU was searched for".into())
     }
 }

@@ -64,7 +64,7 @@ impl DevicePick {
 
 impl Default for DevicePick {
     fn default() -> Self {
-        Self::cpu("not looked for")
+        Self::cpu("no GPU was searched for")
     }
 }
 

@@ -473,10 +473,10 @@ fn any_route(
     let names =
         |routes: &[Route]| routes.iter().map(|route| route.name()).collect::<Vec<_>>().join(", ");
     let offers = match offered.is_empty() {
-        true => "no other".into(),
+        true => "no other route".into(),
         false => format!("{}: allow one of these", names(offered)),
     };
-    let mut why = format!("decode.routes allows {}, the device offers {offers}", names(allowed));
+    let mut why = format!("decode.routes allows {}, but the device supports {offers}", names(allowed));
     for (route, reason) in dropped {
         why += &format!("; {} is not used: {reason}", route.name());
     }

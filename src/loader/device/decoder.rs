@@ -70,8 +70,8 @@ pub(in crate::loader) trait GroupDecoder: Send {
     /// Reports that an image was decoded.
     fn decoded(&self, waiting: &Waiting);
 
-    /// Enqueues decoding of these images in the stream, as a span of `clock`. At most
-    /// [`calls`](Self::calls) groups may be not yet [finished](Self::finish).
+    /// Enqueues decoding of these images in the stream, as a span of `clock`. Calls
+    /// that are not [finished](Self::finish) are limited to [`calls`](Self::calls).
     ///
     /// # Errors
     /// Errors concern the whole group. After an error, nothing was enqueued, and there is nothing

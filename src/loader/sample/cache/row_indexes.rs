@@ -138,7 +138,7 @@ impl RowIndexes {
         false
     }
 
-    /// Size and statistics.
+    /// Size of the cache, and its statistics.
     pub fn stats(&self) -> CacheStats {
         CacheStats { rejected: self.rejected.load(Ordering::Relaxed), ..self.store.stats() }
     }

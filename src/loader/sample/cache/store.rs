@@ -175,7 +175,7 @@ impl Store {
         }
     }
 
-    /// Size and statistics. The caller sets the name.
+    /// Size of the cache, and its statistics. The caller sets the name.
     pub fn stats(&self) -> CacheStats {
         let (hits, misses, mut epochs) = {
             let asked = self.asked();
