@@ -260,10 +260,7 @@ fn refusal(exceeded: &[Limit], rows: &Footprint) -> Error {
     let words = |limit: &Limit| {
         let needed = limit.needed(rows);
         let [is, would] = [limit.bytes, needed].map(footprint::bytes);
-        format!(
-            "is {} bytes ({is}), but must be at least {needed} bytes ({would})",
-            limit.bytes
-        )
+        format!("is {} bytes ({is}), but must be at least {needed} bytes ({would})", limit.bytes)
     };
     let mut problem = String::new();
     for (number, limit) in exceeded.iter().enumerate() {

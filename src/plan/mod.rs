@@ -476,7 +476,8 @@ fn any_route(
         true => "no other route".into(),
         false => format!("{}: allow one of these", names(offered)),
     };
-    let mut why = format!("decode.routes allows {}, but the device supports {offers}", names(allowed));
+    let mut why =
+        format!("decode.routes allows {}, but the device supports {offers}", names(allowed));
     for (route, reason) in dropped {
         why += &format!("; {} is not used: {reason}", route.name());
     }
