@@ -33,7 +33,7 @@ impl BatchStage {
             blends += operator.most_blends();
             if blends > Blends::MOST {
                 let problem = format!(
-                    "and the operators before it give a pair up to {blends} blends; at most {} are possible",
+                    "gives a pair up to {blends} blends together with the operators before it; at most {} are possible",
                     Blends::MOST
                 );
                 return Err(Error::config(key, problem));
