@@ -244,7 +244,7 @@ pub struct Limits {
     /// interlaced PNGs and WebPs. Such a sample reserves the excess, waits while others hold it, and releases it
     /// afterwards. A sample that needs more than this is `oversized`. Shown as `large images` in the footprint, unless
     /// every sample was scanned and fits its share. Default 256 MiB: a progressive JPEG of 80 megapixels with 4:2:0
-    /// chroma, or a WebP of 30.
+    /// chroma, or a WebP of 30 megapixels.
     #[serde(deserialize_with = "byte_size")]
     pub large_image_memory: u64,
     /// Maximum size of an encoded sample, in bytes. Default 64 MiB.

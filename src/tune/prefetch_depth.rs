@@ -44,7 +44,7 @@ const LATE: f64 = 0.01;
 const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
 /// Margin factor of the window, because the rate varies.
 const MARGIN: f64 = 1.25;
-/// Maximum relative length of a shorter window that is worth a change.
+/// A shorter window is worth a change if its length, relative to the current one, is at most this.
 const SHORTER: f64 = 0.75;
 /// Relative length of the first shorter window that is tried. If latency is the limit, the rate
 /// falls by the same factor.

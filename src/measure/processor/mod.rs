@@ -248,7 +248,7 @@ fn stat_of(text: &str, allowed: Option<&[(u32, u32)]>) -> Option<Stat> {
         if allowed.is_some_and(|ranges| ranges.iter().all(|it| !(it.0..=it.1).contains(&number))) {
             continue;
         }
-        // user nice system idle iowait irq softirq steal; guests are included in user.
+        // Columns: user nice system idle iowait irq softirq steal. Guests are included in user.
         let ticks: Vec<u64> = words.map_while(|it| it.parse().ok()).take(8).collect();
         let [user, nice, system, _, _, irq, softirq, steal] = ticks[..] else { return None };
         stat.processors += 1;

@@ -11,9 +11,9 @@
 //!   requests, except for samples that were still being loaded for the first epoch when the second
 //!   began.
 //! * Batches have the same bytes with and without a cache, whatever it contains.
-//! * A sample that cannot be read, or whose header is rejected, is not cached: it is read again each time and fails with
-//!   the same error. An image that cannot be decoded whole is not stored decoded; its window is decoded if possible, as
-//!   without a cache.
+//! * A sample that cannot be read, or whose header is rejected, is not cached. It is read again each
+//!   time and fails with the same error. An image that cannot be decoded whole is not stored in the
+//!   decoded cache. Its window is decoded if possible, as without a cache.
 //! * An image in the decoded cache is not stored in the encoded cache too.
 //! * With `presize`, the chain receives the resized image, cached or not. So batches do not depend
 //!   on the cache.
