@@ -1,11 +1,14 @@
-//! Pipeline file: conversion of TOML to a [`LoaderBuilder`] and back.
+//! Pipeline file: conversion from TOML to a [`LoaderBuilder`] and back.
 //!
-//! Keys equal the names of the Rust fields, and omitted keys have the defaults of the Rust fields: the sections are
-//! the types of [`Settings`], and an entry of `[[chain]]` is the type of the operator, plus `op` (its name) and
-//! `placement`. Every error is an [`Error::Config`] with the full key and its location in the file, even if it is
-//! found later, when the source is opened or by the plan. Errors for unknown keys, operators and choices suggest the
-//! nearest known name, and for names from torchvision, DALI and albumentations the equivalent. Paths are relative to
+//! Keys have the names of the Rust fields. Omitted keys have the defaults of these fields. Each
+//! section corresponds to a type of [`Settings`]. An entry of `[[chain]]` has the fields of an
+//! operator, plus `op` (the operator's name) and `placement`. Paths are relative to the folder of
 //! the file.
+//!
+//! Every error in the file is an [`Error::Config`] with the full key and its location in the file.
+//! This includes errors that are found later, by the plan or when the source is opened. Errors for
+//! unknown keys, operators and choices suggest the nearest known name. For names of torchvision,
+//! DALI and albumentations they suggest the equivalent.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -58,12 +61,12 @@ pub struct Pipeline {
     pub settings: Settings,
     /// `[[chain]]` and `[[batch_operators]]`.
     pub chain: Chain,
-    /// Operator settings as written, for [`Pipeline::to_toml`].
+    /// Operator settings as written in the file, for [`Pipeline::to_toml`].
     written: Written,
     origin: Arc<Origin>,
 }
 
-/// Operator settings as written.
+/// Operator settings as written in the file.
 #[derive(Clone, Debug, Default)]
 struct Written {
     chain: Vec<Table>,
@@ -74,7 +77,7 @@ struct Written {
 #[derive(Debug)]
 struct Origin {
     document: Document,
-    /// Settings as read.
+    /// Settings in the file, without later changes by the program.
     settings: Settings,
 }
 
@@ -83,22 +86,23 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be read, [`Error::Config`] if it is not UTF-8 or invalid.
+    /// [`Error::Io`] if the file cannot be read. [`Error::Config`] if it is not UTF-8 or invalid.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         Self::from_document(Document::from_file(path.as_ref())?)
     }
 
-    /// Parses the text of a pipeline file; paths in it are relative to `base`.
+    /// Parses the text of a pipeline file. Paths in the text are relative to `base`.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if it is invalid.
+    /// [`Error::Config`] if the text is invalid.
     pub fn from_toml(text: &str, base: impl AsRef<Path>) -> Result<Self> {
         Self::from_document(Document::from_text(text, base.as_ref()))
     }
 
-    /// Gives the pipeline a source of the program, which its file names with `own = "name"`, alone or in a combination.
-    /// Without all of them it cannot be opened.
+    /// Provides a source that the program created. The file refers to it with `own = "name"`, as
+    /// the only source or inside a mixture or concatenation. Opening the pipeline fails until all
+    /// such sources are provided.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -133,7 +137,7 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the file does not have that name.
+    /// [`Error::Config`] if the file has no source with this name.
     pub fn give(mut self, name: &str, source: Arc<dyn Source>) -> Result<Self> {
         let given = self.source.give(name, source);
         self.source = given.map_err(|error| self.origin.locate(error, &self.settings))?;
@@ -150,40 +154,42 @@ impl Pipeline {
         storage.map_err(|error| self.origin.locate(error, &self.settings))
     }
 
-    /// Opens the source, through a [storage handle of its own](Self::storage).
+    /// Opens the source through a new storage handle ([`Pipeline::storage`]).
     ///
     /// # Errors
     ///
-    /// Those of [`SourceSettings::open`], with the key and its location in the file, and of [`storage`](Self::storage).
+    /// Errors of [`SourceSettings::open`], with the key and its location in the file, and of
+    /// [`storage`](Self::storage).
     pub fn open(&self) -> Result<Arc<dyn Source>> {
         self.open_with(&self.storage()?)
     }
 
-    /// Opens the source through this storage handle; `[storage]` is ignored.
+    /// Opens the source through this storage handle. Ignores `[storage]`.
     ///
     /// # Errors
     ///
-    /// Those of [`SourceSettings::open`], with the key and its location in the file.
+    /// Errors of [`SourceSettings::open`], with the key and its location in the file.
     pub fn open_with(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
         let opened = self.source.open_with(storage);
         opened.map_err(|error| self.origin.locate(error, &self.settings))
     }
 
-    /// Opens the source, through a [storage handle of its own](Self::storage), and creates a loader builder with its
-    /// chain and settings. Errors of the loader about a setting include its location in the file.
+    /// Opens the source through a new storage handle ([`Pipeline::storage`]), and creates a loader
+    /// builder with the pipeline's chain and settings. The loader's errors about settings include
+    /// the location in the file.
     ///
     /// # Errors
     ///
-    /// Those of [`Pipeline::open`].
+    /// Errors of [`Pipeline::open`].
     pub fn builder(&self) -> Result<LoaderBuilder> {
         self.builder_with(&self.storage()?)
     }
 
-    /// [`builder`](Self::builder) with this storage handle for the source; `[storage]` is ignored.
+    /// [`builder`](Self::builder) with this storage handle for the source. Ignores `[storage]`.
     ///
     /// # Errors
     ///
-    /// Those of [`Pipeline::open_with`].
+    /// Errors of [`Pipeline::open_with`].
     pub fn builder_with(&self, storage: &Storage) -> Result<LoaderBuilder> {
         let origin = self.origin.clone();
         let locate = move |error, settings: &Settings| origin.locate(error, settings);
@@ -193,12 +199,13 @@ impl Pipeline {
         Ok(builder.settings(self.settings.clone()).locate_errors(Arc::new(locate)))
     }
 
-    /// Converts to an equivalent file with every setting of its sections written out; paths in it are relative to the
-    /// working directory.
+    /// Converts to an equivalent pipeline file that contains every setting. Paths are relative to
+    /// the working directory.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if TOML cannot represent a value: an integer of 2^63 or more, a path that is not Unicode.
+    /// [`Error::Config`] if TOML cannot represent a value: an integer of 2^63 or more, or a path
+    /// that is not Unicode.
     pub fn to_toml(&self) -> Result<String> {
         let mut text = format!("device = \"{}\"\n\n", self.settings.device);
         let source =
@@ -241,7 +248,8 @@ impl Pipeline {
 }
 
 impl Origin {
-    /// Adds the location of the key to an error, unless the program has changed that setting since.
+    /// Adds the location of the key to an error, unless the program changed that setting after
+    /// reading the file.
     fn locate(&self, error: Error, settings: &Settings) -> Error {
         let key = match &error {
             Error::Config(error) => &error.key,
@@ -255,7 +263,7 @@ impl Origin {
     }
 }
 
-/// Value of a key below a section of [`Settings`]; `None` for any other key.
+/// Value of the setting with this key. `None` if the key is not in a section of [`Settings`].
 fn value_of(settings: &Settings, key: &str) -> Option<serde_json::Value> {
     let Settings { device, loader, decode, output, targets, cache, limits, storage } = settings;
     if key == "device" {
@@ -303,7 +311,7 @@ fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chai
     Ok((source, settings, chain, Written { chain: steps, batch_operators }))
 }
 
-/// Parses `[storage]`, whose paths are relative to the file.
+/// Parses `[storage]`. Its paths are relative to the file.
 fn storage_settings(file: &mut Table, base: &Path) -> Result<StorageSettings> {
     let mut storage: StorageSettings = settings(file, "storage")?;
     if storage.cache_directory.as_ref().is_some_and(|it| it.as_os_str().is_empty()) {
@@ -318,7 +326,7 @@ fn storage_settings(file: &mut Table, base: &Path) -> Result<StorageSettings> {
     Ok(storage)
 }
 
-/// Parses a section or key of the file; a missing one has its defaults.
+/// Parses a section or key of the file. If it is missing, returns the default.
 fn settings<T: DeserializeOwned + Default>(file: &mut Table, key: &str) -> Result<T> {
     match file.remove(key) {
         Some(value) => read(value).map_err(|problem| problem.into_error(key)),
@@ -365,7 +373,7 @@ fn batch_operators(value: Option<Value>, mut chain: Chain) -> Result<(Chain, Vec
     Ok((chain, written))
 }
 
-/// The tables of a list with their keys.
+/// Tables of a list, each with its key, such as `chain[0]`.
 fn tables(list: &str, value: Option<Value>) -> Result<Vec<(String, Table)>> {
     let tables = match value {
         None => Vec::new(),
@@ -382,7 +390,7 @@ fn tables(list: &str, value: Option<Value>) -> Result<Vec<(String, Table)>> {
     tables.collect()
 }
 
-/// Removes the name of an operator from its table, which is at `key`.
+/// Removes `op`, the operator's name, from the operator's table. `key` is the key of the table.
 fn operator_name(table: &mut Table, key: &str, names: impl Fn() -> String) -> Result<String> {
     match table.remove("op") {
         Some(value) => read(value).map_err(|it| it.at("op").into_error(key)),
@@ -393,8 +401,8 @@ fn operator_name(table: &mut Table, key: &str, names: impl Fn() -> String) -> Re
     }
 }
 
-/// Parses an operator with those inside of it. Removes its name from the table, which is at `key`; `known` are the keys
-/// beside its settings.
+/// Parses an operator and the operators inside it. Removes `op` from the table. `key` is the key of
+/// the table. `known` lists the keys that the table may have besides the operator's settings.
 fn operator(table: &mut Table, key: &str, known: &[&'static str]) -> Result<Arc<dyn Operator>> {
     let names = || [op::NAMES, op::combine::NAMES].concat().join(", ");
     let name = operator_name(table, key, names)?;
@@ -416,7 +424,7 @@ fn operator(table: &mut Table, key: &str, known: &[&'static str]) -> Result<Arc<
     operator.map_err(|problem| problem.or_known(&known).of_operator(&name).into_error(key))
 }
 
-/// Parses the operators inside of a combinator.
+/// Parses the operators inside a combinator.
 fn inner(value: Option<&Value>, key: &str) -> Result<Vec<Arc<dyn Operator>>> {
     let steps = match value {
         None => return Ok(Vec::new()),

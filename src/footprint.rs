@@ -1,4 +1,5 @@
-//! Memory footprint as named rows, predicted before a run and compared with the allocations.
+//! Memory footprint of a loader: a list of named entries, predicted before a run and compared with
+//! the allocations.
 
 use std::fmt;
 
@@ -35,7 +36,7 @@ impl Memory {
     }
 }
 
-/// Buffers of one kind: name, size and count.
+/// Entry of a footprint: buffers of one kind, with name, size and count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
@@ -47,7 +48,7 @@ pub struct Row {
     pub each_bytes: u64,
     /// Number of buffers.
     pub count: u64,
-    /// Derivation of the size.
+    /// Explanation of the size.
     pub note: String,
 }
 
@@ -58,15 +59,15 @@ impl Row {
     }
 }
 
-/// Memory footprint of a plan.
+/// Predicted memory of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Footprint {
-    /// Rows, in the order of allocation.
+    /// Entries, in the order of allocation.
     pub rows: Vec<Row>,
 }
 
 impl Footprint {
-    /// Adds a row.
+    /// Adds an entry.
     pub fn add(
         &mut self,
         memory: Memory,
@@ -84,7 +85,7 @@ impl Footprint {
         rows.fold(0, |sum, row| sum.saturating_add(row.total_bytes()))
     }
 
-    /// Row with this name.
+    /// Entry with this name.
     pub fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
     }

@@ -6,11 +6,13 @@
 //!
 //! * Pixels decoded and transformed on the CPU equal Pillow's and torchvision's bit for bit.
 //! * The same seed gives the same samples for any number of workers, batch size and number of shards.
-//! * Memory is predicted before the run ([`footprint`]), allocated once, and limited on request.
+//! * Memory is predicted before the run ([`footprint`]), allocated once, and limited if you set a
+//!   limit.
 //! * Every sample's outcome is counted ([`loader::Stats`]).
 //!
-//! The GPU path is complete, but no real GPU has run it yet: it is tested against a simulated driver, with the
-//! kernels that NVIDIA's compiler makes executed by an interpreter. CUDA is opened at run time, and everything also runs on the CPU.
+//! The GPU path is complete, but no real GPU has run it yet. Tests run it against a simulated
+//! driver. An interpreter executes the kernels that NVIDIA's compiler generates. The CUDA libraries
+//! are opened at run time. Everything also runs on the CPU.
 //!
 //! # Start here
 //!
@@ -38,30 +40,31 @@
 //!
 //! # The main types
 //!
-//! | to | use |
+//! | task | use |
 //! |---|---|
-//! | name the data | [`source::Directory`], [`source::FileList`], [`source::Coco`], [`source::TfRecord`], [`source::WebDataset`], [`source::Parquet`], [`source::Lmdb`], [`source::RecordIo`], [`source::Beton`], [`source::Npy`], [`source::Memory`]; the trait [`source::Source`] |
-//! | join, mix and choose samples | [`source::Concat`], [`source::Mixture`], [`source::Subset`], [`source::Repeat`] |
-//! | say what is done to an image | [`op::Chain`] of [`op::RandomResizedCrop`], [`op::Resize`], [`op::Crop`], [`op::CenterCrop`], [`op::RandomCrop`], [`op::Flip`], [`op::Normalize`]; the trait [`op::Operator`] |
-//! | write an operator or a source of your own | [`op::custom`], [`source::custom`]; compare all forms of an operator: [`testing`] |
+//! | open a data set | [`source::Directory`], [`source::FileList`], [`source::Coco`], [`source::TfRecord`], [`source::WebDataset`], [`source::Parquet`], [`source::Lmdb`], [`source::RecordIo`], [`source::Beton`], [`source::Npy`], [`source::Memory`]; the trait [`source::Source`] |
+//! | concatenate, mix or select samples | [`source::Concat`], [`source::Mixture`], [`source::Subset`], [`source::Repeat`] |
+//! | define the transforms | [`op::Chain`] of [`op::RandomResizedCrop`], [`op::Resize`], [`op::Crop`], [`op::CenterCrop`], [`op::RandomCrop`], [`op::Flip`], [`op::Normalize`]; the trait [`op::Operator`] |
+//! | write your own operator or source | [`op::custom`], [`source::custom`]; test an operator: [`testing`] |
 //! | set everything else | [`loader::LoaderBuilder`], [`plan::Settings`] |
-//! | load | [`loader::Loader`], an iterator of [`loader::Batch`] |
-//! | make the tensor of one image, for inference | [`Preprocessor`] |
+//! | load batches | [`loader::Loader`], an iterator of [`loader::Batch`] |
+//! | convert a single image to a tensor, for inference | [`Preprocessor`] |
 //! | resume | [`loader::Loader::state`], [`loader::LoaderBuilder::resume`] |
-//! | see what will happen, and what did | [`plan::Plan`], [`footprint::Footprint`], [`loader::Stats`], [`Profile`], [`loader::Loader::report`] |
+//! | inspect the plan, and measurements of a run | [`plan::Plan`], [`footprint::Footprint`], [`loader::Stats`], [`Profile`], [`loader::Loader::report`] |
 //! | hand batches to PyTorch, JAX, cudarc and others | [`handoff`] |
-//! | read the tensor | [`loader::Batch::as_f32`] and its like, [`loader::Batch::array_shape`] |
+//! | read the tensor | [`loader::Batch::as_f32`] and similar methods, [`loader::Batch::array_shape`] |
 //! | read boxes and masks | [`loader::Batch::objects`], [`annotation`] |
 //!
 //! # Features
 //!
-//! Folders, file lists, WebDataset, the image formats and the GPU path need no feature.
+//! These need no feature: folders, file lists, WebDataset, all image formats, and the GPU path.
 //!
 //! * `remote`: files behind URLs (S3, Google Cloud Storage, Azure, HTTP), see [`storage`].
 //! * `beton`, `coco`, `lmdb`, `npy`, `parquet`, `recordio`, `tfrecord`: one source each.
-//! * `zstd`: shards that are compressed with Zstandard.
+//! * `zstd`: shards compressed with Zstandard.
 //! * `all-sources`: all of the above.
-//! * `tracing`: events of the `tracing` crate, every stage of a sample at TRACE and every batch at DEBUG.
+//! * `tracing`: events of the `tracing` crate: stages of samples at level TRACE, batches at level
+//!   DEBUG.
 //!
 //! # Rules
 //!
@@ -116,7 +119,7 @@ pub use footprint::Footprint;
 pub use geometry::{Roi, Size};
 #[doc(no_inline)]
 pub use gpu::{Runtime, Stream};
-/// `f16` and `bf16` are element types of [`Batch`].
+/// Crate with `f16` and `bf16`, which are element types of [`Batch`].
 pub use half;
 #[doc(no_inline)]
 pub use loader::{

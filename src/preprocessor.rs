@@ -1,4 +1,4 @@
-//! Single images for inference: the loader's pixels without a loader.
+//! Conversion of single images to tensors, for inference without a loader.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -15,22 +15,25 @@ use crate::source::check_size;
 use crate::tensor::{DType, Layout, Tensor, TensorShape};
 use crate::transform::{HostTransform, PlannedImage};
 
-/// Most bytes of buffers that are reused for the next image of a thread.
+/// Maximum size of a set of buffers that is kept for reuse, in bytes.
 const KEPT_BYTES: usize = 32 << 20;
 
-/// An unused key for random draws: random operators are rejected.
+/// Key for random numbers. It is never used, because random operators are rejected.
 const NO_DRAWS: SampleKey = SampleKey { seed: 0, epoch: 0, index: 0 };
 
-/// Turns one encoded image into a tensor on the CPU: for inference, with the pixels of training.
+/// Turns one encoded image into a tensor on the CPU, for inference with the same pixels as in
+/// training.
 ///
-/// The tensor equals, bit for bit, the one from a [`Loader`](crate::loader::Loader) on the CPU for the same bytes, chain
-/// and settings. An invalid image is the same [`DataError`] with the same reason.
+/// For the same bytes, chain and settings, a [`Loader`](crate::loader::Loader) on the CPU returns
+/// the same tensor, bit for bit. An invalid image gives the same [`DataError`] with the same
+/// reason.
 ///
-/// Batch operators of the chain do not run: there is no batch.
+/// Batch operators of the chain are ignored.
 ///
-/// All methods take `&self`, and many threads may call them at once. Each call borrows a set of buffers from a pool.
-/// The pool grows to the largest number of concurrent calls. A set with more than 32 MiB of buffers is freed after
-/// its image, so large images do not increase memory permanently.
+/// All methods take `&self`, and many threads may call them at once. Each call takes a set of
+/// buffers from a pool. The pool grows to the largest number of concurrent calls. If the buffers of
+/// a call exceed 32 MiB, they are freed after the call, so large images do not increase memory
+/// permanently.
 ///
 /// ```
 /// use feedwater::Preprocessor;
@@ -66,7 +69,7 @@ impl Preprocessor {
         PreprocessorBuilder { chain, settings: Settings::default() }
     }
 
-    /// Width, height, element type and layout of every tensor, which is a batch of one.
+    /// Shape, element type and layout of every tensor. The batch size is 1.
     pub fn shape(&self) -> TensorShape {
         self.plan.shape
     }
@@ -74,7 +77,8 @@ impl Preprocessor {
     /// Decodes and transforms one encoded image.
     ///
     /// # Errors
-    /// The error that the loader would count: damaged or unsupported bytes, or an image beyond the limits.
+    /// [`DataError`] if the bytes are corrupt or unsupported, or if the image exceeds a limit. A
+    /// loader counts the same error.
     pub fn run(&self, bytes: &[u8]) -> Result<Tensor, DataError> {
         let refused = |error| DataError::new(Reason::OutOfMemory, format!("the tensor: {error}"));
         let mut tensor = Tensor::zeros(self.shape()).map_err(refused)?;
@@ -82,12 +86,14 @@ impl Preprocessor {
         Ok(tensor)
     }
 
-    /// Writes the tensor of one encoded image into `out`, in native byte order. Once the buffers have their size,
-    /// this allocates only what the format's own decoder frees again, and a few hundred bytes of bookkeeping. An
-    /// `out` that is not aligned for the element type costs a copy.
+    /// Writes the tensor of one encoded image into `out`, in native byte order.
+    ///
+    /// Buffers are reused between calls. Later calls allocate only a few hundred bytes of
+    /// bookkeeping and temporary memory of the image format's decoder. If `out` is not aligned for
+    /// the element type, the tensor is copied once more.
     ///
     /// # Errors
-    /// Those of [`run`](Self::run). The content of `out` is then unspecified.
+    /// The errors of [`run`](Self::run). After an error, the content of `out` is unspecified.
     ///
     /// # Panics
     /// If `out` does not have exactly [`shape().bytes()`](TensorShape::bytes) bytes.
@@ -128,7 +134,7 @@ impl Scratch {
         Self { sample: SamplePlan::default(), decoder, transform }
     }
 
-    /// The checks are those of a loader's worker, in the same order, so that the first error is the same.
+    /// Runs the same checks in the same order as a loader's worker, so the first error is the same.
     fn make(
         &mut self,
         plan: &Plan,
@@ -138,7 +144,7 @@ impl Scratch {
     ) -> Result<(), DataError> {
         let header = plan.header(bytes)?;
         let decode = self.decoder.memory(&header, bytes, bytes.len() as u64);
-        // The file is in the caller's memory.
+        // The file is in the caller's memory, so it needs 0 bytes here.
         let need = plan.sample_memory(&header, 0, decode, &mut self.sample);
         room.beyond(header.size, &need)?;
         let Self { sample, decoder, transform } = self;
@@ -149,7 +155,7 @@ impl Scratch {
         transform.run(PlannedImage { bytes, header: &header, plan, sample }, decoder, out)
     }
 
-    /// Frees the buffers of a large image.
+    /// Frees the buffers if they exceed [`KEPT_BYTES`].
     fn trim(&mut self) {
         let table = self.sample.table_bytes() as usize;
         let held = table + self.decoder.capacity_bytes() + self.transform.capacity_bytes();
@@ -161,7 +167,8 @@ impl Scratch {
     }
 }
 
-/// Builder of a [`Preprocessor`]. Defaults are those of [`Settings`]: `f32`, `nchw`, upright, strict.
+/// Builder of a [`Preprocessor`]. Defaults are those of [`Settings`]: `f32`, `nchw`, EXIF
+/// orientation applied, strict decoding.
 #[derive(Clone, Debug)]
 pub struct PreprocessorBuilder {
     chain: Chain,
@@ -169,8 +176,9 @@ pub struct PreprocessorBuilder {
 }
 
 impl PreprocessorBuilder {
-    /// Takes the settings of a pipeline: `[decode]`, `[output]`, and the limits of one image (`max_pixels`, `max_side`,
-    /// `max_file_bytes`, `large_image_memory`). The others do not apply to single images.
+    /// Uses these settings of a pipeline: `[decode]`, `[output]`, and the limits of one image
+    /// (`max_pixels`, `max_side`, `max_file_bytes`, `large_image_memory`). Other settings are
+    /// ignored, except `cache.presize`, which [`build`](Self::build) rejects.
     pub fn settings(mut self, settings: &Settings) -> Self {
         self.settings = settings.clone();
         self
@@ -183,49 +191,51 @@ impl PreprocessorBuilder {
         self
     }
 
-    /// Whether the decoder may scale a JPEG down before it is resized. Faster; changes pixels slightly. Default false.
+    /// Whether the decoder may scale a JPEG down before it is resized. This is faster and changes
+    /// pixels slightly. Default false.
     pub fn prescale(mut self, prescale: bool) -> Self {
         self.settings.decode.prescale = prescale;
         self
     }
 
-    /// Whether images are rotated and mirrored by their EXIF orientation. Default true.
+    /// Whether images are rotated and mirrored according to their EXIF orientation. Default true.
     pub fn orientation(mut self, orientation: bool) -> Self {
         self.settings.decode.orientation = orientation;
         self
     }
 
-    /// What decodes JPEGs on the CPU. Pixels are the same.
+    /// Decoder for JPEGs on the CPU. All decoders give the same pixels.
     pub fn jpeg_decoder(mut self, decoder: JpegDecoder) -> Self {
         self.settings.decode.jpeg = decoder;
         self
     }
 
-    /// Whether a damaged image is an error; if not, what Pillow accepts is accepted. Default true.
+    /// Whether corrupt images are errors. If false, images that Pillow accepts are accepted.
+    /// Default true.
     pub fn strict(mut self, strict: bool) -> Self {
         self.settings.decode.strict = strict;
         self
     }
 
-    /// Most pixels per image. Default 178,956,970, Pillow's limit.
+    /// Maximum number of pixels of an image. Default 178,956,970, Pillow's limit.
     pub fn max_pixels(mut self, pixels: u64) -> Self {
         self.settings.limits.max_pixels = pixels;
         self
     }
 
-    /// Most columns and most rows per image. Default 65,535.
+    /// Maximum width and height of an image, in pixels. Default 65,535.
     pub fn max_side(mut self, pixels: u32) -> Self {
         self.settings.limits.max_side = pixels;
         self
     }
 
-    /// Most bytes per encoded image. Default 64 MiB.
+    /// Maximum size of an encoded image, in bytes. Default 64 MiB.
     pub fn max_file_bytes(mut self, bytes: u64) -> Self {
         self.settings.limits.max_file_bytes = bytes;
         self
     }
 
-    /// Most bytes of host memory for the buffers of one call. Default 256 MiB.
+    /// Maximum host memory for the buffers of one call, in bytes. Default 256 MiB.
     pub fn large_image_memory(mut self, bytes: u64) -> Self {
         self.settings.limits.large_image_memory = bytes;
         self
@@ -234,8 +244,8 @@ impl PreprocessorBuilder {
     /// Checks the chain and the settings, and builds the preprocessor.
     ///
     /// # Errors
-    /// [`Error::Config`] for an invalid setting, for a random operator, and for a chain whose output size depends on the
-    /// image; [`Error::Unavailable`] if decoding or an operator is placed on a GPU.
+    /// [`Error::Config`] for an invalid setting, for a random operator, or if the output size
+    /// depends on the image. [`Error::Unavailable`] if decoding or an operator is placed on a GPU.
     pub fn build(self) -> Result<Preprocessor> {
         let Self { chain, mut settings } = self;
         for (number, step) in chain.steps().iter().enumerate() {
@@ -254,7 +264,8 @@ impl PreprocessorBuilder {
             );
             return Err(Error::config("cache.presize", problem));
         }
-        // Settings about batches, shards and the whole process must not cause errors for a single image.
+        // Settings for batches, shards and the whole process must not cause errors for a single
+        // image.
         settings.loader =
             LoaderSettings { batch_size: 1, shard: ShardFrom::None, ..LoaderSettings::default() };
         settings.cache = CacheSettings::default();

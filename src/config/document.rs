@@ -1,4 +1,4 @@
-//! Text of a pipeline file, with a search for the locations of its keys.
+//! Text of a pipeline file, and search for the locations of keys in it.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,28 +13,29 @@ use crate::error::{ConfigError, Error, IoCause, Location, Result};
 use crate::file;
 use crate::storage;
 
-/// Largest pipeline file, in bytes: far above any real one, and small enough to be read at once.
+/// Maximum size of a pipeline file, in bytes. Real files are far smaller, and memory for one file
+/// of this size is always available.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Text of a pipeline file. Locations of keys are searched only for errors.
+/// Text of a pipeline file. Locations of keys are searched only when an error needs them.
 pub struct Document {
-    /// Path; `None` if the text was not read from a file.
+    /// Path of the file. `None` if the text was not read from a file.
     file: Option<PathBuf>,
     /// Folder to which paths in the text are relative.
     base: PathBuf,
     text: String,
 }
 
-/// Path in the text that caused an error.
+/// Setting of the text whose path caused an error.
 struct Written {
     key: String,
-    /// Value as written.
+    /// Path as written in the text.
     value: PathBuf,
-    /// Path resolved against the base.
+    /// Path resolved against the base folder.
     path: PathBuf,
 }
 
-/// Omits the text, which may have passwords in URLs.
+/// Omits the text, because it may contain passwords in URLs.
 impl fmt::Debug for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, base, text: _ } = self;
@@ -67,8 +68,9 @@ impl Document {
         })
     }
 
-    /// Adds the location of its key to an error. An error of a file that the text names also gets the key, and becomes an
-    /// [`Error::Config`] if the file does not exist.
+    /// Adds the location of the key to an error. If an I/O error concerns a path that a setting
+    /// names, also adds the key. If that path does not exist, converts the error to
+    /// [`Error::Config`].
     pub fn locate(&self, error: Error) -> Error {
         match error {
             Error::Config(mut error) if error.at.is_none() => {
@@ -91,7 +93,8 @@ impl Document {
         Location::new(self.file.as_deref(), self.text.as_bytes(), bytes)
     }
 
-    /// Converts an error of a file or folder that a setting names, or that is below it.
+    /// Converts an I/O error of `path`. `written` is the setting that names `path` or a folder
+    /// above it.
     fn of_path(
         &self,
         written: &Written,
@@ -120,7 +123,8 @@ impl Document {
         self.locate(Error::config(key, text))
     }
 
-    /// Setting of `[source]` that names this path, the closest folder above it, or files in it.
+    /// Setting of `[source]` that names this path, the closest folder above it, or a pattern of
+    /// files in it.
     fn written(&self, path: &Path) -> Option<Written> {
         let table = DeTable::parse(&self.text).ok()?;
         let source = table.get_ref().get("source")?.get_ref();
@@ -132,7 +136,7 @@ impl Document {
                 Written { key, path: storage::join(&self.base, &value), value }
             });
         let near = written.filter_map(|written| {
-            // Matches of a pattern are in the parent folder of the pattern.
+            // A pattern, such as `a/*.tar`, matches files in the parent folder of the pattern.
             let pattern = written.path.parent() == Some(path);
             let parts = written.path.components().count();
             (pattern || path.starts_with(&written.path)).then_some((!pattern, parts, written))
@@ -140,8 +144,8 @@ impl Document {
         near.max_by_key(|(below, parts, _)| (*below, *parts)).map(|(_, _, written)| written)
     }
 
-    /// Byte range of a key with its value, or of a list element; for a key that is not in the text, of the closest table around
-    /// it. `None` for unknown keys.
+    /// Byte range of a key with its value, or of a list element. If the key is not in the text, the
+    /// range of the closest table around it. `None` for unknown keys.
     fn find(&self, key: &str) -> Option<Range<usize>> {
         let table = DeTable::parse(&self.text).ok()?;
         match in_table(table.get_ref(), &as_written(table.get_ref(), key)) {
@@ -151,7 +155,7 @@ impl Document {
     }
 }
 
-/// Error with the first byte of a file that is not UTF-8.
+/// Error that points at the first byte that is not UTF-8.
 fn not_utf8(path: &Path, bytes: &[u8]) -> Error {
     let valid = bytes.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len());
     let way_out = match bytes {
@@ -165,7 +169,7 @@ fn not_utf8(path: &Path, bytes: &[u8]) -> Error {
     Error::Config(ConfigError { at, ..ConfigError::new("", problem) })
 }
 
-/// Rest of a key after a leading name, if the name ends there.
+/// Rest of a key after a leading `name`. `None` if the key does not begin with the complete name.
 fn rest_after<'a>(key: &'a str, name: &str) -> Option<&'a str> {
     key.strip_prefix(name).filter(|rest| rest.is_empty() || rest.starts_with(['.', '[', ':']))
 }
@@ -194,12 +198,13 @@ fn split(key: &str) -> (&str, &str) {
 }
 
 fn in_table(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
-    // Keys in the file may contain dots: use the longest match.
+    // Keys in the file may contain dots, so the longest match is used.
     let fitting = table.iter().filter(|(name, _)| rest_after(key, name.get_ref()).is_some());
     let (name, value) = fitting.max_by_key(|(name, _)| name.get_ref().len())?;
     let rest = &key[name.get_ref().len()..];
     let own = match value.get_ref() {
-        // From the key to the end of the value; for a table with a header, the key in the header.
+        // The range reaches from the key to the end of the value. For a table with a header, only
+        // the key in the header.
         DeValue::Table(_) | DeValue::Array(_) if value.span().start <= name.span().start => {
             name.span()
         }
@@ -220,7 +225,7 @@ fn in_value(value: &DeValue<'_>, rest: &str) -> Option<Range<usize>> {
     }
 }
 
-/// Collects all texts below a value, with their keys.
+/// Collects all strings below a value, with their keys.
 fn strings(value: &DeValue<'_>, key: &str, found: &mut Vec<(String, String)>) {
     match value {
         DeValue::String(text) => found.push((key.into(), text.to_string())),

@@ -1,4 +1,4 @@
-//! Equivalents of names from torchvision, DALI, albumentations and PyTorch's `DataLoader`.
+//! Equivalents for names of torchvision, DALI, albumentations and PyTorch's `DataLoader`.
 //!
 //! To add a name, add an entry to `equivalents/tables.rs`. The tests parse every suggestion as a pipeline file.
 
@@ -11,7 +11,8 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-/// Suggestion for an operator of another library; `None` if no library has it, or one of our operators is nearer.
+/// Suggestion for an operator name of another library. `None` if no library has the name, or if one
+/// of our operator names is nearer.
 pub fn operator(name: &str) -> Option<String> {
     let wanted = plain(name);
     let named = |wanted: &str| {
@@ -38,7 +39,8 @@ pub fn operator(name: &str) -> Option<String> {
     Some(format!("did you mean {name}? {}", named(near)?.words()))
 }
 
-/// Suggestion for a setting of another library, next to this operator or in a section.
+/// Suggestion for a setting of another library. `operator` is the operator that has the setting,
+/// `None` in a section.
 pub fn key(name: &str, operator: Option<&str>) -> Option<String> {
     let wanted = plain(name);
     let is_named = |it: &&Key| it.names.iter().any(|name| plain(name) == wanted);
@@ -49,7 +51,7 @@ pub fn key(name: &str, operator: Option<&str>) -> Option<String> {
     Some(key.words())
 }
 
-/// Choice that another library calls `name`.
+/// Choice among `known` that is equivalent to another library's choice `name`.
 pub fn choice<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let wanted = plain(name);
     let means = |names: &[&str]| names.iter().any(|name| plain(name) == wanted);
@@ -82,7 +84,8 @@ fn words(write: &str, note: &str) -> String {
     }
 }
 
-/// Normalised name: without module path and arguments, in American spelling, only lower-case letters and digits.
+/// Normalized name: without module path and arguments, in American spelling, only lower-case
+/// letters and digits.
 fn plain(name: &str) -> String {
     let name = name.split('(').next().unwrap_or_default();
     let name = name.rsplit('.').next().unwrap_or_default();

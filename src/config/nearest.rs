@@ -1,7 +1,8 @@
-//! Nearest known name of a misspelt one.
+//! Search for the known name that is nearest to a misspelt name.
 
-/// Returns the known name with the fewest edits (insert, delete, replace, swap neighbours), if these are at most a third of the
-/// letters, or one.
+/// Returns the known name that needs the fewest edits. An edit inserts, deletes or replaces a
+/// letter, or swaps neighbours. Returns `None` if more than a third of the letters must change; one
+/// edit is always allowed.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let most = (name.chars().count() / 3).max(1);
     let (distance, best) = known

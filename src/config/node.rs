@@ -1,4 +1,4 @@
-//! Deserializer of TOML values whose errors contain the full key, and what a suggestion needs.
+//! Deserializer of TOML values. Its errors contain the full key and the data for a suggestion.
 
 use std::fmt;
 
@@ -16,20 +16,20 @@ use super::nearest::nearest;
 use crate::error::Error;
 use crate::op;
 
-/// Value in the file.
+/// TOML value to deserialize.
 pub struct Node(Value);
 
-/// Deserializer of a value that follows the key of what it reads.
+/// Deserializer that tracks the key of the value being read.
 pub type Tracked<'a, 'b> = serde_path_to_error::Deserializer<'a, 'b, Node>;
 
-/// Error, with its key relative to the current value.
+/// Error with its key, relative to the current value.
 #[derive(Debug, Default)]
 pub struct NodeError {
     path: String,
     text: String,
-    /// Unknown key, and the known keys; the message is formatted at the end.
+    /// Unknown key, and the known keys. [`NodeError::into_error`] formats the message.
     unknown: Option<(String, Vec<&'static str>)>,
-    /// Operator whose settings are read, if any.
+    /// Operator whose settings are being read, if any.
     operator: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, NodeError> {
     read_with(value, |value| T::deserialize(value))
 }
 
-/// Deserializes a value with a function. The keys of its errors are complete.
+/// Deserializes a value with a function. Adds the tracked key to an error.
 pub fn read_with<T>(
     value: Value,
     read: impl FnOnce(Tracked) -> Result<T, NodeError>,
@@ -71,7 +71,8 @@ impl NodeError {
         Self::custom(text)
     }
 
-    /// Error for an unknown operator, with the nearest one or the equivalent of another library's.
+    /// Error for an unknown operator. Suggests the nearest operator, or the equivalent of another
+    /// library's operator.
     pub fn unknown_operator(found: &str) -> Self {
         let found = &shortened(found);
         match equivalents::operator(found) {
@@ -80,19 +81,19 @@ impl NodeError {
         }
     }
 
-    /// Sets the operator whose settings are read.
+    /// Sets the operator whose settings are being read.
     pub fn of_operator(mut self, name: &str) -> Self {
         self.operator = Some(name.into());
         self
     }
 
-    /// Prefixes the key with that of the level above.
+    /// Prefixes the error's key with the key of the level above.
     pub fn at(mut self, key: &str) -> Self {
         self.path = join(key, &self.path);
         self
     }
 
-    /// Adds known keys besides those of the type.
+    /// Adds known keys that the deserialized type does not have.
     pub fn or_known(mut self, more: &[&'static str]) -> Self {
         if let Some((_, known)) = &mut self.unknown {
             known.extend(more);
@@ -120,7 +121,7 @@ impl NodeError {
     }
 }
 
-/// Text from the file for a message, shortened and without control characters.
+/// Text from the file, shortened and without control characters, for a message.
 fn shortened(text: &str) -> String {
     const MOST: usize = 80;
     let printable = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
@@ -189,7 +190,7 @@ impl serde::de::Error for NodeError {
         Self::unknown_choice("choice", found, known)
     }
 
-    /// The tracked path ends with the unknown key.
+    /// The tracked path already ends with the unknown key, so the path here is empty.
     fn unknown_field(key: &str, known: &'static [&'static str]) -> Self {
         Self { path: String::new(), ..unknown(key, known) }
     }

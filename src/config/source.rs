@@ -1,4 +1,5 @@
-//! Section `[source]`: one source with a selection, several sources mixed or concatenated, or one of the program.
+//! Section `[source]`: a single source, several mixed or concatenated sources, or a source of the
+//! program.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +14,10 @@ use crate::source::{
 };
 use crate::storage;
 
-/// Deepest nesting of sources, which bounds malicious files.
+/// Maximum nesting depth of sources. Limits the recursion for malicious files.
 const MOST_LEVELS: usize = 16;
 
-/// Reads the section.
+/// Reads `[source]`. Paths are relative to `base`.
 pub fn source(value: Option<Value>, base: &Path) -> Result<SourceSettings> {
     match value {
         None => Err(Error::config("source", format!("is missing; {}", help("source")))),
@@ -24,7 +25,7 @@ pub fn source(value: Option<Value>, base: &Path) -> Result<SourceSettings> {
     }
 }
 
-/// Reads a source at a key.
+/// Reads the source at the key `at`. `level` is its nesting depth.
 fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSettings> {
     let Value::Table(mut table) = value else {
         return Err(wrong_type(at, "a table", &value));
@@ -69,7 +70,7 @@ fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSet
     Ok(source.on_bad_shard(bad).select(selection))
 }
 
-/// Reads a source with its paths and the settings next to its key.
+/// Reads a single source: its paths, and the settings beside its key.
 fn single(
     key: &'static str,
     place: Option<Value>,
@@ -98,14 +99,14 @@ fn single(
     })
 }
 
-/// Reads the name of a source of the program.
+/// Reads the name of a source that the program provides.
 fn own(name: Value, beside: &Table, at: &str) -> Result<SourceSettings> {
     if let Some(other) = beside.keys().next() {
         return Err(unknown(other, &[OWN]).or_known(&Selection::KEYS).into_error(at));
     }
     let name: String = read(name).map_err(|it| it.at(OWN).into_error(at))?;
     if name.is_empty() {
-        let problem = "is empty; write the name by which the program gives the source";
+        let problem = "is empty; write the name under which the program provides the source";
         return Err(Error::config(format!("{at}.{OWN}"), problem));
     }
     Ok(SourceSettings::own(name))

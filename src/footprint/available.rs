@@ -20,7 +20,8 @@ struct CgroupFiles {
     /// Files with limits in bytes, or `max`.
     limits: &'static [&'static str],
     usage: &'static str,
-    /// Lines of `memory.stat` with page cache, which the system reclaims when memory is short.
+    /// Keys of `memory.stat` that count page cache. The system reclaims page cache when memory is
+    /// short.
     files: [&'static str; 2],
 }
 
@@ -39,19 +40,22 @@ const V2: CgroupFiles = CgroupFiles {
     files: ["inactive_file", "active_file"],
 };
 
-/// Limits of a process: name in `/proc/self/limits`, usage in `/proc/self/status`, and shell command.
+/// Limits of a process: name in `/proc/self/limits`, key of the usage in `/proc/self/status`, and
+/// shell command.
 const PROCESS_LIMITS: [(&str, &str, &str); 2] =
     [("Max address space", "VmSize", "ulimit -v"), ("Max data size", "VmData", "ulimit -d")];
 
 impl Available {
-    /// Memory available to this process now; `None` without `/proc`.
+    /// Memory available to this process now. `None` if `/proc` is missing.
     pub fn of_process() -> Option<Self> {
         Self::below(Path::new("/"))
     }
 
-    /// [`of_process`](Self::of_process) from the files below `root`. The result is the smallest of: available memory of the
-    /// machine without swapping, memory left in each cgroup from the root to this process (version 1 or 2), and memory left by
-    /// the limits of the process.
+    /// [`of_process`](Self::of_process), with all files read below `root`. Returns the smallest of:
+    ///
+    /// * memory of the machine that is available without swapping,
+    /// * memory left in each cgroup from the root to the cgroup of this process (version 1 or 2),
+    /// * memory left under the limits of the process.
     pub fn below(root: &Path) -> Option<Self> {
         let mut all: Vec<Self> = machine(root).into_iter().collect();
         all.extend(process(root));
@@ -70,7 +74,7 @@ fn process(root: &Path) -> Vec<Available> {
     let [Some(limits), Some(status)] = files else { return Vec::new() };
     let left = |(name, used, shell): (&str, &str, &str)| {
         let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
-        // The soft limit comes first; `unlimited` does not parse.
+        // The soft limit is the first column. `unlimited` does not parse.
         let soft: u64 = line.split_whitespace().next()?.parse().ok()?;
         let bytes = soft.saturating_sub(kibibytes(&status, used)?);
         Some(Available { bytes, limit: shell.into() })
@@ -96,7 +100,8 @@ fn cgroups(root: &Path) -> Vec<Available> {
     all
 }
 
-/// Adds the memory left in each cgroup from the root to `path`. A container may see its own cgroup as the root.
+/// Adds the memory left in each cgroup from the root to `path`. Skips folders that do not exist,
+/// because a container may see its own cgroup as the root.
 fn along(root: &Path, path: &str, files: &CgroupFiles, all: &mut Vec<Available>) {
     let names = Path::new(path).components().filter_map(|it| match it {
         Component::Normal(name) => Some(name),
@@ -145,7 +150,7 @@ Max data size             unlimited            unlimited            bytes
 Max address space         8000000              unlimited            bytes
 ";
 
-    /// Result for a system with these files.
+    /// Available memory and its limit on a system that has only these files.
     fn found(files: &[(&str, &str)]) -> Option<(u64, String)> {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -209,7 +214,8 @@ Max address space         8000000              unlimited            bytes
         assert_eq!(of(&[over]), Some((0, "/sys/fs/cgroup/a/b/memory.max".into())));
     }
 
-    /// The path may be that on the host, although the container sees only its own cgroup.
+    /// In a container, `/proc/self/cgroup` may have the path on the host, but only the container's
+    /// cgroup is mounted.
     #[test]
     fn a_container_finds_its_own_limit() {
         for (cgroup, mount) in [

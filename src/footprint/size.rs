@@ -1,10 +1,10 @@
-//! Sizes in bytes, as users write them.
+//! Parsing of sizes in bytes, such as `"512 MiB"`.
 
 use std::fmt;
 
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 
-/// Deserializes a size in bytes: an integer, or a text such as `"512 MiB"`, `"1.5 GiB"` or `"20 GB"`.
+/// Deserializes a size in bytes: an integer, or a string such as `"512 MiB"` or `"20 GB"`.
 pub fn byte_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserializer.deserialize_any(ByteSize)
 }
@@ -57,10 +57,10 @@ enum SizeError {
     TooLarge,
 }
 
-/// Largest integer in TOML.
+/// Largest integer that TOML can represent.
 const MOST_BYTES: u64 = i64::MAX as u64;
 
-/// Units with their sizes in bytes; case is ignored.
+/// Units with their sizes in bytes. Letter case is ignored.
 const UNITS: [(&str, u64); 9] = [
     ("B", 1),
     ("KiB", 1 << 10),
@@ -73,7 +73,8 @@ const UNITS: [(&str, u64); 9] = [
     ("TB", 1_000_000_000_000),
 ];
 
-/// Parses a size in bytes: digits with an optional fraction, and a unit. Fractions of a byte are dropped.
+/// Parses a size in bytes: digits, an optional fraction, and an optional unit. Fractions of a byte
+/// are dropped.
 fn parse_bytes(text: &str) -> Result<u64, SizeError> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -91,7 +92,7 @@ fn parse_bytes(text: &str) -> Result<u64, SizeError> {
         },
     };
     let whole = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale));
-    // No unit has more than 13 digits, so further digits are fractions of a byte.
+    // Digits after the 18th add less than one byte, because the largest unit has 13 digits.
     let digits = &fraction[..fraction.len().min(18)];
     let fraction: u128 = digits.parse().unwrap_or(0);
     let part = fraction * u128::from(scale) / 10u128.pow(digits.len() as u32);

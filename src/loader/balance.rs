@@ -1,19 +1,22 @@
-//! Chooses the engine that decodes the next image; distributes images over routes by measured speed.
+//! Chooses a decode route for each image, and distributes images over routes by measured speed.
 //!
-//! * An image goes to the queue where it is expected to finish first: the queue's outstanding work at its measured speed,
-//!   plus this image's own cost there.
-//! * No engine idles while another has more than a second round of images queued: a slower queue that would run empty
-//!   gets the image, unless its speed is negligible.
-//! * The largest images (one in twenty) are rationed: no queue gets many more of them than its share of the speed.
-//! * An image that takes far longer than expected keeps its queue from getting more and hardly changes the estimate of
-//!   the queue's speed. Images on other queues are not delayed by it.
-//! * A queue without measurements gets images at once. An idle queue gets one from time to time, so that an engine that
-//!   became faster is noticed.
-//! * A queue's capacity and the routes that the caller forbids are never violated.
-//! * The same calls at the same times give the same choices: there is no randomness, and no clock is read.
+//! * An image is submitted to the queue where it is expected to finish first. The expected time is
+//!   the time for the queue's outstanding work at its measured speed, plus the image's own time
+//!   there.
+//! * No engine idles while the best queue holds more than a second round of images. A slower queue
+//!   that would run empty gets the image instead, unless its speed is negligible.
+//! * The largest images (one in twenty) are rationed: no queue gets many more of them than its
+//!   share of the total speed.
+//! * While an image takes far longer than expected, its queue gets few further images. The image
+//!   hardly changes the estimate of the queue's speed. It does not delay images on other queues.
+//! * A queue without measurements gets images at once. An idle queue gets an image from time to
+//!   time, to find out whether its engine became faster.
+//! * A queue never exceeds its capacity. Routes that the caller forbids are never used.
+//! * Choices are deterministic: there are no random numbers, and the caller passes the time.
 //!
-//! Completions are observed late and in bursts. So the time until a queue is free is a prediction, shortened by observed
-//! completions; between two completions it decreases with the clock.
+//! Completions are observed late and in bursts. Therefore the time until a queue is free is
+//! predicted. Between two observed completions the prediction decreases with the clock, and each
+//! completion shortens it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -29,18 +32,18 @@ mod cost;
 #[cfg(test)]
 mod tests;
 
-/// The queue of an engine, as the balancer sees it.
+/// Properties of an engine's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RouteQueue {
     /// Route of the engine; one queue per route.
     pub route: Route,
-    /// Images that the engine decodes at once, at least 1.
+    /// Number of images that the engine decodes at the same time, at least 1.
     pub parallel: usize,
-    /// Most images that are submitted and not finished; 0 disables the queue.
+    /// Maximum number of images that are submitted but not finished. 0 disables the queue.
     pub capacity: usize,
 }
 
-/// Size of an image's decoding work.
+/// Amount of work to decode an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ImageWork {
     /// Pixels of the whole image.
@@ -51,7 +54,7 @@ pub(super) struct ImageWork {
     pub bytes: u64,
 }
 
-/// An image on its queue. It must be returned by `finish` or `cancel`: until then it counts as outstanding.
+/// Image on its queue. It counts as outstanding until it is passed to `finish` or `cancel`.
 #[derive(Debug)]
 #[must_use = "the image counts as outstanding until it is finished or cancelled"]
 pub(super) struct Ticket {
@@ -61,13 +64,13 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// The route that the image goes to.
+    /// Route chosen for the image.
     pub fn route(&self) -> Route {
         self.route
     }
 }
 
-/// Counts of one decode route.
+/// Statistics of one decode route.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RouteReport {
@@ -77,33 +80,35 @@ pub struct RouteReport {
     pub images: u64,
     /// Share of all finished images, from 0 to 1; 0 before the first.
     pub share: f64,
-    /// Learnt seconds of one place per megapixel of the mean image.
+    /// Learned decoding time per megapixel, for images of the mean size, in seconds.
     pub seconds_per_megapixel: f64,
-    /// Mean seconds from the choice until completion was observed, minus the image's own expected time.
+    /// Mean waiting time in seconds: from the choice until the completion was observed, minus the
+    /// expected decoding time.
     pub queue_seconds: f64,
-    /// Share of the time since the first choice in which the queue's places were occupied, from 0 to 1.
+    /// Share of the time since the first choice in which the route's parallel places were occupied,
+    /// from 0 to 1.
     pub busy: f64,
-    /// Seconds since the first choice, summed over all places of the queue.
+    /// Time since the first choice, in seconds, multiplied by the number of parallel places.
     pub place_seconds: f64,
 }
 
-/// Chooses routes; see the module's documentation. Called by many threads: each call takes a lock for well under a
-/// microsecond.
+/// Chooses decode routes, see the module documentation. Many threads may call it. Each call holds a
+/// lock for well under a microsecond.
 pub(super) struct Balancer {
     state: Mutex<State>,
 }
 
 impl Balancer {
-    /// Creates a balancer with these queues. Nothing is allocated later.
+    /// Creates a balancer with these queues. Later calls allocate nothing.
     pub fn new(queues: &[RouteQueue]) -> Self {
         let queues = queues.iter().map(|&queue| QueueState::new(queue)).collect();
         let state = State { queues, base: None, next_id: 0, mean: [0.0; 3], large: 0.0 };
         Self { state: Mutex::new(state) }
     }
 
-    /// Chooses the route on which the image is expected to finish first, among those that are `allowed` and have room,
-    /// and submits it there; `None` if no queue has room. `allowed` is called several times and must not call the
-    /// balancer.
+    /// Chooses the route on which the image is expected to finish first, and submits the image
+    /// there. Considers only routes that are `allowed` and have capacity; `None` if there are none.
+    /// `allowed` is called several times and must not call the balancer.
     pub fn choose(
         &self,
         allowed: impl Fn(Route) -> bool,
@@ -120,14 +125,14 @@ impl Balancer {
         state.end(&ticket, now, true);
     }
 
-    /// Removes an unfinished image from its queue: nothing is learnt from it.
+    /// Removes an unfinished image from its queue. The image does not influence any estimate.
     pub fn cancel(&self, ticket: Ticket) {
         let mut state = self.state();
         let now = state.queues.iter().map(|queue| queue.changed).fold(0.0, f64::max);
         state.end(&ticket, now, false);
     }
 
-    /// Counts of each queue, in the order of the queues.
+    /// Statistics of each queue, in the order of the queues.
     pub fn report(&self) -> Vec<RouteReport> {
         self.state().report()
     }
@@ -137,27 +142,27 @@ impl Balancer {
     }
 }
 
-/// Queues below this share of the fastest queue's speed may idle.
+/// A queue may idle if its speed is below this share of the fastest queue's speed.
 const NEGLIGIBLE: f64 = 0.02;
-/// Choices without an image after which an idle queue is tried again.
+/// An idle queue gets a trial image after this many choices of other queues.
 const STALE: u32 = 512;
-/// Large images that a queue may have beyond its share.
+/// Maximum number of large images that a queue may get beyond its share.
 const LARGE_AHEAD: f64 = 1.5;
-/// Largest ratio of a large image's finish time to the best one, to keep the shares.
+/// A large image may finish up to this many times later than on the best queue, to keep the shares.
 const LARGE_PATIENCE: f64 = 8.0;
-/// The share of images that counts as large.
+/// Share of images that count as large.
 const LARGE_SHARE: f64 = 0.05;
 /// Weight of the newest value in running means.
 const NEWEST: f64 = 0.02;
 
 struct State {
     queues: Vec<QueueState>,
-    /// The time of the first call; all other times are seconds since then.
+    /// Time of the first call. All other times are seconds since then.
     base: Option<Instant>,
     next_id: u64,
     /// Running means of pixels, window pixels and bytes.
     mean: [f64; 3],
-    /// Running estimate of the pixels above which an image is large.
+    /// Running estimate of the size, in pixels, above which an image counts as large.
     large: f64,
 }
 
@@ -165,19 +170,21 @@ struct QueueState {
     queue: RouteQueue,
     cost: Cost,
     outstanding: VecDeque<Outstanding>,
-    /// Expected seconds of all outstanding images.
+    /// Sum of the expected decoding times of all outstanding images, in seconds.
     backlog: f64,
-    /// Places that still take images: not those with an image that two rounds of later ones have overtaken.
+    /// Number of places that accept images. A place is blocked while two rounds of later images
+    /// have overtaken its image.
     places: usize,
-    /// Expected time at which the submitted work is finished.
+    /// Time at which all submitted work is expected to be finished.
     free_at: f64,
-    /// Expected time of the next completion.
+    /// Time of the next expected completion.
     next_due: f64,
-    /// Running mean of how much later than expected completions are observed.
+    /// Running mean of the delay with which completions are observed, in seconds.
     lateness: f64,
-    /// Number of outstanding images below which the queue may run empty before that is observed.
+    /// With fewer outstanding images, the queue may run empty before the completion of its last
+    /// image is observed.
     depth: usize,
-    /// Large images beyond the queue's share.
+    /// Number of large images that the queue got beyond its share.
     large_ahead: f64,
     choices_since: u32,
     measuring: Measuring,
@@ -193,15 +200,15 @@ struct Outstanding {
     terms: Terms,
     expected: f64,
     submitted: f64,
-    /// Later images that finished before it.
+    /// Number of later images that finished before this one.
     overtaken: usize,
 }
 
-/// Prediction for an image on a queue.
+/// Predicted time of an image on a queue.
 #[derive(Clone, Copy)]
 struct Estimate {
     queue: usize,
-    /// Seconds until it would be finished.
+    /// Seconds until the image would be finished.
     finish: f64,
     overdue: bool,
 }
@@ -284,7 +291,8 @@ impl State {
         self.queues[ticket.queue].end(ticket.id, now, finished, others_queue);
     }
 
-    /// Updates running means and a running quantile: a large step up for large images, a small one down for others.
+    /// Updates the running means and the threshold for large images. The threshold grows by a large
+    /// step for each larger image, and shrinks by a small step for each other image.
     fn note_size(&mut self, work: ImageWork) {
         let new = [work.pixels as f64, work.window_pixels as f64, work.bytes as f64];
         if self.large == 0.0 {
@@ -347,7 +355,7 @@ impl QueueState {
         self.outstanding.len() < self.queue.capacity
     }
 
-    /// Occupied places.
+    /// Number of occupied places.
     fn taken(&self) -> usize {
         self.outstanding.len().min(self.queue.parallel)
     }
@@ -382,11 +390,12 @@ impl QueueState {
         let late = self.late(now);
         let waiting =
             if self.outstanding.len() < self.places { 0.0 } else { (self.free_at - now).max(0.0) };
-        // An image that is late by some time is likely to be late by as much again.
+        // An image that is overdue is expected to need as much time again as it is overdue.
         Estimate { queue, finish: waiting + late + own, overdue: late > 0.0 }
     }
 
-    /// Seconds by which the next completion is later than the usual delay of observation explains.
+    /// Seconds by which the next completion is later than the usual delay of observation can
+    /// explain.
     fn late(&self, now: f64) -> f64 {
         if self.outstanding.is_empty() {
             return 0.0;
@@ -422,7 +431,7 @@ impl QueueState {
         let round = self.outstanding.iter().take(self.queue.parallel);
         let held = round.filter(|it| it.overtaken > 2 * self.queue.parallel).count();
         self.places = (self.queue.parallel - held).max(1);
-        // Sums of differences drift, so an empty queue is reset.
+        // Rounding errors accumulate in the sum, so it is reset when the queue is empty.
         self.backlog =
             if self.outstanding.is_empty() { 0.0 } else { self.backlog - image.expected };
         let most = now + self.backlog / self.places as f64;
@@ -438,7 +447,8 @@ impl QueueState {
         self.lateness += 0.1 * (late - self.lateness);
         match self.outstanding.front() {
             Some(front) => self.next_due = now + front.expected,
-            // It ran empty while others had a queue: the end of its work was observed too late to refill it.
+            // The queue ran empty while another had images waiting, because the end of its work was
+            // observed too late to refill it.
             None if others_queue => {
                 let most = (4 * self.queue.parallel).min(self.queue.capacity).max(1);
                 self.depth = (2 * self.depth).min(most);
@@ -447,8 +457,8 @@ impl QueueState {
         }
     }
 
-    /// Updates the measured times to now, and ends a span that has enough images once the burst that completed them is
-    /// over.
+    /// Advances the measured times to `now`. A measuring span with enough images ends only after
+    /// the burst of completions that filled it.
     fn advance(&mut self, now: f64) {
         if let Some(span) = self.measuring.end(self.cost.spans(), now) {
             self.cost.learn(span);

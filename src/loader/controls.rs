@@ -1,4 +1,5 @@
-//! Settings that change while a loader runs: the number of active workers, and what runs on the device.
+//! Settings that change while a loader runs: the number of active workers, and the work on the
+//! device.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,8 +9,8 @@ use crate::plan::Offload;
 /// Settings that every worker reads before each sample.
 pub(super) struct Controls {
     pub gate: Gate,
-    /// Packed into one word, so that no thread reads half of a change: twice the number of operators, plus one if
-    /// decoding is on the device.
+    /// Packed into one word, so no thread reads a half-changed value: twice the number of
+    /// operators, plus one if decoding is on the device.
     offload: AtomicUsize,
 }
 
@@ -20,7 +21,7 @@ impl Controls {
         controls
     }
 
-    /// What currently runs on the device.
+    /// Work that currently runs on the device.
     pub fn offload(&self) -> Offload {
         let word = self.offload.load(Ordering::Relaxed);
         Offload { operators: word / 2, decode: word % 2 == 1 }
@@ -33,7 +34,8 @@ impl Controls {
 
 /// Lets the first `open` workers run and blocks the others between samples.
 pub(super) struct Gate {
-    /// Number of active workers. Changed under the lock, so that a thread about to wait does not miss the change.
+    /// Number of active workers. Changed only under the lock, so a thread that is about to wait
+    /// sees the change.
     open: AtomicUsize,
     closed: Mutex<bool>,
     changed: Condvar,
@@ -49,20 +51,20 @@ impl Gate {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Sets the number of active workers; a worker that becomes inactive finishes its sample first.
+    /// Sets the number of active workers. A worker that becomes inactive finishes its sample first.
     pub fn set(&self, open: usize) {
         let _closed = self.lock();
         self.open.store(open, Ordering::Release);
         self.changed.notify_all();
     }
 
-    /// Wakes all waiting workers: the loader ends.
+    /// Wakes all waiting workers at the end of the loader.
     pub fn close(&self) {
         *self.lock() = true;
         self.changed.notify_all();
     }
 
-    /// Waits until worker `number`, from 0, is active; false if the gate was closed.
+    /// Waits until worker `number`, from 0, is active. Returns false if the gate was closed.
     pub fn pass(&self, number: usize) -> bool {
         if number < self.open() {
             return true;

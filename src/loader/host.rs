@@ -19,15 +19,15 @@ use crate::ring::Slot;
 use crate::source::Source;
 use crate::transform::blend::blend;
 
-/// A batch's memory on the host: the tensor and the soft targets. Each is split into one part per sample while it is
-/// filled, so that many threads write at once.
+/// Memory of a batch on the host: the tensor and the soft targets. While the batch is filled, each
+/// is split into one part per sample, so many threads can write at the same time.
 pub struct HostSlot {
     pixels: Split,
     targets: Split,
     info: BatchInfo,
 }
 
-/// Memory of a sample.
+/// Memory of one sample of a batch.
 #[derive(Default)]
 pub struct HostCell {
     pixels: BytesMut,
@@ -38,7 +38,7 @@ pub struct HostCell {
 /// One allocation that is split into parts and joined again, without a copy and without `unsafe`.
 struct Split {
     whole: BytesMut,
-    /// Empty if parts have no bytes.
+    /// Parts that are split off. Empty if parts have no bytes.
     parts: Vec<Option<BytesMut>>,
     part_bytes: usize,
 }
@@ -54,7 +54,7 @@ impl HostSlot {
         Ok(Self { pixels, targets, info: BatchInfo::with_room(samples, target_bytes > 0)? })
     }
 
-    /// A copy of a batch, with its tensor and its soft targets as bytes.
+    /// Creates a copy of a batch from its tensor and its soft targets, both as bytes.
     pub fn copy_of(info: &BatchInfo, tensor: &[u8], targets: &[u8]) -> Result<Self> {
         let [mut pixels, mut kept] = [Split::new(1, tensor.len())?, Split::new(1, targets.len())?];
         pixels.whole.copy_from_slice(tensor);
@@ -84,8 +84,8 @@ impl HostSlot {
 }
 
 impl Split {
-    /// Allocates parts, aligned as DLPack requires, and touches every page, so that the system provides it now and not
-    /// while the loader runs.
+    /// Allocates the parts, aligned as DLPack requires. Touches every page of memory, so the system
+    /// provides it now and not while the loader runs.
     fn new(parts: usize, part_bytes: usize) -> Result<Self> {
         const ALIGN: usize = 256;
         let bytes = parts.saturating_mul(part_bytes);
@@ -107,7 +107,7 @@ impl Split {
 
     fn split(&mut self) {
         for part in &mut self.parts {
-            // A slot that was abandoned half filled still has its parts split off.
+            // If a slot was abandoned while it was filled, its parts are still split off.
             if part.is_none() {
                 *part = Some(self.whole.split_to(self.part_bytes));
             }
@@ -124,7 +124,7 @@ impl Split {
         }
     }
 
-    /// Copies a part of the joined whole over another one.
+    /// Copies one part over another. The parts must be joined.
     fn copy(&mut self, from: usize, to: usize) {
         let start = from * self.part_bytes;
         self.whole.copy_within(start..start + self.part_bytes, to * self.part_bytes);
@@ -194,7 +194,7 @@ impl BatchSlot for HostSlot {
     }
 }
 
-/// A worker that fills cells until there are no more jobs.
+/// Worker thread that fills cells until there are no more jobs.
 pub(super) struct Worker {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
@@ -215,7 +215,8 @@ impl Worker {
         Self { source, plan, meter, pipeline }
     }
 
-    /// Fills cells until there are no more jobs, whenever the gate lets worker `number` run.
+    /// Fills cells until there are no more jobs. Before each cell it waits until worker `number` is
+    /// active.
     pub fn run(mut self, feed: &Feed<HostSlot>, gate: &Gate, number: usize) {
         let meter = self.meter.clone();
         let _clocked = meter.on_this_thread();

@@ -1,17 +1,18 @@
 //! The loader: its threads, its rings and the public API.
 //!
-//! The rooms, from the lowest floor up. A room imports only from lower floors (`tests/floors`):
+//! Its modules, from the lowest floor up. A module imports only from lower floors (`tests/floors`
+//! checks this):
 //!
-//! | floor | room | what is in it |
+//! | floor | module | content |
 //! |---|---|---|
-//! | 0 | `order` | which sample comes at which position of an epoch |
-//! | 0 | `balance` | which engine decodes an image |
-//! | 0 | `controls` | how many workers are active, and what runs on the device |
+//! | 0 | `order` | the sample at each position of an epoch |
+//! | 0 | `balance` | the engine that decodes an image |
+//! | 0 | `controls` | the number of active workers, and the work on the device |
 //! | 1 | `sample` | one sample: reading, caches, planning, decoding, the outcome |
 //! | 2 | `slot` | one batch while it is filled, and the jobs that fill it |
 //! | 3 | `stats` | counts of everything that was delivered |
 //! | 3 | `host`, `device` | the threads that fill batches, in host memory and in device memory |
-//! | 4 | `batch` | a batch in the hands of the consumer |
+//! | 4 | `batch` | a batch that the consumer holds |
 //! | 5 | `engine` | the ring, the threads and their tuning |
 //! | 6 | `watching` | metrics, and the utilization of the device |
 //! | 7 | `api` | `Loader`, its builder and its epochs |

@@ -1,4 +1,4 @@
-//! Counts of a loader's work.
+//! Statistics of a loader.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -16,16 +16,16 @@ use crate::plan::OnError;
 use crate::source::Exclusion;
 use crate::storage::StorageStats;
 
-/// Counts since the loader was built. Samples are counted when their batch is handed out, so prefetched batches are not
-/// included unless noted.
+/// Counts since the loader was built. Samples are counted when their batch is delivered. Prefetched
+/// batches are not included unless noted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Samples handed out, padding not counted.
+    /// Delivered samples, without padding.
     pub images: u64,
-    /// Batches handed out.
+    /// Delivered batches.
     pub batches: u64,
-    /// Samples that only pad a batch.
+    /// Repeated samples that fill a batch as padding.
     pub padding: u64,
     /// Samples of this shard that no batch held, because they did not fill the last batch of an epoch
     /// (`loader.last_batch = "drop"`). Counted when that batch is handed out.
@@ -35,35 +35,39 @@ pub struct Stats {
     pub batches_added: u64,
     /// Seconds since the loader was built.
     pub seconds: f64,
-    /// Busy seconds of all threads together, by stage.
+    /// Working time of all threads together, by stage, in seconds.
     pub stages: StageSeconds,
-    /// Samples by outcome: the route that decoded them, `substituted` (by zeros), `dropped` (in no batch), and `skipped` (replaced by
-    /// another sample).
+    /// Samples by outcome: the decode route, `substituted` (replaced by zeros), `dropped` (in no
+    /// batch), or `skipped` (replaced by another sample).
     pub outcomes: BTreeMap<&'static str, u64>,
-    /// Samples whose operators all ran on the CPU although the plan has some on the device, by reason.
+    /// Samples that were processed on the CPU although the plan has operators on the device, by
+    /// reason.
     pub cpu_fallback: BTreeMap<&'static str, u64>,
     /// Samples that failed, by reason.
     pub errors: BTreeMap<&'static str, u64>,
-    /// Damaged samples that were accepted because of `decode.strict = false`, by kind of damage. Each is also counted in
-    /// `outcomes`.
+    /// Corrupt samples that were accepted because of `decode.strict = false`, by kind of damage.
+    /// Each is also counted in `outcomes`.
     pub tolerated: BTreeMap<&'static str, u64>,
-    /// JPEGs that were decoded on the CPU, by what decoded them, and why it was libjpeg-turbo ([`JpegBy::name`]).
+    /// JPEGs decoded on the CPU, by decoder, and for libjpeg-turbo also by the reason for this
+    /// decoder ([`JpegBy::name`]).
     ///
     /// [`JpegBy::name`]: crate::decode::JpegBy::name
     pub jpeg: BTreeMap<&'static str, u64>,
-    /// Counts for each of the latest [`Stats::EPOCHS`] epochs of which a batch was handed out. Earlier epochs are only in
-    /// the totals above.
+    /// Counts of the latest [`Stats::EPOCHS`] epochs with delivered batches. Earlier epochs are
+    /// only in the totals above.
     pub epochs: Vec<EpochStats>,
-    /// Work of each decode route, including prefetched images; empty if nothing is decoded for a device.
+    /// Statistics of each decode route, including prefetched images. Empty if nothing is decoded
+    /// for a device.
     pub routes: Vec<RouteReport>,
-    /// Counts of each cache, including prefetched samples; empty without caches.
+    /// Statistics of each cache, including prefetched samples. Empty without caches.
     pub caches: Vec<CacheStats>,
     /// Memory in bytes, predicted and measured.
     pub memory: MemoryStats,
     /// Entries that the source skipped, with the reason, such as the keys of an archive without an image.
     pub excluded: Vec<Exclusion>,
-    /// Requests to servers, and hits in their disk cache, through the handles with which the source was opened. Includes
-    /// opening the source, and other loaders that share a handle.
+    /// Requests to servers, and hits in the disk cache, of the storage handles of the source.
+    /// Includes requests made while the source was opened, and those of other loaders that share a
+    /// handle.
     pub storage: StorageStats,
 }
 
@@ -73,7 +77,7 @@ pub struct Stats {
 pub struct EpochStats {
     /// The epoch, from 0.
     pub epoch: u32,
-    /// Samples handed out, padding not counted.
+    /// Delivered samples, without padding.
     pub images: u64,
     /// Samples by outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
@@ -81,9 +85,9 @@ pub struct EpochStats {
     pub cpu_fallback: BTreeMap<&'static str, u64>,
     /// Samples that failed, by reason.
     pub errors: BTreeMap<&'static str, u64>,
-    /// Damaged samples that were accepted, by kind of damage.
+    /// Corrupt samples that were accepted, by kind of damage.
     pub tolerated: BTreeMap<&'static str, u64>,
-    /// JPEGs that were decoded on the CPU, by what decoded them.
+    /// JPEGs that were decoded on the CPU, by decoder.
     pub jpeg: BTreeMap<&'static str, u64>,
 }
 
@@ -91,24 +95,26 @@ pub struct EpochStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// Host memory, predicted. The operating system reports the process's actual use.
+    /// Predicted host memory. The operating system reports the actual use of the process.
     pub host_bytes_predicted: u64,
-    /// Page-locked memory, predicted.
+    /// Predicted page-locked memory.
     pub pinned_bytes_predicted: u64,
-    /// Page-locked memory, peak.
+    /// Peak of the page-locked memory.
     pub pinned_bytes_peak: u64,
-    /// Device memory, predicted.
+    /// Predicted device memory.
     pub device_bytes_predicted: u64,
-    /// Device memory, peak.
+    /// Peak of the device memory.
     pub device_bytes_peak: u64,
-    /// Device memory of the driver, the context and the libraries, which cannot be predicted: how much more the free
-    /// memory of the device shrank at the start than the plan allocates.
+    /// Device memory of the driver, the context and the libraries. It cannot be predicted. It is
+    /// measured at the start: the decrease of free device memory, minus the memory that the plan
+    /// allocates.
     pub device_bytes_of_driver: u64,
-    /// Page-locked and device memory that nvJPEG freed and that is not used again, because the end of the work that may
-    /// use it could not be observed. 0 unless the driver fails.
+    /// Page-locked and device memory that nvJPEG freed but that cannot be used again, because the
+    /// end of the work on it could not be observed. 0 unless the driver fails.
     pub bytes_withheld: u64,
-    /// Number of freed buffers that nvJPEG's allocations waited for, because their row was full. 0 while images fit the
-    /// buffers that were allocated at the start.
+    /// Number of freed buffers that nvJPEG's allocations had to wait for, because the memory
+    /// planned for nvJPEG was in use. 0 while images fit the buffers that were allocated at the
+    /// start.
     pub nvjpeg_waits: u64,
 }
 
@@ -122,30 +128,31 @@ pub struct StageSeconds {
     pub decode: f64,
     /// The operators and the output conversion.
     pub transform: f64,
-    /// Workers waited for a free slot; the consumer is the bottleneck.
+    /// Workers waiting for a free slot. If this is large, the consumer is the bottleneck.
     pub waiting_for_consumer: f64,
-    /// Threads waited for a processor, by what used it, in the stages above and between them. `None` if the system does
-    /// not report it.
+    /// Threads waiting for a processor, by what used the processor, in the stages above and between
+    /// them. `None` if the system does not report it.
     pub waiting_for_processor: Option<Waits>,
-    /// The consumer waited for a batch; the loader is the bottleneck.
+    /// Consumer waiting for a batch. If this is large, the loader is the bottleneck.
     pub consumer_waiting: f64,
-    /// The device decoded: the sum over its streams, by the device's clock, extrapolated from the timed spans. 0 if
-    /// nothing is decoded there.
+    /// Decoding on the device: the sum over its streams, by the device's clock, extrapolated from
+    /// the timed spans. 0 if nothing is decoded there.
     pub device_decode: f64,
-    /// The kernel ran on the device, measured like `device_decode`.
+    /// Kernels running on the device, measured like `device_decode`.
     pub device_kernel: f64,
-    /// The consumer's stream waited for batches that were already ready on the host, measured like `device_decode`.
+    /// The consumer's stream waiting for batches that were already ready on the host, measured like
+    /// `device_decode`.
     pub device_waiting: f64,
 }
 
 impl Stats {
-    /// Most epochs with separate counts, for a loader and for each of its caches.
+    /// Maximum number of epochs with separate counts, for a loader and for each of its caches.
     pub const EPOCHS: usize = crate::measure::EPOCHS;
 }
 
 const SKIPPED: &str = "skipped";
 
-/// The counters behind [`Stats`].
+/// Counters from which [`Stats`] is computed.
 #[derive(Debug)]
 pub(super) struct Counters {
     meters: Arc<Meters>,
@@ -164,7 +171,7 @@ impl Counters {
         Self { meters, handed_out: Mutex::new(stats), first_failed: OnceLock::new() }
     }
 
-    /// Counts a batch that is handed out, of an epoch of this size.
+    /// Counts a delivered batch. `extent` is the size of its epoch.
     pub fn hand_out(&self, info: &BatchInfo, extent: Extent) {
         let mut stats = self.handed_out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let stats = &mut *stats;
@@ -214,7 +221,7 @@ impl Counters {
         }
     }
 
-    /// What to say of the samples that failed, if any did.
+    /// Message about failed samples. `None` if no sample failed.
     pub fn failures(&self, policy: OnError) -> Option<String> {
         let first = self.first_failed.get()?;
         let replaced = match policy {

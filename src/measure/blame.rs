@@ -2,17 +2,21 @@
 
 use super::{Meters, Profile, Snapshot, Stage, StageProfile, ThreadTime, Waits};
 
-/// Stages that only compute: their time beyond CPU time is waiting for a processor. Other stages may also wait for a disk
-/// or a device.
+/// Stages that only compute. Their elapsed time beyond CPU time is waiting for a processor. Other
+/// stages may also wait for a disk or a device.
 const COMPUTES: [Stage; 3] = [Stage::Header, Stage::Decode, Stage::Transform];
-/// Stages that are not the workers': `List` runs in the builder's thread, `Kernel` in the launcher.
+/// Stages of other threads than workers: `List` runs in the builder's thread, `Kernel` in the
+/// launcher.
 const OF_OTHERS: [Stage; 2] = [Stage::List, Stage::Kernel];
 
 /// Attributes the workers' processor waits to stages and causes, if the kernel reports the waits.
 ///
-/// A thread can lose its processor anywhere in a sample, most often at a system call, also between its stages. So the
-/// total wait is attributed in this order: first to stages that only compute, by their time beyond CPU time; then to the
-/// time between stages beyond its CPU time; the rest to reads and other waits, in proportion to their lengths.
+/// A thread can lose its processor anywhere in a sample, also between stages, and most often at a
+/// system call. So the total wait is attributed in this order:
+///
+/// 1. stages that only compute, by their elapsed time beyond CPU time,
+/// 2. the time between stages, by its elapsed time beyond CPU time,
+/// 3. reads and other waits, in proportion to their lengths.
 pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
     let seconds = profile.seconds.max(1e-9);
     let (mut all, mut ran, mut told) = (0.0, 0.0, false);
@@ -57,12 +61,14 @@ pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
         .collect();
     for (stage, waited) in profile.stages.iter_mut().zip(waited) {
         stage.waited_for_processor = waited;
-        // Of a stage that was never clocked, the share on a processor is not measured, but what the wait leaves.
+        // If a stage was never clocked, its share on a processor is not measured. It is at most
+        // what the wait leaves.
         if measured.stage(stage.stage).clocked == 0 && waited.is_some() {
             stage.cpu_share = share(stage.without_waiting(), stage.busy).min(stage.cpu_share);
         }
     }
-    // Limit the kernel's waiting time to what the threads' measured times leave, so that the shares do not exceed the whole.
+    // The kernel's waiting time is limited to what the threads' measured times leave, so the shares
+    // do not exceed the whole.
     let attributed = of_computing + of_between + of_waiting;
     profile.processors.waits = measured.waits_for_processor().map(|it| it.part(attributed));
 }
@@ -70,7 +76,7 @@ pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
 impl Snapshot {
     /// Time that the loader's threads waited for a processor, by cause; `None` if the system does not report it.
     pub fn waits_for_processor(&self) -> Option<Waits> {
-        // The consumer's thread is in the same run queues.
+        // The consumer's thread is included at first, because it waits in the same run queues.
         let threads: Vec<ThreadTime> =
             self.threads.iter().copied().flatten().chain(self.steps.thread).collect();
         let sum = |of: fn(&ThreadTime) -> u64| threads.iter().map(of).sum::<u64>() as f64 * 1e-9;
@@ -84,7 +90,8 @@ impl Snapshot {
 }
 
 impl Meters {
-    /// Seconds that the loader's threads waited for a processor so far; `None` if the system does not report it.
+    /// Seconds that the loader's threads have waited for a processor so far; `None` if the system
+    /// does not report it.
     pub(super) fn waited_for_processor(&self) -> Option<f64> {
         let by_thread = self.by_thread().clone();
         let told: Vec<ThreadTime> =

@@ -1,4 +1,4 @@
-//! Measurements of the consumer: its waits and its steps.
+//! Measurements of the consumer: its waiting times and its steps.
 
 use std::collections::BTreeMap;
 use std::thread::ThreadId;
@@ -9,20 +9,21 @@ use super::histogram::{Counts, Histogram};
 use super::processor::{ThreadClock, ThreadTime};
 use super::thread_meter::thread_time;
 
-/// Most distinguished names of spans; further ones are counted as `other`.
+/// Maximum number of distinguished span names. Further names are counted as `other`.
 const SPANS: usize = 32;
 
-/// Meter of the consumer between batches. A step is the time from receiving a batch to asking for the next one of the
-/// same epoch, or to learning that the epoch has ended, unless the consumer reports begin and end of its steps.
+/// Meter of the consumer between batches. By default, a step is the time from receiving a batch to
+/// asking for the next one of the same epoch, or to learning that the epoch has ended. The consumer
+/// may report begin and end of its steps instead.
 #[derive(Debug, Default)]
 pub struct Consumer {
-    /// When it received a batch, on which thread, and the CPU time of that thread.
+    /// Time and thread of the last received batch, and CPU time of that thread.
     has_since: Option<(Instant, ThreadId, u64)>,
     /// Epoch of the last request.
     epoch: Option<u32>,
-    /// When it learnt that its epoch has ended.
+    /// Time when the consumer learned that its epoch has ended.
     ended: Option<Instant>,
-    /// Begin of the reported step that is running.
+    /// Begin of the current reported step.
     in_step: Option<Instant>,
     /// Whether the consumer reports its steps.
     says: bool,
@@ -32,44 +33,46 @@ pub struct Consumer {
     thread: Thread,
 }
 
-/// The thread that takes the batches.
+/// Thread that takes the batches.
 #[derive(Debug, Default)]
 enum Thread {
     #[default]
     Unknown,
     One(ThreadId, ThreadClock),
-    /// More than one thread, so no single time is meaningful.
+    /// Several threads, so no single time is meaningful.
     Several,
 }
 
-/// Counts of a [`Consumer`] at one moment; times in nanoseconds.
+/// Counts of a [`Consumer`] at one moment. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     /// Batches received.
     pub batches: u64,
-    /// Samples in them.
+    /// Samples in the received batches.
     pub samples: u64,
-    /// Batches that were ready when it asked.
+    /// Batches that were ready when the consumer asked.
     pub ready: u64,
-    /// Time waiting for batches.
+    /// Time that the consumer waited for batches.
     pub waited: u64,
-    /// Time its stream waited for batches, by the device's clock; empty if batches are made on the host.
+    /// Time that the consumer's stream waited for batches, by the device's clock. Empty for batches
+    /// on the host.
     pub waited_on_device: DeviceCounts,
-    /// Time in its steps.
+    /// Time in the consumer's steps.
     pub stepped: u64,
-    /// CPU time of its thread in the clocked steps.
+    /// CPU time of the consumer's thread in the clocked steps.
     pub cpu: u64,
-    /// Time in the clocked steps: those that began and ended on the same thread.
+    /// Time in the clocked steps, which are those that began and ended on the same thread.
     pub clocked: u64,
-    /// Time between epochs: from learning that one has ended to asking for the first batch of the next. From its last batch,
-    /// if it did not ask for more.
+    /// Time between epochs: from learning that an epoch has ended to asking for the first batch of
+    /// the next. If the consumer did not ask for more after its last batch, it counts from that
+    /// batch.
     pub between_epochs: u64,
-    /// Count and time of each named part of its steps.
+    /// Count and time of each named part of the steps.
     pub spans: BTreeMap<String, (u64, u64)>,
-    /// Time that its thread ran and waited for a processor since its first batch; `None` if several threads take batches
-    /// or the kernel does not report it.
+    /// Time that the consumer's thread ran and waited for a processor since its first batch. `None`
+    /// if several threads take batches or the kernel does not report it.
     pub thread: Option<ThreadTime>,
-    /// Wait per batch.
+    /// Waiting time per batch.
     pub wait: Counts,
     /// Duration per step.
     pub step: Counts,
@@ -81,7 +84,7 @@ impl Consumer {
         &self.steps
     }
 
-    /// Records a request for a batch; returns the begin of the step that ends with it.
+    /// Records a request for a batch. Returns the begin of the step that the request ends, if any.
     pub(super) fn asks(&mut self, epoch: u32, now: Instant) -> Option<Instant> {
         if let Some(ended) = self.ended.take() {
             self.steps.between_epochs += (now - ended).as_nanos() as u64;
@@ -104,7 +107,8 @@ impl Consumer {
         None
     }
 
-    /// Records that it asks for a batch after the last one of its epoch; returns the begin of the step that ends with it.
+    /// Records that the consumer asks for a batch after the last one of its epoch. Returns the
+    /// begin of the step that the request ends, if any.
     pub(super) fn ends(&mut self, epoch: u32, now: Instant) -> Option<Instant> {
         if self.has_since.is_none() || self.epoch != Some(epoch) {
             return None;
@@ -134,7 +138,7 @@ impl Consumer {
         }
     }
 
-    /// Records a part of a step that is over; returns the name under which it is counted.
+    /// Records a part of a step that has ended. Returns the name under which it is counted.
     pub(super) fn span<'a>(&mut self, name: &'a str, took: Duration) -> &'a str {
         let spans = &mut self.steps.spans;
         let known = spans.contains_key(name) || spans.len() < SPANS;
@@ -145,7 +149,7 @@ impl Consumer {
         name
     }
 
-    /// Records that a step begins or ends; returns its begin when it ends.
+    /// Records that a step begins or ends. At an end, returns the begin of the step.
     pub(super) fn step(&mut self, begins: bool, now: Instant) -> Option<Instant> {
         self.says = true;
         let since = self.in_step.take();
@@ -236,7 +240,7 @@ mod tests {
             consumer.asks(epoch, at(turn));
             consumer.has(at(turn), at(turn + 10), false, 4);
             assert_eq!(consumer.ends(epoch, at(turn + 410)), Some(at(turn + 10)));
-            // It asks again, or for an epoch that is over.
+            // A second request, and a request for another epoch, end no step.
             assert_eq!(consumer.ends(epoch, at(turn + 500)), None);
             assert_eq!(consumer.ends(epoch + 1, at(turn + 500)), None);
         }

@@ -1,4 +1,4 @@
-//! Device time, by the device's own clock.
+//! Time of device work, by the device's own clock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::DeviceTime;
 use super::histogram::{Counts, Histogram};
 
-/// Counts spans of streams: kernel launches, decoded images or groups of them, copies, waits. All spans are counted; only
-/// some are timed.
+/// Meter of spans in streams: kernel launches, decoded images or groups of them, copies, waits. All
+/// spans are counted; only some are timed.
 #[derive(Debug, Default)]
 pub struct DeviceMeter {
     all_items: AtomicU64,
@@ -18,31 +18,31 @@ pub struct DeviceMeter {
     latency: OnceLock<Histogram>,
 }
 
-/// The counts of a [`DeviceMeter`] at one moment.
+/// Counts of a [`DeviceMeter`] at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
-    /// Samples in all spans.
+    /// Number of samples in all spans.
     pub all_items: u64,
-    /// Samples in the timed spans.
+    /// Number of samples in the timed spans.
     pub items: u64,
-    /// Device nanoseconds of the timed spans.
+    /// Device time of the timed spans, in nanoseconds.
     pub busy: u64,
-    /// Spans that could not be timed because earlier measurements were still running.
+    /// Number of spans that could not be timed, because earlier measurements were still running.
     pub dropped: u64,
     /// Durations of the timed spans.
     pub latency: Counts,
 }
 
-/// Counts of one decode route at one moment, from its balancer.
+/// Statistics of one decode route at one moment, from the balancer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouteCounts {
     /// Name of the route.
     pub route: &'static str,
     /// Finished images.
     pub images: u64,
-    /// Seconds in which its places were occupied, summed over all places.
+    /// Time in which the route's places were occupied, in seconds, summed over all places.
     pub busy: f64,
-    /// Seconds in which its places existed, summed over all places.
+    /// Observed time in seconds, multiplied by the number of places.
     pub places: f64,
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::Latency;
 
-/// Buckets per doubling: the relative error of a value is at most 1/32.
+/// Buckets per doubling of the value. The relative error of a value is at most 1/32.
 const PARTS: u64 = 16;
 const PART_BITS: u32 = PARTS.trailing_zeros();
 /// Values below 2^6 nanoseconds have buckets of 4 ns; those of 2^40 and more (18 minutes) share one bucket.
@@ -12,8 +12,8 @@ const LEAST: u32 = 6;
 const MOST: u32 = 40;
 const BUCKETS: usize = ((MOST - LEAST + 1) * PARTS as u32 + 1) as usize;
 
-/// A concurrent histogram of durations: logarithmic buckets with linear parts, as in HdrHistogram (hdrhistogram.org), of
-/// constant size.
+/// Concurrent histogram of durations, with a constant size: logarithmic buckets with linear parts,
+/// as in HdrHistogram (hdrhistogram.org).
 #[derive(Debug)]
 pub struct Histogram {
     buckets: Box<[AtomicU32]>,
@@ -55,7 +55,7 @@ impl Histogram {
 }
 
 impl Counts {
-    /// Counts since `earlier`. The maximum remains that of all time.
+    /// Counts since `earlier`. The maximum is still that of all time.
     pub fn since(&self, earlier: &Counts) -> Counts {
         let before = earlier.buckets.iter().copied().chain(std::iter::repeat(0));
         let buckets = self.buckets.iter().zip(before).map(|(now, then)| now.wrapping_sub(then));
@@ -78,8 +78,8 @@ impl Counts {
         self.buckets.iter().map(|&it| u64::from(it)).sum()
     }
 
-    /// Number of durations up to each bound, in seconds; bounds must rise. A bucket that a bound divides is counted by
-    /// its middle.
+    /// Number of durations up to each bound. The bounds are in seconds and must increase. If a
+    /// bound divides a bucket, the middle of the bucket decides.
     pub fn below(&self, bounds: &[f64]) -> Vec<u64> {
         let mut below = vec![0; bounds.len()];
         for (at, &many) in self.buckets.iter().enumerate().filter(|(_, many)| **many > 0) {
@@ -89,7 +89,7 @@ impl Counts {
         below
     }
 
-    /// Summary of the durations; `seconds` is their exact sum.
+    /// Summary of the durations. `seconds` is their exact sum.
     pub fn latency(&self, seconds: f64) -> Latency {
         let count = self.count();
         if count == 0 {
@@ -113,7 +113,8 @@ impl Counts {
         }
     }
 
-    /// `many` equally probable values, as multiples of their mean, rising; empty if nothing was counted.
+    /// `many` equally probable values in increasing order, as multiples of their mean. Empty if
+    /// nothing was counted.
     pub fn quantiles(&self, many: usize) -> Vec<f64> {
         if self.count() == 0 {
             return Vec::new();
@@ -127,7 +128,7 @@ impl Counts {
         }
     }
 
-    /// Quantile in seconds: the middle of its bucket.
+    /// Quantile in seconds: the middle of the bucket that contains it.
     fn quantile(&self, part: f64) -> f64 {
         let wanted = part * self.count() as f64;
         let mut below = 0.0;
@@ -159,7 +160,7 @@ fn bucket(nanoseconds: u64) -> usize {
     ((octave - LEAST + 1) as u64 * PARTS + part) as usize
 }
 
-/// The middle of a bucket, in seconds.
+/// Middle of a bucket, in seconds.
 fn centre(bucket: usize) -> f64 {
     let (octave, part) = (bucket as u64 / PARTS, bucket as u64 % PARTS);
     let (first, width) = match octave {
@@ -212,7 +213,7 @@ mod tests {
             (p50 / 500e-6 - 1.0).abs() < 0.04 && (p99 / 990e-6 - 1.0).abs() < 0.04,
             "{p50} {p99}"
         );
-        // For a uniform distribution: 1 / sqrt(3).
+        // The coefficient of variation of a uniform distribution from 0 is 1 / sqrt(3).
         assert!((cv - 0.577).abs() < 0.01, "{cv}");
         let quantiles = all.quantiles(64);
         assert!(quantiles.is_sorted() && (quantiles.iter().sum::<f64>() / 64.0 - 1.0).abs() < 1e-9);

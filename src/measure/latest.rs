@@ -1,12 +1,12 @@
 //! Lists of the latest items.
 
-/// Most decisions that are stored, of the tuning of a loader and of its prefetch depth.
+/// Maximum number of stored decisions, for the tuning of a loader and for its prefetch depth.
 pub const DECISIONS: usize = 100;
 
-/// Most epochs whose counts are stored.
+/// Maximum number of epochs whose counts are stored.
 pub const EPOCHS: usize = 100;
 
-/// Appends an item to a list of the latest `most`.
+/// Appends an item to a list that holds at most the latest `most` items.
 pub fn push_latest<T>(kept: &mut Vec<T>, most: usize, item: T) {
     if kept.len() >= most {
         kept.drain(..=kept.len() - most);

@@ -1,17 +1,20 @@
 //! Always-on measurement of a loader's threads and rings.
 //!
-//! * Each thread has its own [`ThreadMeter`]: per [`Stage`] the number of items, their bytes, busy time, and time waiting
-//!   for input and for room for output. Threads never wait for each other to count.
-//! * Of samples that take at most a few microseconds, about one in [`TIMED`] is timed and represents the others; every
-//!   one is counted.
-//! * CPU time is read from the system for one sample in [`CLOCKED`] if samples are short, else for each. The difference
-//!   between elapsed and CPU time of a stage is waiting for a disk or for a processor.
-//! * The time that threads waited for a processor, and who used it, is read from the system when a [`Snapshot`] is taken
-//!   (`processor`).
-//! * Device time is measured by events in its streams, and counted by a [`DeviceMeter`] per stage and route.
+//! * Each thread has its own [`ThreadMeter`]. It has for each [`Stage`] the number of items, their
+//!   bytes, the busy time, and the time waiting for input and for space for output. Threads never
+//!   wait for each other to count.
+//! * If samples take less than 50 microseconds, about one in [`TIMED`] is timed and represents the
+//!   others. Every sample is counted.
+//! * CPU time is read from the system for one sample in [`CLOCKED`] if samples are short, else for
+//!   each sample. A stage waits for a disk or for a processor during its elapsed time beyond CPU
+//!   time.
+//! * When a [`Snapshot`] is taken, the system reports how long threads waited for a processor, and
+//!   who used the processors (`processor`).
+//! * Device time is measured with events in streams, and counted by a [`DeviceMeter`] per stage and
+//!   route.
 //! * Per-batch measurements (the ring, the consumer, the timeline) are behind a lock.
 //! * Memory is constant: histograms have fixed buckets, and the timeline halves its resolution when it is full.
-//! * A [`Snapshot`] holds all counts at one moment; an interval is the difference of two.
+//! * A [`Snapshot`] holds all counts at one moment. An interval is the difference of two snapshots.
 //!
 //! `benches/measure.rs` measures the overhead.
 
@@ -59,7 +62,7 @@ mod trace;
 mod utilisation;
 mod watch;
 
-/// Most moments in the timeline.
+/// Maximum number of moments in the timeline.
 const MOMENTS: usize = 512;
 
 /// All meters of one loader.
@@ -71,7 +74,7 @@ pub struct Meters {
     read_contention: Arc<ReadContention>,
     /// Device work, by stage and route.
     device: Mutex<Vec<(Stage, &'static str, Arc<DeviceMeter>)>>,
-    /// Waits of the consumer's stream.
+    /// Waiting times of the consumer's stream.
     waits: Arc<DeviceMeter>,
     /// Use of the machine's processors.
     machine: Mutex<MachineMeter>,
@@ -96,15 +99,16 @@ pub struct Snapshot {
     pub seconds: f64,
     /// Per thread: its name, and the counts of each stage.
     pub by_thread: Vec<(String, [StageCounts; STAGES])>,
-    /// Per thread, in the same order: the time it ran and waited for a processor; `None` if unknown.
+    /// For each thread in the order of `by_thread`: the time it ran and waited for a processor;
+    /// `None` if unknown.
     pub threads: Vec<Option<ThreadTime>>,
-    /// Per thread, in the same order: the time before it began and after it ended.
+    /// For each thread in the order of `by_thread`: the time before it began and after it ended.
     pub absences: Vec<Absence>,
     /// Use of the machine's processors.
     pub machine: Machine,
     /// Device work, by stage and route.
     pub device: Vec<(Stage, &'static str, DeviceCounts)>,
-    /// Counts of each decode route, if images are decoded for a device.
+    /// Statistics of each decode route, if images are decoded for a device.
     pub routes: Vec<RouteCounts>,
     /// Utilization of the device, if it is watched.
     pub readings: DeviceReadings,
@@ -118,13 +122,13 @@ pub struct Snapshot {
     pub steps: Steps,
     /// Concurrent reads.
     pub reads: Reads,
-    /// Development over time.
+    /// State of the loop at moments that are spread over time.
     pub timeline: Vec<Moment>,
     /// A sample of the images since the loader was built.
     pub images: Vec<Seen>,
-    /// Pixels of all images.
+    /// Number of pixels of all images.
     pub pixels: u64,
-    /// Pixels of their decoded windows.
+    /// Number of pixels of the decoded windows.
     pub window_pixels: u64,
 }
 
@@ -134,7 +138,7 @@ impl Meters {
         Self::watched(slots, Watching::default())
     }
 
-    /// Creates meters that also record traces or markers, as `watching` says.
+    /// Creates meters that also record traces or call markers, as configured by `watching`.
     pub fn watched(slots: usize, watching: Watching) -> Self {
         let begin = Instant::now();
         let batches = Batches {
@@ -174,7 +178,7 @@ impl Meters {
         meter
     }
 
-    /// The meter of device work in a stage for a route or another name; shared by all threads.
+    /// Meter of device work in a stage, for a route or another name. All threads share it.
     pub fn device(&self, stage: Stage, route: &'static str) -> Arc<DeviceMeter> {
         let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((.., meter)) = device.iter().find(|it| (it.0, it.1) == (stage, route)) {
@@ -194,7 +198,7 @@ impl Meters {
         }
     }
 
-    /// The meter of the consumer's stream waits.
+    /// Meter of the waits of the consumer's stream.
     pub fn device_waits(&self) -> Arc<DeviceMeter> {
         self.waits.clone()
     }
@@ -240,8 +244,8 @@ impl Meters {
         }
     }
 
-    /// Records that the consumer received a batch of `samples` samples, which it asked for at `asked`; `ready` if it was
-    /// ready then.
+    /// Records that the consumer received a batch of `samples` samples. `asked` is when it asked
+    /// for the batch, and `ready` whether the batch was ready then.
     pub fn consumer_has(&self, asked: Instant, ready: bool, samples: u64) {
         let busy = self.busy();
         let waited = if self.spans() > 0 { self.waited_for_processor() } else { None };
@@ -279,7 +283,8 @@ impl Meters {
         batches.level(now);
     }
 
-    /// Records a named part of the consumer's step that is not the model's own (logging, metrics, a checkpoint).
+    /// Records a named part of the consumer's step besides the model itself (logging, metrics, a
+    /// checkpoint).
     pub fn consumer_span(&self, name: &str, took: Duration) {
         let (mut batches, now) = self.batches_now();
         let name = batches.consumer.span(name, took);
@@ -288,7 +293,8 @@ impl Meters {
         }
     }
 
-    /// Records that the consumer's step begins or ends: time outside of steps is neither step nor waiting.
+    /// Records that the consumer's step begins or ends. Time outside of steps counts neither as a
+    /// step nor as waiting.
     pub fn consumer_step(&self, begins: bool) {
         let (mut batches, now) = self.batches_now();
         if let Some(since) = batches.consumer.step(begins, now)
@@ -304,7 +310,7 @@ impl Meters {
         (batches.ring.ready(), batches.ring.filling())
     }
 
-    /// All counts as of now, except those of the routes, which the loader adds.
+    /// All counts at this moment, without those of the routes, which the loader adds.
     pub fn snapshot(&self) -> Snapshot {
         let by_thread = self.by_thread().clone();
         let now = self.begin.elapsed();
@@ -312,7 +318,7 @@ impl Meters {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner).read();
         let batches = self.batches();
-        // First: a thread that has ended changes nothing any more.
+        // Absences are read first. After a thread has ended, its other counts do not change.
         let absences = by_thread.iter().map(|meter| meter.absence(now)).collect();
         Snapshot {
             seconds,
@@ -344,7 +350,7 @@ impl Meters {
         })
     }
 
-    /// Seconds that all threads waited for input and for room, in all stages.
+    /// Seconds that all threads waited for input and for space for output, in all stages.
     pub fn waits(&self) -> (f64, f64) {
         let all = self
             .by_thread()
@@ -362,7 +368,7 @@ impl Meters {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the batches and then reads the clock, so that entries of several threads are in order.
+    /// Locks the batches and then reads the clock, so entries of several threads are in order.
     fn batches_now(&self) -> (MutexGuard<'_, Batches>, Instant) {
         let batches = self.batches();
         (batches, Instant::now())
@@ -379,7 +385,7 @@ impl Batches {
 }
 
 impl Snapshot {
-    /// Counts since `earlier`, which is of the same loader.
+    /// Counts since `earlier`, which must be of the same loader.
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {
         let by_thread = self.by_thread.iter().enumerate().map(|(number, (name, now))| {
             let then = earlier.by_thread.get(number);

@@ -2,16 +2,16 @@
 //!
 //! * Names begin with `feedwater_`; units are seconds, bytes and ratios from 0 to 1; counters end in `_total`.
 //! * A family is written once, with `# HELP` and `# TYPE` before its samples. Label values are escaped.
-//! * Histograms have cumulative buckets at fixed bounds from 10 microseconds to 10 seconds, so that series of several
-//!   runs and ranks can be added. The underlying counts have finer buckets; a bucket that a bound divides is counted by
-//!   its middle.
+//! * Histograms have cumulative buckets at fixed bounds from 10 microseconds to 10 seconds, so
+//!   series of several runs and ranks can be added. The underlying counts have finer buckets. If a
+//!   bound divides such a bucket, the middle of the bucket decides.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::{Counts, Snapshot, Stage, StageCounts};
 
-/// Bucket bounds, in seconds, as number and text.
+/// Upper bounds of the buckets: as a number in seconds, and as text.
 const BOUNDS: [(f64, &str); 13] = [
     (1e-5, "1e-05"),
     (3e-5, "3e-05"),
@@ -43,12 +43,13 @@ impl Exposition {
         Self::default()
     }
 
-    /// The text; it ends with a line feed.
+    /// Text of the metrics. It ends with a line feed.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Adds a family of counters: `name` ends in `_total`. Skipped if there are no samples.
+    /// Adds a family of counters. `name` must end in `_total`. Does nothing if there are no
+    /// samples.
     pub fn counters(&mut self, name: &str, help: &str, label: &str, values: &[(&str, f64)]) {
         self.family(name, "counter", help, label, values);
     }
@@ -59,7 +60,7 @@ impl Exposition {
         self.sample(name, &[], value);
     }
 
-    /// Adds a family of gauges. Skipped if there are no samples.
+    /// Adds a family of gauges. Does nothing if there are no samples.
     pub fn gauges(&mut self, name: &str, help: &str, label: &str, values: &[(&str, f64)]) {
         self.family(name, "gauge", help, label, values);
     }
@@ -70,7 +71,8 @@ impl Exposition {
         self.sample(name, &[], value);
     }
 
-    /// Adds a family of histograms of seconds: label values, counts, and the sum of seconds.
+    /// Adds a family of histograms of seconds. Each value has a label value, counts, and the sum in
+    /// seconds.
     pub fn histograms(
         &mut self,
         name: &str,
@@ -88,7 +90,7 @@ impl Exposition {
         }
     }
 
-    /// Adds all metrics of a loader's meters; `slots` is the size of the ring.
+    /// Adds all metrics of a loader's meters. `slots` is the size of the ring.
     pub fn add_snapshot(&mut self, measured: &Snapshot, slots: u64) {
         self.add_stages(measured);
         self.add_processors(measured);
@@ -145,8 +147,8 @@ impl Exposition {
         self.histograms("feedwater_stage_latency_seconds", help, "stage", &latency);
     }
 
-    /// Values that the system does not report are skipped. Only raw sums are exported; causes follow from their
-    /// differences and are not counters.
+    /// Adds sums of processor use. Skips values that the system does not report. Exports only raw
+    /// sums, because causes follow from their differences and are not counters.
     fn add_processors(&mut self, measured: &Snapshot) {
         let machine = &measured.machine;
         let threads: Vec<_> = measured.threads.iter().flatten().collect();

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Meter of the reads of all threads of a loader: the sums for a linear fit of their duration to the number of concurrent
-/// reads.
+/// Meter of the reads of all threads of a loader. It has the sums for a linear fit of a read's
+/// duration to the number of concurrent reads.
 #[derive(Debug, Default)]
 pub struct ReadContention {
     in_flight: AtomicUsize,
@@ -15,18 +15,18 @@ pub struct ReadContention {
     micros_by_others: AtomicU64,
 }
 
-/// The sums of [`ReadContention`] at one moment.
+/// Sums of [`ReadContention`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
     /// Number of reads.
     pub reads: u64,
-    /// Sum of the numbers of other reads in flight when each began.
+    /// Sum over all reads of the number of other reads in flight when the read began.
     pub others: u64,
-    /// Sum of the squares of those numbers.
+    /// Sum of the squares of these numbers.
     pub others_squared: u64,
-    /// Sum of the durations, in microseconds.
+    /// Sum of the durations of all reads, in microseconds.
     pub micros: u64,
-    /// Sum of duration times number of others.
+    /// Sum over all reads of the duration times the number of other reads.
     pub micros_by_others: u64,
 }
 
@@ -45,7 +45,7 @@ impl ReadContention {
         InFlight { read_contention: self, others, begin: Instant::now() }
     }
 
-    /// The sums so far.
+    /// Sums so far.
     pub fn reads(&self) -> Reads {
         Reads {
             reads: self.reads.load(Relaxed),
@@ -102,7 +102,7 @@ impl Reads {
 mod tests {
     use super::*;
 
-    /// Sums of reads whose duration is a function of the number of others in flight.
+    /// Sums of reads whose duration is a function of the number of other reads in flight.
     fn reads(time: impl Fn(u64) -> u64, others: impl Iterator<Item = u64>) -> Reads {
         let mut sums = Reads::default();
         for it in others {

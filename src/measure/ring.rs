@@ -5,20 +5,20 @@ use std::time::Instant;
 
 use super::histogram::{Counts, Histogram};
 
-/// Meter of the ring: how long each number of batches is ready, and how long it takes to make a batch.
+/// Meter of the ring: the time with each number of ready batches, and the time to fill a batch.
 #[derive(Debug)]
 pub struct Ring {
-    /// Nanoseconds with each number of ready batches, from 0 to the number of slots.
+    /// Time with each number of ready batches, from 0 to the number of slots, in nanoseconds.
     levels: Vec<u64>,
     since: Option<Instant>,
-    /// Batches that are being filled, with their begin.
+    /// Sequence numbers of batches that are being filled, with the time when each began.
     filling: VecDeque<(u64, Instant)>,
-    /// Ready batches.
+    /// Sequence numbers of ready batches, oldest first.
     waiting: VecDeque<u64>,
     published: u64,
     making: Histogram,
     made: u64,
-    /// When the last batch was published to an empty ring.
+    /// Time when the last batch was published, if the ring was empty then.
     newest: Option<Instant>,
     delivered: u64,
     delivery: u64,
@@ -27,17 +27,18 @@ pub struct Ring {
 /// Counts of a [`Ring`] at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingCounts {
-    /// Nanoseconds with each number of ready batches, from 0.
+    /// Time with each number of ready batches, from 0, in nanoseconds.
     pub levels: Vec<u64>,
-    /// Batches that became ready.
+    /// Number of batches that became ready.
     pub published: u64,
     /// Time from a batch's first cell to the batch being ready.
     pub making: Counts,
     /// Sum of those times, in nanoseconds.
     pub made: u64,
-    /// Batches that became ready while the consumer waited.
+    /// Number of batches that became ready while the consumer waited.
     pub delivered: u64,
-    /// Nanoseconds from ready to received, summed over `delivered`: the time to wake the consumer.
+    /// Time from ready to received, summed over `delivered`, in nanoseconds. This is the time to
+    /// wake the consumer.
     pub delivery: u64,
 }
 
@@ -86,7 +87,8 @@ impl Ring {
         }
     }
 
-    /// Removes the oldest ready batch; returns its sequence number. `waited`: the consumer waited for it and received it.
+    /// Removes the oldest ready batch and returns its sequence number. `waited` is whether the
+    /// consumer waited for it and received it.
     pub(super) fn taken(&mut self, waited: bool, now: Instant) -> Option<u64> {
         if let (Some(published), true) = (self.newest.take(), waited) {
             self.delivered += 1;

@@ -1,6 +1,7 @@
-//! A bounded, evenly spread sample of a stream of items.
+//! Bounded, evenly spread selection from a stream of items.
 
-/// Keeps every item, or every second, fourth, ... so that there are never more than `MOST`.
+/// Keeps every item, or every second, fourth, ... item, so that it never holds more than `MOST`
+/// items.
 #[derive(Clone, Debug)]
 pub struct Spread<T, const MOST: usize> {
     kept: Vec<T>,
@@ -21,7 +22,7 @@ impl<T, const MOST: usize> Spread<T, MOST> {
         &self.kept
     }
 
-    /// Adds an item; it is created only if it is kept.
+    /// Adds an item. The item is created only if it is kept.
     pub fn add(&mut self, make: impl FnOnce() -> T) {
         let number = self.seen;
         self.seen += 1;

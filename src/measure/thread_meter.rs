@@ -17,29 +17,29 @@ use super::{STAGES, Seen, Stage};
 #[cfg(test)]
 mod tests;
 
-/// Of short samples, one in this many has its CPU time read.
+/// If samples are short, the CPU time of one sample in this many is read.
 pub const CLOCKED: u64 = 16;
-/// Longest duration of a short sample: reading the CPU time twice takes about a microsecond.
+/// Maximum duration of a short sample. Reading the CPU time twice takes about a microsecond.
 const SHORT: Duration = Duration::from_micros(200);
 
-/// Of tiny samples, one in this many is timed, on average.
+/// If samples are tiny, one sample in this many is timed, on average.
 pub const TIMED: u64 = 64;
-/// Longest duration of a tiny sample: reading the clock in each of its stages would take a tenth of its time.
+/// Maximum duration of a tiny sample. Reading the clock in each stage would take a tenth of it.
 const TINY: Duration = Duration::from_micros(50);
 /// Number of first samples of a thread that are always timed.
 const FIRST: u64 = 1024;
 
-/// Marks the time of an event that has not happened.
+/// Value for the time of an event that has not happened.
 const NEVER: u64 = u64::MAX;
 
-/// Most images that a thread stores.
+/// Maximum number of images that a thread stores.
 const IMAGES: usize = 64;
 
-/// Measurements of one thread, written by that thread only.
+/// Measurements of one thread, written only by that thread.
 ///
-/// If a thread reports begin and end of its samples and they are tiny, about one in [`TIMED`] of them, chosen at random,
-/// is timed and represents those since the previous one. Counts (samples, bytes, pixels) and waiting times are always
-/// exact.
+/// If samples are tiny and the thread reports their begin and end, about one in [`TIMED`] of them is timed. It is chosen
+/// at random and represents the samples since the previous timed one. Counts (samples, bytes, pixels) and waiting
+/// times are always exact.
 #[derive(Debug)]
 pub struct ThreadMeter {
     pub(super) name: String,
@@ -50,9 +50,9 @@ pub struct ThreadMeter {
     begun: AtomicU64,
     /// Duration of the last timed sample, in nanoseconds.
     last: AtomicU64,
-    /// Decaying maximum of recent durations: decreases by a sixteenth per sample.
+    /// Decaying maximum of recent durations, in nanoseconds. Decreases by a sixteenth per sample.
     recent: AtomicU64,
-    /// Number of coming samples that are not timed.
+    /// Number of next samples that are not timed.
     skipped: AtomicU64,
     /// Number of samples that the current one represents, itself included; 0 if it is not timed.
     weight: AtomicU64,
@@ -60,9 +60,9 @@ pub struct ThreadMeter {
     owed: AtomicU64,
     /// State of the random generator.
     chance: AtomicU64,
-    /// When measuring began; returned as the time if the clock is not read.
+    /// Begin of the measurements. Also returned as the time if the clock is not read.
     base: Instant,
-    /// Nanoseconds from `base` until the thread began and until it ended; [`NEVER`] before.
+    /// Nanoseconds from `base` until the thread began, and until it ended; else [`NEVER`].
     began: AtomicU64,
     over: AtomicU64,
     pub(super) pixels: AtomicU64,
@@ -88,11 +88,11 @@ struct Meter {
 #[derive(Clone, Copy, Debug)]
 pub struct CpuClock(u64);
 
-/// Guard of a measuring thread, which counts as ended when this is dropped.
+/// Guard of a measured thread. The thread counts as ended when the guard is dropped.
 #[derive(Debug)]
 #[must_use = "the thread counts as ended when this is dropped"]
 pub struct AtWork<'a> {
-    // Fields are dropped in this order: whoever sees the end sees the thread's last time too.
+    // Dropped in this order, so the thread's last time is recorded before its end.
     _clocked: Clocked<'a>,
     _over: Over<'a>,
 }
@@ -110,14 +110,14 @@ impl Drop for Over<'_> {
 /// Time before a thread began and after it ended, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Absence {
-    /// Before it began, while the loader was being built.
+    /// Before the thread began, while the loader was being built.
     pub starting: u64,
-    /// After it ended, when nothing was left to do.
+    /// After the thread ended, because nothing was left to do.
     pub finished: u64,
 }
 
 impl Absence {
-    /// Absences since `earlier`, in an interval of `seconds`, per thread.
+    /// Absences since `earlier`, per thread, in an interval of `seconds` seconds.
     pub(super) fn all_since(now: &[Self], earlier: &[Self], seconds: f64) -> Vec<Self> {
         let earlier = earlier.iter().copied().chain(std::iter::repeat(Self::default()));
         now.iter().zip(earlier).map(|(now, then)| now.since(then, seconds)).collect()
@@ -137,9 +137,9 @@ impl Absence {
 /// Counts of one thread in one stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageCounts {
-    /// Samples, or groups for a thread that works on groups.
+    /// Number of samples, or of groups for a thread that works on groups.
     pub count: u64,
-    /// Input bytes.
+    /// Number of input bytes.
     pub bytes: u64,
     /// Nanoseconds in the stage.
     pub busy: u64,
@@ -149,14 +149,14 @@ pub struct StageCounts {
     pub clocked: u64,
     /// Nanoseconds that the thread waited for input.
     pub input: u64,
-    /// Nanoseconds that the thread waited for room for its output.
+    /// Nanoseconds that the thread waited for space for its output.
     pub output: u64,
     /// Duration per item.
     pub latency: Counts,
 }
 
 impl ThreadMeter {
-    /// `base` is the time when measuring began.
+    /// Creates the meter of a thread. `base` is the time when measuring began.
     pub(super) fn new(
         name: String,
         read_contention: Arc<ReadContention>,
@@ -185,7 +185,7 @@ impl ThreadMeter {
         }
     }
 
-    /// Makes the calling thread the measured one until the guard is dropped: its waits for a processor and its end become
+    /// Measures the calling thread until the guard is dropped. This makes its waits for a processor and its end
     /// known.
     pub fn on_this_thread(&self) -> AtWork<'_> {
         self.began_at(self.base.elapsed());
@@ -230,7 +230,7 @@ impl ThreadMeter {
         }
     }
 
-    /// Begins a sample; returns the time for [`sample_ends`](Self::sample_ends).
+    /// Begins a sample. Returns the time for [`sample_ends`](Self::sample_ends).
     #[inline]
     pub fn sample_begins(&self) -> Instant {
         let skipped = self.skipped.load(Relaxed);
@@ -273,7 +273,7 @@ impl ThreadMeter {
         if self.is_timed() { begin.elapsed() } else { Duration::ZERO }
     }
 
-    /// Begins a stage; returns the time.
+    /// Begins a stage. Returns the time.
     #[inline]
     pub fn begin(&self, stage: Stage) -> Instant {
         if let Some(watch) = &self.watch {
@@ -282,7 +282,7 @@ impl ThreadMeter {
         if self.is_timed() { Instant::now() } else { self.base }
     }
 
-    /// Ends a stage of one item that began at `begin`; returns its duration.
+    /// Ends a stage of one item that began at `begin`. Returns its duration.
     #[inline]
     pub fn add(&self, stage: Stage, begin: Instant, bytes: u64) -> Duration {
         let took = self.since(begin);
@@ -321,20 +321,20 @@ impl ThreadMeter {
         }
     }
 
-    /// Records a wait for input of a stage that ends now.
+    /// Records a wait for input of a stage. The wait ends now.
     pub fn waited_for_input(&self, stage: Stage, waited: Duration) {
         bump(&self.meters[stage as usize].input, nanoseconds(waited));
         self.waited(stage, Kind::Input, waited);
     }
 
-    /// Records a wait for room for a stage's output that ends now.
+    /// Records a wait for space for a stage's output. The wait ends now.
     #[inline]
     pub fn waited_for_room(&self, stage: Stage, waited: Duration) {
         bump(&self.meters[stage as usize].output, nanoseconds(waited));
         self.waited(stage, Kind::Room, waited);
     }
 
-    /// Begins the CPU time of a sample; `None` if it is not measured.
+    /// Starts the CPU clock of a sample. `None` if its CPU time is not measured.
     #[inline]
     pub fn clock(&self) -> Option<CpuClock> {
         if !self.is_timed() {
@@ -358,7 +358,7 @@ impl ThreadMeter {
         }
     }
 
-    /// Begins a read of the source; it ends when the guard is dropped.
+    /// Begins a read of the source. It ends when the guard is dropped.
     #[inline]
     pub fn read(&self) -> Option<InFlight<'_>> {
         self.is_timed().then(|| self.read_contention.begin())
@@ -384,7 +384,8 @@ impl ThreadMeter {
         }
     }
 
-    /// Marsaglia's xorshift (Xorshift RNGs, 2003): a random number independent of the samples.
+    /// Random number that does not depend on the samples: Marsaglia's xorshift (Xorshift RNGs,
+    /// 2003).
     fn draw(&self) -> u64 {
         let mut chance = self.chance.load(Relaxed);
         chance ^= chance << 13;
@@ -433,7 +434,7 @@ impl ThreadMeter {
         self.meters[stage].busy.load(Relaxed)
     }
 
-    /// Nanoseconds that the thread waited for input, and for room.
+    /// Nanoseconds that the thread waited for input, and for space for output.
     pub(super) fn waits(&self) -> (u64, u64) {
         let sum = |of: fn(&Meter) -> &AtomicU64| {
             self.meters.iter().map(|meter| of(meter).load(Relaxed)).sum()
@@ -483,7 +484,7 @@ pub(super) fn thread_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Adds to a value that only this thread writes, without an atomic read-modify-write; returns the old value.
+/// Adds to a value that only this thread writes, so no atomic read-modify-write is needed. Returns the old value.
 #[inline]
 fn bump(to: &AtomicU64, more: u64) -> u64 {
     let before = to.load(Relaxed);

@@ -1,18 +1,19 @@
-//! The trace of a run, for ui.perfetto.dev or chrome://tracing.
+//! Trace of a run, for ui.perfetto.dev or chrome://tracing.
 //!
 //! Format: Chrome's "Trace Event Format", JSON. Times are microseconds since the earliest event.
 //!
-//! * One track per thread: its stages, and its waits for input or for room (waits under 20 microseconds are not
-//!   recorded). Spans of a track are disjoint or nested.
-//! * Rows are decoded and transformed alternately. In the trace a sample's `transform` follows its `decode`, each as long
-//!   as its rows took together.
-//! * The consumer has a track of its waits and steps, and one of the named parts of its steps.
+//! * Each thread has a track with its stages, and its waits for input or for space for output
+//!   (waits under 20 microseconds are not recorded). Spans of a track are disjoint or nested.
+//! * Rows are decoded and transformed alternately. The trace shows a sample's `transform` after its
+//!   `decode`, each with the total time of its rows.
+//! * The consumer has two tracks: one with its waits and steps, and one with the named parts of its
+//!   steps.
 //! * The ring has two counters: batches that are ready, and batches that are being filled.
 //! * A third counter is the number of threads that waited for a processor, averaged from one batch to the next, if the
 //!   system reports it.
 //! * An arrow leads from the last span of a batch to the moment when the consumer received it.
-//! * Memory is constant: each track stores its latest spans. `otherData.lost_events` is the number of older ones that
-//!   were dropped.
+//! * Memory is constant: each track stores its latest spans. `otherData.lost_events` is the number
+//!   of older spans that were dropped.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -22,14 +23,15 @@ use std::time::{Duration, Instant};
 use super::Meters;
 use super::watch::{Kind, Latest, Span, nanoseconds_since};
 
-/// Most names of the consumer's own spans: the distinguished ones, and `other`.
+/// Maximum number of names of parts: the distinguished names, and `other`.
 const NAMES: usize = 33;
-/// Track numbers of the consumer and its parts; those of threads follow.
+/// Track numbers of the consumer and of its parts. The tracks of threads follow.
 const CONSUMER: u64 = 1;
 const PARTS: u64 = 2;
 const FIRST_THREAD: u64 = 10;
 
-/// Tracks besides those of the threads, each with as many spans: the consumer's two, and the ring.
+/// Number of tracks besides those of the threads: the consumer's two, and the ring. Each stores as
+/// many spans as a thread.
 pub const OTHER_TRACKS: u64 = 3;
 
 /// Trace of batches.
@@ -43,16 +45,16 @@ pub(super) struct BatchTrace {
     waits: Latest<Waited>,
 }
 
-/// A wait or a step of the consumer.
+/// Wait or step of the consumer.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     start: i64,
     took: u64,
-    /// For a wait: the batch that ended it.
+    /// For a wait, the sequence number of the batch that ended it.
     got: Option<u64>,
 }
 
-/// A part of a step, by the index of its name.
+/// Part of a step, with the index of its name.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     start: i64,
@@ -60,7 +62,7 @@ struct Part {
     name: usize,
 }
 
-/// Fill level of the ring from a time on.
+/// Fill level of the ring from the time `at` on.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     at: i64,
@@ -68,14 +70,14 @@ struct Level {
     filling: usize,
 }
 
-/// Seconds that threads had waited for a processor up to a time.
+/// Total time that threads had waited for a processor at the time `at`, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Waited {
     at: i64,
     seconds: f64,
 }
 
-/// Bytes of a trace with `spans` spans per track and `threads` threads.
+/// Memory of a trace with `spans` spans per track and `threads` threads, in bytes.
 pub fn trace_bytes(spans: u64, threads: u64) -> u64 {
     let batches = size_of::<Turn>() + size_of::<Part>() + size_of::<Level>() + size_of::<Waited>();
     spans * (threads * super::SPAN_BYTES + batches as u64)
@@ -113,7 +115,7 @@ impl BatchTrace {
         self.parts.push(Part { start, took, name: number });
     }
 
-    /// Records how long threads have waited for a processor, if the system reports it.
+    /// Records how long threads have waited for a processor in total, if the system reports it.
     pub fn processor(&mut self, now: Instant, waited: Option<f64>) {
         if let Some(seconds) = waited {
             self.waits.push(Waited { at: nanoseconds_since(self.base, now), seconds });
@@ -125,32 +127,32 @@ impl BatchTrace {
     }
 }
 
-/// One event of a track.
+/// Event of a track.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     start: i64,
-    /// Longest first, so that nested events come after.
+    /// Reversed, so longer events are sorted before events that are nested in them.
     took: Reverse<u64>,
     name: String,
     category: &'static str,
-    /// Name and number.
+    /// Name and value of each argument.
     args: Vec<(&'static str, u64)>,
 }
 
-/// Path of a batch: the end on its thread, and when the consumer received it.
+/// Path of a batch: its last span on a thread, and its receipt by the consumer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     /// End, start and track of the last span of the batch.
     from: Option<(i64, i64, u64)>,
-    /// When the consumer received it.
+    /// Time when the consumer received the batch.
     to: Option<i64>,
 }
 
 impl Meters {
-    /// Writes the trace; `rank` of `world` names the process. A thread that ends a span blocks only while its spans are
-    /// copied.
+    /// Writes the trace. `rank` and `world` name the process. A thread that ends a span is blocked
+    /// only while its spans are copied.
     pub fn write_trace(&self, rank: u64, world: u64, out: &mut dyn Write) -> io::Result<()> {
-        // Locks are held only while copying.
+        // Locks are held only while data is copied.
         let kept = self.batches().trace.clone();
         let by_thread = self.by_thread().clone();
         let mut tracks = Vec::new();
@@ -266,8 +268,8 @@ impl Event {
     }
 }
 
-/// Sorts the events and makes them disjoint or nested: an event that begins within another and ends after it is moved to
-/// begin at the other's end.
+/// Sorts the events and makes them disjoint or nested. If an event begins inside another one and
+/// ends after it, its begin is moved to the end of the other.
 fn nested(events: Vec<Event>) -> Vec<Event> {
     let mut waiting: BinaryHeap<_> = events.into_iter().map(Reverse).collect();
     let mut around: Vec<i64> = Vec::new();
@@ -404,7 +406,7 @@ mod tests {
                     prop_assert!(other.start >= one.end() || other.end() <= one.end());
                 }
             }
-            // No end moves.
+            // The ends of events do not change.
             let mut ends: Vec<_> = spans.iter().map(|&(start, took)| start + took as i64).collect();
             let mut after: Vec<_> = done.iter().map(Event::end).collect();
             ends.sort_unstable();

@@ -1,4 +1,4 @@
-//! Utilization of the device, as its driver reports it.
+//! Utilization of the device, as reported by its driver.
 
 use super::{DeviceProfile, DeviceReading};
 
@@ -40,7 +40,7 @@ impl DeviceReadings {
         self.failed += 1;
     }
 
-    /// Readings since `earlier`. The peak memory remains that of all time.
+    /// Readings since `earlier`. The peak memory is still that of all time.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             count: self.count - earlier.count,
@@ -55,7 +55,7 @@ impl DeviceReadings {
         }
     }
 
-    /// Summary of the readings; `None` without any.
+    /// Summary of the readings; `None` if there are none.
     pub fn profile(&self) -> Option<DeviceProfile> {
         (self.count + self.failed > 0).then(|| DeviceProfile {
             readings: self.count,

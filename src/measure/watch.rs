@@ -1,4 +1,4 @@
-//! Records single spans and calls profiler markers, in addition to the counts.
+//! Recording of single spans and calls of profiler markers, in addition to the counts.
 
 use std::cmp::Ordering::Less;
 use std::ffi::CStr;
@@ -9,17 +9,19 @@ use std::time::{Duration, Instant};
 
 use super::Stage;
 
-/// Shortest wait that is recorded as a span: a thread that finds a free slot waits a few hundred nanoseconds.
+/// Minimum length of a wait that is recorded as a span. Even a thread that finds a free slot waits
+/// a few hundred nanoseconds.
 pub const SHORTEST_WAIT: Duration = Duration::from_micros(20);
 
 /// Bytes per recorded span.
 pub const SPAN_BYTES: u64 = size_of::<Span>() as u64;
 
-/// Marks an unknown batch or sample.
+/// Value for an unknown batch or sample.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Receiver of the begin and end of a thread's stages, called on that thread: for the markers of a profiler. Every
-/// `begin` is followed by an `end` on the same thread before the next `begin`, unless the thread ends within a stage.
+/// Receiver of the begin and end of a thread's stages, for the markers of a profiler. It is called
+/// on that thread. Every `begin` is followed by an `end` on the same thread before the next
+/// `begin`, unless the thread ends within a stage.
 pub trait Marker: Send + Sync {
     /// Called when a stage of this name begins on this thread.
     fn begin(&self, name: &'static CStr);
@@ -27,7 +29,7 @@ pub trait Marker: Send + Sync {
     fn end(&self);
 }
 
-/// What to record besides the counts; nothing by default.
+/// Data to record besides the counts; nothing by default.
 #[derive(Clone, Default)]
 pub struct Watching {
     /// Number of latest spans that each thread, the consumer and the ring record; 0 for none.
@@ -36,7 +38,7 @@ pub struct Watching {
     pub marker: Option<Arc<dyn Marker>>,
 }
 
-/// The latest items of a stream, in constant memory.
+/// Latest items of a stream, in constant memory.
 #[derive(Clone, Debug)]
 pub(super) struct Latest<T> {
     kept: Vec<T>,
@@ -53,11 +55,11 @@ pub(super) enum Kind {
     Busy,
     /// The thread waited for input of the stage.
     Input,
-    /// The thread waited for room for the stage's output.
+    /// The thread waited for space for the stage's output.
     Room,
 }
 
-/// A time span of one thread. Times are nanoseconds since the loader was built.
+/// Time span of one thread. Times are nanoseconds since the loader was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub start: i64,
@@ -73,7 +75,7 @@ pub(super) struct Watch {
     base: Instant,
     spans: Option<Mutex<Latest<Span>>>,
     marker: Option<Arc<dyn Marker>>,
-    /// Whether the marker received a begin without its end.
+    /// Whether the marker received a begin without an end.
     open: AtomicBool,
     batch: AtomicU64,
     index: AtomicU64,
@@ -114,14 +116,14 @@ impl Watch {
 
     pub fn begin(&self, stage: Stage) {
         if let Some(marker) = &self.marker {
-            // Ends a stage that an error left open.
+            // Ends a stage that was left open by an error.
             self.close();
             marker.begin(stage.c_name());
             self.open.store(true, Relaxed);
         }
     }
 
-    /// Ends the marker's range, if one is open.
+    /// Ends the marker's open range, if there is one.
     pub fn close(&self) {
         if let Some(marker) = &self.marker
             && self.open.swap(false, Relaxed)
@@ -142,7 +144,7 @@ impl Watch {
         self.note(stage, kind, end.saturating_sub_unsigned(took.as_nanos() as u64), took);
     }
 
-    /// The recorded spans, ordered by their end, and the number of older ones that were dropped.
+    /// Recorded spans, ordered by their end, and number of older spans that were dropped.
     pub fn spans(&self) -> (Vec<Span>, u64) {
         match &self.spans {
             Some(spans) => {
@@ -197,7 +199,7 @@ impl<T: Copy> Latest<T> {
         }
     }
 
-    /// The stored items, oldest first.
+    /// Stored items, oldest first.
     pub fn in_order(&self) -> Vec<T> {
         let (newer, older) = self.kept.split_at(self.oldest);
         [older, newer].concat()
@@ -283,7 +285,7 @@ mod tests {
         let meter = meters.thread("a");
         let begin = meter.begin(Stage::Read);
         meter.add(Stage::Read, begin, 1);
-        // An error ended this stage early; then the next begins.
+        // An error ended this stage early, and then the next stage begins.
         meter.begin(Stage::Header);
         let begin = meter.begin(Stage::Decode);
         meter.add_from(Stage::Decode, begin, Duration::ZERO, 0);

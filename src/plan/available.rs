@@ -1,4 +1,4 @@
-//! Comparison of the plan with the available memory.
+//! Comparison of the plan's memory with the available memory.
 
 use std::fmt;
 
@@ -8,23 +8,26 @@ use crate::footprint::{self, Available, Footprint, Memory};
 use super::Plan;
 use super::memory::{RECORD_BYTES, SOURCE};
 
-/// Bytes of available memory that batches beyond the plan do not use.
+/// Memory that must stay available after a slot beyond the plan is allocated, in bytes.
 const KEPT_FREE: u64 = 128 << 20;
 
 impl Plan {
-    /// Host memory, in bytes, that building and running the loader takes: all rows of host and page-locked memory,
-    /// with caches at their limits. Excludes the source's row, because the source is already open.
+    /// Host memory that building and running the loader takes, in bytes: all entries of host and
+    /// page-locked memory, with caches at their limits. Excludes the entry of the source, because
+    /// the source is already open.
     pub fn host_bytes_to_take(&self) -> u64 {
         let rows = &self.footprint;
         let all = rows.total_bytes(Memory::Host).saturating_add(rows.total_bytes(Memory::Pinned));
         all.saturating_sub(rows.row(SOURCE).map_or(0, |row| row.total_bytes()))
     }
 
-    /// Checks that enough host memory is available: on the machine without swapping, in every cgroup of this process,
-    /// and under its own limits (`ulimit -v`, `ulimit -d`). Passes if that is unknown, and with `limits.overcommit`.
+    /// Checks that enough host memory is available: on the machine without swapping, in every
+    /// cgroup of this process, and under the process's limits (`ulimit -v`, `ulimit -d`). Always
+    /// succeeds if the available memory is unknown or if `limits.overcommit` is set.
     ///
     /// # Errors
-    /// [`Error::Memory`] with the rows, if less than [`host_bytes_to_take`](Self::host_bytes_to_take) is available.
+    /// [`Error::Memory`] with all entries, if less than
+    /// [`host_bytes_to_take`](Self::host_bytes_to_take) is available.
     pub fn check_memory(&self) -> Result<()> {
         let Some(Available { bytes: available, limit }) = &self.available else { return Ok(()) };
         let needed = self.host_bytes_to_take();
@@ -43,11 +46,13 @@ impl Plan {
         Err(Error::Memory { needed, available: Some(*available), problem })
     }
 
-    /// Checks that a slot for one more batch may be allocated while all others are held: slot number `added` beyond the plan, from 1.
+    /// Checks that one more slot may be allocated while the consumer holds all others. `added` is
+    /// the number of this slot beyond the plan, from 1.
     ///
     /// # Errors
-    /// [`Error::Memory`] if it would exceed `limits.host_memory`, or `limits.device_memory` for batches on a device, or if less host
-    /// memory is available and `limits.overcommit` is not set.
+    /// [`Error::Memory`] if the slot would exceed `limits.host_memory` (`limits.device_memory` for
+    /// batches on a device). Also if too little host memory is available and `limits.overcommit` is
+    /// not set.
     pub(crate) fn check_slot(&self, added: usize) -> Result<()> {
         let records = (self.shape.batch as u64).saturating_mul(RECORD_BYTES);
         let each = (self.shape.bytes() as u64)
@@ -56,8 +61,8 @@ impl Plan {
         let held = self.slots() + added - 1;
         let refused = |available: u64, limit: &str| {
             let problem = format!(
-                "all {held} batches are held, and one more of {} does not fit: {} are left ({limit}); clone what must live longer \
-                 than the next batches and let go of the rest, or use smaller batches",
+                "all {held} batches are held, and one more of {} does not fit: {} are left ({limit}); clone data that must live longer \
+                 than the next batches and drop the rest, or use smaller batches",
                 footprint::bytes(each),
                 footprint::bytes(available),
             );

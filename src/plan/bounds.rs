@@ -1,4 +1,4 @@
-//! Ranges of the numbers that the loader chooses.
+//! Ranges of the counts that the loader chooses.
 
 use std::fmt;
 use std::thread;
@@ -10,41 +10,44 @@ use crate::error::{Error, Result};
 use super::values::MOST;
 use super::{AutoCount, DevicePlan, Facts, Settings};
 
-/// Range of a number that the loader chooses. For a fixed number all three fields are equal.
+/// Range of a count that the loader chooses. For a fixed count all three fields are equal.
 ///
 /// * `loader.num_workers = "auto"`: minimum 1, start at the number of cores. Maximum two per core but at least 16, or at
 ///   least 64 if samples come over a network, because waiting threads use no core.
-/// * `limits.cpu_threads` also covers the loader's other threads: the launcher of a GPU, and the thread that feeds its
-///   JPEG engines. Workers get the rest.
-/// * `loader.prefetch = "auto"`: minimum 1, start at 2. Maximum 8, or as many batches as fit 1 GiB, but at least 2.
-/// * Memory is allocated for the maximum of both. A memory limit may reduce the number of batches, as described at
-///   [`Counts`](super::Counts).
+/// * `limits.cpu_threads` also counts the launcher of a GPU and the thread that feeds its JPEG
+///   engines. Workers get the remaining threads.
+/// * `loader.prefetch = "auto"`: minimum 1, start at 2. Maximum: as many batches as fit into 1 GiB,
+///   from 2 to 8.
+/// * Threads are started and memory is allocated for the maximum. A memory limit may reduce the
+///   number of batches, see [`Counts`](super::Counts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Bounds {
     /// Minimum.
     pub least: usize,
     /// Initial value.
     pub start: usize,
-    /// Maximum. Threads are started and memory is allocated for it.
+    /// Maximum. Threads are started and memory is allocated for this number.
     pub most: usize,
 }
 
-/// Maximum workers on small machines, which may wait for a disk or a slow file system.
+/// Workers that are always allowed, even with few cores, because they may wait for a disk or a slow
+/// file system.
 const LOCAL_WORKERS: usize = 16;
-/// Maximum workers on small machines if samples come over a network.
+/// Workers that are always allowed if samples are read over a network.
 const WAITING_WORKERS: usize = 64;
 
-/// Memory for batches ahead if their number is `auto`, in bytes, and the minimum and maximum number of batches.
+/// Memory for prefetched batches if `prefetch` is `auto`, in bytes, and minimum and maximum of
+/// their number.
 const AHEAD_BYTES: usize = 1 << 30;
 const AHEAD_BATCHES: (usize, usize) = (2, 8);
 
 impl Bounds {
-    /// A fixed number.
+    /// Range of a fixed number.
     pub fn fixed(number: usize) -> Self {
         Self { least: number, start: number, most: number }
     }
 
-    /// From 1 to `most`, starting at `start` or at `most` if that is less.
+    /// Range from 1 to `most`. It starts at `start`, or at `most` if that is less.
     fn from_one(start: usize, most: usize) -> Self {
         Self { least: 1, start: start.min(most), most }
     }
@@ -54,11 +57,11 @@ impl Bounds {
         Self { least: self.least.min(most), start: self.start.min(most), most: self.most.min(most) }
     }
 
-    /// Range of workers. `device` is the GPU's part of the plan, if any.
+    /// Range of the number of workers. `device` is the GPU part of the plan, if any.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if `limits.cpu_threads` is too small for them.
+    /// [`Error::Config`] if `limits.cpu_threads` is too small for the workers.
     pub(super) fn workers(
         settings: &Settings,
         facts: &Facts,
@@ -86,7 +89,7 @@ impl Bounds {
         Ok(Self::from_one(cores, room.map_or(most, |room| most.min(room.workers))))
     }
 
-    /// Range of batches ahead, with memory for `most`.
+    /// Range of prefetched batches. Memory is planned for `most` batches.
     pub(super) fn ahead(prefetch: AutoCount, most: usize) -> Self {
         match prefetch {
             AutoCount::Auto => Self::from_one(2, most),
@@ -95,7 +98,7 @@ impl Bounds {
     }
 }
 
-/// Maximum number of batches ahead, of `batch_bytes` each, before any memory limit.
+/// Maximum number of prefetched batches of `batch_bytes` bytes each, without memory limits.
 pub(super) fn most_ahead(prefetch: AutoCount, batch_bytes: usize) -> usize {
     let (least, most) = AHEAD_BATCHES;
     prefetch.fixed().unwrap_or_else(|| (AHEAD_BYTES / batch_bytes.max(1)).clamp(least, most))
@@ -109,7 +112,7 @@ struct Room {
     besides: &'static str,
 }
 
-/// Threads that `limit` leaves for workers.
+/// Subtracts the loader's other threads from `limit`.
 fn room(limit: usize, device: Option<&DevicePlan>) -> Result<Room> {
     let (others, besides) = match device {
         None => (0, ""),

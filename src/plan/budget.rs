@@ -1,4 +1,4 @@
-//! Memory limits: the number of buffers in use, and which of them shrink if memory is short.
+//! Memory limits: reduce the numbers of buffers and batches until they fit.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ use super::{AutoCount, Bounds, Counts, Facts, Plan, Route, memory};
 pub struct Reduction {
     /// Name of the count, such as `prefetch`.
     pub name: &'static str,
-    /// Reduced count.
+    /// Count after the reduction.
     pub count: usize,
-    /// Count without limits.
+    /// Count without memory limits.
     pub instead_of: usize,
-    /// Keys of the limits that prevent one more.
+    /// Keys of the limits that would be exceeded if the count were one higher.
     pub limits: Vec<&'static str>,
 }
 
@@ -31,7 +31,8 @@ impl Counts {
             return Self { reading: 0, hardware_group: 0, decoders: 0, group: 0, prefetch };
         };
         let batches = device.has_any(Route::batches);
-        // A decode state is in use until the GPU is done with it. If there are JPEG engines, they do most of the work.
+        // A decode state is busy until the GPU has finished with it. If the GPU has JPEG engines,
+        // they do most of the work, so fewer states suffice.
         let most = if batches { 4 } else { 8 };
         let states = device.routes.iter().map(|it| it.route).filter_map(|route| {
             let threads = if route.uses_worker_cpu() { on_cpu(plan) } else { workers };
@@ -45,19 +46,19 @@ impl Counts {
                 None => device.default_hardware_group(plan),
             },
             decoders: states.max().unwrap_or(0),
-            // A larger group needs more pages, which is memory, and would not save work: in the highest tiles a sample's
-            // work does not depend on the group. In low tiles 16 samples of 224x224 are 448 blocks, of the 528 that a
-            // large GPU runs at once (132 x 4).
+            // A larger group needs more pages and saves no work. With the highest tiles, the work
+            // of a sample does not depend on the group. With low tiles, 16 samples of 224x224 are
+            // 448 blocks, and a large GPU runs 528 blocks at once (132 x 4).
             group: 16,
             prefetch: plan.prefetch,
         }
     }
 }
 
-/// Accessor of one count.
+/// Function that returns one of the counts.
 type Part = fn(&mut Counts) -> &mut usize;
 
-/// Counts with their names, in order of priority: the first shrinks last.
+/// Counts with their names, in order of priority. The first one is reduced last.
 const KEPT: [(&str, Part); 5] = [
     ("prefetch", |counts| &mut counts.prefetch),
     ("launch group", |counts| &mut counts.group),
@@ -70,8 +71,8 @@ impl Plan {
     /// Chooses the largest counts that fit the memory limits.
     ///
     /// # Errors
-    /// [`Error::Config`] if a limit is too small for one of each. The message has the rows and the smallest sufficient
-    /// limit.
+    /// [`Error::Config`] if a limit is too small for the smallest counts. The message lists the
+    /// memory entries and the smallest sufficient limit.
     pub(super) fn fit(&mut self, facts: &Facts) -> Result<()> {
         let (all, most_ahead) = (self.workers.most, self.prefetch);
         let limits = Limit::of(self);
@@ -87,7 +88,7 @@ impl Plan {
                     {
                         return Err(refusal(&refused.exceeded, &refused.rows));
                     }
-                    // Fewer workers need less of everything else too, so all of it is computed again.
+                    // Fewer workers also lower other counts, so all counts are computed again.
                     self.workers = self.workers.at_most(workers - 1);
                     self.prefetch = most_ahead;
                 }
@@ -101,12 +102,14 @@ impl Plan {
         Ok(())
     }
 
-    /// Memory that the limits leave for samples that need more than any sample of the plan.
+    /// Memory that the limits leave for samples that need more than their worker's planned share,
+    /// in bytes.
     pub(super) fn unplanned_room(&self) -> u64 {
         self.settings.limits.large_image_memory.min(self.host_bytes_left())
     }
 
-    /// Host memory that `limits.host_memory` leaves beside the footprint.
+    /// Host memory that `limits.host_memory` leaves besides the footprint, in bytes. `u64::MAX`
+    /// without a limit.
     pub(super) fn host_bytes_left(&self) -> u64 {
         let needed = HOST.1.iter().map(|&memory| self.footprint.total_bytes(memory));
         let needed = needed.fold(0, u64::saturating_add);
@@ -114,7 +117,7 @@ impl Plan {
         limit.map_or(u64::MAX, |limit| limit.saturating_sub(needed))
     }
 
-    /// Fits the counts for the current number of workers.
+    /// Finds counts that fit for the current number of workers, and sets them.
     fn fit_counts(&mut self, facts: &Facts, limits: &[Limit]) -> std::result::Result<(), Refused> {
         let full = Counts::full(self);
         let first_ahead = Bounds::ahead(self.settings.loader.prefetch, full.prefetch).start;
@@ -127,7 +130,7 @@ impl Plan {
             limits.iter().filter(|it| it.needed(&rows) > it.bytes).copied().collect::<Vec<_>>()
         };
         let [lean, least] = [Counts::LEAN, Counts::ONE].map(|most| full.at_most(&most));
-        // Fewer batches free no memory under limits that do not count batches.
+        // Reducing `prefetch` helps only against limits whose memory contains batches.
         let is_over = |over: &[Limit], batches| over.iter().any(|limit| limit.batches == batches);
         let helps = is_over(&exceeded(&full), true) && !is_over(&exceeded(&lean), false);
         let floor = if helps { lean } else { least };
@@ -141,7 +144,8 @@ impl Plan {
         for (name, part) in KEPT {
             let [count, instead_of] = [counts, full].map(|mut it| *part(&mut it));
             if count < instead_of {
-                // Limits that were exceeded by one more batch.
+                // Counts with one more of this part. The limits that they exceed caused the
+                // reduction.
                 let mut more = match name == KEPT[0].0 {
                     true if count >= start => full,
                     true => floor,
@@ -167,21 +171,22 @@ impl Plan {
     }
 }
 
-/// Key of the host memory limit, and the memory it counts. Page-locked memory is host memory.
+/// Key of the host memory limit, and the kinds of memory that it covers. Page-locked memory is host
+/// memory.
 const HOST: (&str, &[Memory]) = ("limits.host_memory", &[Memory::Host, Memory::Pinned]);
 
-/// Limit that is set.
+/// Memory limit that is set.
 #[derive(Clone, Copy)]
 struct Limit {
     key: &'static str,
     memory: &'static [Memory],
     bytes: u64,
-    /// Whether it counts the batches.
+    /// Whether the memory contains batches.
     batches: bool,
 }
 
 impl Limit {
-    /// Limits that are set.
+    /// All memory limits that are set.
     fn of(plan: &Plan) -> Vec<Self> {
         let (limits, device) = (&plan.settings.limits, plan.uses_gpu());
         let all: [(&'static str, &'static [Memory], Option<u64>, bool); 3] = [
@@ -195,21 +200,22 @@ impl Limit {
         set.collect()
     }
 
-    /// Bytes of a footprint that this limit counts.
+    /// Bytes of a footprint that this limit covers.
     fn needed(&self, rows: &Footprint) -> u64 {
         self.memory.iter().fold(0, |sum, &memory| sum.saturating_add(rows.total_bytes(memory)))
     }
 }
 
-/// Reason for a refusal: the exceeded limits, and the rows with the smallest counts.
+/// Limits that even the smallest counts exceed, and the footprint with these counts.
 struct Refused {
     exceeded: Vec<Limit>,
     rows: Footprint,
 }
 
-/// Largest counts that fit, in the order of [`KEPT`]. None is below `floor` while there is more than one batch ahead,
-/// and none is reduced while there are more than `start`. `None` if not even `least` fits. If some counts fit, any
-/// smaller ones must fit too.
+/// Returns the largest counts that fit, in the order of [`KEPT`], or `None` if even `least` does
+/// not fit. Reduces `prefetch` to `start` before it reduces other counts. Reduces other counts
+/// below `floor` only after `prefetch` is 1. If `fits` accepts some counts, it must also accept all
+/// smaller counts.
 fn choose(
     full: Counts,
     start: usize,
@@ -241,7 +247,7 @@ fn choose(
 }
 
 impl Counts {
-    /// Element-wise minimum.
+    /// Minimum of each count.
     fn at_most(&self, most: &Self) -> Self {
         let (mut counts, mut most) = (*self, *most);
         for (_, part) in KEPT {
@@ -252,15 +258,12 @@ impl Counts {
     }
 }
 
-/// Error for limits that are too small. `rows` are those with the smallest counts.
+/// Error for limits that are too small. `rows` is the footprint with the smallest counts.
 fn refusal(exceeded: &[Limit], rows: &Footprint) -> Error {
     let words = |limit: &Limit| {
         let needed = limit.needed(rows);
         let [is, would] = [limit.bytes, needed].map(footprint::bytes);
-        format!(
-            "is {} bytes ({is}), the smallest that would do is {needed} bytes ({would})",
-            limit.bytes
-        )
+        format!("is {} bytes ({is}), but must be at least {needed} bytes ({would})", limit.bytes)
     };
     let mut problem = String::new();
     for (number, limit) in exceeded.iter().enumerate() {

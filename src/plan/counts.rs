@@ -1,34 +1,38 @@
-//! Numbers of buffers, decoders and batches.
+//! Numbers of buffers, decode states and batches in a plan.
 
-/// Numbers of buffers, decoders and batches. A memory limit reduces them in this order:
+/// Numbers of buffers, decode states and batches in a plan. Memory limits reduce them in this
+/// order:
 ///
 /// 1. `reading`, then `hardware_group`, `decoders` and `group`, down to [`Counts::LEAN`];
 /// 2. `prefetch`, down to 1;
 /// 3. `reading`, `hardware_group`, `decoders` and `group`, down to 1.
 ///
-/// `prefetch` is not reduced if the exceeded memory holds no batches: page-locked memory, and with a GPU also host
-/// memory. If `prefetch` is `auto`, whatever exceeds its start is reduced before all else. If host memory is too small
-/// for one of each, `auto` workers are reduced, by as few as possible.
+/// `prefetch` is not reduced if the exceeded limit covers no batches. Page-locked memory holds no
+/// batches. With a GPU, host memory holds none either. If `prefetch` is `auto`, it is reduced to
+/// its initial value before any other count. If host memory is too small for one of each, the
+/// number of `auto` workers is reduced by as few as possible.
 ///
-/// Memory left over by the last step is used. Of all combinations that fit, the plan takes the one with the largest
-/// `prefetch`, then the largest `group`, `decoders`, `hardware_group` and `reading`. So under a larger device memory
-/// limit, the first of these that differs is larger. Batches have the same bytes under any limit.
+/// Memory that is still free after these steps is used. Of all combinations that fit, the plan
+/// takes the one with the largest `prefetch`, then the largest `group`, `decoders`,
+/// `hardware_group` and `reading`. Memory limits do not change the content of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Pages for samples that workers are processing.
+    /// Pages (buffers) for samples that workers are processing.
     pub reading: usize,
     /// Maximum number of images per call on routes that [batch](super::Route::batches). 0 without such routes.
     pub hardware_group: usize,
-    /// Decode states of each other route that is [on the device](super::Route::on_device).
+    /// Decode states of each route that runs [on the device](super::Route::on_device) and does not
+    /// batch.
     pub decoders: usize,
     /// Maximum number of samples per kernel launch.
     pub group: usize,
-    /// Batches ahead of the consumer.
+    /// Number of prefetched batches.
     pub prefetch: usize,
 }
 
 impl Counts {
-    /// Minimum of the other counts before `prefetch` is reduced. With less, JPEG engines wait for pages.
+    /// The other counts are not reduced below these values before `prefetch` is 1. With fewer
+    /// pages, JPEG engines would wait.
     pub const LEAN: Counts =
         Counts { reading: 4, hardware_group: 4, decoders: 2, group: 4, prefetch: 1 };
 

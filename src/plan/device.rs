@@ -1,11 +1,12 @@
-//! The GPU's part of a plan: the kernel and the buffers.
+//! GPU part of a plan: kernels and buffers.
 //!
-//! Between reading and launch a sample lies in a page. There are enough pages for all users at once: the workers (one
-//! each while they read and decode), the JPEG engines (two groups being decoded and one being gathered), and the
-//! launch (one group). See [`Counts`].
+//! A page holds the buffers of one sample between reading and launch. There are enough pages for
+//! all users at once: the workers (one page each while they read and decode), the JPEG engines (two
+//! groups that are being decoded and one that is being gathered), and the launch (one group). See
+//! [`Counts`].
 //!
-//! Buffers fit the largest of a few scanned images plus 25 %. An image that needs more of anything is decoded on the
-//! CPU to the same bits, and counted.
+//! Buffers fit the largest scanned image plus 25 %. An image that needs a larger buffer is decoded
+//! on the CPU to the same bits, and counted.
 
 use std::fmt;
 
@@ -22,42 +23,43 @@ use super::route::{DecoderMemory, DecoderSizes, MeasuredMemory};
 use super::windows::Stage;
 use super::{Counts, DeviceFacts, Facts, Place, Plan, Route, SamplePlan};
 
-/// The GPU's part of a plan.
+/// GPU part of a plan.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DevicePlan {
-    /// Possible transfer points to the GPU, the planned one first. Never empty.
+    /// Possible splits of the chain. The planned one is the first. Never empty.
     pub splits: Vec<DeviceSplit>,
     /// Maximum number of samples per kernel launch.
     pub group: usize,
     /// Maximum number of images per call of the JPEG engines. 0 without that route.
     pub hardware_group: usize,
-    /// Number of pages: samples between a worker's read and the launch.
+    /// Number of pages. A page holds a sample between a worker's read and the launch.
     pub pages: usize,
-    /// Page-locked bytes for an encoded file in a page. 0 if nothing is decoded on the GPU. Larger files are read into
-    /// ordinary memory and decoded on the CPU.
+    /// Page-locked bytes per page for an encoded file. 0 if nothing is decoded on the GPU. Larger
+    /// files are read into pageable memory and decoded on the CPU.
     pub encoded_bytes: usize,
-    /// Device bytes for the decoded window of a page's sample. Samples that need more are processed on the CPU.
+    /// Device bytes per page for a decoded window. Samples that need more are processed on the CPU.
     pub pixels_bytes: usize,
-    /// Bytes for the coefficient tables of a sample. Samples that need more are processed on the CPU.
+    /// Bytes for a sample's coefficient tables. Samples that need more are processed on the CPU.
     pub table_bytes: usize,
-    /// Pixels of the largest image that fits nvJPEG's buffers, whatever its window.
+    /// Pixels of the largest image that fits nvJPEG's buffers. The window's size does not matter.
     pub image_pixels: usize,
-    /// Device bytes for each of a sample's two images between kernels or passes of a kernel. 0 if no kernel needs
-    /// them. Samples that need more are processed on the CPU.
+    /// Device bytes for each of a sample's two intermediate images, which hold pixels between
+    /// kernels or passes of a kernel. 0 if no kernel needs them. Samples that need more are
+    /// processed on the CPU.
     pub scratch_bytes: usize,
     /// Number of page-locked buffers for samples processed on the CPU.
     pub uploads: usize,
-    /// Size of such a buffer, in bytes: a finished sample or, with route `cpu`, the pixels of a window if that is
-    /// larger.
+    /// Size of one upload buffer, in bytes: a finished sample, or the pixels of a window if the
+    /// route `cpu` is used and a window is larger.
     pub upload_bytes: usize,
     /// Routes in use, with nvJPEG's buffers for each, in the order of [`Route::ALL`]. Never empty.
     pub routes: Vec<RoutePlan>,
-    /// Measured memory of routes. That of others is estimated.
+    /// Measured memory of routes. The memory of other routes is estimated.
     measured: Vec<MeasuredMemory>,
 }
 
-/// Transfer point from CPU to GPU, with the kernels for the rest of the chain.
+/// Split of the chain: samples are uploaded to the GPU here, and kernels run the rest of the chain.
 #[derive(Clone, Debug)]
 pub struct DeviceSplit {
     /// Index of the first operator on the GPU.
@@ -66,84 +68,85 @@ pub struct DeviceSplit {
     pub chain: DeviceChain,
 }
 
-/// Route with its buffers.
+/// Route with its decode states and buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RoutePlan {
     /// The route.
     pub route: Route,
-    /// Number of decode states: concurrent calls of nvJPEG. On the route `cpu`: workers that decode at a time.
+    /// Number of decode states: concurrent calls of nvJPEG. For the route `cpu`, number of workers
+    /// that may decode at the same time.
     pub decoders: usize,
     /// nvJPEG's device buffers per decode state, in bytes. An image that needs more is decoded on the CPU.
     pub device_bytes: usize,
     /// nvJPEG's page-locked buffers per decode state, in bytes.
     pub pinned_bytes: usize,
-    /// The part of both that lies in the two buffers of a decode state whose size is set at the start. The rest is for what nvJPEG
-    /// allocates besides.
+    /// Sizes of the two buffers that a decode state allocates at the start. They are part of
+    /// `device_bytes` and `pinned_bytes`. The rest is for memory that nvJPEG allocates itself.
     pub buffers: DecoderMemory,
-    /// Whether the sizes were measured; else they are estimated.
+    /// Whether the sizes were measured. If not, they are estimated.
     pub is_measured: bool,
 }
 
-/// Names of the footprint's rows for device and page-locked memory.
+/// Names of the footprint's entries for device and page-locked memory.
 pub mod rows {
     use crate::plan::Route;
 
-    /// Batches.
+    /// Tensors of batches.
     pub const OUTPUT_SLOTS: &str = "output slots";
-    /// Windows of decoded pixels.
+    /// Decoded windows.
     pub const PIXELS: &str = "decoded pixels";
     /// Encoded files.
     pub const ENCODED: &str = "encoded pages";
-    /// Samples processed on the CPU, on their way to the GPU.
+    /// Samples processed on the CPU, until they are uploaded to the GPU.
     pub const UPLOADS: &str = "uploads";
     /// Parameters and coefficient tables of a launch.
     pub const LAUNCHES: &str = "launch parameters";
-    /// Images between kernels or passes of a kernel.
+    /// Intermediate images between kernels or passes of a kernel.
     pub const SCRATCH: &str = "kernel scratch";
     /// Soft targets of batches.
     pub const TARGETS: &str = "soft targets";
     /// Parameters of a launch of the batch stage.
     pub const PAIRS: &str = "pair parameters";
 
-    /// Row of the decoder's own buffers for a route. The route `cpu` has none.
+    /// Entry for nvJPEG's buffers on a route. The route `cpu` has none.
     pub const fn nvjpeg(route: Route) -> &'static str {
         route.row()
     }
 }
 
-/// Blocks of launch parameters: the host writes one while the other is being copied.
+/// Number of blocks of launch parameters. The host writes one while the other is being copied.
 pub const LAUNCH_BLOCKS: usize = 2;
 
-/// Pages per image of a call of the JPEG engines: two calls are decoded and one is gathered.
+/// Pages per image of a call of the JPEG engines: two calls are being decoded, one is gathered.
 const PAGES_PER_GROUPED: usize = 3;
 
-/// Device memory of all calls of the JPEG engines, in bytes, that their default size aims at.
+/// Device memory of the JPEG engines, in bytes, for which the default images per call are chosen.
 const DEFAULT_GROUP_BYTES: usize = 64 << 20;
 
-/// Minimum of the default size of a call: one image for each of the seven engines of a large GPU.
+/// Minimum of the default images per call: one for each of the seven JPEG engines of a large GPU.
 const LEAST_DEFAULT_GROUP: usize = 7;
 
-/// Maximum of the default size of a call. More delays the first batch and is worth a measurement.
+/// Maximum of the default images per call. A larger call delays the first batch; measure it first.
 const MOST_DEFAULT_GROUP: usize = 32;
 
 /// Pool allocations are rounded up to a multiple of this many bytes.
 const ALIGN_BYTES: usize = 256;
 
-/// Page size relative to the largest scanned image, as a quotient. Whole sets are rarely scanned.
+/// Size of a page relative to the largest scanned image, as numerator and denominator.
 const HEAD_ROOM: (u64, u64) = (5, 4);
 
 /// Minimum number of pixels that a page holds.
 const LEAST_PAGE_PIXELS: u64 = 1 << 16;
 
-/// Maximum number of pixels of a page: more than any GPU has memory for, and small enough that no product overflows.
+/// Maximum pixels of a page: too large for any GPU, but small enough that no product overflows.
 const MOST_PAGE_PIXELS: u64 = 1 << 40;
 
-/// Encoded bytes per pixel of a page: rarely exceeded, even by JPEGs of full quality without subsampling.
+/// Encoded bytes per pixel of a page. Even JPEGs of full quality rarely exceed this value.
 const ENCODED_BYTES_PER_PIXEL: usize = 2;
 
 impl DevicePlan {
-    /// The GPU's part of `plan`, whose placements are resolved. Counts are not set yet.
+    /// Creates the GPU part of a plan with resolved placements. Its counts are 0 until `set`.
     pub(super) fn new(plan: &Plan, facts: &Facts, routes: Vec<Route>) -> Self {
         let planned = DeviceSplit::new(plan, plan.cpu_steps());
         let limits = &plan.settings.limits;
@@ -187,14 +190,14 @@ impl DevicePlan {
         device
     }
 
-    /// Sets all counts to `counts`.
+    /// Sets the numbers of buffers and decode states from `counts`.
     pub(super) fn set(&mut self, plan: &Plan, counts: &Counts) {
         let on_cpu = on_cpu(plan);
         self.group = counts.group;
         self.hardware_group = counts.hardware_group;
         self.pages = counts.reading + counts.group + PAGES_PER_GROUPED * counts.hardware_group;
-        // Without route `cpu`, only images that the other routes reject are decoded on the CPU. One more is on its way
-        // to the GPU.
+        // Without the route `cpu`, only images that the other routes reject are decoded on the CPU,
+        // so one buffer is enough for them. One more buffer is being uploaded.
         let making = if self.has(Route::Cpu) { on_cpu.min(counts.reading) } else { 1 };
         self.uploads = making + 1;
         let routes = self.routes.iter().map(|it| {
@@ -211,12 +214,13 @@ impl DevicePlan {
         self.routes = routes.collect();
     }
 
-    /// Images per call of the JPEG engines, unless the settings name a number.
+    /// Default number of images per call of the JPEG engines.
     ///
-    /// More images per call keep the engines busy between two calls: torchvision decodes 7,834 images/s in one call for
-    /// 1000 images on an A100 (pytorch/vision PR 8496). Not measured here yet: `feedwater bench --hardware-group`. An
-    /// image of a group costs three pages and its part of two decode states. Images that have no slot never fill a
-    /// call, and two calls share the slots.
+    /// More images per call keep the engines busy between two calls. On an A100, torchvision
+    /// decodes 7,834 images/s with 1000 images per call (pytorch/vision PR 8496). This default has
+    /// not been measured yet; measure with `feedwater bench --hardware-group`. Each image of a call
+    /// needs three pages and a share of two decode states. A call has at most half as many images
+    /// as fit the slots, because two calls share the slots.
     pub(super) fn default_hardware_group(&self, plan: &Plan) -> usize {
         let batching = self.routes.iter().map(|it| it.route).filter(|it| it.batches());
         let state = batching.map(|it| {
@@ -229,7 +233,8 @@ impl DevicePlan {
         let group = in_memory.min(in_slots).clamp(LEAST_DEFAULT_GROUP, MOST_DEFAULT_GROUP);
         match self.measured.iter().find(|it| it.route.batches()) {
             None => group,
-            // Larger calls are not measured, and the images beyond a multiple of the lanes never fill one.
+            // Larger calls were not measured. Images beyond a multiple of the lanes would leave
+            // lanes idle.
             Some(MeasuredMemory { group: measured, lanes, .. }) => match group.min(*measured) {
                 group if group > *lanes => group - group % lanes,
                 group => group,
@@ -237,29 +242,30 @@ impl DevicePlan {
         }
     }
 
-    /// Planned transfer point to the GPU.
+    /// Planned split.
     pub fn planned(&self) -> &DeviceSplit {
         &self.splits[0]
     }
 
-    /// Transfer point before operator `first`, if allowed.
+    /// Split before operator `first`. `None` if the plan does not allow it.
     pub fn cut(&self, first: usize) -> Option<&DeviceSplit> {
         self.splits.iter().find(|cut| cut.first == first)
     }
 
-    /// Size of one sample's parameters, in bytes, for the kernels with the largest.
+    /// Maximum size of one sample's parameters over all splits, in bytes.
     pub fn sample_bytes(&self) -> usize {
         self.most(DeviceChain::fused_bytes)
             + self.most(DeviceChain::program_bytes)
             + self.most(DeviceChain::passes_bytes)
     }
 
-    /// Maximum of a property of the kernels.
+    /// Maximum of a property over the kernels of all splits.
     fn most(&self, property: impl Fn(&DeviceChain) -> usize) -> usize {
         self.splits.iter().map(|cut| property(&cut.chain)).max().unwrap_or(0)
     }
 
-    /// Maximum size of an image in scratch memory, in bytes, for images of the size `image` and 25 % more.
+    /// Maximum size of an intermediate image in scratch memory, in bytes, for images up to 25 %
+    /// larger than `image`.
     fn most_scratch(&self, plan: &Plan, image: Size) -> usize {
         let more = |len: u32| (u64::from(len) * HEAD_ROOM.0 / HEAD_ROOM.1) as u32;
         let images = [
@@ -281,17 +287,17 @@ impl DevicePlan {
         most.min(MOST_PAGE_PIXELS) as usize
     }
 
-    /// Whether images may take `route`.
+    /// Whether the plan uses `route`.
     pub fn has(&self, route: Route) -> bool {
         self.routes.iter().any(|it| it.route == route)
     }
 
-    /// Whether images may take a route with this property.
+    /// Whether the plan uses a route with this property.
     pub fn has_any(&self, property: impl Fn(Route) -> bool) -> bool {
         self.routes.iter().any(|it| property(it.route))
     }
 
-    /// Threads that gather images, one per route that batches.
+    /// Number of gatherer threads: one for each route that batches.
     pub fn gatherers(&self) -> usize {
         self.routes.iter().filter(|it| it.route.batches()).count()
     }
@@ -301,30 +307,33 @@ impl DevicePlan {
         aligned(self.passes_of(self.group))
     }
 
-    /// Offset in bytes of the programs in a block of launch parameters: after the parameters of all samples for the
-    /// fused kernel.
+    /// Offset of the programs in a block of launch parameters, in bytes. The parameters of all
+    /// samples for the fused kernel precede them.
     pub fn programs(&self) -> usize {
         (self.group * self.most(DeviceChain::fused_bytes)).next_multiple_of(8)
     }
 
-    /// Offset in bytes of the passes of sample number `sample` in a block of launch parameters: after the programs of
-    /// all samples, and the passes and tables of the samples before it.
+    /// Offset of the passes of sample number `sample` in a block of launch parameters, in bytes.
+    /// The programs of all samples, and the passes and tables of the previous samples, precede
+    /// them.
     pub fn passes_of(&self, sample: usize) -> usize {
         let each = self.most(DeviceChain::passes_bytes) + self.table_bytes;
         self.programs() + self.group * self.most(DeviceChain::program_bytes) + sample * each
     }
 
-    /// Offset in bytes of the tables of sample number `sample` in a block of launch parameters: after its passes.
+    /// Offset of the tables of sample number `sample` in a block of launch parameters, in bytes.
+    /// The sample's passes precede them.
     pub fn tables_of(&self, sample: usize) -> usize {
         self.passes_of(sample) + self.most(DeviceChain::passes_bytes)
     }
 
-    /// Size of one block of parameters of the batch stage, in bytes: a launch completes at most one pair per sample.
+    /// Size of one parameter block of the batch stage, in bytes. A launch completes at most one
+    /// pair per sample.
     pub fn pairs_bytes(&self) -> usize {
         aligned(self.group * size_of::<PairParams>())
     }
 
-    /// Adds the rows of page-locked and device memory.
+    /// Adds the entries of page-locked and device memory.
     pub(super) fn add_rows(&self, plan: &Plan, footprint: &mut Footprint) {
         let mut add = |memory, row, each: usize, count: usize, note: &str| {
             if each > 0 && count > 0 {
@@ -379,13 +388,13 @@ impl DevicePlan {
         }
     }
 
-    /// A route with `decoders` decode states.
+    /// Plan of a route with `decoders` decode states.
     fn route(&self, route: Route, decoders: usize) -> RoutePlan {
         let memory = self.decoder_memory(route, self.hardware_group);
         let [device_bytes, pinned_bytes] = [memory.device_bytes, memory.pinned_bytes].map(aligned);
         let measured = self.measured.iter().find(|it| it.route == route);
-        // Without a measurement, half of the slack stays free for nvJPEG's handles and states, whose first byte would otherwise
-        // exceed the row.
+        // Without a measurement, half of the slack is reserved for nvJPEG's handles and states.
+        // Otherwise their first byte would exceed the planned memory.
         let estimated = || DecoderMemory {
             device_bytes: device_bytes.saturating_sub(DEVICE_SLACK_BYTES / 2),
             pinned_bytes: pinned_bytes.saturating_sub(PINNED_SLACK_BYTES / 2),
@@ -395,7 +404,7 @@ impl DevicePlan {
         RoutePlan { route, decoders, device_bytes, pinned_bytes, buffers, is_measured }
     }
 
-    /// Memory of a route's decode state, for `group` images per call.
+    /// Memory of one decode state of a route, for `group` images per call.
     fn decoder_memory(&self, route: Route, group: usize) -> DecoderMemory {
         let (pixels, encoded_bytes) = (self.image_pixels, self.encoded_bytes);
         let estimate = || route.memory(&DecoderSizes { pixels, encoded_bytes, group });
@@ -412,7 +421,8 @@ impl DeviceSplit {
         Self { first, chain: DeviceChain::new(leaf, &kinds, plan.shape) }
     }
 
-    /// The device's part of a planned sample. `leaf` are the leaf's parameters.
+    /// Part of a planned sample that runs on the device. `leaf` holds the parameters of the
+    /// kernel's [`Leaf`].
     pub fn sample<'a>(&self, planned: &'a SamplePlan, leaf: &'a [u8]) -> Sample<'a> {
         let actions = &planned.actions;
         let first = actions.end(self.first);
@@ -431,7 +441,7 @@ impl DeviceSplit {
         }
     }
 
-    /// Maximum size of a window of `pixels` pixels and at most `rows` rows, in bytes.
+    /// Maximum size in bytes of a window with `pixels` pixels and at most `rows` rows.
     fn pixels_bytes(&self, pixels: usize, rows: u64) -> usize {
         match self.chain.leaf {
             // Each row is padded by up to 15 pixels.
@@ -451,7 +461,7 @@ impl fmt::Display for RoutePlan {
     }
 }
 
-/// Number of workers that may decode on the CPU at a time.
+/// Number of workers that may decode on the CPU at the same time.
 pub(super) fn on_cpu(plan: &Plan) -> usize {
     let workers = plan.workers.most;
     plan.settings.decode.max_cpu_threads.map_or(workers, |most| most.min(workers))
@@ -461,10 +471,10 @@ const fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN_BYTES)
 }
 
-/// Size of all tables of a sample for the operators starting at index `first`, in bytes, given a window of `pixels`
-/// pixels.
+/// Size of all tables of a sample, in bytes, for the operators from index `first` and a window of
+/// `pixels` pixels.
 fn table_bytes(plan: &Plan, first: usize, pixels: u64) -> usize {
-    // Longest side of all but extreme images, which are processed on the CPU.
+    // Images with a longer side may need larger tables. They are then processed on the CPU.
     const LONGEST_SIDE: u32 = 1 << 14;
     let bounds = |wanted| Bounds { pixels, side: LONGEST_SIDE, wanted };
     let mut wanted: Option<Size> = Some(Size::new(plan.shape.width, plan.shape.height));
@@ -472,7 +482,8 @@ fn table_bytes(plan: &Plan, first: usize, pixels: u64) -> usize {
     for step in plan.steps[first..].iter().rev() {
         let len = step.table_len(bounds(wanted));
         entries = entries.saturating_add(len);
-        // A crop needs its own size of its input. A resampling operator may need all of it.
+        // A crop needs only its output size of its input. A resampling operator may need the whole
+        // input.
         wanted = match (len, step.operator.fixed_output(None)) {
             (0, None) => wanted,
             (0, Some(size)) => Some(size),

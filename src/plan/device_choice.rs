@@ -1,4 +1,4 @@
-//! Setting for the device that a loader uses.
+//! Setting for the device of a loader.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Device on which a loader may run.
+/// Device that a loader uses.
 ///
 /// | TOML and `--device` | device |
 /// |---|---|
@@ -15,12 +15,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// | `cuda` | this process's GPU; an error if there is none |
 /// | `cuda:N` | GPU number N; an error if there is none |
 ///
-/// This process's GPU is the only visible one, else the one whose number is the launcher's local rank, else number 0
-/// if no launcher sets a local rank. A local rank that is not below the number of visible GPUs is an error, also with
-/// `auto`: otherwise processes would share a GPU unnoticed. Local ranks are read from `LOCAL_RANK` (torchrun, DeepSpeed,
-/// Accelerate), `OMPI_COMM_WORLD_LOCAL_RANK` (Open MPI), `MPI_LOCALRANKID`, `PALS_LOCAL_RANKID` and `PMI_LOCAL_RANK`
-/// (MPICH, Intel MPI, Cray), or `SLURM_LOCALID` (a step of Slurm), in this order. `gpu` and `gpu:N` mean the same as
-/// `cuda` and `cuda:N`.
+/// If exactly one GPU is visible, it is this process's GPU. Otherwise the launcher's local rank is
+/// the number of the GPU. Without a local rank, GPU 0 is used. A local rank that is not below the
+/// number of visible GPUs is an error, also with `auto`, because processes would share a GPU
+/// unnoticed.
+///
+/// Local ranks are read from the first of these variables that is set: `LOCAL_RANK` (torchrun,
+/// DeepSpeed, Accelerate), `OMPI_COMM_WORLD_LOCAL_RANK` (Open MPI), `MPI_LOCALRANKID`,
+/// `PALS_LOCAL_RANKID` and `PMI_LOCAL_RANK` (MPICH, Intel MPI, Cray), `SLURM_LOCALID` (in a step of
+/// Slurm). `gpu` and `gpu:N` mean the same as `cuda` and `cuda:N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// This process's GPU if there is a usable one, else the CPU.
@@ -34,11 +37,11 @@ pub enum DeviceChoice {
     Gpu(usize),
 }
 
-/// Expected values, for messages.
+/// Description of the expected values, for error messages.
 const WANTED: &str = "\"auto\", \"cpu\", \"cuda\" or \"cuda:N\" with the number of a GPU";
 
 impl DeviceChoice {
-    /// Whether it is an error if there is no usable GPU.
+    /// Whether the choice requires a GPU: without a usable one, building the loader fails.
     pub fn needs_gpu(self) -> bool {
         matches!(self, DeviceChoice::LocalGpu | DeviceChoice::Gpu(_))
     }

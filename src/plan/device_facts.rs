@@ -1,4 +1,4 @@
-//! What a plan needs to know about the GPU.
+//! Facts about the GPU that a plan depends on.
 
 use super::{MeasuredMemory, Route};
 
@@ -6,15 +6,17 @@ use super::{MeasuredMemory, Route};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum DeviceFacts {
-    /// There is no GPU, or it must not be used. Holds the reason.
+    /// There is no GPU, or it must not be used. Contains the reason.
     None(String),
     /// There is a GPU.
     Gpu {
-        /// Routes that the GPU supports (`nvjpeg-hardware` only if it has JPEG engines), or why nvJPEG is unavailable.
+        /// Routes that the GPU supports, or why nvJPEG is unavailable. Contains `nvjpeg-hardware`
+        /// only if the GPU has JPEG engines.
         nvjpeg: Result<Vec<Route>, String>,
-        /// Memory of routes that was measured. That of others is estimated.
+        /// Measured memory of routes. The memory of other routes is estimated.
         measured: Vec<MeasuredMemory>,
-        /// Routes that the GPU supports, but that cannot be used here, with the reason. They are not in `nvjpeg`.
+        /// Routes that the GPU supports but that cannot be used here, with the reason. They are
+        /// removed from `nvjpeg`.
         dropped: Vec<(Route, String)>,
     },
 }
@@ -25,7 +27,8 @@ impl DeviceFacts {
         DeviceFacts::Gpu { nvjpeg, measured: Vec::new(), dropped: Vec::new() }
     }
 
-    /// Drops the route with the most measured memory: page-locked if `pinned`, else on the device. False if none was measured.
+    /// Drops the route with the most measured memory: page-locked memory if `pinned`, otherwise
+    /// device memory. Returns false if no route was measured.
     pub fn drop_costliest(&mut self, pinned: bool, why: &str) -> bool {
         let DeviceFacts::Gpu { nvjpeg: Ok(offered), measured, dropped } = self else {
             return false;
@@ -46,6 +49,6 @@ impl DeviceFacts {
 
 impl Default for DeviceFacts {
     fn default() -> Self {
-        DeviceFacts::None("not looked for".into())
+        DeviceFacts::None("no GPU was searched for".into())
     }
 }

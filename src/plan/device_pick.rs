@@ -1,4 +1,4 @@
-//! Device of this process: the choice, resolved with the launcher's local rank.
+//! Resolves the device setting with the launcher's local rank.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use super::DeviceChoice;
 use super::shard::Environment;
 
-/// Device that a loader uses, and why it is that one.
+/// Device that a loader uses, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DevicePick {
     /// Number of the GPU. `None` for the CPU.
@@ -29,11 +29,12 @@ impl DevicePick {
         Self { gpu: Some(number), why: why.into() }
     }
 
-    /// Resolves a choice on a machine with this number of visible GPUs. Whether the GPU exists and works is not checked.
+    /// Resolves a choice, given the number of visible GPUs. Does not check that the GPU exists and
+    /// works.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the local rank is not a number or has no GPU of its own.
+    /// [`Error::Config`] if the local rank is not a number, or if there is no GPU with this number.
     pub fn of(choice: DeviceChoice, visible: usize, environment: &Environment) -> Result<Self> {
         match choice {
             DeviceChoice::Cpu => return Ok(Self::cpu("device is cpu")),
@@ -49,7 +50,7 @@ impl DevicePick {
             return Ok(Self::gpu(0, "no launcher sets a local rank"));
         };
         let number = usize::try_from(rank).unwrap_or(usize::MAX);
-        // Without any GPU the driver's error says more.
+        // If there is no GPU at all, the driver's error is more precise.
         if number >= visible && visible > 0 {
             let problem = format!(
                 "is {choice}, {variable} is {rank} and {visible} GPUs are visible, so this process has no GPU of its own; \
@@ -63,7 +64,7 @@ impl DevicePick {
 
 impl Default for DevicePick {
     fn default() -> Self {
-        Self::cpu("not looked for")
+        Self::cpu("no GPU was searched for")
     }
 }
 
@@ -112,7 +113,8 @@ mod tests {
         let mpi = "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_LOCAL_RANK=2";
         assert_eq!(local(8, &format!("{slurm} {mpi} LOCAL_RANK=3 RANK=3 WORLD_SIZE=8")), Some(3));
         assert_eq!(local(8, &format!("{slurm} {mpi}")), Some(2));
-        // A batch script and an interactive step have a local rank, but are not one of several tasks.
+        // Slurm sets a local rank in batch scripts and interactive steps, but these are not one of
+        // several tasks.
         assert_eq!(local(8, "SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_LOCALID=1"), Some(0));
         assert_eq!(local(8, "SLURM_STEP_ID=4294967290 SLURM_PROCID=0 SLURM_LOCALID=1"), Some(0));
     }

@@ -1,4 +1,4 @@
-//! A plan as text, for people.
+//! Text form of a plan, for users.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl fmt::Display for Plan {
             |(number, step): (usize, &PlannedStep)| Some((number, step.kinds.not_on_device()?));
         if let Some((last, why)) = steps.find_map(reason) {
             let name = self.steps[last].operator.name();
-            let before = "decoding and the operators before it are on the cpu with it";
+            let before = "so decoding and the operators before it are on the cpu too";
             writeln!(f, "{:<8}{name} (chain[{last}]) {why}; {before}", "reason")?;
         }
         let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };

@@ -16,17 +16,17 @@ pub struct Facts {
     pub image: Size,
     /// Scanned samples. If empty, every sample is assumed to be an already decoded image of size `image`.
     pub looked: Vec<Looked>,
-    /// Whether `looked` holds all usable samples of the source.
+    /// Whether `looked` contains all usable samples of the source.
     pub looked_at_all: bool,
-    /// Spans stored per thread for a trace.
+    /// Number of spans stored per thread for a trace. 0 without a trace.
     pub trace_spans: u64,
     /// Host memory that the source itself holds, in bytes.
     pub source_bytes: u64,
     /// Number of samples in the source.
     pub samples: u64,
-    /// Number of files that hold samples in sequence, if the order depends on them.
+    /// Number of files that hold samples. 0 if the order does not depend on files.
     pub files: u64,
-    /// Number of classes that the source has names for. 0 if it has none.
+    /// Number of classes that the source has names for, or 0.
     pub classes: usize,
     /// Cores that this process may use. 0 means the number that the system reports.
     pub cores: usize,
@@ -38,17 +38,17 @@ pub struct Facts {
     pub remote: bool,
     /// The GPU, or why there is none.
     pub device: DeviceFacts,
-    /// Device that was chosen, and why.
+    /// Chosen device, with the reason.
     pub pick: DevicePick,
 }
 
-/// Sample that was scanned when the plan was made.
+/// Sample that was scanned before the plan was made.
 #[derive(Clone, Debug)]
 pub struct Looked {
     /// Header of the image.
     pub header: Header,
     /// Size of the file, in bytes.
     pub file_bytes: u64,
-    /// Memory for decoding it.
+    /// Memory for decoding the image.
     pub decode: DecodeMemory,
 }

@@ -1,4 +1,4 @@
-//! The footprint, computed from the settings and a few facts about the source.
+//! Memory footprint, computed from the settings and a few facts about the source.
 
 use crate::footprint::{Footprint, Memory, counted};
 use crate::measure::{OTHER_TRACKS, trace_bytes};
@@ -7,37 +7,39 @@ use super::device;
 use super::need::sum;
 use super::{CacheSettings, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle};
 
-/// Name of the source's row. Its memory is in use before the loader is built.
+/// Name of the source's entry. The source's memory is in use before the loader is built.
 pub(super) const SOURCE: &str = "source";
 
-/// Maximum number of bytes that a slot holds for each sample besides the tensor.
+/// Maximum memory per sample in a slot besides the tensor, in bytes.
 pub(crate) const RECORD_BYTES: u64 = 648;
 
-/// Maximum number of bytes that a slot holds for each pair of samples, if there is a batch stage.
+/// Maximum memory per pair of samples in a slot with a batch stage, in bytes.
 pub(crate) const PAIR_BYTES: u64 = 256;
 
-/// Code, stacks, allocator overhead, and what the decoders hold, in bytes: measured, not predicted.
+/// Code, stacks, allocator overhead and fixed memory of the decoders, in bytes. The value was
+/// measured.
 const PROCESS_BYTES: u64 = 13 << 20;
 
-/// Name of the row for samples that need more than their worker's share.
+/// Name of the entry for samples that need more than their worker's share.
 pub const LARGE_IMAGES: &str = "large images";
 
-/// Bytes per file of a shuffle by windows: its end, and for two epochs its first sample and its position.
+/// Memory per file of a shuffle by windows, in bytes: the end of the file, and for each of two
+/// epochs the file's first sample and position.
 const ORDER_BYTES: u64 = 8 + 2 * 16;
 
-/// Maximum size of hyper's read buffer of a connection: 8 KiB and a hundred pages.
+/// Maximum read buffer of one of hyper's connections, in bytes: 8 KiB plus 100 pages of 4 KiB.
 const CONNECTION_BYTES: u64 = (8 + 400) << 10;
 
-/// All memory of a plan, row by row.
+/// Memory of a plan, as a list of entries.
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let mut rows = Footprint::default();
-    // Gathering threads decode the images that the engines reject.
+    // Gatherer threads decode the images that the JPEG engines reject.
     let gatherers = plan.device.as_ref().map_or(0, DevicePlan::gatherers);
     let workers = (plan.workers.most + gatherers) as u64;
     let SampleRoom { share, large, .. } = plan.room;
     let note = format!("largest sample {} bytes", facts.largest_bytes);
     match &plan.device {
-        // Files that fit are read into page-locked pages.
+        // Files that fit are read into page-locked pages, which are separate entries.
         Some(device) if plan.decode == Place::Gpu => {
             if share.file > device.encoded_bytes as u64 {
                 rows.add(Memory::Host, "files beyond a page", share.file, workers, note);
@@ -111,7 +113,8 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     rows
 }
 
-/// Adds the rows of the caches, each at its limit, and of the worker memory to decode whole images for them.
+/// Adds the entries of the caches at their limits, and of the memory in which workers decode whole
+/// images for them.
 fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
     let CacheSettings { encoded, decoded, .. } = plan.settings.cache;
     let note = "maximum: grows as images are cached, never shrinks";

@@ -1,5 +1,6 @@
-//! Plans: turns a chain and settings into a [`Plan`], which says where each operator runs, which window of each image
-//! is decoded, which kernel is launched and how much memory that takes. A plan contains no `Auto`.
+//! Plans: [`Plan::new`] resolves a chain and settings. A [`Plan`] says where each operator runs,
+//! which window of each image is decoded, which kernels are launched and how much memory that
+//! takes. It contains no `auto` placement.
 //!
 //! A plan needs no GPU: `feedwater plan` works on a machine without CUDA.
 
@@ -69,11 +70,11 @@ pub(crate) use step::{Place, PlannedStep};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Plan {
-    /// Settings as given.
+    /// Settings of the user.
     pub settings: Settings,
-    /// Device that batches are made on, and why.
+    /// Device on which batches are produced, with the reason.
     pub runs_on: DevicePick,
-    /// Shard that is read.
+    /// Shard that this loader reads.
     pub shard: Shard,
     /// Order of the samples of an epoch.
     pub shuffle: Shuffle,
@@ -84,40 +85,45 @@ pub struct Plan {
     /// Shape of the largest batch that can occur: with `last_batch = "partial"` at most all samples of the shard, else
     /// `loader.batch_size`.
     pub shape: TensorShape,
-    /// What happens to finished batches: soft targets and batch operators, if there are any.
+    /// Batch stage: soft targets and batch operators. `None` if there are neither.
     pub stage: Option<BatchStage>,
     /// Range of the number of workers.
     pub workers: Bounds,
-    /// Maximum number of batches ahead of the consumer for which memory is allocated: `loader.prefetch`, or less under
-    /// a memory limit.
+    /// Maximum number of prefetched batches, for which memory is allocated: `loader.prefetch`, or
+    /// less under a memory limit.
     pub prefetch: usize,
-    /// Range of the number of batches ahead of the consumer, at most `prefetch`.
+    /// Range of the number of prefetched batches, at most `prefetch`.
     pub ahead_batches: Bounds,
     /// Host memory for samples: each worker's share, and memory for samples that need more.
     pub room: SampleRoom,
-    /// Number of samples to prefetch and the maximum bytes held of each. `None` without prefetching.
+    /// Number of samples to prefetch from a network, and the maximum size of each, in bytes. `None`
+    /// if samples are not prefetched.
     pub ahead: Option<(usize, u64)>,
-    /// Possible divisions of work between CPU and GPU, least GPU work first, the planned one last. With several, the
-    /// loader chooses.
+    /// Possible divisions of work between CPU and GPU: the one with the least GPU work first, the
+    /// planned one last. If there are several, the loader chooses one while it runs.
     pub offloads: Vec<Offload>,
-    /// The GPU's part of the plan, if anything runs there. Batches are then in GPU memory.
+    /// GPU part of the plan, `None` if nothing runs on the GPU. Batches are in GPU memory if there
+    /// is a GPU part.
     pub device: Option<DevicePlan>,
-    /// What row indexes of JPEGs do for decoding on the CPU. `None` if no inspected image can have one.
+    /// Predicted effect of row indexes on decoding JPEGs on the CPU. `None` if no scanned image can
+    /// have one.
     pub row_index: Option<RowIndexGain>,
-    /// Maximum size of the cache of row indexes, in bytes: `cache.row_index`, or what its default comes to. 0 if there are none.
+    /// Maximum size of the cache of row indexes, in bytes: `cache.row_index`, or the default that
+    /// the plan computes. 0 without row indexes.
     pub row_index_bytes: u64,
-    /// Decode routes that the GPU supports and that are not used, with the reason.
+    /// Decode routes that the GPU supports but that are not used, with the reason.
     pub dropped_routes: Vec<(Route, String)>,
     /// Counts that memory limits reduced.
     pub reductions: Vec<Reduction>,
-    /// Memory use, row by row.
+    /// Predicted memory, as a list of entries.
     pub footprint: Footprint,
     /// Host memory that was available to this process when the plan was made. `None` if unknown.
     pub available: Option<Available>,
 }
 
 impl Plan {
-    /// Resolves a chain and settings for a source and a machine. Every error names the key and what to change.
+    /// Resolves a chain and settings for a source and a machine. Every error names the key and
+    /// suggests a change.
     pub fn new(chain: &Chain, settings: &Settings, facts: &Facts) -> Result<Self> {
         settings.check()?;
         let (decode, places) = place(chain, &settings.decode, &facts.device)?;
@@ -138,8 +144,8 @@ impl Plan {
         let Some(size) = size else {
             return Err(Error::config(
                 "chain",
-                "samples leave with different sizes and cannot form a batch; add an operator with a fixed \
-                 size, such as random_resized_crop, center_crop, or resize with width and height",
+                "the chain outputs samples of different sizes, which cannot form a batch; add an operator with a fixed \
+                 output size, such as random_resized_crop, center_crop, or resize with width and height",
             ));
         };
         let dtype = settings.output.dtype;
@@ -167,7 +173,7 @@ impl Plan {
             steps,
             shape,
             stage: BatchStage::new(chain, settings, facts)?,
-            // The GPU's threads are not known yet.
+            // Replaced below, because the number of GPU threads is not known yet.
             workers: Bounds::fixed(1),
             prefetch,
             ahead_batches: Bounds::ahead(settings.loader.prefetch, prefetch),
@@ -199,8 +205,8 @@ impl Plan {
             && settings.cache.decoded.is_some()
             && !device.has(Route::Cpu)
         {
-            let problem = "cached images reach the gpu by the route cpu, which decode.routes does not list; add it, \
-                           or leave the cache out";
+            let problem = "needs the route cpu to upload cached images, but decode.routes does not list cpu; add cpu, \
+                           or remove cache.decoded";
             return Err(Error::config("cache.decoded", problem));
         }
         plan.device = device;
@@ -213,7 +219,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds row indexes where they are worth their memory and nothing is set. They never take memory from anything else.
+    /// Adds row indexes if they are worth their memory and `cache.row_index` is not set. Uses only
+    /// memory that is left under the limits.
     fn add_default_row_indexes(&mut self, facts: &Facts) {
         let cache = &self.settings.cache;
         let Some(gain) = self.row_index else { return };
@@ -229,7 +236,7 @@ impl Plan {
         self.decode == Place::Gpu || self.steps.iter().any(|step| step.place == Place::Gpu)
     }
 
-    /// Number of slots in the ring of batches: those ahead of the consumer plus the consumer's.
+    /// Number of slots in the ring of batches: the prefetched batches plus the consumer's batch.
     pub fn slots(&self) -> usize {
         slots(self.prefetch)
     }
@@ -251,7 +258,8 @@ impl Plan {
         format!("{}x{classes} f32", self.shape.batch)
     }
 
-    /// Decode routes when decoding is on the GPU: those in the settings that the GPU supports. Otherwise only `cpu`.
+    /// Decode routes in use. If decoding is on the GPU: routes of the settings that the GPU
+    /// supports. Otherwise `cpu`.
     fn routes(&self, device: &DeviceFacts) -> Vec<Route> {
         match (self.decode, device) {
             (Place::Gpu, DeviceFacts::Gpu { nvjpeg: Ok(offered), .. }) => Route::ALL
@@ -269,7 +277,7 @@ impl Plan {
     }
 }
 
-/// Number of samples in the largest batch of a set of `samples`, which is 0 if their number is not known.
+/// Number of samples in the largest possible batch. `samples` is the size of the set, 0 if unknown.
 fn largest_batch(loader: &LoaderSettings, shard: &Shard, samples: u64) -> usize {
     let all = samples.div_ceil(shard.world).max(1);
     match usize::try_from(all) {
@@ -280,7 +288,7 @@ fn largest_batch(loader: &LoaderSettings, shard: &Shard, samples: u64) -> usize 
     }
 }
 
-/// Resolves every `auto` and refuses chains that would transfer data to the GPU twice.
+/// Resolves every `auto` placement. Rejects chains that would transfer data to the GPU twice.
 fn place(
     chain: &Chain,
     decode: &DecodeSettings,
@@ -320,7 +328,7 @@ fn place(
                     None => format!("put {cpu_name} on gpu or {name} on cpu"),
                 };
                 let problem = format!(
-                    "{cpu_name} ({cpu_key}) is on cpu after {name} ({key}) on gpu; data goes to the gpu once: {way_out}"
+                    "{cpu_name} ({cpu_key}) is on cpu after {name} ({key}) on gpu; data can be transferred to the gpu only once: {way_out}"
                 );
                 return Err(Error::config("chain", problem));
             }
@@ -342,7 +350,7 @@ fn place(
     Ok((decode, places))
 }
 
-/// Placement that a step asks for. An operator without CUDA text must be on the CPU.
+/// Placement of a step. An operator without CUDA source code must run on the CPU.
 fn own_placement(step: &ChainStep, key: &str) -> Result<Placement> {
     match (step.operator.kinds().not_on_device(), step.placement) {
         (Some(why), Placement::Gpu) => {
@@ -355,7 +363,8 @@ fn own_placement(step: &ChainStep, key: &str) -> Result<Placement> {
     }
 }
 
-/// Why step `place`, with decoding as step 0, is an operator that no kernel executes. `None` if it is none.
+/// Reason why no kernel can execute step number `place`, where decoding is step 0. `None` if a
+/// kernel can.
 fn cpu_only(chain: &Chain, place: usize) -> Option<&'static str> {
     chain.steps()[place.checked_sub(1)?].operator.kinds().not_on_device()
 }
@@ -367,7 +376,7 @@ fn not_there(what: &'static str, why: &str, key: &str, words: &str) -> Error {
     Error::Unavailable { what, reason, asked }
 }
 
-/// Checks that an allowed route is among those that the GPU supports.
+/// Checks that the GPU supports at least one allowed route.
 fn any_route(
     allowed: &[Route],
     offered: &[Route],
@@ -379,10 +388,11 @@ fn any_route(
     let names =
         |routes: &[Route]| routes.iter().map(|route| route.name()).collect::<Vec<_>>().join(", ");
     let offers = match offered.is_empty() {
-        true => "no other".into(),
+        true => "no other route".into(),
         false => format!("{}: allow one of these", names(offered)),
     };
-    let mut why = format!("decode.routes allows {}, the device offers {offers}", names(allowed));
+    let mut why =
+        format!("decode.routes allows {}, but the device supports {offers}", names(allowed));
     for (route, reason) in dropped {
         why += &format!("; {} is not used: {reason}", route.name());
     }

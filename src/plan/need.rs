@@ -1,5 +1,5 @@
-//! Host memory that one sample takes of its worker, computed from its header. The footprint and the check before a
-//! sample is decoded use the same code, so they agree.
+//! Host memory that a worker needs for one sample, computed from the sample's header. The footprint
+//! and the check before decoding use the same code, so they agree.
 
 use crate::decode::DecodeMemory;
 use crate::error::{DataError, Reason};
@@ -14,13 +14,13 @@ use crate::tensor::CHANNELS;
 use super::windows::{Stage, Windows, bytes_of};
 use super::{Facts, Plan, SamplePlan};
 
-/// One in this many scanned samples may need more than a worker's share.
+/// One of this many scanned samples may be an outlier, which needs more than a worker's share.
 const OUTLIERS: usize = 64;
-/// A sample that needs less than `limits.large_image_memory` divided by this always counts towards the share.
+/// A sample that needs at most `limits.large_image_memory` divided by this is never an outlier.
 const OUTLIER_PART: u64 = 8;
 
-/// Upper bound on the host memory that one sample takes of its worker, in bytes per buffer. Buffers are reused, so a
-/// worker holds the maximum of each buffer ([`max`](Self::max)), not the maximum sum.
+/// Upper bound on the host memory that a worker needs for one sample, in bytes per buffer. Buffers
+/// are reused, so a worker needs the maximum of each buffer over its samples ([`max`](Self::max)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleMemory {
     /// Encoded file.
@@ -29,19 +29,20 @@ pub struct SampleMemory {
     pub tables: u64,
     /// Coefficient tables of `cache.presize`.
     pub resize_tables: u64,
-    /// The decoder's whole image, and the rows that it returns together.
+    /// The decoder's buffer for the whole image, and its buffer for rows that it returns together.
     pub decoder: [u64; 2],
-    /// Memory that a format's library allocates and frees while it decodes.
+    /// Memory that a format's library allocates and frees during decoding.
     pub library: u64,
     /// Buffers of the chain's resampling.
     pub resampling: ScratchBytes,
     /// Buffers of the resize for `cache.presize`.
     pub resize: ScratchBytes,
-    /// Rows between operators.
+    /// Pixel rows between operators.
     pub rows: u64,
     /// Images between operators: two of bytes, two of floats, and two that a mix keeps.
     pub windows: [u64; 6],
-    /// Images decoded whole for `cache.decoded`: the cached image, and the image it is resized from.
+    /// Images decoded whole for `cache.decoded`: the cached image, and the image before
+    /// `cache.presize`.
     pub whole: [u64; 2],
 }
 
@@ -51,7 +52,7 @@ impl SampleMemory {
         self.parts().fold(0, u64::saturating_add)
     }
 
-    /// Element-wise maximum.
+    /// Maximum of each buffer.
     pub fn max(self, other: &Self) -> Self {
         Self {
             file: self.file.max(other.file),
@@ -67,21 +68,21 @@ impl SampleMemory {
         }
     }
 
-    /// Maximum of this bound and the memory of a planned sample. The resampling buffers and `rows` are compared by their sum: bound
-    /// and sample may split the same bytes differently.
+    /// Maximum of this bound and the memory of a planned sample. The resampling buffers and `rows`
+    /// are compared as one sum, because bound and sample may divide the same bytes differently.
     pub fn with_drawn(mut self, drawn: &Self) -> Self {
         let rows = |it: &Self| sum(it.resampling.0).saturating_add(it.rows);
         self.rows = self.rows.saturating_add(rows(drawn).saturating_sub(rows(&self)));
         self.max(&Self { resampling: ScratchBytes::default(), rows: 0, ..*drawn })
     }
 
-    /// Space for the tables of a sample that waits for its launch: the share plus 25 % for samples that the plan did
-    /// not scan.
+    /// Bytes for the tables of a sample that waits for its launch: the share, plus 25 % for samples
+    /// that were not scanned.
     pub fn waiting_tables(&self) -> u64 {
         self.tables.saturating_add(self.tables / 4)
     }
 
-    /// Bytes for the footprint's row `worker scratch`.
+    /// Bytes for the footprint's entry `worker scratch`.
     pub(super) fn scratch(&self) -> u64 {
         let Self { tables, resize_tables, resampling, resize, rows, windows, .. } = *self;
         sum([tables, resize_tables, sum(resampling.0), sum(resize.0), rows, sum(windows)])
@@ -105,7 +106,7 @@ impl SampleMemory {
     }
 }
 
-/// Element-wise maximum.
+/// Maximum of each element.
 fn largest<const N: usize>(a: [u64; N], b: [u64; N]) -> [u64; N] {
     std::array::from_fn(|part| a[part].max(b[part]))
 }
@@ -118,13 +119,14 @@ pub(super) fn sum<const N: usize>(parts: [u64; N]) -> u64 {
 /// Host memory for samples: a share per worker, and memory shared by samples that need more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleRoom {
-    /// Share of each worker.
+    /// Memory that each worker always has.
     pub share: SampleMemory,
-    /// Bytes shared by all samples that need more than their worker's share. 0 if no sample does. A sample reserves
-    /// its excess from it while it is being processed.
+    /// Bytes shared by all samples that need more than their worker's share. 0 if no sample does.
+    /// While a sample is being processed, it reserves its excess from these bytes.
     pub large: u64,
-    /// Bytes for samples that need more than their worker's share because their files have grown since the plan was made. Used
-    /// only if `large` is 0. It is within the limits, but not in the footprint.
+    /// Bytes for samples that need more than their worker's share because their files grew after
+    /// the plan was made. Used only if `large` is 0. They respect the memory limits, but are not
+    /// part of the footprint.
     pub unplanned: u64,
 }
 
@@ -137,7 +139,7 @@ impl SampleRoom {
     /// Bytes that a sample needs beyond its worker's share.
     ///
     /// # Errors
-    /// [`Reason::Oversized`] if that exceeds the memory for large samples.
+    /// [`Reason::Oversized`] if this exceeds the memory for large samples.
     pub fn beyond(&self, size: Size, need: &SampleMemory) -> Result<u64, DataError> {
         let (needed, share) = (need.total(), self.share.total());
         let (beyond, most) = (needed.saturating_sub(share), self.beyond_shares());
@@ -158,8 +160,8 @@ impl SampleRoom {
 }
 
 impl Plan {
-    /// Maximum memory that a sample with this header takes of its worker, for any random numbers. `scratch` is
-    /// overwritten.
+    /// Maximum memory that a worker needs for a sample with this header, over all random numbers.
+    /// Overwrites `scratch`.
     pub fn sample_memory(
         &self,
         header: &Header,
@@ -174,7 +176,7 @@ impl Plan {
             true => (header.orientation.upright_size(stored), true),
             false => (stored, false),
         };
-        // An image cached whole already has its final size.
+        // An image from the decoded cache already has its final size.
         let decoded = self.settings.cache.decoded.is_some() && header.format != Format::Pixels;
         if decoded {
             need.whole[0] = bytes_of(PixelType::U8, size);
@@ -186,7 +188,8 @@ impl Plan {
         need
     }
 
-    /// Whether [`sample_memory`](Self::sample_memory) bounds every sample with this header.
+    /// Whether [`sample_memory`](Self::sample_memory) is an upper bound for every sample with this
+    /// header.
     fn is_bounded(&self, header: &Header) -> bool {
         let upright = match self.settings.decode.orientation {
             true => header.orientation.upright_size(header.size),
@@ -197,7 +200,8 @@ impl Plan {
         Stage::are_certain(&self.steps, size)
     }
 
-    /// Shorter side to which `cache.presize` resizes an image of this size, if it does.
+    /// Shorter side to which `cache.presize` resizes an image of this size. `None` if it does not
+    /// resize the image.
     fn presized(&self, stored: Size) -> Option<u32> {
         self.settings.cache.presize.filter(|&shorter| stored.width.min(stored.height) > shorter)
     }
@@ -211,7 +215,7 @@ impl Plan {
         need: &mut SampleMemory,
     ) {
         Stage::put_bounding(&self.steps, image, actions, stages);
-        // Window of each stage's output that is needed, and therefore of its input.
+        // Window of each stage's output that later stages need.
         let mut wanted = stages.last().map_or(image, |last| last.output);
         let (mut line, mut values, mut read) = (0, 0, 0);
         for (number, planned) in self.steps.iter().enumerate().rev() {
@@ -236,7 +240,8 @@ impl Plan {
                 }
                 wanted = stage.input;
                 if stage.is_any() {
-                    // Operators inside of a combinator may need more than the window behind it.
+                    // Operators inside a combinator may need more than the window that later
+                    // operators read.
                     (input, output) = (stage.largest, stage.largest);
                 }
             }
@@ -255,8 +260,8 @@ impl Plan {
         sample.windows = self.windows(&sample.stages, sample.window.size(), turned);
     }
 
-    /// Memory for images, rows and resamplings of a planned sample. At most that of its header, unless an operator's
-    /// largest output has no bound that can be computed.
+    /// Memory for images, rows and resampling of a planned sample. It is at most the bound from the
+    /// sample's header, unless the largest output of an operator cannot be computed.
     pub fn drawn_memory(&self, sample: &SamplePlan) -> SampleMemory {
         let mut need = SampleMemory { windows: sample.windows, ..SampleMemory::default() };
         let (mut line, mut values, mut read) = (0, 0, 0);
@@ -286,7 +291,8 @@ impl Plan {
         need
     }
 
-    /// Images of the whole chain on the CPU, and of every prefix of it that may run before a device's part.
+    /// Sizes of the images between passes: the maximum over the whole chain on the CPU, and over
+    /// every prefix of the chain that may run before the GPU part.
     fn windows(&self, stages: &[Stage], decoded: Size, turned: bool) -> [u64; 6] {
         let whole = Windows::of(stages, decoded, turned, true);
         let splits = self.device.iter().flat_map(|device| {
@@ -301,8 +307,8 @@ impl Plan {
         splits.fold(whole, |all, it| std::array::from_fn(|image| all[image].max(it[image])))
     }
 
-    /// Memory shares for samples like the scanned ones. They do not depend on workers, batches or total limits, so
-    /// which samples are oversized does not either.
+    /// Memory for samples like the scanned ones. It does not depend on workers, batches or total
+    /// limits, so the same samples are oversized with any of them.
     pub(super) fn sample_room(&self, facts: &Facts) -> SampleRoom {
         let most_file = self.settings.limits.max_file_bytes;
         let scratch = &mut SamplePlan::default();
@@ -336,13 +342,14 @@ impl Plan {
             })
             .collect();
         needs.sort_by_key(SampleMemory::total);
-        // The share must suffice for half of the set. Beyond that, samples over the limit do not raise it.
+        // If fewer than half of the scanned samples exceed the limit, they are outliers and do not
+        // raise the share.
         let too_large = needs.iter().rev().take_while(|it| it.total() > large).count();
         let mut outliers = if 2 * too_large < needs.len() { too_large } else { 0 };
         let few = needs.len().div_ceil(OUTLIERS);
         let costly = needs.iter().rev().take_while(|it| it.total() > large / OUTLIER_PART).count();
         outliers = outliers.max(costly.min(few));
-        // There must be a share, at least for the files.
+        // A share never covers outliers. It covers the largest file unless that file is very large.
         let kept = needs.len() - outliers;
         let mut share = needs[..kept].iter().fold(SampleMemory::default(), SampleMemory::max);
         let largest = facts.largest_bytes.min(most_file);
@@ -351,26 +358,28 @@ impl Plan {
         }
         let all_fit = needs[kept..].iter().all(|it| it.total() <= share.total());
         let known = facts.looked_at_all && all_fit && largest <= share.file;
-        // An operator for which a bound cannot be computed may need more for some random numbers.
+        // An operator without a computable bound may need more for some random numbers.
         let known = known && facts.looked.iter().all(|it| self.is_bounded(&it.header));
         SampleRoom { share, large: if known { 0 } else { large }, unplanned: 0 }
     }
 }
 
 impl SampleMemory {
-    /// Memory for decoding alone, without the file.
+    /// Memory for decoding, without the file.
     pub fn of_decode(DecodeMemory { scratch, rows, library }: DecodeMemory) -> Self {
         Self { decoder: [scratch, rows], library, ..Self::default() }
     }
 
-    /// Memory for resizing an image with this header, without its file.
+    /// Memory for decoding an image with this header and resizing it to the shorter side `shorter`,
+    /// without its file.
     pub fn of_resized(header: &Header, decode: DecodeMemory, shorter: u32) -> Self {
         let mut need = Self::of_decode(decode);
         need.add_resized(header.orientation.upright_size(header.size), shorter);
         need
     }
 
-    /// Adds a whole image of this size and its resizing to a shorter side. Returns the new size.
+    /// Adds a whole image of this size and its resizing to the shorter side `shorter`. Returns the
+    /// new size.
     fn add_resized(&mut self, size: Size, shorter: u32) -> Size {
         let resize = Resize::shorter(shorter);
         let output = resize.output(size);
@@ -381,19 +390,20 @@ impl SampleMemory {
         output
     }
 
-    /// Adds an operator's tables for this input and this part of its output to `tables`, and raises `scratch` to its resampling
-    /// memory. Does nothing for operators without tables.
+    /// Adds the operator's tables to `tables`, for this input and this part of the output. Raises
+    /// `scratch` to the operator's resampling memory, if that is more. Does nothing for operators
+    /// without tables.
     fn add_resampling(
         (operator, kinds): (&dyn Operator, &Kinds),
         (input, output): (Size, Size),
         (tables, scratch): (&mut u64, &mut ScratchBytes),
     ) {
-        // Larger tables fit nowhere, and products could overflow a `u64`.
+        // Larger tables exceed any memory, and products could overflow a `u64`.
         const MOST_ENTRIES: usize = 1 << 32;
         const MOST_COLUMNS: u32 = 1 << 24;
         let side = input.width.max(input.height).max(1);
         let bounds = Bounds { pixels: input.pixels(), side, wanted: Some(output) };
-        // Tables that do not depend on windows are kept twice.
+        // Tables that do not depend on windows are stored twice.
         let fixed = (2 * size_of::<i32>() * kinds.entries()) as u64;
         *tables = tables.saturating_add(fixed);
         let entries = operator.coefficients(bounds);
@@ -417,7 +427,7 @@ impl SampleMemory {
             let pixels = if output.height == 0 { width } else { height };
             taps(bounds.pixels, side).min(taps(1, 1).max(pixels as usize))
         });
-        // Weights are computed in f64 before they become entries.
+        // Weights are computed in f64 and then converted to entries.
         let weights = if resamples { size_of::<f64>() * taps[0].max(taps[1]) } else { 0 };
         let bytes = size_of::<i32>() * entries + weights;
         *tables = tables.saturating_add(bytes as u64);
@@ -430,8 +440,9 @@ impl SampleMemory {
         *scratch = scratch.max(ScratchBytes::most(table, output.width, width));
     }
 
-    /// Adds a row of bytes and one of floats, of `values` bytes each, between pointwise actions, and one of a stencil
-    /// or warp. `line` and `read` are their columns.
+    /// Adds the rows between passes. Pointwise actions need a row of bytes and one of floats
+    /// (`values` bytes each) with `line` columns. A stencil or warp needs a row of bytes with
+    /// `read` columns.
     fn add_rows(&mut self, line: u32, values: usize, read: u32) {
         let line = u64::from(line) * (CHANNELS * (1 + values)) as u64;
         let read = u64::from(read) * CHANNELS as u64;

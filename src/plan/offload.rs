@@ -1,4 +1,4 @@
-//! Division of work between CPU and GPU, if the loader chooses it.
+//! Division of work between CPU and GPU, which the loader may change while it runs.
 
 use std::fmt;
 
@@ -8,30 +8,33 @@ use crate::op::{Chain, Placement};
 
 use super::{Place, Plan, Route};
 
-/// Work on the GPU. It may change while the loader runs. Pixels do not change, because operators produce the same bits
-/// on both. Ordered by the amount of GPU work.
+/// Part of the work that runs on the GPU. It may change while the loader runs. The pixels stay the
+/// same, because operators produce the same bits on both. Values are ordered by the amount of GPU
+/// work.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Offload {
-    /// Number of operators on the GPU, counted from the end of the chain. With 0, samples are finished on the CPU, and
-    /// copied if batches are in device memory.
+    /// Number of operators on the GPU, which are the last ones of the chain. With 0, the CPU
+    /// finishes samples. They are then uploaded if batches are in device memory.
     pub operators: usize,
-    /// Whether decoding, by the routes that the balancer chooses, and all operators are on the GPU.
+    /// Whether decoding and all operators are on the GPU. The balancer chooses the decode route of
+    /// each image.
     pub decode: bool,
 }
 
 impl Offload {
-    /// Everything on the CPU.
+    /// All work on the CPU.
     pub const NOTHING: Offload = Offload { operators: 0, decode: false };
 
-    /// The plan's division.
+    /// Offload of the plan.
     pub(super) fn planned(plan: &Plan) -> Self {
         Self { operators: plan.steps.len() - plan.cpu_steps(), decode: plan.decode == Place::Gpu }
     }
 
-    /// All allowed divisions, least GPU work first, the planned one last. An operator or decoding may leave the GPU if
-    /// its placement is `auto` and `cpu` is among the routes.
+    /// All allowed offloads, the one with the least GPU work first, the planned one last. An
+    /// operator or decoding may leave the GPU if its placement is `auto` and the route `cpu` is
+    /// allowed.
     pub(super) fn all(plan: &Plan, chain: &Chain, routes: &[Route]) -> Vec<Self> {
         let planned = Self::planned(plan);
         let decode = !planned.decode || plan.settings.decode.placement == Placement::Auto;

@@ -1,9 +1,12 @@
-//! Decode routes: the decoders by which an image's pixels reach the device.
+//! Decode routes: ways from an encoded image to pixels on the device.
 //!
-//! A route has two halves. This module holds what a plan needs: name, supported images and memory. The other half is
-//! its `DeviceDecoder` (`loader/device/decoder.rs`), which needs a GPU. To add a route, add a file with its
-//! [`RouteSpec`] in `plan/route/` and one line in the list below, and a file with its decoder in
-//! `loader/device/routes/` and one line in the list of `loader/device/routes.rs`.
+//! A route has two parts. The part in this module is for plans: name, supported images and memory.
+//! The other part is a `DeviceDecoder` (`loader/device/decoder.rs`), which needs a GPU. To add a
+//! route, add these:
+//!
+//! * a file in `plan/route/` with the [`RouteSpec`], and a line in the list below,
+//! * a file in `loader/device/routes/` with the decoder, and a line in the list of
+//!   `loader/device/routes.rs`.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +41,7 @@ macro_rules! routes {
                 }
             }
 
-            /// Name before version 1.0, which is still accepted.
+            /// Name before version 1.0, still accepted in settings.
             pub const fn former_name(self) -> Option<&'static str> {
                 self.spec().former_name
             }
@@ -73,7 +76,7 @@ struct RouteSpec {
     name: &'static str,
     /// See [`Route::former_name`].
     former_name: Option<&'static str>,
-    /// Row of the footprint with the decoder's own buffers.
+    /// Name of the footprint's entry for the decoder's own buffers.
     row: &'static str,
     /// See [`Route::on_device`].
     on_device: bool,
@@ -83,11 +86,12 @@ struct RouteSpec {
     uses_worker_cpu: bool,
     /// See [`Route::reduces`].
     reduces: bool,
-    /// Checks that the decoder supports an image with this header, unreduced. Returns the reason if not.
+    /// Checks that the decoder supports an image with this header, without reduction. The error
+    /// names the unsupported property.
     accepts: fn(&Header) -> Result<(), &'static str>,
     /// Maximum size of a decode state's buffers.
     memory: fn(&DecoderSizes) -> DecoderMemory,
-    /// Assumed cost of an image before any is measured.
+    /// Assumed cost of an image, until costs are measured.
     cost: AssumedCost,
 }
 
@@ -102,7 +106,7 @@ pub(super) struct DecoderSizes {
     pub group: usize,
 }
 
-/// Size of a decode state's own buffers, in bytes.
+/// Size of the buffers of one decode state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct DecoderMemory {
@@ -118,20 +122,20 @@ pub struct DecoderMemory {
 pub struct MeasuredMemory {
     /// The route.
     pub route: Route,
-    /// Maximum number of images per call that was measured.
+    /// Largest number of images per call that was measured.
     pub group: usize,
-    /// Images that are decoded at a time.
+    /// Number of images that are decoded at the same time.
     pub lanes: usize,
     /// Memory of a state for one image per call.
     pub one: DecoderMemory,
     /// Additional memory for each further image of a call.
     pub each: DecoderMemory,
-    /// Part of `one` that lies in the two buffers whose size is set at the start.
+    /// Part of `one` in the two buffers that are allocated with a fixed size at the start.
     pub buffers: DecoderMemory,
 }
 
 impl MeasuredMemory {
-    /// Of a state for `group` images per call.
+    /// Memory of a state for `group` images per call.
     pub(super) fn of(&self, group: usize) -> DecoderMemory {
         let others = group.saturating_sub(1);
         DecoderMemory {
@@ -141,10 +145,10 @@ impl MeasuredMemory {
     }
 }
 
-/// Time that an image occupies one of a decoder's slots, in seconds.
+/// Assumed time that an image occupies one of a decoder's slots, in seconds.
 ///
-/// Orders of magnitude only. What matters is the ratio of bytes to pixels, because the scale is learned from the first
-/// images.
+/// The values are orders of magnitude. Only the ratio of the cost per byte to the cost per pixel
+/// matters, because the loader learns the scale from the first images.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AssumedCost {
     /// Per image.
@@ -174,14 +178,14 @@ impl Route {
         self.spec().on_device
     }
 
-    /// Whether a gathering thread decodes many images per call. Otherwise each image is decoded by the worker
-    /// that read it.
+    /// Whether a gatherer thread decodes many images per call. Otherwise the worker that read an
+    /// image decodes it.
     pub const fn batches(self) -> bool {
         self.spec().batches
     }
 
-    /// Whether decoding keeps a worker's CPU busy. `decode.max_cpu_threads` limits how many images are on such routes
-    /// at a time.
+    /// Whether decoding uses the CPU of a worker. `decode.max_cpu_threads` limits how many images
+    /// are decoded on such routes at the same time.
     pub const fn uses_worker_cpu(self) -> bool {
         self.spec().uses_worker_cpu
     }
@@ -191,8 +195,9 @@ impl Route {
         self.spec().reduces
     }
 
-    /// Checks that the decoder supports an image with this header at this reduction (1, 2, 4 or 8). Returns the reason
-    /// if not. Only the header decides; no decoder is called to find out by failing.
+    /// Checks that the decoder supports an image with this header at this reduction (1, 2, 4 or 8).
+    /// The error names the unsupported property. The result depends only on the header; no decoder
+    /// is called.
     ///
     /// | image | nvjpeg-hardware | nvjpeg-gpu | nvjpeg-hybrid | cpu |
     /// |---|---|---|---|---|
@@ -213,21 +218,22 @@ impl Route {
     /// | reduced | yes | no | no | yes |
     /// | PNG, WebP, PNM | no | no | no | yes |
     ///
-    /// `cpu` accepts everything and returns a named error for what libjpeg cannot decode. The limits of the hardware
-    /// engines and the kernels come from nvJPEG's documentation (its backends, CUDA 13). Where that is silent the
-    /// table is conservative, because another route costs only speed. It does not mention sides above 16384, images
-    /// smaller than one MCU, unusual factors, or several sequential scans.
+    /// `cpu` accepts every image, and returns an error for images that it cannot decode. The limits
+    /// of the JPEG engines and the kernels come from nvJPEG's documentation of its backends (CUDA
+    /// 13). That documentation does not mention sides above 16384, images smaller than one MCU,
+    /// unusual factors, or several sequential scans. The table assumes that these are not
+    /// supported, because another route costs only speed.
     pub fn takes(self, header: &Header, reduction: u32) -> Result<(), &'static str> {
         (self.spec().accepts)(header)?;
         if reduction > 1 && !self.reduces() { Err("a reduction while decoding") } else { Ok(()) }
     }
 
-    /// Assumed cost of an image before any is measured.
+    /// Assumed cost of an image, until costs are measured.
     pub(crate) const fn assumed_cost(self) -> AssumedCost {
         self.spec().cost
     }
 
-    /// Footprint row of the decoder's own buffers.
+    /// Name of the footprint entry for the decoder's own buffers.
     pub(super) const fn row(self) -> &'static str {
         self.spec().row
     }
@@ -258,7 +264,7 @@ mod tests {
         assert_eq!(own(Route::row).len(), Route::ALL.len());
     }
 
-    /// Combinations that the plan and the loader rely on when they check single properties.
+    /// Checks combinations of properties that the plan and the loader rely on.
     #[test]
     fn properties_of_routes_are_consistent() {
         let sizes = DecoderSizes { pixels: 1 << 20, encoded_bytes: 1 << 18, group: 7 };

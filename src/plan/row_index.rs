@@ -9,22 +9,25 @@ use crate::random::SampleKey;
 
 use super::{Facts, Looked, Place, Plan, SamplePlan};
 
-/// Images whose windows are drawn.
+/// Maximum number of images for which windows are drawn.
 const DRAWN: usize = 128;
-/// Time to parse a unit that is not wanted, as a share of that to decode it: with it, gains are those that `cargo bench --bench jpeg`
-/// measures.
+/// Time to parse a part of an image outside the window, divided by the time to decode it. With this
+/// value, predicted gains match those that `cargo bench --bench jpeg` measures.
 const PARSED: f64 = 0.26;
-/// Time until the coefficients of a wanted unit are decoded, as such a share. The rest shrinks where samples are reduced.
+/// Share of the decoding time of a window that is spent on coefficients. The rest shrinks if the
+/// image is reduced.
 const CODED: f64 = 0.6;
-/// Bytes of an index in the cache besides its rows, and of a row of units with one component and with three.
+/// Bytes of an index in the cache without its rows.
 const INDEX_BYTES: f64 = 140.0;
+/// Bytes per row of blocks in an index, for images with one and with three components.
 const ROW_BYTES: [f64; 2] = [3.2, 5.8];
-/// What the cache takes beside its indexes: space that is left over in its blocks.
+/// Factor and bytes by which the cache is larger than its indexes, because of unused space in its
+/// blocks.
 const LEFT_OVER: f64 = 1.1;
 const LEFT_OVER_BYTES: f64 = 64.0 * 1024.0;
-/// Smallest gain that is worth the memory.
+/// Smallest predicted speed-up for which indexes are used by default.
 const WORTH: f64 = 1.03;
-/// Most memory that indexes take by default.
+/// Maximum memory for indexes by default, in bytes.
 const MOST_BY_DEFAULT: u64 = 256 * MIB;
 const MIB: u64 = 1 << 20;
 
@@ -32,29 +35,33 @@ const MIB: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RowIndexGain {
-    /// Share of the inspected images that can have an index.
+    /// Share of the scanned images that can have an index, 0 to 1.
     pub share: f64,
-    /// Rate of decoding all images with indexes, divided by that without, if there is memory for all indexes. All images count alike.
+    /// Rate of decoding all images with indexes, divided by the rate without, if all indexes fit
+    /// the cache. Images that can have an index and other images are assumed to take the same time.
     pub speedup: f64,
-    /// Memory for the indexes of the whole source, in bytes: a `cache.row_index` that holds all of them.
+    /// Memory for the indexes of the whole source, in bytes. With this value of `cache.row_index`,
+    /// all of them fit.
     pub bytes: u64,
 }
 
 impl RowIndexGain {
-    /// Draws windows for some of the inspected images.
+    /// Predicts the effect from windows drawn for some of the scanned images. `None` if indexes
+    /// have no effect.
     pub(super) fn of(plan: &Plan, facts: &Facts) -> Option<Self> {
-        // Without vectors, libjpeg-turbo decodes all images.
+        // Without vector instructions, libjpeg-turbo decodes all images.
         let has_vectors = Decoders::jpeg_instructions().len() > 1;
         let is_ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg && has_vectors;
         let cache = &plan.settings.cache;
-        // Cached pixels need no index, and indexes are for the CPU. Whoever sets both knows that some images are not cached.
+        // Indexes are for decoding on the CPU, and cached pixels need none. If `cache.row_index` is
+        // set anyway, the user expects that some images are not cached.
         let has_none = cache.decoded.is_some() || plan.decode == Place::Gpu;
-        // Boxes, which some operators read, are not known here.
+        // Some operators choose windows by the boxes of a sample, which are not known here.
         if plan.reads_boxes() || has_none && cache.row_index.is_none() || !is_ours {
             return None;
         }
         let all = facts.looked.len() as f64;
-        // Others are not drawn: their tables may be huge.
+        // Windows of other images are not drawn, because their tables may be huge.
         let indexed: Vec<_> = facts.looked.iter().filter(|it| is_indexable(&it.header)).collect();
         let share = indexed.len() as f64 / all;
         let every = indexed.len().div_ceil(DRAWN).max(1);
@@ -68,14 +75,14 @@ impl RowIndexGain {
             if need.total() > plan.room.share.total() {
                 continue;
             }
-            // Reserve the bound, because a vector that grows allocates up to twice its length.
+            // Reserve the upper bound, because a growing vector allocates up to twice its length.
             sample.actions.reserve((need.tables / size_of::<i32>() as u64) as usize, 0);
             let key = SampleKey { seed: plan.settings.loader.seed, epoch: 0, index };
             if plan.sample(key, header, &mut sample).is_err() {
                 continue;
             }
             let window = sample.stored_window;
-            // Areas are in pixels of the reduced image, each of which stands for `merged` ones.
+            // Areas are in pixels of the reduced image. Each of them stands for `merged` pixels.
             let merged = f64::from(sample.reduction).powi(2);
             let wanted = (CODED + (1.0 - CODED) / merged) * window.size().pixels() as f64;
             let above = f64::from(sample.stored.width) * f64::from(window.y);
@@ -92,7 +99,7 @@ impl RowIndexGain {
         (drawn > 0.0).then_some(Self { share, speedup, bytes })
     }
 
-    /// Memory for indexes without `cache.row_index`, if `left` bytes are left under the memory limits.
+    /// Default memory for indexes, in bytes. `left` is the memory that the limits leave, in bytes.
     pub(super) fn default_bytes(&self, left: u64) -> u64 {
         if self.speedup < WORTH {
             return 0;
@@ -100,7 +107,8 @@ impl RowIndexGain {
         self.bytes.next_multiple_of(MIB).min(MOST_BY_DEFAULT).min(left / MIB * MIB)
     }
 
-    /// What indexes do, or would do, for people. `planned` is the memory for them. `None` if they are not worth it.
+    /// Description of the effect of indexes, for users. `planned` is the memory for indexes. `None`
+    /// if they are not worth their memory.
     pub(super) fn note(&self, setting: Option<u64>, planned: u64) -> Option<String> {
         let Self { speedup, bytes: needed, .. } = *self;
         let faster = |held: f64, epoch| {
@@ -124,13 +132,15 @@ impl RowIndexGain {
                     _ => format!(" for {:.0} % of the images", 100.0 * held),
                 };
                 let needed = bytes(needed);
-                Some(format!("of rows{part}: decoding is {faster}; all need {needed}"))
+                Some(format!(
+                    "of rows{part}: decoding is {faster}; the indexes of all images need {needed}"
+                ))
             }
         }
     }
 }
 
-/// Bytes of the rows of an index.
+/// Bytes of all rows of an index.
 fn row_bytes(header: &Header) -> f64 {
     let components = header.jpeg.as_ref().map_or(&[][..], |jpeg| jpeg.components());
     let (high, each) = match components {

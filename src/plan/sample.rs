@@ -1,4 +1,5 @@
-//! The plan of one sample. All its random numbers and parameters are computed here and nowhere else.
+//! Plan of one sample. All random numbers and parameters of a sample are computed here and nowhere
+//! else.
 
 use crate::error::{DataError, reserve};
 use crate::geometry::{BoundingBox, Orientation, Roi, Size};
@@ -9,8 +10,8 @@ use crate::random::SampleKey;
 use super::windows::Stage;
 use super::{Place, Plan, PlannedStep};
 
-/// What is done to one sample, as numbers. Stored with a page and overwritten for each sample, so that nothing is
-/// allocated once the tables have reached their size.
+/// Parameters for processing one sample. Stored in a page and overwritten for each sample. Nothing
+/// is allocated after the tables have reached their final size.
 #[derive(Clone, Debug, Default)]
 pub struct SamplePlan {
     /// Size of the image as stored, after the decoder's reduction.
@@ -29,14 +30,14 @@ pub struct SamplePlan {
     pub actions: Actions,
     /// Images between the passes of the CPU transform, in bytes: two of bytes, two of floats, and two that a mix keeps.
     pub windows: [u64; 6],
-    /// What `windows` is computed from.
+    /// Stages from which `windows` is computed.
     pub(super) stages: Vec<Stage>,
     /// Geometric record of the sample, for people and other tools.
     pub trace: Trace,
 }
 
 impl SamplePlan {
-    /// Memory that its tables hold, in bytes.
+    /// Memory of the tables, in bytes.
     pub fn table_bytes(&self) -> u64 {
         self.actions.table_bytes()
     }
@@ -69,7 +70,8 @@ impl Plan {
         let size = out.actions.draw(operators, key, out.upright, &mut out.trace);
         out.reduction = self.reduction(header, out);
         out.stored = header.size.reduced(out.reduction);
-        // A growing vector allocates up to twice its length. One that has the capacity allocates nothing.
+        // A growing vector allocates up to twice its length. A vector with enough capacity
+        // allocates nothing.
         let entries = self.table_len(out.upright);
         let grows =
             if entries > out.actions.table.capacity() { entries.saturating_mul(2) } else { 0 };
@@ -86,10 +88,12 @@ impl Plan {
         self.steps.iter().any(|step| step.operator.reads_boxes())
     }
 
-    /// Actions that [`sample`](Self::sample) draws for sample number `index` of an epoch, by name: with the image
-    /// they say what the tensor holds, on any device. `repeat` is the number in the sample's record; `size` is that of the upright image, as in the sample's record;
-    /// an image without pixels, which takes the place of an unusable one, has no actions. `boxes` are those of its
-    /// objects.
+    /// Names and parameters of the actions that [`sample`](Self::sample) draws for sample number
+    /// `index` of an epoch. Together with the image they determine the tensor on any device.
+    ///
+    /// The sample's record contains `repeat` and `size`, the size of the upright image. `boxes` are
+    /// the boxes of its objects. An image without pixels, which replaces an unusable one, has no
+    /// actions.
     pub fn drawn(
         &self,
         epoch: u32,
@@ -124,7 +128,8 @@ impl Plan {
         lens.fold(0, usize::saturating_add)
     }
 
-    /// Parses the header of a file and refuses an image beyond the limits before memory is allocated for its pixels.
+    /// Parses the header of a file. Rejects an image beyond the limits before memory is allocated
+    /// for its pixels.
     ///
     /// # Errors
     /// Errors of [`Header::parse_as`]; [`Reason::Oversized`](crate::error::Reason::Oversized), whose message names the
@@ -133,7 +138,7 @@ impl Plan {
         self.settings.limits.header(bytes, self.settings.decode.strict)
     }
 
-    /// Whether the image goes to a decoder that can reduce: libjpeg-turbo or the hardware engines.
+    /// Whether a decoder that supports the image can reduce it: libjpeg-turbo or the JPEG engines.
     fn reduces(&self, header: &Header) -> bool {
         self.decode == Place::Cpu
             || self.device.as_ref().is_some_and(|device| {

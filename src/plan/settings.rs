@@ -1,4 +1,4 @@
-//! User settings: fields, defaults, and the checks that need only the values.
+//! User settings: fields, defaults, and the checks that need no source, machine or GPU.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use super::{AutoCount, DeviceChoice, LastBatch, OnError, Route, ShardFrom, Targe
 /// All user settings except source and chain. Field names are the TOML keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// `device`: where the loader may run. Default `auto`.
+    /// Device that the loader uses. Default `auto`.
     pub device: DeviceChoice,
     /// `[loader]`.
     pub loader: LoaderSettings,
@@ -51,7 +51,7 @@ pub struct LoaderSettings {
     /// Default 2.
     pub prefetch: AutoCount,
     /// Whether the loader keeps adjusting `auto` values, automatic placements and the number of prefetched samples
-    /// while it runs. If false, the first choice stays. Batches have the same bytes either way. Default true.
+    /// while it runs. If false, the first choice is kept. Batches have the same bytes either way. Default true.
     pub tune: bool,
     /// Seed of all random numbers. Default 0.
     pub seed: u64,
@@ -62,9 +62,9 @@ pub struct LoaderSettings {
     /// a full shuffle, which is better if random reads are cheap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shuffle_window: Option<u64>,
-    /// Repeated augmentation: how often each sample occurs in a row in an epoch's order over all shards, each time with
-    /// random draws of its own. 1 to 256; more than 1 needs `shuffle`. An epoch keeps its length, so it has only one of
-    /// `repeats` samples. Default 1.
+    /// Repeated augmentation: number of consecutive occurrences of a sample in an epoch's order over all shards. Each
+    /// occurrence has its own random numbers. 1 to 256; more than 1 needs `shuffle`. The length of an epoch does not
+    /// change, so an epoch contains only `1 / repeats` of the samples. Default 1.
     pub repeats: u32,
     /// Handling of the samples that do not fill the last batch of an epoch. Default `drop`.
     #[serde(alias = "last")]
@@ -79,8 +79,8 @@ pub struct LoaderSettings {
     pub world_size: Option<u64>,
     /// Handling of unusable samples. Default `stop`.
     pub on_error: OnError,
-    /// Label in [`Batch::labels`](crate::loader::Batch::labels) of a sample that zeros replace, with `on_error = "substitute"`. Default
-    /// -100, which PyTorch's losses ignore.
+    /// Label in [`Batch::labels`](crate::loader::Batch::labels) of a sample that `on_error = "substitute"` replaced by
+    /// zeros. Default -100, which PyTorch's losses ignore.
     pub ignore_label: i64,
 }
 
@@ -118,26 +118,26 @@ pub struct DecodeSettings {
     /// Without `cpu`, images are decoded on the CPU only if no listed route supports them or nvJPEG rejects them. Each
     /// such fallback is counted.
     pub routes: Vec<Route>,
-    /// Maximum number of workers that decode on the CPU at a time (routes `nvjpeg-hybrid` and `cpu`) when anything
-    /// runs on the GPU. Default: all workers, or all but one while `nvjpeg-hardware` or `nvjpeg-gpu` decode and need a
-    /// worker to read.
+    /// Maximum number of workers that decode on the CPU at the same time (routes `nvjpeg-hybrid` and `cpu`) when anything
+    /// runs on the GPU. Default: all workers; all but one while `nvjpeg-hardware` or `nvjpeg-gpu` decode, because one
+    /// worker must read images for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cpu_threads: Option<usize>,
     /// Maximum number of images per call of the JPEG engines (route `nvjpeg-hardware`), 1 to 1024. A memory limit may
-    /// reduce it. Default: as many as need 64 MiB of device memory and no more than half of the samples of all slots,
-    /// but at least 7 and at most 32.
+    /// reduce it. Default: as many as fit into 64 MiB of device memory and half of the samples of all slots, but at least
+    /// 7 and at most 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hardware_group: Option<usize>,
-    /// Whether the decoder may halve a JPEG up to three times before it is resized, never below the required size.
-    /// Changes pixels slightly. libjpeg-turbo does this; with our own decoder images are decoded at least as fast
-    /// without it, on the CPU. Default false.
+    /// Whether the decoder may scale a JPEG down by 2, 4 or 8 before it is resized, never below the required size. Pixels
+    /// change slightly. Only libjpeg-turbo and the JPEG engines do this. On the CPU, our own decoder without `prescale`
+    /// is at least as fast. Default false.
     pub prescale: bool,
-    /// What decodes JPEGs on the CPU: `auto`, `feedwater` or `libjpeg`. Pixels are the same. Default `auto`: our own
-    /// decoder, and libjpeg-turbo for what that does not decode.
+    /// Decoder for JPEGs on the CPU: `auto`, `feedwater` or `libjpeg`. All give the same pixels. Default `auto`: our own
+    /// decoder, and libjpeg-turbo for images that our decoder does not support.
     pub jpeg: JpegDecoder,
     /// Whether images are rotated according to their EXIF orientation. Default true.
     pub orientation: bool,
-    /// Whether a damaged image is an error, handled by `loader.on_error`. If false, the loader accepts what Pillow 12
+    /// Whether a corrupt image is an error, handled by `loader.on_error`. If false, the loader accepts what Pillow 12
     /// accepts and returns Pillow's pixels, with lost parts gray or black: JPEGs that are truncated or cause libjpeg
     /// warnings, and PNGs with wrong checksums of pixel data, without an end, or with too few rows or colors. Such
     /// samples are counted in [`Stats::tolerated`](crate::loader::Stats::tolerated). Images that Pillow refuses are
@@ -193,12 +193,12 @@ pub struct CacheSettings {
     /// Images that are not cached are decoded whole and resized in each epoch. At most 32767. Default: no resizing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presize: Option<u32>,
-    /// Maximum size of the cache of row indexes, in bytes, 280 to 420 for a JPEG of 500x375; 0 for none. An index says where the
-    /// rows of a JPEG begin, so that a window is decoded on the CPU without what lies above and to the right of it. It is made
-    /// when the image is decoded first, which takes longer by the time to parse what lies below the window, and stored in
-    /// feedwater's cache folder. Default: as much as the plan predicts for all images, at most 256 MiB and what
-    /// `limits.host_memory` leaves, and nothing if decoding would be less than 3 % faster. Those indexes are made from the
-    /// loader's second epoch on, so that a single epoch costs nothing, and not stored.
+    /// Maximum size of the cache of row indexes, in bytes; 0 for none. An index stores where the rows of blocks of a JPEG
+    /// begin. With it, the CPU decodes a window without the parts above and to the right of it. It takes 280 to 420 bytes
+    /// for a JPEG of 500x375. It is created when the image is first decoded, which also has to parse the part below the
+    /// window. It is then stored in feedwater's cache folder. Default: as much as the plan predicts for all images, at
+    /// most 256 MiB and what `limits.host_memory` leaves; 0 if decoding would be less than 3 % faster. Default indexes
+    /// are created from the loader's second epoch on, so a single epoch costs nothing, and are not stored in the folder.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub row_index: Option<u64>,
 }
@@ -209,30 +209,30 @@ pub struct CacheSettings {
 pub struct Limits {
     /// Maximum number of pixels of an image. Default 178956970, above which Pillow warns of a decompression bomb.
     pub max_pixels: u64,
-    /// Maximum number of columns, and of rows, of an image. Row buffers and resampling tables grow with the sides,
-    /// whatever the number of pixels. Default 65535, the maximum of JPEG.
+    /// Maximum width and height of an image, in pixels. Row buffers and resampling tables grow with the sides, not with
+    /// the number of pixels. Default 65535, the maximum of JPEG.
     pub max_side: u32,
     /// Host memory, in bytes, shared by all samples that need more than their worker's share: large progressive JPEGs,
     /// interlaced PNGs and WebPs. Such a sample reserves the excess, waits while others hold it, and releases it
     /// afterwards. A sample that needs more than this is `oversized`. Shown as `large images` in the footprint, unless
     /// every sample was scanned and fits its share. Default 256 MiB: a progressive JPEG of 80 megapixels with 4:2:0
-    /// chroma, or a WebP of 30.
+    /// chroma, or a WebP of 30 megapixels.
     #[serde(deserialize_with = "byte_size")]
     pub large_image_memory: u64,
     /// Maximum size of an encoded sample, in bytes. Default 64 MiB.
     #[serde(deserialize_with = "byte_size")]
     pub max_file_bytes: u64,
-    /// Maximum host memory, page-locked memory included, in bytes: the sum of the footprint's host rows. The plan
-    /// shrinks to fit: first batches ahead, then the GPU's buffers, then `auto` workers, as described at
-    /// [`Counts`](super::Counts). Otherwise it is refused with the smallest sufficient limit. Caches and
-    /// `large_image_memory` never shrink, so batches have the same bytes under any limit. Default: no limit.
+    /// Maximum host memory, page-locked memory included, in bytes: the sum of the footprint's host entries. The plan
+    /// reduces its counts to fit, see [`Counts`](super::Counts). If that is not enough, building the loader fails, and the
+    /// error names the smallest sufficient limit. Caches and `large_image_memory` are not reduced, so batches have the
+    /// same bytes under any limit. Default: no limit.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub host_memory: Option<u64>,
-    /// Maximum device memory, in bytes, excluding what the driver and its libraries use. The plan shrinks to fit, as
-    /// described at [`Counts`](super::Counts), or is refused with the smallest sufficient limit. Default: no limit.
+    /// Maximum device memory, in bytes, without the memory of the driver and its libraries. Handled like `host_memory`.
+    /// Default: no limit.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub device_memory: Option<u64>,
-    /// Maximum page-locked host memory, in bytes. Handled like `device_memory`.
+    /// Maximum page-locked host memory, in bytes. Handled like `host_memory`. Default: no limit.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub pinned_memory: Option<u64>,
     /// Maximum number of threads that the loader starts for samples: workers and, with a GPU, the launcher and the
@@ -261,7 +261,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Parses the header of a whole file and checks the size of its image. No later step checks it again.
+    /// Parses the header of a whole file and checks the size of its image. No later step repeats this check.
     ///
     /// # Errors
     /// Errors of [`Header::parse_as`] and [`check_size`](Self::check_size).
@@ -271,7 +271,7 @@ impl Limits {
         Ok(header)
     }
 
-    /// Refuses an image with too many pixels, columns or rows.
+    /// Rejects an image with too many pixels, columns or rows.
     ///
     /// # Errors
     /// [`Reason::Oversized`]; the message names the key.
@@ -296,7 +296,7 @@ impl Settings {
         let LoaderSettings { prefetch, shuffle_window, rank, .. } = self.loader;
         let LoaderSettings { batch_size: batch, num_workers: workers, world_size: world, .. } =
             self.loader;
-        // `auto` values are chosen within their bounds.
+        // `auto` values are chosen within their bounds, so they need no check.
         let [workers, prefetch] = [workers, prefetch].map(|count| count.fixed().unwrap_or(1));
         let at_least_one = [
             ("loader.batch_size", batch as u64),
@@ -345,10 +345,10 @@ impl Settings {
     }
 }
 
-/// More than the engines of any GPU decode in a tenth of a second.
+/// Maximum of `decode.hardware_group`. No GPU's JPEG engines decode this many images within 0.1 s.
 const MOST_HARDWARE_GROUP: usize = 1024;
 
-/// More than any machine has, and small enough that sums of such numbers fit 64 bits.
+/// Maximum size in bytes: more than any machine has, and small enough that sums of such sizes fit 64 bits.
 const MOST_BYTES: u64 = 1 << 60;
 
 fn check_bytes(key: &str, bytes: u64) -> Result<()> {
@@ -373,7 +373,7 @@ impl CacheSettings {
             check_bytes(key, bytes.unwrap_or(0))?;
         }
         if self.decoded.is_some() && decode.prescale {
-            let problem = "keeps images at their full size, and decode.prescale asks for reduced ones; leave one out";
+            let problem = "stores images at full size, but decode.prescale reduces them; remove one of the two";
             return Err(Error::config("cache.decoded", problem));
         }
         match self.presize {
@@ -381,8 +381,7 @@ impl CacheSettings {
                 .check()
                 .map_err(|error| Error::config("cache.presize", error.problem)),
             Some(_) => {
-                let problem =
-                    "sizes what the decoded cache holds, and there is none; set cache.decoded too";
+                let problem = "resizes images for the decoded cache, but there is none; set cache.decoded too";
                 Err(Error::config("cache.presize", problem))
             }
             None => Ok(()),
@@ -422,7 +421,7 @@ impl DecodeSettings {
 mod tests {
     use super::*;
 
-    /// Sums of the footprint's rows must fit 64 bits.
+    /// Sums of the footprint's entries must fit 64 bits.
     #[test]
     fn absurd_byte_and_pixel_counts_are_refused() {
         let key = |settings: Settings| match settings.check() {
@@ -462,7 +461,7 @@ mod tests {
         };
         let error = refused(&settings);
         assert_eq!(error.key, "loader.rank");
-        // Both values.
+        // The message contains both values.
         assert_eq!(error.problem.matches('2').count(), 2, "{error}");
         assert!(error.problem.contains("loader.world_size"), "{error}");
         settings.loader = LoaderSettings { batch_size: 0, ..Default::default() };

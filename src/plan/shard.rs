@@ -1,4 +1,4 @@
-//! Shard of the set that a loader reads: from the settings, or from the variables that a launcher sets.
+//! Shard of the set that a loader reads, from the settings or a launcher's environment variables.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,17 +25,17 @@ pub struct Shard {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<&'static str, String>);
 
-/// Launcher, and the variables that hold its rank and world.
+/// Launcher, and its variables for rank and world size.
 struct Launcher {
     choice: ShardFrom,
     name: &'static str,
     rank: &'static str,
     world: &'static str,
-    /// Variables of which one may hold the rank among the processes of this machine.
+    /// Variables that may hold the local rank: the rank among this machine's processes.
     local: &'static [&'static str],
 }
 
-/// Launchers in order of precedence: those that start the process itself before those that it may run under.
+/// Launchers in order of precedence. A launcher precedes those under which it may run itself.
 const LAUNCHERS: [Launcher; 5] = [
     Launcher {
         choice: ShardFrom::OpenMpi,
@@ -80,22 +80,22 @@ const LOCAL_RANK: &str = "LOCAL_RANK";
 const JOB_INDEX: &str = "JOB_COMPLETION_INDEX";
 /// Set only by torchrun.
 const TORCHRUN: &str = "TORCHELASTIC_RUN_ID";
-/// World under old versions of Slurm without `SLURM_STEP_NUM_TASKS`, or if Slurm was told not to change the job's
-/// variables.
+/// World size under old versions of Slurm without `SLURM_STEP_NUM_TASKS`, or if Slurm is configured
+/// not to change the job's variables.
 const SLURM_TASKS: &str = "SLURM_NTASKS";
 /// Set only in a task of `srun` and in the interactive step.
 const SLURM_STEP: &str = "SLURM_STEP_ID";
 /// Set by `srun --pty`.
 const SLURM_TERMINAL: &str = "SLURM_PTY_PORT";
-/// First step number of Slurm's steps that are not tasks. This one is the interactive step (slurm.h).
+/// First number of Slurm's steps that are not tasks. It is the interactive step (slurm.h).
 const SLURM_FIRST_SPECIAL: u64 = 0xffff_fffa;
 
-/// Suffix of every message.
+/// End of every message: how to set the shard explicitly.
 const WAY_OUT: &str = "or write loader.shard = \"none\" (this process reads the whole set) or a launcher's name, or \
      loader.rank and loader.world_size";
 
 impl Environment {
-    /// Variables of this process at the time of the call.
+    /// Reads the variables of this process.
     pub fn of_process() -> Self {
         let names = LAUNCHERS.iter().flat_map(|it| [it.rank, it.world]);
         let others = [TORCHRUN, SLURM_TASKS, SLURM_STEP, SLURM_TERMINAL];
@@ -106,10 +106,10 @@ impl Environment {
         Self(set.collect())
     }
 
-    /// Rank among the processes of this machine, with the variable that holds it. `None` if no launcher sets one.
-    /// `LOCAL_RANK` comes first, because training programs choose their GPU by it.
+    /// Local rank, and the variable that holds it. `None` if no launcher sets one. `LOCAL_RANK` has
+    /// precedence, because training programs choose their GPU by it.
     pub(super) fn local_rank(&self) -> Result<Option<(&'static str, u64)>> {
-        // Slurm sets its own also in a batch script, which runs once.
+        // Slurm sets a local rank even in a batch script, which runs only once.
         let in_task = |it: &&Launcher| it.choice != ShardFrom::Slurm || it.is_there(self);
         let launchers = LAUNCHERS.iter().filter(in_task);
         let names = launchers.flat_map(|it| it.local.iter().copied());
@@ -130,7 +130,7 @@ impl Environment {
         self.0.contains_key(name)
     }
 
-    /// Number in a variable. `None` if it is not set.
+    /// Parses the number in a variable. `None` if the variable is not set.
     fn number(&self, name: &str) -> Result<Option<u64>> {
         let Some(text) = self.0.get(name) else { return Ok(None) };
         text.trim().parse().map(Some).map_err(|_| {
@@ -155,7 +155,7 @@ impl Shard {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if they are contradictory, as described at [`ShardFrom`].
+    /// [`Error::Config`] if they contradict each other, as described at [`ShardFrom`].
     pub fn resolve(loader: &LoaderSettings, environment: &Environment) -> Result<Self> {
         match (loader.rank, loader.world_size, loader.shard) {
             (Some(rank), Some(world), ShardFrom::Environment) => {
@@ -190,7 +190,8 @@ impl Shard {
 }
 
 impl Plan {
-    /// Warning that only a launcher's variables make this process read a part of the set.
+    /// Warning if this process reads only a part of the set, and only because a launcher's
+    /// variables are set.
     pub(crate) fn shard_of_launcher(&self) -> Option<String> {
         let (loader, shard) = (&self.settings.loader, &self.shard);
         let chosen =
@@ -218,7 +219,7 @@ impl fmt::Display for Shard {
     }
 }
 
-/// Shard given by the launcher that started this process. `None` if there is none.
+/// Shard according to the launcher that started this process. `None` if there is no launcher.
 fn find(environment: &Environment, world: Option<u64>) -> Result<Option<Shard>> {
     let there = |it: &&Launcher| match environment.has(TORCHRUN) {
         true => it.choice == ShardFrom::Torchrun,
@@ -254,16 +255,16 @@ fn find(environment: &Environment, world: Option<u64>) -> Result<Option<Shard>> 
 }
 
 impl Launcher {
-    /// Whether its variables are set and apply to this process.
+    /// Whether the launcher's variables are set and apply to this process.
     fn is_there(&self, environment: &Environment) -> bool {
         match self.choice {
-            // Any step number counts here. `tells` refuses values that are not numbers.
+            // Any step number counts here. `tells` rejects values that are not numbers.
             ShardFrom::Slurm => environment
                 .0
                 .get(SLURM_STEP)
                 .is_some_and(|it| it.parse().map_or(true, |step: u64| step < SLURM_FIRST_SPECIAL)),
             ShardFrom::Kubernetes => environment.has(self.rank),
-            // Without a rank it may be the world of a pod whose index is its rank.
+            // Without `RANK`, `WORLD_SIZE` may belong to a Kubernetes pod, whose rank is its index.
             ShardFrom::Torchrun if !environment.has(RANK) => {
                 environment.has(WORLD) && !environment.has(JOB_INDEX)
             }
@@ -297,13 +298,13 @@ impl Launcher {
         Ok(Shard { rank, world, from: self.name })
     }
 
-    /// Name of the variable that holds the world.
+    /// Name of the variable that holds the world size.
     fn world_variable(&self, environment: &Environment) -> &'static str {
         let older = self.choice == ShardFrom::Slurm && !environment.has(self.world);
         if older { SLURM_TASKS } else { self.world }
     }
 
-    /// Its variables and their values, for messages.
+    /// The launcher's variables and their values, for messages.
     fn says(&self, environment: &Environment) -> String {
         let value = |name: &str| match environment.0.get(name) {
             Some(text) => format!("{name} is {text}"),
@@ -332,7 +333,7 @@ mod tests {
             .collect()
     }
 
-    /// Rank, world and their origin.
+    /// Rank, world size and their origin.
     type Found = (u64, u64, &'static str);
 
     const WHOLE: Found = (0, 1, "none");
@@ -429,7 +430,8 @@ mod tests {
             assert_has(&error, "loader.shard", values);
             assert_has(&error, "loader.shard", WAYS_OUT);
         }
-        // The last value is named at least twice: the unset variable, or the number that both have.
+        // The last value must occur at least twice: the unset variable, or the number that both
+        // variables have.
         for (text, values, twice) in [
             ("RANK=3", ["RANK", "3", "torchrun"], "WORLD_SIZE"),
             ("WORLD_SIZE=8", ["WORLD_SIZE", "8", "torchrun"], "RANK"),

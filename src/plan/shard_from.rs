@@ -1,8 +1,8 @@
-//! Setting for where rank and world come from.
+//! Setting for the source of rank and world size.
 
 use serde::{Deserialize, Serialize};
 
-/// Where a loader gets its rank and the number of loaders that share the set.
+/// Source of a loader's rank and world size.
 ///
 /// * `loader.rank` and `loader.world_size`, if both are set. Nothing else is read then.
 /// * `none`: the loader reads the whole set.
@@ -12,13 +12,15 @@ use serde::{Deserialize, Serialize};
 ///   `TORCHELASTIC_RUN_ID`), then Open MPI, then MPICH, then a step of Slurm, then plain `RANK` and `WORLD_SIZE`, then a
 ///   Kubernetes indexed job. The reason for this order is that `mpirun` starts its daemons through Slurm, and a pod or a
 ///   task may start either.
-/// * Plain `RANK` and `WORLD_SIZE`, which any script may have set, must agree with MPI and Slurm.
-/// * It is an error if a variable is not a number or lacks its partner, or if a rank is not below its world. The
-///   message names the variables. A wrong guess would give every process all samples, or one process a part of them.
+/// * `RANK` and `WORLD_SIZE` without torchrun must agree with MPI and Slurm, because any script may
+///   have set them.
+/// * It is an error if a variable is not a number, if only one of rank and world size is set, or if
+///   the rank is not below the world size. The message names the variables. Otherwise a wrong guess
+///   could make every process read all samples, or a single process only a part of them.
 ///
 /// | launcher | rank | world |
 /// |---|---|---|
-/// | `torchrun`, and what PyTorch's `env://` reads | `RANK` | `WORLD_SIZE` |
+/// | `torchrun`, and programs that use PyTorch's `env://` | `RANK` | `WORLD_SIZE` |
 /// | `openmpi` (`mpirun`) | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` |
 /// | `mpich` (MPICH's and Intel's `mpiexec`) | `PMI_RANK` | `PMI_SIZE` |
 /// | `slurm` (`srun`) | `SLURM_PROCID` | `SLURM_STEP_NUM_TASKS`, or else `SLURM_NTASKS` |

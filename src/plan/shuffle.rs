@@ -1,4 +1,4 @@
-//! Order of the samples of an epoch, and its quality.
+//! Order of the samples of an epoch, and its randomness.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::footprint::counted;
 
 use super::{Facts, LoaderSettings, Plan};
 
-/// Largest `loader.repeats`.
+/// Maximum of `loader.repeats`.
 const MAX_REPEATS: u32 = 256;
 
 /// Order of the samples of an epoch.
@@ -27,16 +27,18 @@ pub enum Shuffle {
 
 /// Shuffle by files and windows, with its quality.
 ///
-/// Quality is the entropy of the order per sample, relative to that of a full shuffle. With ideal keys all possible
-/// orders are equally likely, so the entropy is the logarithm of their number. For a full shuffle of `N` samples that
-/// is `log2(N!) / N`, about `log2(N) - 1.44` bits.
+/// Quality is the entropy of the order per sample, relative to the entropy of a full shuffle. With
+/// ideal random keys all possible orders are equally likely, so the entropy is the logarithm of
+/// their number. A full shuffle of `N` samples has `log2(N!) / N` bits per sample, about
+/// `log2(N) - 1.44`.
 ///
-/// Windows of `W` samples are shuffled twice, the second time displaced by half a window. The orders of one pass form
-/// a group, a product of symmetric groups. Two groups `A` and `B` have `|A| |B| / |A ∩ B|` products, and each arises
-/// equally often; `A ∩ B` contains the orders within half windows. So the entropy is `log2 |A| + log2 |B| - log2 |A ∩
-/// B|`, per sample about `log2(2 W) - 1.44` bits. That is as much as if each sample could move to any of the `2 W`
-/// positions around it, the maximum for any scheme with this reach (Brègman 1973, on permanents). The orders of `F`
-/// files add at most `log2(F!)`.
+/// Windows of `W` samples are shuffled twice, the second time displaced by half a window. The
+/// possible orders of one pass form a group, which is a product of symmetric groups. Two groups `A`
+/// and `B` have `|A| |B| / |A ∩ B|` different products, and each arises equally often. Here `A ∩ B`
+/// contains the orders within half windows. So the entropy is `log2 |A| + log2 |B| - log2 |A ∩ B|`,
+/// about `log2(2 W) - 1.44` bits per sample. It is the same as if each sample could move to any of
+/// the `2 W` positions around it, which is the maximum for any scheme with this reach (Brègman
+/// 1973, on permanents). The random order of `F` files adds at most `log2(F!)` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Windows {
     /// Samples per window, `W`.
@@ -54,14 +56,15 @@ impl Shuffle {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if `loader.shuffle_window` is set but the source has no such files.
+    /// [`Error::Config`] if `loader.shuffle_window` is set but the source has no files with many
+    /// samples.
     pub(super) fn new(loader: &LoaderSettings, facts: &Facts) -> Result<Self> {
         match (loader.shuffle, loader.shuffle_window) {
             (false, _) => Ok(Self::Source),
             (true, None) => Ok(Self::Whole),
             (true, Some(_)) if facts.files == 0 => Err(Error::config(
                 "loader.shuffle_window",
-                "is for sources whose files hold many samples each, but this one has none; leave it out: the \
+                "is for sources whose files hold many samples each, but this one has no such files; remove loader.shuffle_window: the \
                  whole set is shuffled then",
             )),
             (true, Some(window)) => {
@@ -76,8 +79,7 @@ impl LoaderSettings {
     pub(super) fn check_order(&self) -> Result<()> {
         let &Self { shuffle, shuffle_window, repeats, .. } = self;
         if shuffle_window.is_some() && !shuffle {
-            let problem =
-                "is for a set that is shuffled; write loader.shuffle = true, or leave it out";
+            let problem = "needs loader.shuffle = true; set it, or remove loader.shuffle_window";
             return Err(Error::config("loader.shuffle_window", problem));
         }
         if !(1..=MAX_REPEATS).contains(&repeats) {
@@ -87,7 +89,7 @@ impl LoaderSettings {
         if repeats > 1 && !shuffle {
             let problem = format!(
                 "is {repeats}, and without shuffle all epochs would have the same samples; write loader.shuffle = true, \
-                 or leave it out"
+                 or remove loader.repeats"
             );
             return Err(Error::config("loader.repeats", problem));
         }
@@ -96,7 +98,7 @@ impl LoaderSettings {
 }
 
 impl Plan {
-    /// Order of an epoch, for people.
+    /// Description of an epoch's order, for users.
     pub(super) fn order_note(&self) -> String {
         let shuffle = &self.shuffle;
         match self.settings.loader.repeats {
@@ -107,7 +109,7 @@ impl Plan {
 }
 
 impl Windows {
-    /// Windows of `window` samples over `samples` in `files`, each at least 1.
+    /// Windows of `window` samples over `samples` samples in `files` files, each at least 1.
     pub fn new(window: u64, files: u64, samples: u64) -> Self {
         let ideal = log2_factorial(samples);
         let bits = (log2_factorial(files) + windows_bits(window, samples)).min(ideal);
@@ -116,7 +118,8 @@ impl Windows {
     }
 }
 
-/// Logarithm of the number of orders that two passes of windows can produce, the second displaced by half a window.
+/// Binary logarithm of the number of orders that two passes of windows can produce, the second
+/// displaced by half a window.
 fn windows_bits(window: u64, samples: u64) -> f64 {
     let half = window / 2;
     let blocks = |samples: u64| {

@@ -1,4 +1,4 @@
-//! The batch stage: what happens to finished batches.
+//! Batch stage: soft targets, and operators on whole batches.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct BatchStage {
 }
 
 impl BatchStage {
-    /// The stage of a chain; `None` without targets and operators.
+    /// Batch stage of a chain. `None` without soft targets and batch operators.
     pub(super) fn new(chain: &Chain, settings: &Settings, facts: &Facts) -> Result<Option<Self>> {
         let operators = chain.batch_operators().to_vec();
         let mut blends = 0;
@@ -33,7 +33,7 @@ impl BatchStage {
             blends += operator.most_blends();
             if blends > Blends::MOST {
                 let problem = format!(
-                    "is the operator with which a pair has up to {blends} blends; at most {} are possible",
+                    "gives a pair up to {blends} blends together with the operators before it; at most {} are possible",
                     Blends::MOST
                 );
                 return Err(Error::config(key, problem));
@@ -78,7 +78,7 @@ impl BatchStage {
         Ok(Some(Self { operators, classes, coding: TargetCoding::new(classes, smoothing) }))
     }
 
-    /// The class that a label names, if it is one.
+    /// Class of a label. `None` if the label is not a class.
     pub fn class(&self, label: i64) -> Option<u32> {
         u32::try_from(label).ok().filter(|&class| class < self.classes)
     }
@@ -90,8 +90,9 @@ impl BatchStage {
 }
 
 impl Plan {
-    /// Warning if batch operators mix repeats of one sample with each other: the samples of a pair are as many places of
-    /// the epoch apart as there are shards.
+    /// Warning if batch operators mix repeats of the same sample with each other. The two samples
+    /// of a pair are adjacent in the shard, so in the epoch's order they are as many positions
+    /// apart as there are shards.
     pub(crate) fn repeated_pairs(&self) -> Option<String> {
         let (repeats, world) = (self.settings.loader.repeats, self.shard.world);
         let operator = self.stage.as_ref()?.operators.first()?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::image::PixelType;
 use crate::op::{Kinds, Operator};
 
-/// Resolved placement.
+/// Place where an operator or the decoder runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
@@ -33,12 +33,12 @@ impl Place {
 pub struct PlannedStep {
     /// The operator.
     pub operator: Arc<dyn Operator>,
-    /// Kinds of its actions.
+    /// Kinds of actions that the operator draws.
     pub kinds: Kinds,
-    /// Whether its output depends on random numbers.
+    /// Whether the operator's output depends on random numbers.
     pub is_random: bool,
-    /// Where it runs.
+    /// Where the operator runs.
     pub place: Place,
-    /// Pixel type of its output.
+    /// Pixel type of the operator's output.
     pub pixels: PixelType,
 }

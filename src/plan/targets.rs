@@ -13,12 +13,12 @@ pub struct TargetSettings {
     /// its sample. Required by batch operators. Default: no soft targets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<u32>,
-    /// Label smoothing, 0 to 1: `smoothing / classes` for every class, and `1 - smoothing` more for the sample's. Needs
-    /// `classes`. Default 0.
+    /// Label smoothing, 0 to 1: every class gets `smoothing / classes`, and the sample's class gets
+    /// `1 - smoothing` more. Needs `classes`. Default 0.
     pub smoothing: f64,
 }
 
-/// Maximum number of classes. Floats can represent every class number.
+/// Maximum number of classes. An f32 represents every integer up to this number.
 const MOST_CLASSES: u32 = 1 << 24;
 
 impl TargetSettings {

@@ -94,13 +94,13 @@ impl Visitor<'_> for AutoCountVisitor {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum LastBatch {
-    /// They are dropped. With several shards, so are samples that would give one shard more than another.
+    /// The samples are dropped. With several shards, surplus samples are dropped too, so all shards have the same number.
     #[default]
     Drop,
     /// The shard's last sample is repeated until the batch is full and marked as padding. All shards are padded to the
     /// same number of batches.
     Pad,
-    /// They form a smaller batch.
+    /// The samples form a smaller batch.
     Partial,
 }
 
@@ -112,13 +112,13 @@ pub enum OnError {
     /// The loader ends with the sample's error.
     #[default]
     Stop,
-    /// Another sample replaces it, chosen by (seed, epoch, index). Batches stay full, and no other sample changes its
+    /// Another sample, chosen by (seed, epoch, index), replaces it. Batches stay full, and no other sample changes its
     /// position.
     Skip,
     /// Zeros replace it, its label is `ignore_label`, and the sample is marked.
     Substitute,
-    /// It is left out, so its batch is shorter. A batch without any sample is not handed out. Not with batch operators, which
-    /// need whole pairs.
+    /// The sample is removed, so its batch is shorter. A batch without samples is skipped. Not allowed with batch
+    /// operators, which need pairs of samples.
     Drop,
 }
 

@@ -1,5 +1,5 @@
-//! Sizes of the images between the passes of the CPU transform (`transform/host.rs`), exactly for a planned sample and
-//! at most for samples of a header.
+//! Sizes of the images between the passes of the CPU transform (`transform/host.rs`). They are
+//! exact for a planned sample, and upper bounds for all samples of a header.
 
 use crate::geometry::Size;
 use crate::image::PixelType;
@@ -10,19 +10,19 @@ use crate::tensor::CHANNELS;
 
 use super::PlannedStep;
 
-/// What the passes do, as far as it decides which images are stored.
+/// Stage of the CPU transform, reduced to what determines which images are stored.
 #[derive(Clone, Debug)]
 pub struct Stage {
     what: Passes,
     /// Pixel type of the output.
     pixels: PixelType,
-    /// Windows of input and output, or bounds on them.
+    /// Sizes of the input and output windows, or bounds on them.
     pub input: Size,
     pub output: Size,
-    /// Bound on the whole output. For [`Passes::Any`] it also bounds the images between the passes, which can be larger than the
-    /// windows of later crops.
+    /// Bound on the whole output. For [`Passes::Any`] it also bounds the images between the passes,
+    /// which can be larger than the windows of later crops.
     pub largest: Size,
-    /// Index of the operator.
+    /// Index of the operator in the chain.
     pub operator: usize,
 }
 
@@ -30,57 +30,60 @@ pub struct Stage {
 enum Passes {
     /// A crop inside the image.
     Crop,
-    /// Another pointwise action.
+    /// Pointwise action other than a crop.
     Pointwise,
-    /// Pointwise actions or crops inside the image. `none`: a sample may have none of them.
+    /// Pointwise actions or crops inside the image. With `none`, a sample may have no such action.
     Maybe { none: bool },
-    /// A resampling.
+    /// Resampling.
     Resample,
-    /// A stencil or a warp.
+    /// Stencil or warp.
     Reader,
     /// Statistics.
     Statistics,
-    /// An action on whole images.
+    /// Other action that needs whole images.
     Whole,
-    /// Begin of a mix, with the window of the sum.
+    /// Begin of a mix, with the size of the sum's window.
     Mix(Size),
-    /// Any number of passes, which may mix.
+    /// Any number of passes. With `mixes`, they may include a mix.
     Any { mixes: bool },
 }
 
 /// Size of an image between operators.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
-    /// Largest columns and rows of any sample.
+    /// Maximum width and height over all samples.
     size: Size,
-    /// Whether every sample with the image has this size.
+    /// Whether every sample with this header has exactly this size.
     exact: bool,
-    /// Whether no sample can have a larger one.
+    /// Whether no sample can be larger.
     certain: bool,
 }
 
-/// Height of a probe image that is one pixel wide. An operator whose output for it is wider than 1/256 of this height may turn
-/// images by 90 degrees.
+/// Height of a probe image that is one pixel wide. If an operator's output for it is wider than
+/// 1/256 of this height, the operator may turn images by 90 degrees.
 const LINE: u32 = 1 << 16;
 
 impl Bound {
-    /// Size of an upright image, at least 1x1: if no sample was inspected, the size is 0x0, and operators need one pixel.
+    /// Bound for an upright image, at least 1x1. Without scanned samples the size is 0x0, but
+    /// operators need one pixel.
     fn of(image: Size) -> Self {
         let size = Size::new(image.width.max(1), image.height.max(1));
         Self { size, exact: true, certain: true }
     }
 
-    /// Bound behind an operator, and on the images between its actions.
+    /// Bound after an operator, and bound on the images between its actions.
     ///
-    /// If the input has no fixed size, a smaller one may have the larger output: `resize` with `shorter` enlarges the
-    /// longer side of an image that was cropped to fewer rows. Crops change the ratio of the sides by up to 2, which is
-    /// bounded. If a thinner image has a larger output still, the bound is not certain. Neither is that of a combinator then,
-    /// whose operators see the outputs of each other.
+    /// If the input has no fixed size, a smaller input may have a larger output. For example,
+    /// `resize` with `shorter` enlarges the longer side of an image that was cropped to fewer rows.
+    /// Crops that change the ratio of the sides by up to 2 are included. If an even thinner image
+    /// would have a larger output, the bound is not certain. The bound of a combinator is not
+    /// certain either in this case, because its operators see each other's outputs.
     fn behind(self, PlannedStep { operator, kinds, .. }: &PlannedStep) -> (Self, Size) {
         let Self { size, exact, certain } = self;
         let of_one = |width: u32, height: u32| operator.largest_output(Size::new(width, height));
-        // An operator inside of a combinator may run after another one that turned the image, for example by an expanding
-        // rotation. So the bound is taken over the image and the image turned by 90 degrees.
+        // An operator inside a combinator may run after another one that turned the image, for
+        // example by an expanding rotation. So the bound covers the image and the image turned by
+        // 90 degrees.
         let turns = !kinds.is_exact()
             && operator.fixed_output(None).is_none()
             && of_one(1, LINE).width > LINE / 256;
@@ -107,7 +110,8 @@ impl Bound {
 }
 
 impl Stage {
-    /// Puts the stages of any sample with an upright image of size `image` into `stages`. `actions` is overwritten.
+    /// Replaces `stages` by stages that bound every sample with an upright image of size `image`.
+    /// Overwrites `actions`.
     pub fn put_bounding(
         steps: &[PlannedStep],
         image: Size,
@@ -127,7 +131,8 @@ impl Stage {
                 actions.draw([&*step.operator], key, input, trace);
                 stages.extend(actions.list.iter().map(|it| Self::exact(operator, step, it)));
                 if !before.exact || step.is_random {
-                    // Drawn for one size and one sample: other samples have other images between the actions.
+                    // The actions were drawn for one size and one sample. Other samples have other
+                    // images between them.
                     for stage in &mut stages[first..] {
                         (stage.output, stage.largest) = (largest, largest);
                         if stage.what == Passes::Crop {
@@ -158,7 +163,7 @@ impl Stage {
         steps.iter().fold(Bound::of(image), behind).certain
     }
 
-    /// Puts the stages of a planned sample into `stages`.
+    /// Replaces `stages` by the stages of a planned sample.
     pub fn put(steps: &[PlannedStep], actions: &Actions, stages: &mut Vec<Self>) {
         stages.clear();
         for (operator, step) in steps.iter().enumerate() {
@@ -181,8 +186,8 @@ impl Stage {
         Self { what, pixels: step.pixels, input, output, largest: output, operator }
     }
 
-    /// Maximum size of an image that the program kernel keeps in scratch memory for these stages, in bytes. The first
-    /// stage's input is there if `in_scratch`.
+    /// Maximum size of an image that the program kernel keeps in scratch memory for these stages,
+    /// in bytes. With `in_scratch`, the first stage's input is in scratch memory.
     pub fn scratch(stages: &[Self], in_scratch: bool) -> u64 {
         let mut most = 0;
         for (place, stage) in stages.iter().enumerate() {
@@ -204,7 +209,7 @@ impl Stage {
         most
     }
 
-    /// Whether the output has floats.
+    /// Whether the output has float pixels.
     pub fn is_floats(&self) -> bool {
         self.pixels == PixelType::F32
     }
@@ -219,7 +224,7 @@ impl Stage {
         matches!(self.what, Passes::Reader | Passes::Any { .. })
     }
 
-    /// Columns of its longest row.
+    /// Width of the stage's longest row, in pixels.
     pub fn width(&self) -> u32 {
         match self.what {
             Passes::Any { .. } => self.largest.width,
@@ -227,46 +232,48 @@ impl Stage {
         }
     }
 
-    /// Whether a pixel of the output depends on one pixel of the input.
+    /// Whether each output pixel depends on a single input pixel.
     pub fn is_pointwise(&self) -> bool {
         matches!(self.what, Passes::Crop | Passes::Pointwise | Passes::Maybe { .. })
     }
 
-    /// Whether the stage is any number of passes.
+    /// Whether this stage represents any number of passes.
     pub fn is_any(&self) -> bool {
         matches!(self.what, Passes::Any { .. })
     }
 }
 
-/// Images of the CPU transform: two of bytes and two of floats, one of which is written at a time, and what a mix
-/// keeps: an image of bytes and one of floats.
+/// Sizes of the images that the CPU transform stores, in bytes. Passes write alternately into two
+/// byte images and two float images. A mix also keeps a byte image and a float image.
 ///
-/// The passes of a sample depend on random numbers, because an operator may leave a sample unchanged. So the buffer of an image
-/// differs between samples. For each state in which the transform may be before a stage, the possible buffers are tracked.
+/// The passes of a sample depend on random numbers, because an operator may leave a sample
+/// unchanged. So samples may use different buffers. For each state in which the transform may be
+/// before a stage, this type tracks the buffers that may hold the current image.
 pub struct Windows {
     bytes: [[u64; 2]; 2],
     mixes: [u64; 2],
-    /// No action yet, and rows come from the decoder.
+    /// State: there was no action yet, and rows come from the decoder.
     decoder: Buffers,
-    /// Only crops inside the image since then.
+    /// State: as `decoder`, but after crops inside the image.
     decoder_crops: Buffers,
-    /// Between two passes.
+    /// State: between two passes. The image is stored.
     stored: Buffers,
-    /// In a pass over the stored image, with only crops inside the image.
+    /// State: in a pass over the stored image that so far has only crops inside the image.
     crops: Buffers,
-    /// In a pass to which only pointwise actions can be added.
+    /// State: in a pass to which only pointwise actions can be added.
     pass: Buffers,
 }
 
-/// Buffers that may hold the current image, as bits: two of bytes, then two of floats.
+/// Set of buffers that may hold the current image, one bit each: two of bytes, then two of floats.
 type Buffers = u8;
 
-/// Buffer before the first image.
+/// Initial state: the second byte buffer, so the first byte image is stored in the first one.
 const BEGIN: Buffers = 0b0010;
 
 impl Windows {
-    /// Bytes of each image for these stages of an image whose decoded window has the size `decoded`. `turned` says
-    /// whether it is rotated or mirrored, `tensor` whether the last pass stores the tensor.
+    /// Size of each image for these stages, in bytes. `decoded` is the size of the decoded window.
+    /// `turned` is whether it is rotated or mirrored. `tensor` is whether the last pass writes the
+    /// tensor.
     pub fn of(stages: &[Stage], decoded: Size, turned: bool, tensor: bool) -> [u64; 6] {
         let mut windows = Self {
             bytes: [[0; 2]; 2],
@@ -292,7 +299,7 @@ impl Windows {
         [a, b, c, d, e, f]
     }
 
-    /// Passes a stage; `last` is the image before it.
+    /// Advances by one stage. `last` is the image before the stage.
     fn take(&mut self, stage: &Stage, last: (PixelType, Size)) {
         let Self { decoder, decoder_crops, stored, crops, pass, .. } = *self;
         let ready = decoder | decoder_crops | stored | crops;
@@ -327,7 +334,7 @@ impl Windows {
             }
             Passes::Any { mixes } => {
                 self.end_pass(last);
-                // Each pass goes on to the other buffer.
+                // Each pass writes into the other buffer.
                 let image = (stage.pixels, stage.largest);
                 let one = self.put(self.stored, image);
                 let any = one | self.put(one, image);
@@ -343,7 +350,8 @@ impl Windows {
         }
     }
 
-    /// Ends a pass, if there is one, before anything but a pointwise action: it stores its image.
+    /// Ends the current pass, if there is one, and stores its image. Required before actions that
+    /// are not pointwise.
     fn end_pass(&mut self, last: (PixelType, Size)) {
         let open = self.decoder | self.decoder_crops | self.crops | self.pass;
         let stored = self.stored | self.put(open, last);
@@ -351,20 +359,20 @@ impl Windows {
         self.stored = stored;
     }
 
-    /// Goes to a pass to which only pointwise actions can be added, from any of these buffers.
+    /// Enters a pass to which only pointwise actions can be added. `buffers` may hold its input.
     fn only_pass(&mut self, buffers: Buffers) {
         (self.decoder, self.decoder_crops, self.stored, self.crops) = (0, 0, 0, 0);
         self.pass = buffers;
     }
 
-    /// What a mix keeps: the image at its begin, and the sum.
+    /// Records the images that a mix keeps: the image at its begin, and the sum.
     fn put_mix(&mut self, image: Size, sum: Size) {
         let bytes = [bytes_of(PixelType::U8, image), bytes_of(PixelType::F32, sum)];
         self.mixes = std::array::from_fn(|at| self.mixes[at].max(bytes[at]));
     }
 
-    /// Stores an image next to each of these buffers: in the other one of the same type, or the first one of the other
-    /// type. Returns the buffers that may hold it.
+    /// Stores an image for each possible current buffer: in the other buffer of the same type, or
+    /// in the first buffer of the other type. Returns the buffers that may hold the image.
     fn put(&mut self, buffers: Buffers, (pixels, size): (PixelType, Size)) -> Buffers {
         let sort = usize::from(pixels == PixelType::F32);
         let (same, other) = (buffers >> (2 * sort) & 0b11, buffers >> (2 - 2 * sort) & 0b11);
@@ -378,12 +386,12 @@ impl Windows {
     }
 }
 
-/// Size that covers both.
+/// Smallest size that covers both.
 fn larger(a: Size, b: Size) -> Size {
     Size::new(a.width.max(b.width), a.height.max(b.height))
 }
 
-/// Size of a window, in bytes.
+/// Size of an image, in bytes.
 pub fn bytes_of(pixels: PixelType, size: Size) -> u64 {
     let value = match pixels {
         PixelType::U8 => 1,

@@ -23,7 +23,7 @@ use super::error::{Difference, Form, ParityError};
 use super::kernels::{Entry, Executor, Kernels};
 use super::values::{Found, of_images, of_tensors};
 
-/// Comparison of one image and one chain.
+/// Comparison of all forms of a chain on one image.
 #[derive(Clone)]
 pub struct Case<'a> {
     /// Operators of the chain, in order.
@@ -34,22 +34,23 @@ pub struct Case<'a> {
     pub stored: &'a Image<u8>,
     /// Orientation of the stored image.
     pub orientation: Orientation,
-    /// Reduction by the decoder, after the operators saw the full size.
+    /// Factor by which the decoder shrinks the image. Operators are planned at full size.
     pub reduction: u32,
     /// Element type of the tensor.
     pub dtype: DType,
     /// Memory order of the tensor.
     pub layout: Layout,
-    /// Seed of the sample's random choices.
+    /// Key of the sample's random numbers.
     pub key: SampleKey,
-    /// Where kernels are compared.
+    /// Where kernels run and are compared.
     pub kernels: Kernels<'a>,
-    /// Kinds that the text of the program kernel has besides those of the actions, so that one text serves many chains.
+    /// Kinds that the source of the program kernel supports besides those of the actions. With
+    /// them, one source serves many chains.
     pub known: &'a [Kind],
 }
 
-/// Launches of a kernel: one thread per pixel; tiles as on a device; and small tiles with too little shared memory
-/// for one strip of columns, or for the widest rows.
+/// Launches of a kernel: one thread per pixel; tiles as on a device; small tiles with too little
+/// shared memory for one strip of columns; and with too little shared memory for the widest rows.
 const LAUNCHES: [Option<Tiles>; 4] = [
     None,
     Some(Tiles { columns: 2, rows: 1, threads: 224, shared_bytes: PITCHED }),
@@ -57,11 +58,11 @@ const LAUNCHES: [Option<Tiles>; 4] = [
     Some(Tiles { columns: 1, rows: 6, threads: 64, shared_bytes: 10 << 10 }),
 ];
 
-/// Shared memory, in bytes, of the launch whose pixels are stored as in a loader's pages: rows begin at multiples of
-/// 16 bytes.
+/// Shared memory of the launch whose pixels are stored as in a loader's pages, in bytes. In such
+/// pages, rows begin at multiples of 16 bytes.
 const PITCHED: u32 = 56 << 10;
 
-/// Number of values between the rows of an image in the other launches.
+/// Number of padding values between the rows of an image in the other launches.
 const GAP: usize = 5;
 
 impl Case<'_> {
@@ -79,7 +80,8 @@ impl Case<'_> {
         self.check_kernels(&actions, &images, &expected)
     }
 
-    /// Draws the actions and computes their windows, as the plan does. Also returns the window to decode.
+    /// Draws the actions and computes their windows, like a plan. Also returns the window to
+    /// decode.
     fn plan(&self) -> Result<(Roi, Actions), ParityError> {
         let decoded = self.orientation.upright_size(self.stored.window().size());
         let full = Size::new(decoded.width * self.reduction, decoded.height * self.reduction);
@@ -118,7 +120,7 @@ impl Case<'_> {
         Ok((window, actions))
     }
 
-    /// Checks that an operator drew what it declares.
+    /// Checks that an operator drew the kinds of actions that it declares.
     fn check_kinds(&self, op: &dyn Operator, drawn: &[Action]) -> Result<(), ParityError> {
         let kinds = op.kinds();
         let same = |kind: &Kind, action: &Action| kind.is(action.what.kind());
@@ -152,7 +154,8 @@ impl Case<'_> {
         upright
     }
 
-    /// Returns the image's window and the reference output of every action. Compares the faster forms of images with it.
+    /// Runs the reference of every action. Returns the decoded image and the output of every
+    /// action. Compares the faster forms of image actions with the reference.
     fn run(&self, actions: &Actions, first: Roi) -> Result<Vec<HostImage>, ParityError> {
         let mut images = vec![HostImage::U8(cut(&self.upright(), first))];
         let mut mixer = Mixer::default();
@@ -179,8 +182,8 @@ impl Case<'_> {
         out.to_vec()
     }
 
-    /// Compares a loader's CPU path on a file of pixels: the whole chain, and the operators before the kernel. Only
-    /// without reduction, because such files cannot be reduced.
+    /// Compares a loader's CPU path on a PNM file: the whole chain, and the operators before the
+    /// kernel. Does nothing with a reduction, because PNM files cannot be reduced.
     fn check_rows(
         &self,
         actions: &Actions,
@@ -191,7 +194,7 @@ impl Case<'_> {
             return Ok(());
         }
         let size = images.last().map_or(Size::default(), |last| last.window().size());
-        // Batches need a fixed size.
+        // Batches need a fixed size, so a crop of the whole output is added.
         let whole = Crop { x: 0, y: 0, width: size.width, height: size.height };
         let chain = self
             .operators
@@ -228,8 +231,8 @@ impl Case<'_> {
         self.same(Form::Rows, of_images(prefix, transform.image()))
     }
 
-    /// Compares the kernels that a plan can have: one fused kernel, one program kernel, or a program behind a fused
-    /// kernel.
+    /// Compares the kernels that a plan can have: a fused kernel, a program kernel, or a fused
+    /// kernel followed by a program kernel.
     fn check_kernels(
         &self,
         actions: &Actions,
@@ -252,7 +255,8 @@ impl Case<'_> {
             }
             let declared: Vec<Kinds> =
                 self.operators[self.on_host..].iter().map(|op| op.kinds()).collect();
-            // The same text for many chains: nothing more is drawn, but all that is known could be.
+            // One source serves many chains: actions of the additional kinds are possible, but none
+            // are drawn.
             let more = (!self.known.is_empty()).then(|| Kinds::up_to(0, self.known));
             let planned =
                 DeviceChain::new(leaf, &declared.iter().chain(&more).collect::<Vec<_>>(), shape);
@@ -274,7 +278,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Tensors of two equal samples.
+    /// Runs the kernels. Returns the tensors of two equal samples.
     fn launch(
         &self,
         executor: &mut dyn Executor,
@@ -308,7 +312,8 @@ impl Case<'_> {
                 chain.write(&sample, at, Block { fused, program, passes }, &mut extent);
                 parts
             };
-            // The passes hold no address of their own.
+            // The passes do not contain their own address, so they can be written before it is
+            // known.
             at.passes = executor.put(&write(&at)[2])?;
             let [one, two, _] = write(&at);
             fused.extend(one);
@@ -399,7 +404,7 @@ fn cut(image: &Image<u8>, window: Roi) -> Image<u8> {
     out
 }
 
-/// Rows that begin `pitch` bytes apart.
+/// Rows of the image, which begin `pitch` bytes apart.
 fn in_rows(image: &Image<u8>, pitch: u32) -> Vec<u8> {
     let window = image.window();
     let mut rows = vec![0; pitch as usize * window.height as usize];

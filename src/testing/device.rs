@@ -16,11 +16,11 @@ use super::error::{Difference, Form, ParityError};
 use super::random_image;
 use super::values::of_tensors;
 
-/// Sizes of the images.
+/// Sizes of the test images.
 const SIZES: [Size; 4] =
     [Size::new(61, 47), Size::new(1, 1), Size::new(3, 200), Size::new(128, 96)];
 
-/// Compares the first GPU with the CPU. Returns the reason if there is no GPU.
+/// Compares loaders on the first GPU and on the CPU. If there is no GPU, returns the reason.
 pub fn check(operators: &[Arc<dyn Operator>], seed: u64) -> Result<Option<String>, ParityError> {
     let device = Device::open(0).and_then(|device| gpu::compiler(&device).map(|_| ()));
     if let Err(error) = device {

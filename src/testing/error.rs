@@ -5,21 +5,22 @@ use std::fmt;
 use crate::error::Error;
 use crate::geometry::Size;
 
-/// Form of running operators. All forms must produce the bits of the reference.
+/// Implementation of operators that is compared. All forms must produce the same bits as the
+/// reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Form {
     /// [`ImageFormula::apply`](crate::op::custom::ImageFormula::apply).
     FastPath,
-    /// CPU path of a loader, which decodes, resamples, computes and stores row by row.
+    /// CPU path of a loader, which decodes, resamples, transforms and stores row by row.
     Rows,
-    /// CUDA text compiled by a C++ compiler for the host, with one thread per pixel.
+    /// CUDA source compiled by a C++ compiler for the host, with one thread per pixel.
     HostKernel,
-    /// CUDA text compiled for the host, in tiles.
+    /// CUDA source compiled for the host, in tiles.
     HostTiles,
-    /// CUDA text compiled for the host, with a program for each sample.
+    /// CUDA source compiled for the host, with a program for each sample.
     HostProgram,
-    /// CUDA text on a GPU.
+    /// CUDA source on a GPU.
     Device,
 }
 
@@ -28,16 +29,16 @@ impl Form {
     pub const fn name(self) -> &'static str {
         match self {
             Form::FastPath => "the fast path",
-            Form::Rows => "the path of rows",
-            Form::HostKernel => "the CUDA text, compiled for the host,",
-            Form::HostTiles => "the CUDA text in tiles, compiled for the host,",
-            Form::HostProgram => "the CUDA text with a program, compiled for the host,",
-            Form::Device => "the CUDA text on the GPU",
+            Form::Rows => "the row-by-row CPU path",
+            Form::HostKernel => "the CUDA source, compiled for the host,",
+            Form::HostTiles => "the CUDA source in tiles, compiled for the host,",
+            Form::HostProgram => "the CUDA source with a program, compiled for the host,",
+            Form::Device => "the CUDA source on the GPU",
         }
     }
 }
 
-/// First value in which a form differs from the reference.
+/// First value that differs between a form and the reference.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Difference {
@@ -59,25 +60,25 @@ pub struct Difference {
     pub case: String,
 }
 
-/// Why operators do not pass.
+/// Reason why a comparison fails.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ParityError {
     /// A form's values differ from the reference.
     Differs(Box<Difference>),
-    /// An operator is inconsistent, for example demands a window beyond the image.
+    /// An operator is inconsistent. For example, it demands a window beyond the image.
     Invalid {
-        /// What is wrong.
+        /// Description of the inconsistency.
         problem: String,
         /// Description of the operators and all other inputs of the case.
         case: String,
     },
-    /// The CUDA text does not compile.
+    /// The CUDA source does not compile.
     Compile {
         /// The compiler's log.
         log: String,
     },
-    /// Something else failed: a plan, a loader, a compiled kernel.
+    /// Other failure: of a plan, a loader or a compiled kernel.
     Run(Error),
 }
 
@@ -105,7 +106,7 @@ impl fmt::Display for ParityError {
             Self::Differs(difference) => difference.fmt(f),
             Self::Invalid { problem, case } => write!(f, "{problem}; {case}"),
             Self::Compile { log } => {
-                write!(f, "the CUDA text does not compile for the host:\n{log}")
+                write!(f, "the CUDA source does not compile for the host:\n{log}")
             }
             Self::Run(error) => error.fmt(f),
         }

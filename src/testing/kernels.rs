@@ -16,32 +16,34 @@ use crate::op::program::{Extent, ProgramLaunch, ProgramText};
 
 use super::error::{Form, ParityError};
 
-/// Where kernels are compared.
+/// Where the kernels of a comparison run.
 #[derive(Clone, Copy, Default)]
 pub enum Kernels<'a> {
-    /// Nowhere.
+    /// Kernels are not compared.
     #[default]
     None,
     /// On the host, compiled by its C++ compiler.
     Host(&'a HostCompiler),
-    /// Like `Host`, but only the program kernel, which needs one text for all chains.
+    /// Like `Host`, but only the program kernel, because one source of it serves all chains.
     HostPrograms(&'a HostCompiler),
     /// On a GPU.
     Device(&'a Arc<Device>),
 }
 
-/// Memory of launches, and the launches.
+/// Memory for kernels, and their launches.
 pub(super) trait Executor {
     /// Copies bytes to where kernels can read them until this value is dropped, and returns their address.
     fn put(&mut self, bytes: &[u8]) -> Result<u64>;
 
-    /// Memory that kernels can write until this value is dropped.
+    /// Allocates memory that kernels can write until this value is dropped, and returns its
+    /// address.
     fn room(&mut self, bytes: usize) -> Result<u64>;
 
-    /// Launches the fused kernel for two samples, whose parameters are `samples` and whose outputs have this size.
+    /// Launches the fused kernel for two samples. `samples` are their parameters, and `size` the
+    /// size of their outputs.
     fn launch(&mut self, entry: &Entry<'_>, samples: &[u8], size: Size) -> Result<(), ParityError>;
 
-    /// Launches the program kernel for two samples, whose parameters are `samples`.
+    /// Launches the program kernel for two samples. `samples` are their parameters.
     fn launch_program(
         &mut self,
         text: &ProgramText,
@@ -49,14 +51,14 @@ pub(super) trait Executor {
         extent: &Extent,
     ) -> Result<(), ParityError>;
 
-    /// Content of [`room`](Self::room).
+    /// Reads memory that was allocated by [`room`](Self::room).
     fn read(&mut self, address: u64, bytes: usize) -> Result<Vec<u8>>;
 
-    /// Form that is compared.
+    /// Form that is compared by these launches.
     fn form(&self, chain: &DeviceChain, tiled: bool) -> Form;
 }
 
-/// A fused kernel, and its blocks.
+/// Fused kernel, with the blocks of its launch.
 pub(super) struct Entry<'a> {
     name: &'a str,
     source: &'a str,
@@ -71,7 +73,7 @@ enum Blocks {
 }
 
 impl<'a> Entry<'a> {
-    /// A fused kernel. Without tiles there is one thread per pixel.
+    /// Fused kernel. Without tiles, there is one thread per pixel.
     pub fn fused(text: &'a KernelText, tiles: Option<Tiles>) -> Self {
         let KernelText { name, source, sample_bytes, .. } = text;
         let blocks = tiles.map_or(Blocks::Pixels, Blocks::Tiles);
@@ -79,11 +81,11 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Number of samples of a launch.
+/// Number of samples per launch.
 const SAMPLES: usize = 2;
 
 impl Kernels<'_> {
-    /// Empty memory; `None` if kernels are not compared.
+    /// Creates an executor without memory. `None` if kernels are not compared.
     pub(super) fn executor(&self) -> Result<Option<Box<dyn Executor + '_>>> {
         Ok(match self {
             Kernels::None => None,
@@ -112,7 +114,7 @@ impl OnHost<'_> {
     }
 }
 
-/// Words whose first bytes are these. Parameters begin at multiples of 8 bytes.
+/// Words that begin with these bytes. Parameters must begin at multiples of 8 bytes.
 fn words(bytes: &[u8]) -> Vec<u64> {
     let mut words = vec![0u64; bytes.len().div_ceil(8)];
     bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
@@ -120,7 +122,7 @@ fn words(bytes: &[u8]) -> Vec<u64> {
 }
 
 impl Executor for OnHost<'_> {
-    /// The bytes end at a page boundary, and reading beyond it crashes.
+    /// Places the bytes directly before a page boundary, so that reading beyond them crashes.
     fn put(&mut self, bytes: &[u8]) -> Result<u64> {
         let address = self.room(bytes.len())?;
         if let Some(buffer) = self.buffers.last_mut() {
@@ -129,7 +131,7 @@ impl Executor for OnHost<'_> {
         Ok(address)
     }
 
-    /// As for [`put`](Self::put), and for writing.
+    /// Like [`put`](Self::put), so that writing beyond the memory crashes too.
     fn room(&mut self, bytes: usize) -> Result<u64> {
         let mut buffer = Guarded::new(bytes);
         buffer.bytes_mut().fill(0xaa);
@@ -186,7 +188,7 @@ struct OnDevice<'a> {
 }
 
 impl OnDevice<'_> {
-    /// An allocation of its own, so that an access beyond it can be seen.
+    /// Makes a separate allocation, so that an access beyond it can be detected.
     fn allocate(&self, bytes: usize) -> Result<DeviceBuffer> {
         DevicePool::take(self.device, &one(Memory::Device, bytes))?.buffer(ROW, bytes)
     }
@@ -270,7 +272,7 @@ impl Executor for OnDevice<'_> {
     }
 }
 
-/// Name of the only row of a pool.
+/// Name of the only footprint entry of a pool.
 const ROW: &str = "comparison";
 
 fn one(memory: Memory, bytes: usize) -> Footprint {

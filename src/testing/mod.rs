@@ -1,4 +1,5 @@
-//! Checks for your own operators: every form of an operator must produce the bits of its reference.
+//! Checks for your own operators: every form of an operator must produce the same bits as its
+//! reference.
 //!
 //! ```no_run
 //! # use feedwater::op::Flip;
@@ -7,10 +8,13 @@
 //! println!("{report}");
 //! ```
 //!
-//! These are compared with the reference implementations of the operator's actions: faster forms
-//! ([`ImageFormula::apply`](crate::op::custom::ImageFormula::apply)); the CPU path of a loader, row by row; and the
-//! kernels, compiled for the host by `$CXX` or `c++`, and on a GPU if there is one. Test images are random, extreme, odd
-//! and tiny.
+//! The following are compared with the reference implementations of the operator's actions:
+//!
+//! * faster forms ([`ImageFormula::apply`](crate::op::custom::ImageFormula::apply)),
+//! * the CPU path of a loader, which works row by row,
+//! * the kernels, compiled for the host by `$CXX` or `c++`, and on a GPU if there is one.
+//!
+//! Test images are random, extreme, of odd sizes and tiny.
 
 use std::fmt;
 use std::sync::Arc;
@@ -58,13 +62,13 @@ pub struct Parity {
 pub struct ParityReport {
     /// Number of cases: combinations of image, chain, element type and layout.
     pub cases: u64,
-    /// Why the CUDA text was not compiled for the host. `None` if it was.
+    /// Reason why the CUDA source was not compiled for the host. `None` if it was.
     pub no_host_kernel: Option<String>,
-    /// Why the CUDA text was not run on a GPU. `None` if it was.
+    /// Reason why the CUDA source was not run on a GPU. `None` if it was.
     pub no_device: Option<String>,
 }
 
-/// Sizes of images: one pixel, one row, one column, primes, ordinary.
+/// Sizes of images: one pixel, one row, one column, prime numbers, ordinary.
 const SIZES: [(u32, u32); 6] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37)];
 /// Size of the images with extreme values.
 const EXTREME: Size = Size::new(43, 30);
@@ -72,7 +76,7 @@ const EXTREME: Size = Size::new(43, 30);
 const CROP: (u32, u32) = (37, 29);
 
 impl Parity {
-    /// Comparison of this operator.
+    /// Creates a comparison of this operator.
     pub fn new(operator: impl Operator) -> Self {
         Self { operators: vec![Arc::new(operator)], samples: 4, seed: 1 }
     }
@@ -104,7 +108,7 @@ impl Parity {
         let has_cuda = self.operators.iter().all(|op| op.kinds().not_on_device().is_none());
         let compiler = match has_cuda {
             true => HostCompiler::temporary().and_then(HostCompiler::runs),
-            false => Err(std::io::Error::other("an operator has no CUDA text")),
+            false => Err(std::io::Error::other("an operator has no CUDA source")),
         };
         let no_host_kernel = compiler.as_ref().err().map(ToString::to_string);
         let compiler = compiler.ok();
@@ -120,8 +124,8 @@ impl Parity {
         Ok(ParityReport { cases, no_host_kernel, no_device })
     }
 
-    /// Chains to compare: the operators alone, after normalize if they do not accept bytes, and otherwise also between
-    /// built-in ones.
+    /// Chains to compare: the operators alone, and between built-in operators. If the operators do
+    /// not accept bytes, the only chain is normalize followed by the operators.
     fn chains(&self) -> Result<Vec<Vec<Arc<dyn Operator>>>, ParityError> {
         let own = || self.operators.iter().cloned();
         let normalize: Arc<dyn Operator> = Arc::new(Normalize::IMAGENET);
@@ -180,7 +184,7 @@ fn pixels_after(before: PixelType, operators: &[Arc<dyn Operator>]) -> Result<Pi
     operators.iter().try_fold(before, |pixels, op| op.pixels(pixels))
 }
 
-/// The operators, plus a crop if their output size is not fixed.
+/// The operators, followed by a crop if their output size is not fixed.
 fn batchable(operators: &[Arc<dyn Operator>]) -> Vec<Arc<dyn Operator>> {
     let mut operators = operators.to_vec();
     if operators.iter().fold(None, |size, op| op.fixed_output(size)).is_none() {
@@ -191,11 +195,11 @@ fn batchable(operators: &[Arc<dyn Operator>]) -> Vec<Arc<dyn Operator>> {
 
 impl fmt::Display for ParityReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cases give the bits of the reference", self.cases)?;
+        write!(f, "{} cases give the same bits as the reference", self.cases)?;
         for (what, why) in [("host", &self.no_host_kernel), ("device", &self.no_device)] {
             match why {
-                None => write!(f, "; CUDA text compared on the {what}")?,
-                Some(why) => write!(f, "; CUDA text not compared on the {what}: {why}")?,
+                None => write!(f, "; CUDA source compared on the {what}")?,
+                Some(why) => write!(f, "; CUDA source not compared on the {what}: {why}")?,
             }
         }
         Ok(())

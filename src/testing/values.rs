@@ -5,10 +5,10 @@ use half::{bf16, f16};
 use crate::image::HostImage;
 use crate::tensor::{CHANNELS, DType, Layout, TensorShape};
 
-/// A differing value: column, row, channel, expected, found.
+/// Value that differs: column, row, channel, expected, found.
 pub type Found = (u32, u32, usize, f64, f64);
 
-/// First value that differs, bit for bit, between two images of the same window and type.
+/// First value whose bits differ between two images of the same window and type.
 pub fn of_images(expected: &HostImage, found: &HostImage) -> Option<Found> {
     let window = expected.window();
     let (at, expected, found) = match (expected, found) {
@@ -23,7 +23,7 @@ pub fn of_images(expected: &HostImage, found: &HostImage) -> Option<Found> {
     Some((x, y, channel, expected, found))
 }
 
-/// First value that differs, bit for bit, between two tensors of one sample.
+/// First value whose bits differ between two tensors of one sample.
 pub fn of_tensors(shape: TensorShape, expected: &[u8], found: &[u8]) -> Option<Found> {
     let byte = expected.iter().zip(found).position(|(a, b)| a != b)?;
     let (at, bytes) = (byte / shape.dtype.bytes(), shape.dtype.bytes());

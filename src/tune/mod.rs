@@ -2,23 +2,26 @@
 //!
 //! Behaviour, each point with a test in `tests/tune/` on simulated machines:
 //!
-//! * The measurements of a window of batches are fitted with the model of [`explain`](crate::explain). The model's best
-//!   configuration is tried and measured, so a wrong prediction costs one window.
-//! * At most [`TRIALS`] configurations are tried, none twice. Then the cheapest within 2 % of the fastest is kept: first
-//!   the one with less work on the device (which belongs to the model), then with fewer workers, then with the shorter
-//!   ring.
-//! * If batches vary too much for short windows, more are measured, at most as many as for [`TRIALS`] trials, and the
-//!   model decides from all of them.
-//! * Placement, operator by operator ([`Offload`]): if the consumer does not wait, a binary search finds the least device
-//!   work with which it still does not wait. If it waits, three placements are tried (everything, nothing, and all
-//!   operators without decoding on the device), then neighbours of the best one: with less device work if the device is
-//!   the bottleneck, else with more.
+//! * The model of [`explain`](crate::explain) is fitted to the measurements of a window of batches.
+//!   The configuration that is best in the model is tried and measured, so a wrong prediction costs
+//!   only one window.
+//! * At most [`TRIALS`] configurations are tried, none twice. Then the cheapest one within 2 % of
+//!   the fastest is kept: the one with the least work on the device (which the trained model
+//!   needs), then with the fewest workers, then with the shortest ring.
+//! * If batches vary too much for short windows, more windows are measured, at most as many as for
+//!   [`TRIALS`] trials. The model then decides from all of them.
+//! * Placement is tuned operator by operator ([`Offload`]). If the consumer does not wait, a binary
+//!   search finds the least device work with which it still does not wait. If it waits, three
+//!   placements are tried: everything on the device, nothing, and all operators without decoding.
+//!   Then neighbours of the best one are tried: with less device work if the device is the
+//!   bottleneck, else with more.
 //! * No choice is outside the bounds.
-//! * Tuning ends within [`WITHIN`] batches, including those that are not measured; within a second if batches take less
-//!   than a twentieth of a second.
-//! * After that the configuration stays as long as the loop does not change, and performs as in its trial. The loop
-//!   counts as changed if speed or waiting differ by more than a seventh, and by more than chance, in two consecutive
-//!   windows. Then tuning restarts, each time only after twice as many windows.
+//! * Tuning ends within [`WITHIN`] batches, including unmeasured ones, or within one second if that
+//!   is later.
+//! * After that, the configuration is kept while the loop performs as in the trial. The loop counts
+//!   as changed if speed or waiting differ by more than a seventh, and by more than chance, in two
+//!   consecutive windows. Then tuning restarts. The number of windows before a restart doubles each
+//!   time.
 
 use std::fmt;
 
@@ -38,26 +41,26 @@ mod device_split;
 mod prefetch_depth;
 mod search;
 
-/// Most configurations that are tried.
+/// Maximum number of configurations that are tried.
 pub const TRIALS: usize = 7;
-/// Batches per trial.
+/// Number of batches per trial.
 pub const WINDOW: u64 = 5;
-/// Batches until tuning ends.
+/// Maximum number of batches until tuning ends.
 pub const WITHIN: u64 = 50;
-/// Seconds within which tuning may end regardless of the number of batches.
+/// Time within which tuning may end regardless of the number of batches, in seconds.
 const SECONDS: f64 = 1.0;
 /// Minimum speed, relative to the fastest, that counts as equally fast.
 const AS_FAST: f64 = 0.98;
-/// Share of its time below which a consumer's waiting is negligible.
+/// The consumer's waiting is negligible below this share of its time.
 const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
-/// Largest relative error of a meaningful speed.
+/// Maximum relative error of a speed that is meaningful.
 const MAX_RELATIVE_ERROR: f64 = 0.1;
 /// Relative change of speed that counts as a changed loop, if batches do not vary by more.
 const MIN_SPEED_CHANGE: f64 = 1.0 / 7.0;
-/// Windows before the first restart.
+/// Number of windows before the first restart.
 const PATIENCE: u32 = 4;
 
-/// A configuration.
+/// Configuration of a loader that tuning can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// Number of active workers.
@@ -68,40 +71,41 @@ pub struct Choice {
     pub offload: Offload,
 }
 
-/// The configurations to choose from.
+/// Configurations to choose from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Space {
     /// Range of the number of active workers.
     pub workers: Bounds,
     /// Range of the number of prefetched batches.
     pub prefetch: Bounds,
-    /// Possible work on the device, least first, at least one entry; tuning starts with the last.
+    /// Possible work on the device, least first, at least one entry. Tuning starts with the last
+    /// entry.
     pub offload: Vec<Offload>,
 }
 
 /// A choice with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Batches that the consumer had received before.
+    /// Number of batches that the consumer had received before.
     pub batch: u64,
     /// The chosen configuration.
     pub choice: Choice,
-    /// Whether it is final.
+    /// Whether the choice is final.
     pub settled: bool,
-    /// The reason, as text for people.
+    /// Reason for the choice, as text for users.
     pub why: String,
 }
 
-/// Autotuner; see the module's documentation. It reads no clock and draws no random numbers.
+/// Autotuner, see the module documentation. It reads no clock and draws no random numbers.
 #[derive(Debug)]
 pub struct Tuner {
     space: Space,
     now: Choice,
     trials: Vec<Trial>,
     watch: Option<Watch>,
-    /// Windows before the next restart.
+    /// Number of windows before the next restart.
     patience: u32,
-    /// Batches that the consumer has received.
+    /// Number of batches that the consumer has received.
     batches: u64,
     /// Batches and seconds used for trials so far.
     spent: (u64, f64),
@@ -113,20 +117,20 @@ struct Trial {
     choice: Choice,
     /// Samples per second.
     rate: f64,
-    /// Share of its time in which the consumer waited, from 0 to 1.
+    /// Share of its time that the consumer waited, from 0 to 1.
     waits: f64,
     /// Relative standard error of the rate.
     error: f64,
     model: Model,
 }
 
-/// The loop when tuning ended.
+/// State of the loop when tuning ended.
 #[derive(Debug)]
 struct Watch {
     rate: f64,
     waits: f64,
     windows: u32,
-    /// Consecutive windows with a different speed.
+    /// Number of consecutive windows with a different speed.
     others: u32,
 }
 
@@ -142,7 +146,7 @@ impl Space {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if it is outside.
+    /// [`Error::Config`] if the choice is outside the space.
     pub fn check(&self, choice: Choice) -> Result<()> {
         let numbers = [
             ("loader.num_workers", choice.workers, self.workers),
@@ -168,14 +172,14 @@ impl Space {
         Ok(())
     }
 
-    /// A space that contains only the first choice.
+    /// Space that contains only the first choice.
     pub fn of_one(&self) -> Self {
         let Choice { workers, prefetch, offload } = self.first();
         let (workers, prefetch) = (Bounds::fixed(workers), Bounds::fixed(prefetch));
         Self { workers, prefetch, offload: vec![offload] }
     }
 
-    /// The choice before any measurement: the start values, and all possible work on the device.
+    /// Choice before any measurement: the start values, and the maximum of work on the device.
     pub fn first(&self) -> Choice {
         Choice {
             workers: self.workers.start,
@@ -209,8 +213,9 @@ impl Tuner {
         if self.is_settled() { 4 * WINDOW } else { WINDOW }
     }
 
-    /// Evaluates a window with the current choice. `batches` is the total number of batches that the consumer has
-    /// received. Returns the next choice, if it differs or becomes final.
+    /// Evaluates a window that was measured with the current choice. `batches` is the total number
+    /// of batches that the consumer has received. Returns the next choice, if it differs or becomes
+    /// final.
     ///
     /// # Errors
     ///
@@ -245,8 +250,8 @@ impl Tuner {
         self.settle().map(Some)
     }
 
-    /// Whether another trial fits, if a batch takes `each` seconds. The ready and begun batches pass before it is
-    /// measured.
+    /// Whether there is time for another trial, if a batch takes `each` seconds. Batches that are
+    /// ready or have begun pass before the trial is measured.
     fn has_time(&self, each: f64) -> bool {
         let (batches, seconds) = self.spent;
         let next = WINDOW + self.now.slots() as u64;
@@ -265,7 +270,7 @@ impl Tuner {
         largest / (self.trials.len().max(1) as f64).sqrt()
     }
 
-    /// The next configuration to try, and why.
+    /// Next configuration to try, with the reason.
     fn next(&self) -> Result<Option<(Choice, String)>> {
         let Some(last) = self.trials.last() else { return Ok(None) };
         let found = search(&self.pooled(last), last.choice, &self.space)?;
@@ -275,14 +280,15 @@ impl Tuner {
             return Ok(Some((found.choice, why)));
         }
         Ok(device_split::next(&self.trials, &self.space.offload).map(|(offload, question)| {
-            // All workers, so that the capability of the CPU is visible.
+            // Use all workers, to see what the CPU can do.
             let workers = last.choice.workers.max(self.space.workers.start);
             let why = format!("{}; {question}", last.words());
             (Choice { workers, offload, ..last.choice }, why)
         }))
     }
 
-    /// Takes the cheapest of the fastest trials; if trials are inaccurate, what the model derives from all of them.
+    /// Takes the cheapest of the fastest trials. If trials are inaccurate, takes the choice that
+    /// the model derives from all of them.
     fn settle(&mut self) -> Result<Decision> {
         let best = self.trials.iter().map(|it| it.rate).fold(0.0, f64::max);
         let fast = self.trials.iter().filter(|it| it.rate >= AS_FAST * best);
@@ -311,8 +317,9 @@ impl Tuner {
         Ok(self.decide(choice, why, true))
     }
 
-    /// The model of a trial with the times of all trials with the same device work. The consumer is assumed to be as fast
-    /// as the error allows: one worker too many costs less than one too few.
+    /// Model of a trial, with the times of all trials that have the same device work. The consumer
+    /// is assumed to be as fast as the error allows, because one worker too many costs less than
+    /// one too few.
     fn pooled(&self, trial: &Trial) -> Model {
         let same = self.trials.iter().filter(|it| it.choice.offload == trial.choice.offload);
         let models: Vec<&Model> = same.map(|it| &it.model).collect();
@@ -353,14 +360,16 @@ impl Watch {
     fn is_over(&mut self, profile: &Profile, patience: u32) -> bool {
         let rate = profile.images_per_second();
         self.windows += 1;
-        // Four standard errors, including the trial's own.
+        // Four standard errors, including the error of the trial.
         let error = error(profile);
         let of_trial = error * (profile.batches as f64 / WINDOW as f64).sqrt();
         let error = 4.0 * error.hypot(of_trial);
-        // If the consumer becomes faster than the loader, its waiting changes and possibly not the speed.
+        // If the consumer becomes faster than the loader, its waiting changes, but the speed may
+        // not.
         let change = (rate / self.rate.max(1e-9) - 1.0).abs().max(waits(profile) - self.waits);
         let other = change > MIN_SPEED_CHANGE.max(error);
-        // A window longer than the trial is more accurate, if the loop is unchanged.
+        // This window is longer than the trial and more accurate, so its values are used if the
+        // loop is unchanged.
         if self.windows == 1 && !other {
             (self.rate, self.waits) = (rate, waits(profile));
         }
@@ -382,7 +391,8 @@ impl Trial {
     }
 }
 
-/// Relative standard error of a speed: batches or samples with very different times need a longer window.
+/// Relative standard error of a speed. If batches or samples take very different times, a longer
+/// window is needed.
 fn error(profile: &Profile) -> f64 {
     let consumer = &profile.consumer;
     let steps = consumer.step.cv.max(consumer.wait.cv * consumer.waiting_share);
@@ -393,7 +403,8 @@ fn error(profile: &Profile) -> f64 {
     of(steps, profile.batches).hypot(of(samples, profile.images))
 }
 
-/// Share of its time in which the consumer waits: the host for batches, or its stream for their content.
+/// Share of its time that the consumer waits: the host waits for batches, or its stream waits for
+/// their content.
 fn waits(profile: &Profile) -> f64 {
     let consumer = &profile.consumer;
     let seconds = consumer.waited + consumer.stepped;
@@ -402,7 +413,7 @@ fn waits(profile: &Profile) -> f64 {
 }
 
 impl Choice {
-    /// Slots of the ring in use: the prefetched batches, and the consumer's.
+    /// Number of slots in use: the prefetched batches, and the consumer's batch.
     pub fn slots(&self) -> usize {
         slots(self.prefetch)
     }

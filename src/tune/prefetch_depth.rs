@@ -1,24 +1,27 @@
-//! Tunes the number of samples to prefetch over a network, from measured requests and waits.
+//! Tunes the number of samples to prefetch over a network, from measured requests and waiting
+//! times.
 //!
 //! Behaviour, each point with a test in `tests/read_ahead/` on simulated storage:
 //!
 //! * The window starts at the maximum, so that the start is not slowed down. It is never above the maximum or below the
 //!   number of workers.
-//! * Late samples have a cost only if workers wait for them and the consumer waits for workers. While they have none, the
-//!   window is what requests need, by Little's law: the rate of samples times the necessary lead time. The lead time is
-//!   chosen such that requests which take longer cost workers at most a hundredth of their time; so it is long if a few
-//!   requests are very late.
-//! * If late samples have a cost, other windows are tried, longer ones first, and the shortest that is nearly as fast as
-//!   the fastest is kept. So there are no more requests in flight than the storage can serve.
-//! * If rates vary too much for short measurements, longer ones are made. If those vary too much as well, the window is
-//!   the maximum.
-//! * Samples requested under another window or another number of workers are not measured, and neither are pauses of the
-//!   consumer.
+//! * Late samples have a cost only if workers wait for them and the consumer waits for workers. If
+//!   they have no cost, the window follows from Little's law: the rate of samples times the
+//!   necessary lead time. Requests that take longer than the lead time cost workers at most 1 % of
+//!   their time. So the lead time is long if a few requests are very late.
+//! * If late samples have a cost, other windows are tried, longer ones first. The shortest window
+//!   that is nearly as fast as the fastest is kept. So no more requests are in flight than the
+//!   storage can serve.
+//! * If rates vary too much for short measurements, longer measurements are made. If those vary too
+//!   much as well, the window is the maximum.
+//! * Samples requested under another window or another number of workers are not measured. Pauses
+//!   of the consumer are not measured either.
 //! * While something else is being tuned, no shorter window is tried.
 //! * If arrival times of samples are unknown, the window does not change.
-//! * A window stays as long as the loop does not change. It is tuned again if late samples begin to have a cost, and, if
-//!   they already have one, if the rate differs by a seventh in two consecutive measurements. From time to time a longer
-//!   window is tried. A shorter window that was insufficient, and each restart, double the time until the next attempt.
+//! * A window is kept as long as the loop does not change. It is tuned again if late samples begin
+//!   to have a cost. If they already have a cost, it is tuned again if the rate differs by a
+//!   seventh in two consecutive measurements. From time to time a longer window is tried. The time
+//!   until the next attempt doubles with each restart, and after a shorter window was insufficient.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -34,48 +37,53 @@ mod measured;
 
 /// Number of latest measurements whose requests are used.
 const MEMORY: usize = 4;
-/// Share of their time that workers may lose to late samples if the window follows from requests.
+/// Share of their time that workers may lose to late samples, if the window is computed from
+/// requests.
 const LATE: f64 = 0.01;
 /// Share of their time below which waits of workers or consumer are negligible.
 const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
-/// Factor on the window beyond the mean rate, because rates vary.
+/// Margin factor of the window, because the rate varies.
 const MARGIN: f64 = 1.25;
-/// Largest relative length of a shorter window that is worth a change.
+/// A shorter window is worth a change if its length, relative to the current one, is at most this.
 const SHORTER: f64 = 0.75;
-/// Relative length of the first shorter window that is tried: if the limit is latency, the rate falls by as much.
+/// Relative length of the first shorter window that is tried. If latency is the limit, the rate
+/// falls by the same factor.
 const CAREFUL: f64 = 0.7;
-/// Relative length of further shorter windows: the rate did not depend on the first.
+/// Relative length of further shorter windows. It is smaller, because the rate did not depend on
+/// the first one.
 const BOLD: f64 = 0.4;
 /// Minimum rate, relative to the fastest, that counts as equally fast.
 const AS_FAST: f64 = 0.97;
-/// Minimum relative rate after the first shorter window: below what a storage serves, rates fall with the window.
+/// Minimum relative rate after the first shorter window. If the storage can serve more, the rate
+/// falls with the window.
 const ABOUT_AS_FAST: f64 = 0.95;
-/// Largest relative standard error of a meaningful rate.
+/// Maximum relative standard error of a rate that is meaningful.
 const MAX_RELATIVE_ERROR: f64 = 0.05;
-/// Measurements until a longer window is tried again.
+/// Number of measurements until a longer window is tried again.
 const PATIENCE: u32 = 4;
 
-/// A chosen window with its reason.
+/// Chosen window, with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrefetchDecision {
-    /// Batches that the consumer had received.
+    /// Number of batches that the consumer had received.
     pub batch: u64,
-    /// Samples to prefetch.
+    /// Number of samples to prefetch.
     pub window: usize,
-    /// Whether it is final.
+    /// Whether the choice is final.
     pub settled: bool,
-    /// The reason, as text for people.
+    /// Reason for the choice, as text for users.
     pub why: String,
 }
 
-/// Tuner of the window; see the module's documentation. Time is an argument, and there is no randomness.
+/// Tuner of the window, see the module documentation. It gets times as arguments and draws no
+/// random numbers.
 #[derive(Debug)]
 pub struct PrefetchDepth {
     most: usize,
     window: usize,
-    /// Positions to hand out before anything is measured.
+    /// Number of positions to hand out before measuring begins.
     skip: usize,
-    /// Batches begun before that and not yet received by the consumer.
+    /// Number of batches that began before that and that the consumer has not received yet.
     begun: Option<u64>,
     batches: u64,
     seen: Option<Seen>,
@@ -86,33 +94,35 @@ pub struct PrefetchDepth {
     /// Number of active workers.
     workers: usize,
     settled: bool,
-    /// Windows tried since late samples have a cost.
+    /// Windows tried since late samples began to have a cost.
     trials: Vec<Trial>,
-    /// Shortest window to try in these trials.
+    /// Minimum window to try in these trials.
     floor: usize,
     watch: Option<Watch>,
     /// Window of the last decision, and whether it was final.
     said: Option<(usize, bool)>,
-    /// Measurements until a longer window is tried, or tuning restarts.
+    /// Number of measurements until a longer window is tried or tuning restarts.
     patience: u32,
-    /// Consecutive measurements in which a shorter window would suffice, and how many are required.
+    /// Number of consecutive measurements in which a shorter window would suffice, and number that
+    /// is required.
     calm: (u32, u32),
-    /// Consecutive measurements in which late samples have a cost, and how many are required.
+    /// Number of consecutive measurements in which late samples have a cost, and number that is
+    /// required.
     late: (u32, u32),
-    /// Whether the last change was to a shorter window that still seems sufficient.
+    /// Whether the last change shortened the window and the shorter window still seems sufficient.
     shortened: bool,
 }
 
-/// A batch that the consumer has received.
+/// Batch that the consumer has received.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenBatch {
     /// Number of samples.
     pub samples: u64,
     /// Time of receipt, in seconds from an arbitrary origin.
     pub now: f64,
-    /// Seconds for which the consumer waited.
+    /// Time for which the consumer waited, in seconds.
     pub waited: f64,
-    /// Batches that are ready or being filled.
+    /// Number of batches that are ready or being filled.
     pub begun: u64,
     /// Number of active workers.
     pub workers: usize,
@@ -120,7 +130,7 @@ pub struct TakenBatch {
     pub alone: bool,
 }
 
-/// A measured window.
+/// Measured window.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     window: usize,
@@ -163,8 +173,8 @@ impl PrefetchDepth {
         self.skip = self.skip.saturating_sub(1);
     }
 
-    /// Records that a worker has read a prefetched sample: the duration of the request, if known, and how long the worker
-    /// waited; in seconds.
+    /// Records that a worker has read a prefetched sample. `request` is the duration of the
+    /// request, if known, and `waited` the time that the worker waited, both in seconds.
     pub fn read(&mut self, request: Option<f64>, waited: f64) {
         if let Some(seen) = &mut self.seen {
             seen.read(request, waited);
@@ -213,7 +223,7 @@ impl PrefetchDepth {
         self.decide(&measured, alone)
     }
 
-    /// One sample per worker, up to the maximum.
+    /// Minimum window: one sample per worker, up to the maximum.
     fn least(&self) -> usize {
         self.workers.clamp(1, self.most)
     }
@@ -248,11 +258,11 @@ impl PrefetchDepth {
             self.shortened = true;
             return self.change(needed, true, why);
         }
-        // The first requests, all at once, may have taken longer than later ones.
+        // The first requests are sent all at once, so they may have taken longer than later ones.
         if shorter || self.measurements <= MEMORY {
             return None;
         }
-        // A tried window may have been fast by chance.
+        // The rate of a tried window may have been high by chance.
         let window = if self.settled { self.window } else { self.window.max(needed) };
         self.change(window, true, format!("as many as needed: {seen}"))
     }
@@ -277,12 +287,12 @@ impl PrefetchDepth {
             if !other && !again {
                 return None;
             }
-            // A longer window has no cost, a shorter one may.
+            // A longer window costs nothing, but a shorter one may.
             self.floor = if other { self.least() } else { self.window };
             self.patience = self.patience.saturating_mul(2);
             self.watch = None;
         } else if self.settled {
-            // The measurement is partly of the earlier loop.
+            // This measurement partly covers the loop before its change.
             (self.settled, self.floor) = (false, self.least());
             let longer = needed.max(2 * self.window).min(self.most);
             let why = format!("{seen}; is a longer window sufficient?");
@@ -301,7 +311,7 @@ impl PrefetchDepth {
         let tried = |window: usize| self.trials.iter().any(|it| it.window == window);
         if let Some((window, why)) = self.next(needed).filter(|next| !tried(next.0)) {
             if window < self.window && !alone {
-                // Measured again until nothing else is being tuned.
+                // Measure again until nothing else is being tuned.
                 self.trials.clear();
                 return None;
             }
@@ -323,7 +333,7 @@ impl PrefetchDepth {
         self.change(taken.window, true, why)
     }
 
-    /// The next window to try, and why.
+    /// Next window to try, with the reason.
     fn next(&self, needed: usize) -> Option<(usize, String)> {
         let by_window = |trial: &&Trial| trial.window;
         let longest = self.trials.iter().max_by_key(by_window)?;
@@ -344,40 +354,42 @@ impl PrefetchDepth {
                 "is a shorter window as fast?".into(),
             ));
         }
-        // Below the knee the rate is the window divided by the duration of a request.
+        // Below the knee, the rate is the window divided by the duration of a request.
         let knee = MARGIN * shortest.window as f64 * best / shortest.rate.max(1e-9);
         let taken = self.nearly_best(best).window as f64;
         let between = !fast && knee < SHORTER * taken && knee > shortest.window as f64 / SHORTER;
         between.then(|| (knee.ceil() as usize, "is the number served at a time sufficient?".into()))
     }
 
-    /// The minimum relative rate that counts as equally fast.
+    /// Minimum relative rate that counts as equally fast.
     fn as_fast(&self) -> f64 {
         if self.trials.len() > 2 { ABOUT_AS_FAST } else { AS_FAST }
     }
 
-    /// The highest rate of all trials.
+    /// Highest rate of all trials.
     fn best(&self) -> f64 {
         self.trials.iter().map(|it| it.rate).fold(0.0, f64::max)
     }
 
-    /// The shortest window of the trials that is nearly as fast as the fastest.
+    /// Shortest window of the trials that is nearly as fast as the fastest.
     fn nearly_best(&self, best: f64) -> Trial {
         let fast = self.trials.iter().filter(|it| it.rate >= self.as_fast() * best);
         let now = Trial { window: self.window, rate: best };
         fast.copied().min_by_key(|it| it.window).unwrap_or(now)
     }
 
-    /// Lead time in seconds such that samples that take longer cost workers together at most [`LATE`] of their time.
+    /// Lead time in seconds. Samples that take longer cost all workers together at most [`LATE`] of
+    /// their time.
     fn age(&self, requests: &Counts, rate: f64) -> f64 {
         let allowed = LATE * self.workers.max(1) as f64 / rate.max(1e-9);
-        // From a microsecond to over an hour.
+        // Times from one microsecond to over an hour.
         let times: Vec<f64> = (0..460).map(|step| 1e-6 * 1.05_f64.powi(step)).collect();
         let count = requests.count() as f64;
         let late = requests.below(&times);
         let mut after = 0.0;
         for step in (1..times.len()).rev() {
-            // Mean time beyond the earlier of the two: the integral of the share that comes later.
+            // Mean time beyond the earlier of the two times: the integral of the share of requests
+            // that take longer.
             let share = 1.0 - (late[step - 1] + late[step]) as f64 / (2.0 * count);
             after += share * (times[step] - times[step - 1]);
             if after > allowed {
@@ -389,7 +401,7 @@ impl PrefetchDepth {
 
     fn change(&mut self, window: usize, settled: bool, why: String) -> Option<PrefetchDecision> {
         if window != self.window {
-            // Requests under the old window are excluded.
+            // Requests sent under the old window are not measured.
             (self.skip, self.begun) = (window.max(self.window), None);
             self.seen = None;
             self.calm.0 = 0;
@@ -405,7 +417,7 @@ impl PrefetchDepth {
     }
 }
 
-/// The median and the 99th percentile of durations, as text.
+/// Median and 99th percentile of durations, as text.
 fn times(requests: &Counts) -> String {
     let latency = requests.latency(0.0);
     format!("{} (p50), {} (p99)", time(latency.p50), time(latency.p99))

@@ -1,4 +1,4 @@
-//! Search for the best configuration in the model.
+//! Search for the configuration that is best in the model.
 
 use crate::error::Result;
 use crate::footprint::counted;
@@ -6,18 +6,20 @@ use feedwater_insight::model::{Model, Options};
 
 use super::{AS_FAST, Choice, Space};
 
-/// Minimum relative speed for which a worker or a slot can be saved.
+/// A worker or a slot is saved only if the speed without it, relative to the fastest, is at least
+/// this.
 const NEARLY_AS_FAST: f64 = 0.99;
 
-/// A choice with the model's prediction.
+/// Choice with the model's prediction.
 pub struct Found {
     pub choice: Choice,
-    /// Relative gain over the current choice; 0.5 is 50 % faster.
+    /// Relative gain over the current choice, such as 0.5 for 50 % faster.
     pub gain: f64,
 }
 
-/// Finds the cheapest choice that is nearly as fast as the fastest, with the current device work: first the number of
-/// workers, with the longest ring, then the ring's length.
+/// Finds the cheapest choice that is nearly as fast as the fastest, without changing the work on
+/// the device. Chooses the number of workers first, with the longest ring, and then the length of
+/// the ring.
 pub fn search(model: &Model, now: Choice, space: &Space) -> Result<Found> {
     let rate = |choice: Choice| -> Result<f64> {
         let mut model = model.clone();
@@ -31,7 +33,7 @@ pub fn search(model: &Model, now: Choice, space: &Space) -> Result<Found> {
     let workers = numbers(space.workers.least, space.workers.most);
     let workers = cheapest(workers, |workers| rate(Choice { workers, ..longest }))?;
     let chosen = Choice { workers, ..now };
-    // The memory is already allocated: a ring shorter than the start value would save nothing.
+    // The memory is already allocated, so a ring shorter than the start value would save nothing.
     let prefetch = numbers(space.prefetch.start, space.prefetch.most);
     let prefetch = cheapest(prefetch, |prefetch| rate(Choice { prefetch, ..chosen }))?;
     let choice = Choice { prefetch, ..chosen };
@@ -41,7 +43,7 @@ pub fn search(model: &Model, now: Choice, space: &Space) -> Result<Found> {
 /// Approximate number of samples per simulation.
 const SAMPLES: u32 = 6_000;
 
-/// Candidates from least to most: all up to 8, then increasing by a quarter.
+/// Candidates in increasing order: all numbers up to 8, then each larger by a quarter.
 fn numbers(least: usize, most: usize) -> Vec<usize> {
     let next = |number: &usize| Some(if *number < 8 { number + 1 } else { number + number / 4 });
     let mut numbers: Vec<usize> =
@@ -50,7 +52,7 @@ fn numbers(least: usize, most: usize) -> Vec<usize> {
     numbers
 }
 
-/// The first candidate that is nearly as fast as the best.
+/// First candidate that is nearly as fast as the best one.
 fn cheapest(numbers: Vec<usize>, rate: impl Fn(usize) -> Result<f64>) -> Result<usize> {
     if let [only] = numbers[..] {
         return Ok(only);
@@ -62,13 +64,13 @@ fn cheapest(numbers: Vec<usize>, rate: impl Fn(usize) -> Result<f64>) -> Result<
 }
 
 impl Found {
-    /// Whether it is clearly faster, or clearly cheaper and as fast.
+    /// Whether the choice is clearly faster than `now`, or clearly cheaper and as fast.
     pub fn is_worth_a_trial(&self, now: Choice) -> bool {
         let cheaper = 8 * self.choice.workers <= 7 * now.workers;
         self.gain > 1.0 - AS_FAST || (cheaper && self.gain > AS_FAST - 1.0)
     }
 
-    /// The changed settings and the predicted gain, as text.
+    /// Changed settings and predicted gain, as text.
     pub fn words(&self, now: Choice) -> String {
         let mut words = Vec::new();
         if self.choice.workers != now.workers {

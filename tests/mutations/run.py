@@ -203,7 +203,7 @@ class Watched:
                 ended = line.strip()
                 if started := STARTED.match(line):
                     current, ended = started[1], started[2].strip()
-                if "the CUDA text does not compile" in line:
+                if "the CUDA source does not compile" in line:
                     return Result(problem="the kernel does not compile, maybe for a warning")
                 if ended == "FAILED":
                     return Result(killed_by=f"`{self.program}`: `{current}`")

@@ -1,12 +1,12 @@
-//! Tables of names in other libraries, with their equivalents here.
+//! Names in other libraries, with their equivalents in feedwater.
 
 /// Operator of another library.
 pub struct Operator {
     /// Names; case, underscores, module prefixes and arguments are ignored.
     pub names: &'static [&'static str],
-    /// Equivalent operators with their settings; empty if there are none.
+    /// Equivalent operators with their settings, as TOML; empty if there is no equivalent.
     pub write: &'static [&'static str],
-    /// Additional note.
+    /// Note that is added to the suggestion.
     pub note: &'static str,
 }
 
@@ -15,9 +15,9 @@ pub struct Key {
     /// Operators that have the setting; empty for settings of the loader or a source.
     pub of: &'static [&'static str],
     pub names: &'static [&'static str],
-    /// Section of the equivalent; empty if it is next to `op`.
+    /// Section of the equivalent setting; empty if the setting is beside `op`.
     pub section: &'static str,
-    /// Equivalent with a value; empty if there is none.
+    /// Equivalent setting with an example value; empty if there is none.
     pub write: &'static str,
     pub note: &'static str,
 }
@@ -52,7 +52,7 @@ pub const OPERATORS: &[Operator] = &[
     Operator {
         names: &["RandomCrop"],
         write: &["op = \"random_crop\"\nwidth = 224\nheight = 224"],
-        note: "padding, pad_if_needed and fill are settings beside them",
+        note: "it also has padding, pad_if_needed and fill",
     },
     Operator {
         names: &["Crop", "Slice", "image_crop", "ImageDecoderCrop"],
@@ -72,12 +72,12 @@ pub const OPERATORS: &[Operator] = &[
     Operator {
         names: &["Normalize"],
         write: &[IMAGENET],
-        note: "in terms of 0 to 1: DALI's values divided by 255",
+        note: "for pixels from 0 to 1: divide DALI's values by 255",
     },
     Operator {
         names: &["CropMirrorNormalize"],
         write: &[CENTER_CROP, FLIP, IMAGENET],
-        note: "mean and std are DALI's divided by 255",
+        note: "divide DALI's mean and std by 255",
     },
     Operator {
         names: &["ResizeCropMirror", "FastResizeCropMirror"],
@@ -92,12 +92,12 @@ pub const OPERATORS: &[Operator] = &[
     Operator {
         names: &["ToTensor", "ConvertImageDtype", "ToDtype", "ToFloat", "Cast"],
         write: &["op = \"normalize\"\nmean = [0, 0, 0]\nstd = [1, 1, 1]"],
-        note: "for 0 to 1, if no other normalize follows; output.dtype is the type of the elements",
+        note: "scales pixels to 0 to 1; omit it if another normalize follows; output.dtype is the type of the elements",
     },
     Operator {
         names: &["PILToTensor", "ToImage", "ToTensorV2", "ToPureTensor", "Transpose"],
         write: &[],
-        note: "leave it out: batches are tensors, of type output.dtype and layout output.layout",
+        note: "leave it out: batches are tensors; output.dtype and output.layout set type and layout",
     },
     Operator {
         names: &["ToPILImage", "image", "ImageDecoder", "DecodeImage", "RGB", "ToRGB"],
@@ -179,7 +179,7 @@ pub const OPERATORS: &[Operator] = &[
     Operator {
         names: &["Lambda", "PythonFunction"],
         write: &["op = \"pointwise\"\nexpr = \"x * 0.5\""],
-        note: "for a function of each channel's value, 0 to 1; for others, apply it to the batch in the training loop, or \
+        note: "if it maps each channel's value (0 to 1) by itself; otherwise apply it to the batch in the training loop, or \
                write an operator in Rust (examples/02-own-operator.rs)",
     },
     Operator { names: &["ToGray"], write: &["op = \"grayscale\""], note: "" },
@@ -193,7 +193,7 @@ pub const OPERATORS: &[Operator] = &[
     Operator {
         names: &["WarpAffine", "ShiftScaleRotate"],
         write: &["op = \"random_affine\"\ndegrees = 15"],
-        note: "or affine, which draws nothing",
+        note: "or affine, which is not random",
     },
     Operator { names: &["CoarseDropout", "Erase"], write: &["op = \"random_erasing\""], note: "" },
     Operator { names: &["GridDropout"], write: &["op = \"grid_mask\""], note: "" },
@@ -327,7 +327,7 @@ pub const KEYS: &[Key] = &[
         names: &["p", "probability", "prob", "mirror"],
         section: "",
         write: "horizontal = 0.5",
-        note: "or vertical; probabilities",
+        note: "or vertical; both are probabilities",
     },
     Key {
         of: &["normalize"],
@@ -470,7 +470,7 @@ pub const KEYS: &[Key] = &[
     },
 ];
 
-/// Values of other libraries, and the equivalent choices here.
+/// Choices of feedwater, each with the equivalent values of other libraries.
 pub const CHOICES: &[(&str, &[&str])] = &[
     ("f32", &["float32", "float", "torch.float32", "fp32"]),
     ("f16", &["float16", "half", "torch.float16", "fp16"]),

@@ -7,14 +7,14 @@ use crate::op::NAMES;
 
 const SOURCE: &str = "[source]\ndirectory = \"data\"\n";
 
-/// Operators of the chain that a text makes.
+/// Names of the chain's operators in a valid pipeline text.
 fn chain(text: &str) -> Vec<&'static str> {
     let pipeline = Pipeline::from_toml(&format!("{SOURCE}{text}"), "");
     let pipeline = pipeline.unwrap_or_else(|error| panic!("{text}\n{error}"));
     pipeline.chain.steps().iter().map(|step| step.operator.name()).collect()
 }
 
-/// What is said about a text that is wrong.
+/// Error message for an invalid pipeline text.
 fn problem(text: &str) -> String {
     match Pipeline::from_toml(&format!("{SOURCE}{text}"), "") {
         Err(Error::Config(error)) => error.problem,
@@ -154,7 +154,7 @@ fn settings_of_other_libraries_get_what_to_write() {
         ("[[chain]]\nop = \"resize\"\nsize = 224", "shorter = 256"),
         ("[[chain]]\nop = \"resize\"\ninterpolation = \"bilinear\"", "filter = \"bilinear\""),
         ("[[chain]]\nop = \"flip\"\np = 0.5", "horizontal = 0.5"),
-        // Settings of its own come first.
+        // Own settings have precedence over those of other libraries.
         ("[loader]\nbatchs = 4", "did you mean batch_size?"),
         ("[loader]\nsize = 4", "the keys here are"),
     ] {

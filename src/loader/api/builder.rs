@@ -1,4 +1,4 @@
-//! The builder of a loader.
+//! Builder of a loader.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,10 +15,11 @@ use crate::plan::{AutoCount, DeviceChoice, LastBatch, OnError, Plan, Route, Sett
 use crate::source::{ClassTable, Classed, Source, Subset};
 use crate::tensor::{DType, Layout};
 
-/// Adds to an error the position in the file of the key that it names, given the current settings.
+/// Function that adds the file position of a setting to an error about it, given the current
+/// settings.
 pub(crate) type Locate = Arc<dyn Fn(Error, &Settings) -> Error + Send + Sync>;
 
-/// Builder of a [`Loader`]. Every method sets the field of the same name in [`Settings`].
+/// Builder of a [`Loader`]. Most methods set the field of the same name in [`Settings`].
 pub struct LoaderBuilder {
     pub(in crate::loader) source: Arc<dyn Source>,
     pub(in crate::loader) start_epoch: u32,
@@ -59,29 +60,30 @@ impl LoaderBuilder {
         }
     }
 
-    /// The source, for measuring it while no loader reads.
+    /// Returns the source, for example to measure it while no loader reads from it.
     pub fn source(&self) -> Arc<dyn Source> {
         self.source.clone()
     }
 
-    /// Gives the classes the numbers that they have in another loader, such as that of the training set
+    /// Numbers the classes as in another loader, such as the loader of the training set
     /// ([`Classed`](crate::source::Classed)).
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) if that loader has no names of classes, or if this source has names and none of them.
+    /// [`Error::Config`](crate::Error::Config) if the other loader has no class names, or if this
+    /// source has class names but none of those.
     pub fn classes_of(mut self, other: &Loader) -> Result<Self> {
         let table = ClassTable::new(other.classes())?;
         self.source = Arc::new(Classed::new(self.source, &table)?);
         Ok(self)
     }
 
-    /// Uses at most the first `samples` samples of the source and caches their files from the first epoch on. Separates
-    /// the cost of reading from the cost of decoding and transforms.
+    /// Uses at most the first `samples` samples of the source and caches their files from the first
+    /// epoch on. This separates the cost of reading from the cost of decoding and transforms.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) if there are no samples.
+    /// [`Error::Config`](crate::Error::Config) if the source has no samples.
     pub fn first_samples_cached(mut self, samples: u64) -> Result<Self> {
         let samples = samples.min(self.source.len());
         let largest = self.source.largest_bytes().unwrap_or_else(|| self.looks().largest_bytes());
@@ -97,24 +99,29 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether to allocate memory for more batches while the consumer holds all of them, instead of waiting until it drops one: for
-    /// bindings to languages whose programs let go of memory late. It stays within `limits.host_memory`, or `limits.device_memory` for
-    /// batches on a device, and within the available memory; beyond that [`Error::Memory`] ends the loader. Such memory is not in the
-    /// footprint, and counted by [`Stats::batches_added`](crate::loader::Stats::batches_added). Default false.
+    /// Whether to allocate memory for more batches while the consumer holds all of them. If false,
+    /// the loader waits until the consumer drops one. Meant for bindings to languages whose
+    /// programs free memory late. Default false.
+    ///
+    /// The memory stays within `limits.host_memory` (for batches on a device
+    /// `limits.device_memory`) and within the available memory. If it would not, the loader ends
+    /// with [`Error::Memory`]. The memory is not in the footprint.
+    /// [`Stats::batches_added`](crate::loader::Stats::batches_added) counts these batches.
     pub fn add_batches(mut self, add: bool) -> Self {
         self.add_batches = add;
         self
     }
 
-    /// Period at which a thread samples the utilization of the device through NVML; `None`, the default, is never.
-    /// The readings are in [`Profile::device`](crate::measure::Profile::device). If NVML is missing, a warning says
-    /// why there are none.
+    /// Interval at which a thread reads the utilization of the device through NVML. `None`, the
+    /// default, turns this off. The readings are in
+    /// [`Profile::device`](crate::measure::Profile::device). If NVML is missing, a warning reports
+    /// it.
     pub fn watch_device(mut self, period: Option<Duration>) -> Self {
         self.watch_device = period;
         self
     }
 
-    /// Replaces all settings, except for the device if a [`consumer`](Self::consumer) is set.
+    /// Replaces all settings. If a [`consumer`](Self::consumer) is set, keeps its device.
     pub fn settings(mut self, settings: Settings) -> Self {
         let device = self.settings.device;
         self.settings = settings;
@@ -154,7 +161,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether settings that are `auto`, including placements, are tuned from measurements while the loader runs.
+    /// Whether `auto` settings and placements are tuned from measurements while the loader runs.
     pub fn tune(mut self, tune: bool) -> Self {
         self.settings.loader.tune = tune;
         self
@@ -166,23 +173,24 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether each epoch has its own order.
+    /// Whether each epoch has its own random order.
     pub fn shuffle(mut self, shuffle: bool) -> Self {
         self.settings.loader.shuffle = shuffle;
         self
     }
 
-    /// Samples per shuffle window, for sources whose files hold many samples: files are shuffled, then samples within a
-    /// window. `None`, the default, shuffles the whole set.
+    /// Samples per shuffle window, for sources whose files hold many samples. Files are shuffled,
+    /// then samples within windows. `None`, the default, shuffles the whole set.
     pub fn shuffle_window(mut self, samples: Option<u64>) -> Self {
         self.settings.loader.shuffle_window = samples;
         self
     }
 
-    /// Repeated augmentation (Hoffer et al., "Augment your batch", CVPR 2020): each sample occurs this many times in a row
-    /// in an epoch's order over all shards, each time with random draws of its own. 1, the default, to 256; more than 1
-    /// needs [`shuffle`](Self::shuffle). As with torchvision's `RASampler` an epoch keeps its length, so it has only one
-    /// of `repeats` samples.
+    /// Repeated augmentation (Hoffer et al., "Augment your batch", CVPR 2020): number of
+    /// consecutive occurrences of each sample in an epoch's order over all shards. Each occurrence
+    /// has its own random numbers. 1, the default, to 256; more than 1 needs
+    /// [`shuffle`](Self::shuffle). As with torchvision's `RASampler`, the length of an epoch does
+    /// not change, so an epoch contains only `1 / repeats` of the samples.
     pub fn repeats(mut self, repeats: u32) -> Self {
         self.settings.loader.repeats = repeats;
         self
@@ -210,13 +218,13 @@ impl LoaderBuilder {
         self
     }
 
-    /// What to do if a sample fails.
+    /// Handling of samples that fail.
     pub fn on_error(mut self, policy: OnError) -> Self {
         self.settings.loader.on_error = policy;
         self
     }
 
-    /// Label of samples that zeros replace, with [`OnError::Substitute`]. Default -100.
+    /// Label of samples that are replaced by zeros ([`OnError::Substitute`]). Default -100.
     pub fn ignore_label(mut self, label: i64) -> Self {
         self.settings.loader.ignore_label = label;
         self
@@ -228,20 +236,22 @@ impl LoaderBuilder {
         self
     }
 
-    /// The allowed decode routes if decoding is on the GPU.
+    /// Allowed decode routes if decoding is on the GPU.
     pub fn routes(mut self, routes: impl Into<Vec<Route>>) -> Self {
         self.settings.decode.routes = routes.into();
         self
     }
 
-    /// Most workers that decode on the CPU at a time if anything runs on the GPU. `None`, the default, is all of
-    /// them, or all but one while `nvjpeg-hardware` or `nvjpeg-gpu` decodes, whose files need a reader.
+    /// Maximum number of workers that decode on the CPU at the same time if anything runs on the
+    /// GPU. `None`, the default, means all workers; all but one while `nvjpeg-hardware` or
+    /// `nvjpeg-gpu` decode, because one worker must read images for them.
     pub fn max_cpu_threads(mut self, threads: Option<usize>) -> Self {
         self.settings.decode.max_cpu_threads = threads;
         self
     }
 
-    /// Most images per call of the JPEG engines. `None`, the default, is computed from their memory: see
+    /// Maximum number of images per call of the JPEG engines. `None`, the default, computes it from
+    /// their memory: see
     /// [`DecodeSettings::hardware_group`](crate::plan::DecodeSettings::hardware_group).
     pub fn hardware_group(mut self, images: Option<usize>) -> Self {
         self.settings.decode.hardware_group = images;
@@ -254,19 +264,20 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether images are rotated and mirrored by their EXIF orientation.
+    /// Whether images are rotated and mirrored according to their EXIF orientation.
     pub fn orientation(mut self, orientation: bool) -> Self {
         self.settings.decode.orientation = orientation;
         self
     }
 
-    /// What decodes JPEGs on the CPU. Pixels are the same.
+    /// Decoder for JPEGs on the CPU. All decoders give the same pixels.
     pub fn jpeg_decoder(mut self, decoder: JpegDecoder) -> Self {
         self.settings.decode.jpeg = decoder;
         self
     }
 
-    /// Whether a damaged image is an error. If not, the loader accepts what Pillow accepts, and counts it.
+    /// Whether a corrupt image is an error. If false, the loader accepts images that Pillow
+    /// accepts, and counts them.
     /// [`Decoders::strict`] lists the differences from Pillow.
     ///
     /// [`Decoders::strict`]: crate::decode::Decoders::strict
@@ -282,7 +293,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Number of classes of the soft targets; `None`, the default, makes none. See
+    /// Number of classes of the soft targets. `None`, the default, means no soft targets. See
     /// [`TargetSettings::classes`](crate::plan::TargetSettings::classes).
     pub fn classes(mut self, classes: Option<u32>) -> Self {
         self.settings.targets.classes = classes;
@@ -295,76 +306,83 @@ impl LoaderBuilder {
         self
     }
 
-    /// Most pixels per image.
+    /// Maximum number of pixels of an image.
     pub fn max_pixels(mut self, pixels: u64) -> Self {
         self.settings.limits.max_pixels = pixels;
         self
     }
 
-    /// Most columns and most rows per image.
+    /// Maximum width and height of an image, in pixels.
     pub fn max_side(mut self, pixels: u32) -> Self {
         self.settings.limits.max_side = pixels;
         self
     }
 
-    /// Bytes of host memory, for all workers together, for samples that need more than their worker's share.
+    /// Host memory for samples that need more than their worker's share, in bytes. All workers
+    /// share it.
     pub fn large_image_memory(mut self, bytes: u64) -> Self {
         self.settings.limits.large_image_memory = bytes;
         self
     }
 
-    /// Most bytes of host memory, including page-locked memory; `None`, the default, is no limit.
+    /// Maximum host memory, including page-locked memory, in bytes. `None`, the default, means no
+    /// limit.
     pub fn host_memory(mut self, bytes: Option<u64>) -> Self {
         self.settings.limits.host_memory = bytes;
         self
     }
 
-    /// Most bytes per encoded sample.
+    /// Maximum size of an encoded sample, in bytes.
     pub fn max_file_bytes(mut self, bytes: u64) -> Self {
         self.settings.limits.max_file_bytes = bytes;
         self
     }
 
-    /// Most bytes of host memory for the cache of files; `None`, the default, is no cache.
+    /// Maximum host memory for the cache of encoded files, in bytes. `None`, the default, means no
+    /// cache.
     pub fn cache_encoded(mut self, bytes: Option<u64>) -> Self {
         self.settings.cache.encoded = bytes;
         self
     }
 
-    /// Most bytes of host memory for the cache of whole decoded images; `None`, the default, is no cache.
+    /// Maximum host memory for the cache of whole decoded images, in bytes. `None`, the default,
+    /// means no cache.
     pub fn cache_decoded(mut self, bytes: Option<u64>) -> Self {
         self.settings.cache.decoded = bytes;
         self
     }
 
-    /// Most bytes of host memory for row indexes of JPEGs, with which windows are decoded faster from the second epoch on; 0 is
-    /// no indexes. `None`, the default, is what [`CacheSettings::row_index`](crate::plan::CacheSettings::row_index) describes.
+    /// Maximum host memory for row indexes of JPEGs, in bytes; 0 for no indexes. With indexes,
+    /// windows are decoded faster from the second epoch on. Default: see
+    /// [`CacheSettings::row_index`](crate::plan::CacheSettings::row_index).
     pub fn cache_row_index(mut self, bytes: Option<u64>) -> Self {
         self.settings.cache.row_index = bytes;
         self
     }
 
-    /// Length of the shorter side, in pixels, to which larger images are resized before anything else, for the decoded
-    /// cache. Changes pixels. `None`, the default, does not resize.
+    /// Shorter side, in pixels, to which larger images are resized before the chain runs, for the
+    /// decoded cache. This changes pixels. `None`, the default, does not resize.
     pub fn presize(mut self, shorter: Option<u32>) -> Self {
         self.settings.cache.presize = shorter;
         self
     }
 
-    /// Most bytes of device memory, not counting the driver's own; `None`, the default, is no limit.
+    /// Maximum device memory, without the driver's own, in bytes. `None`, the default, means no
+    /// limit.
     pub fn device_memory(mut self, bytes: Option<u64>) -> Self {
         self.settings.limits.device_memory = bytes;
         self
     }
 
-    /// Most bytes of page-locked host memory; `None`, the default, is no limit.
+    /// Maximum page-locked host memory, in bytes. `None`, the default, means no limit.
     pub fn pinned_memory(mut self, bytes: Option<u64>) -> Self {
         self.settings.limits.pinned_memory = bytes;
         self
     }
 
-    /// Most threads that the loader starts for samples: the workers, and on a device the launcher and the thread that
-    /// feeds the JPEG engines. `None`, the default, is no limit.
+    /// Maximum number of threads that the loader starts for samples: the workers, and on a device
+    /// the launcher and the thread that feeds the JPEG engines. `None`, the default, means no
+    /// limit.
     pub fn cpu_threads(mut self, threads: Option<usize>) -> Self {
         self.settings.limits.cpu_threads = threads;
         self
@@ -376,27 +394,27 @@ impl LoaderBuilder {
         self
     }
 
-    /// Device on which the loader may run.
+    /// Device that the loader uses.
     pub fn device(mut self, device: DeviceChoice) -> Self {
         self.settings.device = device;
         self
     }
 
-    /// The CUDA libraries to use, and the directory for compiled kernels. Default: from the environment.
+    /// CUDA libraries to use, and folder for compiled kernels. Default: from the environment.
     pub fn runtime(mut self, runtime: &Runtime) -> Self {
         self.runtime = runtime.clone();
         self
     }
 
-    /// The first epoch. Default 0.
+    /// First epoch. Default 0.
     pub fn start_epoch(mut self, epoch: u32) -> Self {
         self.start_epoch = epoch;
         self
     }
 
-    /// Continues from the position of another loader of the same source, see [`Loader::state`]. The seed, the shuffle
-    /// with its window, the repeats, and the first epoch come from the state. Workers, batch, prefetch, device, rank and world size
-    /// may differ.
+    /// Continues from the position of another loader of the same source, see [`Loader::state`].
+    /// Seed, shuffle, shuffle window, repeats and the first epoch are taken from the state.
+    /// Workers, batch, prefetch, device, rank and world size may differ.
     pub fn resume(mut self, state: LoaderState) -> Self {
         self.settings.loader.seed = state.seed;
         self.settings.loader.shuffle = state.shuffle;
@@ -407,40 +425,45 @@ impl LoaderBuilder {
         self
     }
 
-    /// Number of epochs; `None`, the default, is no end.
+    /// Number of epochs. `None`, the default, means no end.
     pub fn epochs(mut self, epochs: Option<u32>) -> Self {
         self.epochs = epochs;
         self
     }
 
-    /// Positions of each epoch's order to use: `start` below `end`, which is at most the number of samples. `None`, the
-    /// default, is the whole epoch. Samples and their pixels are those that a loader of the whole epoch has there, so loaders
-    /// of consecutive parts, on any machines, give together what one loader gives. With parts that begin where one of its
-    /// batches begins, the batches and the pairs of batch operators are the same too. A rank gets its share of these
-    /// positions. A [`Loader::state`] continues a loader of the same positions.
+    /// Range of positions in each epoch's order that the loader uses. `start` must be below `end`,
+    /// and `end` at most the number of samples. `None`, the default, means the whole epoch.
+    ///
+    /// Samples and pixels at these positions are the same as in a loader of the whole epoch. So
+    /// loaders of consecutive ranges, on any machines, together return what one loader returns. If
+    /// each range begins where a batch of the whole epoch begins, the batches and the pairs of
+    /// batch operators are the same too. Each rank gets its share of the range. A [`Loader::state`]
+    /// can only be resumed with the same positions.
     pub fn positions(mut self, positions: Option<Range<u64>>) -> Self {
         self.positions = positions;
         self
     }
 
-    /// Number of latest spans to store for each thread, the consumer and the ring, for [`Loader::trace_json`]; 0, the
-    /// default, is no trace. The memory is the footprint's row `trace`.
+    /// Number of latest spans to store for each thread, the consumer and the ring, for
+    /// [`Loader::trace_json`]. 0, the default, turns tracing off. The footprint lists the memory as
+    /// `trace`.
     pub fn trace(mut self, spans_per_thread: usize) -> Self {
         self.watching.spans = spans_per_thread;
         self
     }
 
-    /// Whether to put NVTX ranges around the stages of each thread, for NVIDIA's profilers; off by default. If the
-    /// library is missing, [`Loader::warnings`] says so. Rows are decoded and transformed alternately: the range
-    /// `decode` covers both.
+    /// Whether to put NVTX ranges around the stages of each thread, for NVIDIA's profilers. Default
+    /// false. If the library is missing, [`Loader::warnings`] reports it. The range `decode` also
+    /// covers the transform, because both alternate row by row.
     pub fn nvtx(mut self, nvtx: bool) -> Self {
         self.nvtx = nvtx;
         self
     }
 
-    /// The stream on which batches are used; also sets the device and its runtime. It is fixed for the life of the
-    /// loader, so that a batch dropped on any thread frees its slot after the work in this stream. Choosing another GPU
-    /// afterwards is an error. Default: the loader creates one.
+    /// Stream in which batches are used. Also sets the device and its runtime. The stream is fixed
+    /// for the life of the loader: when a batch is dropped on any thread, its slot becomes free
+    /// after the work in this stream. Choosing another GPU afterwards is an error. Default: the
+    /// loader creates a stream.
     pub fn consumer(mut self, stream: Arc<Stream>) -> Self {
         self.settings.device = DeviceChoice::Gpu(stream.device().ordinal());
         self.runtime = stream.device().runtime().clone();
@@ -448,8 +471,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// Resolves the plan without starting the loader. With a GPU, nvJPEG decodes trial images, whose memory is freed again. If a GPU is
-    /// requested that this machine does not have, returns the plan for a machine that has one.
+    /// Resolves the plan without starting the loader. With a GPU, nvJPEG decodes trial images,
+    /// whose memory is freed again. If the requested GPU does not exist on this machine, returns
+    /// the plan for a machine that has one.
     pub fn plan(&self) -> Result<Plan> {
         self.plan_anyway().map_err(self.locator())
     }
@@ -458,9 +482,9 @@ impl LoaderBuilder {
     ///
     /// # Errors
     ///
-    /// Those of [`plan`](Self::plan), [`Error::Memory`] if the plan needs more host memory than is available
-    /// ([`Plan::check_memory`]) or an allocation fails, [`Error::Device`] and [`Error::Budget`] if a GPU allocation
-    /// fails.
+    /// The errors of [`plan`](Self::plan). [`Error::Memory`] if the plan needs more host memory
+    /// than is available ([`Plan::check_memory`]) or if an allocation fails. [`Error::Device`] or
+    /// [`Error::Budget`] if a GPU allocation fails.
     ///
     /// [`Error::Memory`]: crate::Error::Memory
     /// [`Error::Device`]: crate::Error::Device

@@ -1,4 +1,5 @@
-//! Iterators over a loader: one epoch that borrows or shares it, or all remaining epochs that own it.
+//! Iterators over batches: of one epoch, which borrow or share the loader, or of all remaining
+//! epochs, which own it.
 
 use std::iter::FusedIterator;
 use std::ops::Deref;
@@ -12,7 +13,8 @@ use crate::loader::batch::Batch;
 use crate::tune::TakenBatch;
 
 impl Loader {
-    /// Begins the next epoch, as `for batch in &mut loader` does. The loader's other methods stay usable through it:
+    /// Begins the next epoch, like `for batch in &mut loader`. The loader's other methods can be
+    /// called on the epoch:
     ///
     /// ```no_run
     /// # fn main() -> feedwater::Result<()> {
@@ -41,8 +43,9 @@ impl Loader {
         Epoch::begin(self)
     }
 
-    /// Begins the next epoch like [`epoch`](Self::epoch), and shares the loader: for bindings to other languages, and for several
-    /// threads. If another epoch is begun while this one runs, this one ends; a thread that waits for a batch gets it before.
+    /// Begins the next epoch like [`epoch`](Self::epoch), but shares the loader: for bindings to
+    /// other languages, and for several threads. Beginning another epoch ends a running one. A
+    /// thread that already waits for a batch of the running epoch gets that batch first.
     pub fn shared_epoch(self: &Arc<Self>) -> SharedEpoch {
         let turn = self.turn();
         let cursor = Cursor::begin(self);
@@ -50,8 +53,8 @@ impl Loader {
         SharedEpoch { loader: self.clone(), cursor }
     }
 
-    /// The turn of a consumer that shares the loader: to take a batch, or to begin an epoch. None in a child process, which must
-    /// not lock.
+    /// Lock of a consumer that shares the loader, held while it takes a batch or begins an epoch.
+    /// `None` in a child process, which must not lock.
     fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         self.check_process().ok()?;
         Some(self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
@@ -63,9 +66,9 @@ impl Loader {
         self.lock().ended = Some(error.clone());
     }
 
-    /// Iterates over the batches of the next and all following epochs and owns the loader: for a consumer on another
-    /// thread. [`Batch::epoch`] returns the epoch of a batch. Ends after the builder's number of epochs, and after an
-    /// error.
+    /// Returns an iterator over the batches of the next and all following epochs. The iterator owns
+    /// the loader, so another thread can consume it. [`Batch::epoch`] returns the epoch of a batch.
+    /// The iterator ends after the builder's number of epochs, or after an error.
     pub fn into_batches(self) -> Batches {
         Batches { loader: self, cursor: None, finished: false }
     }
@@ -75,14 +78,14 @@ impl<'a> IntoIterator for &'a mut Loader {
     type Item = Result<Batch>;
     type IntoIter = Epoch<'a>;
 
-    /// The next epoch: [`Loader::epoch`].
+    /// Begins the next epoch, like [`Loader::epoch`].
     fn into_iter(self) -> Epoch<'a> {
         self.epoch()
     }
 }
 
-/// Iterator over the batches of one epoch. It derefs to the loader, so that `epoch.stats()` and `epoch.state()` work
-/// while it runs. A batch does not borrow it.
+/// Iterator over the batches of one epoch. It dereferences to the loader, so `epoch.stats()` and
+/// `epoch.state()` work during the epoch. A batch does not borrow the iterator.
 pub struct Epoch<'a> {
     loader: &'a Loader,
     cursor: Cursor,
@@ -98,12 +101,14 @@ impl<'a> Epoch<'a> {
         self.cursor.epoch
     }
 
-    /// The loader, for everything but another epoch. Other threads may use it while this one takes batches.
+    /// The loader, for everything but a second epoch. Other threads may use it while this thread
+    /// takes batches.
     pub fn loader(&self) -> &'a Loader {
         self.loader
     }
 
-    /// Waits for the next batch for this time at most: for a consumer with something else to do, and for signals.
+    /// Waits for the next batch, at most for `time`. So the consumer can do other work meanwhile,
+    /// or handle signals.
     pub fn next_within(&mut self, time: Duration) -> Poll<Option<Result<Batch>>> {
         self.cursor.next_until(self.loader, Instant::now().checked_add(time))
     }
@@ -129,7 +134,7 @@ impl Iterator for Epoch<'_> {
     }
 }
 
-/// Iterator over the batches of one epoch that shares the loader: [`Loader::shared_epoch`].
+/// Iterator over the batches of one epoch that shares the loader, see [`Loader::shared_epoch`].
 pub struct SharedEpoch {
     loader: Arc<Loader>,
     cursor: Cursor,
@@ -141,7 +146,8 @@ impl SharedEpoch {
         self.cursor.epoch
     }
 
-    /// Batches that the epoch still has. More than 0 after the end if another epoch was begun meanwhile, which ended this one.
+    /// Number of batches that the epoch still has. It stays above 0 if another epoch was begun and
+    /// ended this one.
     pub fn remaining(&self) -> u64 {
         self.cursor.remaining
     }
@@ -151,7 +157,7 @@ impl SharedEpoch {
         &self.loader
     }
 
-    /// [`Epoch::next_within`].
+    /// Waits for the next batch like [`Epoch::next_within`].
     pub fn next_within(&mut self, time: Duration) -> Poll<Option<Result<Batch>>> {
         let _turn = self.loader.turn();
         self.cursor.next_until(&self.loader, Instant::now().checked_add(time))
@@ -167,10 +173,11 @@ impl Iterator for SharedEpoch {
     }
 }
 
-/// Iterator over the batches of all remaining epochs, which owns the loader: [`Loader::into_batches`].
+/// Iterator over the batches of all remaining epochs that owns the loader, see
+/// [`Loader::into_batches`].
 pub struct Batches {
     loader: Loader,
-    /// The running epoch.
+    /// Current epoch, if one is running.
     cursor: Option<Cursor>,
     finished: bool,
 }
@@ -181,7 +188,7 @@ impl Batches {
         &self.loader
     }
 
-    /// Returns the loader. A running epoch ends, as when a loop is left early.
+    /// Returns the loader. A running epoch ends, as if a loop were left early.
     pub fn into_loader(self) -> Loader {
         self.loader
     }
@@ -210,11 +217,11 @@ impl FusedIterator for Batches {}
 struct Cursor {
     epoch: u32,
     remaining: u64,
-    /// Whether the builder's number of epochs is reached.
+    /// Whether the builder's number of epochs was reached before this epoch.
     over: bool,
     /// Whether [`Error::Forked`] was returned.
     forked: bool,
-    /// Since when the consumer waits, and whether a batch was ready then.
+    /// Time since when the consumer has been waiting, and whether a batch was ready at that time.
     asking: Option<(Instant, bool)>,
 }
 
@@ -229,7 +236,8 @@ impl Cursor {
         let epoch = state.next_epoch;
         let over = state.end_epoch.is_some_and(|end| epoch >= end);
         if state.ended.is_some() && !over {
-            // An error has ended the loader. This epoch has one step left, which returns that error; the position does not change.
+            // An error has ended the loader. This epoch has one step left, which returns that
+            // error. The position does not change.
             let (epoch, _) = state.at;
             return Self { epoch, remaining: 1, over, forked: false, asking: None };
         }
@@ -250,7 +258,7 @@ impl Cursor {
         }
     }
 
-    /// Waits for the next batch, until `deadline` at most.
+    /// Waits for the next batch until `deadline`, or without limit if there is no deadline.
     fn next_until(
         &mut self,
         loader: &Loader,
@@ -284,12 +292,12 @@ impl Cursor {
         let mut peeked = loader.peeked();
         let batch = loop {
             match loader.next_batch(&mut peeked, deadline) {
-                // Prefetched batches of an earlier epoch that was left early.
+                // A prefetched batch of an earlier epoch that the consumer left early.
                 Poll::Ready(Some(Ok(batch))) if batch.epoch() < self.epoch => {
                     loader.meters.batch_dropped();
                     drop(batch);
                 }
-                // All of its samples failed and were dropped.
+                // All samples of this batch failed and were dropped.
                 Poll::Ready(Some(Ok(batch))) if batch.is_empty() => {
                     loader.meters.batch_dropped();
                     let extent = loader.order.extent(batch.info().epoch);

@@ -1,4 +1,4 @@
-//! Consumers that hold every batch of the ring, and looks at the next batch.
+//! Consumers that hold every batch of the ring, and peeking at the next batch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{MutexGuard, OnceLock, PoisonError};
@@ -9,13 +9,13 @@ use super::Loader;
 use crate::error::Result;
 use crate::loader::batch::Batch;
 
-/// What happens while the consumer holds every batch.
+/// State for the case that the consumer holds every batch.
 pub(in crate::loader) struct Held {
-    /// Whether memory for more batches is allocated.
+    /// Whether to allocate memory for more batches in this case.
     adds: bool,
     /// Number of batches for which memory was allocated.
     added: AtomicU64,
-    /// The warning, after it was given.
+    /// The warning, once it was given.
     warning: OnceLock<String>,
 }
 
@@ -34,8 +34,9 @@ impl Held {
 }
 
 impl Loader {
-    /// Returns a copy in host memory of the batch that a loop gets next; the position stays. Waits for this time at most. `None` after the
-    /// last epoch. Several calls return the same batch.
+    /// Returns a copy of the next batch in host memory, and waits at most for `time`. The position
+    /// does not change: several calls return the same batch, and a loop gets it next. `None` after
+    /// the last epoch.
     pub fn peek_within(&self, time: Duration) -> Poll<Option<Result<Batch>>> {
         if let Err(error) = self.check_process() {
             return Poll::Ready(Some(Err(error)));
@@ -68,7 +69,7 @@ impl Loader {
         Poll::Ready(Some(copied))
     }
 
-    /// The next batch of the ring: the one that was looked at, if there is one.
+    /// Takes the next batch: the batch that was peeked at, or else the next one of the ring.
     pub(in crate::loader) fn next_batch(
         &self,
         peeked: &mut Option<Batch>,
@@ -87,7 +88,7 @@ impl Loader {
         self.peeked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The consumer waits while it holds all batches.
+    /// Called when the consumer waits while it holds all batches.
     fn all_are_held(&self, batches: usize) {
         let Held { adds, added, warning } = &self.held;
         if !adds {
@@ -107,7 +108,7 @@ impl Loader {
                 warning.get_or_init(|| {
                     format!(
                         "all {batches} batches were held, so memory for more is allocated beyond the plan (stats.batches_added \
-                         counts them); clone what must live longer than the next batches, or set loader.prefetch to at least {batches}"
+                         counts them); clone data that must live longer than the next batches, or set loader.prefetch to at least {batches}"
                     )
                 });
             }

@@ -1,5 +1,5 @@
-//! Inspection of a source for a plan: parses the headers of evenly spaced samples, and of those that its table says are
-//! the largest.
+//! Inspection of a source for a plan. Parses the headers of evenly spaced samples, and of the
+//! largest samples if the source lists sizes.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,34 +12,39 @@ use crate::source::{HostPage, Source};
 use crate::storage::{OpeningOf, fail_opening, opening_apart};
 use crate::threads::in_parts;
 
-/// Samples that are inspected if the first bytes can be read alone, if whole samples must be read, and if reading in
-/// random order is slow. The numbers are fixed, so that the same source yields the same plan.
+/// Number of samples to inspect if the first bytes of a sample can be read without the rest. This
+/// number and the next two are fixed, so the same source always yields the same plan.
 const HEADS: u64 = 1024;
+/// Number of samples to inspect if samples must be read whole.
 const WHOLE: u64 = 256;
+/// Number of samples to inspect if random reads are slow, or if the source is remote.
 const FEW: u64 = 16;
-/// Largest samples that are inspected in addition, if a table lists them. Few, so that the others still represent the
-/// set.
+/// Number of largest samples that are inspected in addition, if the source lists sizes. It is
+/// small, so the other samples still represent the set.
 const LARGEST: usize = 4;
-/// First bytes of a sample that are read. If the header is longer, the rest of the sample is read too.
+/// Number of first bytes of a sample that are read. If the header is longer, the rest of the sample
+/// is read too.
 const HEAD_BYTES: usize = 64 << 10;
-/// Threads for inspection where it needs little memory: reading waits for a disk or a network.
+/// Number of threads that inspect samples if this needs little memory. They mostly wait for a disk
+/// or a network.
 const THREADS: u64 = 8;
 
 /// Result of the inspection of a source.
 pub(in crate::loader) struct Looks {
     /// The largest image that a worker can be expected to decode.
     pub image: Size,
-    /// The inspected samples that are within the limits, in the order of the source.
+    /// The inspected samples within the limits, in the order of the source.
     pub looked: Vec<Looked>,
     /// Whether all samples were inspected.
     pub all: bool,
 }
 
 impl Looks {
-    /// Inspects a fixed choice of samples. Skips those that cannot be read, whose header cannot be parsed or which are
-    /// beyond the limits: they are not decoded either.
+    /// Inspects a fixed choice of samples. Skips samples that cannot be read, whose header cannot
+    /// be parsed, or that exceed the limits, because they cannot be decoded later either.
     ///
-    /// A URL without an answer is an error of its sample too. The opening fails only if no sample can be inspected.
+    /// A URL without a response is an error of its sample. Opening fails only if no sample can be
+    /// inspected.
     pub fn at(source: &dyn Source, limits: &Limits, strict: bool) -> Self {
         let (this, cancelled) = opening_apart(|| Self::of(source, limits, strict));
         if let Some(problem) = cancelled.filter(|_| this.looked.is_empty()) {
@@ -61,7 +66,8 @@ impl Looks {
         let indices = &indices;
         let count = indices.len() as u64;
         let threads = count.min(threads);
-        // One whole sample at a time: before the plan is made there is no budget for more.
+        // Only one whole sample is in memory at a time, because there is no memory budget before
+        // the plan.
         let whole = Mutex::new(HostPage::default());
         let whole = &whole;
         let opening = &OpeningOf::current();
@@ -90,13 +96,13 @@ impl Looks {
         Self { image, looked, all: spread == len }
     }
 
-    /// Bytes of the largest inspected sample.
+    /// Size of the largest inspected sample, in bytes.
     pub fn largest_bytes(&self) -> u64 {
         self.looked.iter().map(|it| it.file_bytes).max().unwrap_or(0)
     }
 }
 
-/// Number of samples to inspect, and of threads for it.
+/// Number of samples to inspect, and number of threads for it.
 fn most(source: &dyn Source) -> (u64, u64) {
     match (source.is_remote(), source.has_heads()) {
         (true, _) => (FEW, THREADS),

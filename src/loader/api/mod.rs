@@ -1,4 +1,4 @@
-//! The loader as its user sees it.
+//! Public API of the loader.
 
 pub mod builder;
 pub mod epoch;
@@ -43,23 +43,29 @@ use state::LoaderState;
 ///
 /// Each point has a test in `tests/loader/` or `tests/resume.rs`:
 ///
-/// * Building a loader plans, checks, allocates all memory and starts the threads, which start to fill batches at once.
-/// * `for batch in &mut loader` is one epoch; the next `for` is the next epoch. When an epoch ends, the batches of the
-///   next one are already being filled, unless `epochs` was the last.
+/// * Building a loader plans, checks, allocates all memory and starts the threads. They begin to
+///   fill batches at once.
+/// * `for batch in &mut loader` is one epoch. The next `for` is the next epoch. When an epoch ends,
+///   the batches of the next one are already being filled, unless the number of `epochs` is
+///   reached.
 /// * [`epoch`](Self::epoch) returns the same iterator as a value, for loops that also call [`stats`](Self::stats) or
 ///   [`state`](Self::state). [`into_batches`](Self::into_batches) owns the loader and returns the batches of all epochs,
 ///   on any thread.
-/// * Batches come in the order of the epoch, for any number of threads.
+/// * Batches are delivered in the order of the epoch, for any number of threads.
 /// * Leaving a loop early ends its epoch: prefetched batches are discarded, and the next `for` begins the next epoch.
-/// * If a sample fails and the policy is `stop`, the batches before it come first, then its error. Every later call
-///   returns the same error. All other errors end the loader in the same way.
-/// * [`state`](Self::state) returns the position of the consumer, at any time; another loader can resume from it.
-///   After a loop that was left early it is the position where the loop ended, until the next loop begins.
-/// * Dropping a batch returns its slot. At most `prefetch + 1` batches can be held ([`Plan::slots`]). While the user
-///   holds all of them, `next` waits. This is not an error, because another thread may drop one. After three seconds a
-///   line on standard error and in [`warnings`](Self::warnings) reports the number of held batches. With
-///   [`add_batches`](LoaderBuilder::add_batches) memory for more batches is allocated instead, within the limits.
-/// * [`peek_within`](Self::peek_within) returns a copy of the next batch and leaves the position.
+/// * If a sample fails and the policy is `stop`, the batches before it are delivered first, then
+///   the error. Every later call returns the same error. All other errors end the loader in the
+///   same way.
+/// * [`state`](Self::state) returns the position of the consumer, at any time. Another loader can
+///   resume from it. If a loop was left early, it is the position where the loop ended, until the
+///   next loop begins.
+/// * Dropping a batch returns its slot. At most `prefetch + 1` batches can be held
+///   ([`Plan::slots`]). If the user holds all of them, `next` waits until another thread drops one.
+///   After three seconds, a line on standard error and in [`warnings`](Self::warnings) reports the
+///   number of held batches. With [`add_batches`](LoaderBuilder::add_batches), memory for more
+///   batches is allocated instead, within the limits.
+/// * [`peek_within`](Self::peek_within) returns a copy of the next batch without changing the
+///   position.
 /// * Leaking a batch removes one slot from the ring; the loader continues with the others.
 /// * A panic of the consumer drops its batch, and the loader ends as if it were dropped.
 /// * A panic in an operator ends the loader with an error that reports the panic.
@@ -74,15 +80,15 @@ pub struct Loader {
     /// Process id of the process that built the loader.
     process: u32,
     source: Arc<dyn Source>,
-    /// Fingerprint of the source, if it is a combination.
+    /// Fingerprint of the source, if it combines other sources.
     combined: Option<Fingerprint>,
-    /// Checksum of the names of a source that is no combination.
+    /// Checksum of the sample names, if the source does not combine other sources.
     names: Option<u32>,
-    /// The distinct storage handles through which the source reads.
+    /// Distinct storage handles through which the source reads.
     storages: Arc<[Storage]>,
     plan: Arc<Plan>,
     device: String,
-    /// Warnings from when the loader was built.
+    /// Warnings found while the loader was built.
     warnings: Vec<String>,
     order: Order,
     counters: Arc<Counters>,
@@ -91,32 +97,32 @@ pub struct Loader {
     controls: Arc<Controls>,
     /// Prefetches samples, if the source is remote.
     prefetcher: Option<Arc<Prefetcher>>,
-    /// The GPU on which batches are made, if any.
+    /// GPU on which batches are produced, if any.
     gpu: Option<Arc<Device>>,
-    /// The device monitor, if one was requested, or the error that kept it from starting.
+    /// Device monitor if one was requested, or the error that prevented its start.
     watch: Option<Result<Watch>>,
-    /// The configuration if nothing is tuned.
+    /// Configuration, if nothing is tuned.
     fixed: Choice,
-    /// Drops before the engine, which it changes.
+    /// Declared before `engine`, so it is dropped first. It changes the engine.
     tuning: Option<Tuning>,
-    /// Drops before the engine, which its thread reads.
+    /// Declared before `engine`, so it is dropped first. Its thread reads the engine.
     served: Served,
     engine: Arc<Engine>,
     state: Mutex<State>,
-    /// What happens while the consumer holds every batch.
+    /// State for the case that the consumer holds every batch.
     held: Held,
-    /// A batch that was looked at before the consumer took it.
+    /// Batch that was peeked at and not yet taken.
     peeked: Mutex<Option<Batch>>,
-    /// Held by a consumer that shares the loader while it takes a batch or begins an epoch.
+    /// Held while a consumer that shares the loader takes a batch or begins an epoch.
     turn: Mutex<()>,
 }
 
 struct State {
     next_epoch: u32,
     end_epoch: Option<u32>,
-    /// The epoch that was begun last, and the number of its batches that were handed out.
+    /// Epoch that was begun last, and number of its batches that were delivered.
     at: (u32, u64),
-    /// The error that ended the loader.
+    /// Error that ended the loader.
     ended: Option<Error>,
 }
 
@@ -126,17 +132,17 @@ impl Loader {
         LoaderBuilder::new(Arc::new(source), chain)
     }
 
-    /// The plan: where each step runs, and with how much memory.
+    /// Plan of this loader: where each step runs, and how much memory it needs.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Allocated memory, row by row.
+    /// Memory of the loader, as a list of entries.
     pub fn footprint(&self) -> &Footprint {
         &self.plan.footprint
     }
 
-    /// Where batches are made and why, as one line of text.
+    /// Device on which batches are produced, with the reason, as one line of text.
     pub fn device(&self) -> &str {
         &self.device
     }
@@ -146,19 +152,21 @@ impl Loader {
         &*self.source
     }
 
-    /// Names of the classes in the order of their numbers; empty if the source has none. [`LoaderBuilder::classes_of`] gives another
-    /// loader the same numbers, and [`ClassTable::new`](crate::source::ClassTable::new) makes a table of saved names.
+    /// Names of the classes in the order of their numbers. Empty if the source has no names.
+    /// [`LoaderBuilder::classes_of`] gives another loader the same numbers.
+    /// [`ClassTable::new`](crate::source::ClassTable::new) creates a table from saved names.
     pub fn classes(&self) -> &[String] {
         self.source.classes()
     }
 
-    /// Batches in an epoch of this shard.
+    /// Number of batches in an epoch of this shard.
     pub fn batches_per_epoch(&self) -> u64 {
         self.order.whole().batches()
     }
 
-    /// Batches of the epoch that runs, or of the next one if none does: fewer than [`batches_per_epoch`](Self::batches_per_epoch) in an
-    /// epoch that was resumed in its middle. 0 after the last epoch.
+    /// Number of batches of the running epoch, or of the next epoch if none is running. Less than
+    /// [`batches_per_epoch`](Self::batches_per_epoch) in an epoch that was resumed in the middle. 0
+    /// after the last epoch.
     pub fn batches_of_this_epoch(&self) -> u64 {
         let state = self.lock();
         let (epoch, taken) = state.at;
@@ -170,20 +178,23 @@ impl Loader {
         }
     }
 
-    /// Slots for samples in an epoch of this shard: samples plus padding of the last batch.
+    /// Number of places for samples in an epoch of this shard: samples plus padding of the last
+    /// batch.
     pub fn places_per_epoch(&self) -> u64 {
         self.order.whole().places()
     }
 
-    /// Warnings for people, each with a remedy: problems with the libraries in use or requested, likely mistakes in the
-    /// source ([`Notes::warnings`](crate::source::Notes::warnings)), a source that is slow in the requested order, a
-    /// consumer that waits while it holds all batches, a shard that only a launcher's variables name, errors of the disk cache for files
-    /// behind URLs, and the number of samples that failed.
+    /// Warnings for users, each with a remedy: problems with the libraries in use or requested,
+    /// likely mistakes in the source ([`Notes::warnings`](crate::source::Notes::warnings)), a
+    /// source that is slow in the requested order, a consumer that waits while it holds all
+    /// batches, a shard that only a launcher's variables define, errors of the disk cache for files
+    /// behind URLs, and the number of failed samples.
     pub fn warnings(&self) -> Vec<String> {
         self.notices().into_iter().chain(self.failures()).collect()
     }
 
-    /// [`warnings`](Self::warnings) without [`failures`](Self::failures), so each of them is the same text on every call.
+    /// [`warnings`](Self::warnings) without [`failures`](Self::failures). The text of each does not
+    /// change between calls.
     #[doc(hidden)]
     pub fn notices(&self) -> Vec<String> {
         let loader = &self.plan.settings.loader;
@@ -207,22 +218,23 @@ impl Loader {
             warnings.push(format!("the utilization of the device is not measured: {error}"));
         }
         warnings.extend(self.storages.iter().flat_map(Storage::warnings));
-        // They name classes and files.
+        // Warnings contain names of classes and files, which must be escaped.
         warnings.iter().map(|it| escaped(it).into_owned()).collect()
     }
 
-    /// The warning that samples failed, with their number so far; `None` if none did. Also the last of [`warnings`](Self::warnings).
+    /// Warning about failed samples, with their number so far. `None` if no sample failed. This is
+    /// also the last of the [`warnings`](Self::warnings).
     pub fn failures(&self) -> Option<String> {
         self.check_process().ok()?;
         self.counters.failures(self.plan.settings.loader.on_error)
     }
 
-    /// The position of this loader, from which [`LoaderBuilder::resume`] continues. It is a few numbers for a data
-    /// set of any size.
+    /// Position of this loader, from which [`LoaderBuilder::resume`] continues. Its size does not
+    /// depend on the data set.
     ///
-    /// Batches that were handed out count as consumed; prefetched batches do not. All shards have the same state after
-    /// the same number of batches, as in data-parallel training. At the end of an epoch whose last batches are not full
-    /// on every shard, save the state of rank 0.
+    /// Delivered batches count as consumed; prefetched batches do not. In data-parallel training,
+    /// all shards have the same state after the same number of batches. At the end of an epoch
+    /// whose last batches are not full on every shard, save the state of rank 0.
     pub fn state(&self) -> LoaderState {
         let settings = &self.plan.settings.loader;
         let (epoch, batches) = self.lock().at;
@@ -246,13 +258,13 @@ impl Loader {
         }
     }
 
-    /// Whether an epoch was begun and not all of its batches were taken.
+    /// Whether an epoch has begun and some but not all of its batches were taken.
     pub fn is_in_an_epoch(&self) -> bool {
         let (epoch, taken) = self.lock().at;
         (1..self.order.extent(epoch).batches()).contains(&taken)
     }
 
-    /// A handle that ends this loader from another thread.
+    /// Handle that ends this loader from another thread.
     pub fn stopper(&self) -> Stopper {
         self.engine.stopper()
     }

@@ -1,4 +1,4 @@
-//! Positions of settings in a file, for errors about them.
+//! File positions of settings, for errors about settings.
 
 use super::builder::{LoaderBuilder, Locate};
 use crate::error::Error;
@@ -10,7 +10,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// A function that adds the file position to an error; without a file it returns errors unchanged.
+    /// Returns a function that adds the file position to an error. Without a file, it returns
+    /// errors unchanged.
     pub(in crate::loader) fn locator(&self) -> impl Fn(Error) -> Error + use<> {
         let (locate, settings) = (self.locate.clone(), self.settings.clone());
         move |error| match &locate {

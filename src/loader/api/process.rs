@@ -1,10 +1,12 @@
-//! A loader in a child process after `fork`. The child has a copy of every lock, possibly held, and none of the threads.
+//! A loader in a child process after `fork`. The child has no other threads, but copies of all
+//! locks, which a thread of the parent may have held.
 
 use super::Loader;
 use crate::error::{Error, Result};
 
 impl Loader {
-    /// Checks that this process built the loader: a child must not wait for a lock that a thread of its parent held.
+    /// Checks that this process built the loader. A child must not wait for a lock that a thread of
+    /// its parent held.
     ///
     /// # Errors
     /// [`Error::Forked`] in any other process.
@@ -19,8 +21,8 @@ impl Loader {
 impl Drop for Loader {
     fn drop(&mut self) {
         if self.check_process().is_err() {
-            // The child must not join threads, wait for locks or call the device. One more leaked reference to each part
-            // keeps all of it alive.
+            // The child must not join threads, wait for locks or call the device. So one reference
+            // to each part is leaked, which keeps all of them alive.
             let threads = (self.tuning.take(), self.watch.take(), std::mem::take(&mut self.served));
             let shared = (self.engine.clone(), self.gpu.clone(), self.prefetcher.clone());
             let data = (self.source.clone(), self.meters.clone(), self.caches.clone());

@@ -11,7 +11,7 @@ use feedwater_insight::explain::{Options, Report, explain};
 
 use super::Loader;
 
-/// Guard of a part of the consumer's step; the part ends when this is dropped.
+/// Guard of a named part of the consumer's step. The part ends when the guard is dropped.
 #[must_use = "the span ends when this is dropped"]
 pub struct ConsumerSpan<'a> {
     loader: &'a Loader,
@@ -26,7 +26,7 @@ impl Drop for ConsumerSpan<'_> {
 }
 
 impl Loader {
-    /// Counts of everything that was measured so far.
+    /// Snapshot of everything that was measured so far.
     pub fn measured(&self) -> Snapshot {
         if self.check_process().is_err() {
             return Snapshot::default();
@@ -46,8 +46,9 @@ impl Loader {
         self.profile_since(&Snapshot::default())
     }
 
-    /// Measurements since an earlier [`measured`](Self::measured) of this loader, for example without the start of a run.
-    /// Counts, times and shares cover that interval. These cover the time since the loader was built:
+    /// Measurements since an earlier snapshot from [`measured`](Self::measured), for example
+    /// without the start of a run. Counts, times and shares cover this interval. The following
+    /// cover the time since the loader was built:
     ///
     /// * [`Profile::memory`], the peak memory,
     /// * the maximum of each [`Latency`](crate::measure::Latency),
@@ -65,14 +66,17 @@ impl Loader {
         }
     }
 
-    /// Reads the current utilization of the device by all processes from NVML. Blocks this thread, mostly for 20 ms per
-    /// direction of PCIe; [`watch_device`](crate::loader::LoaderBuilder::watch_device) does it periodically on a separate thread.
+    /// Reads the current utilization of the device from NVML. It includes all processes. The call
+    /// blocks this thread, mostly for 20 ms per direction of PCIe.
+    /// [`watch_device`](crate::loader::LoaderBuilder::watch_device) reads periodically on a
+    /// separate thread.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] without NVML or if batches are made on the CPU, [`Error::Device`] if the driver fails.
+    /// [`Error::Unavailable`] without NVML or if batches are produced on the CPU. [`Error::Device`]
+    /// if the driver fails.
     pub fn device_utilisation(&self) -> Result<DeviceReading> {
         let Some(device) = &self.gpu else {
-            return Err(Error::unavailable("a device to watch", "batches are made on the CPU"));
+            return Err(Error::unavailable("a device to watch", "batches are produced on the CPU"));
         };
         Nvml::open(device.runtime())?.monitor(device)?.read()
     }
@@ -90,8 +94,9 @@ impl Loader {
         self.meters.write_trace(shard.rank, shard.world, &mut out)
     }
 
-    /// Marks the begin of the consumer's step, for a consumer that does other work between two batches. Without these
-    /// calls a step is the time from receiving a batch to asking for the next one.
+    /// Marks the begin of the consumer's step. Call it if the consumer does other work between two
+    /// batches. Without these calls, a step is the time from receiving a batch to asking for the
+    /// next one.
     pub fn step_begin(&self) {
         self.add_step(true);
     }
@@ -101,17 +106,20 @@ impl Loader {
         self.add_step(false);
     }
 
-    /// Begins a named part of the consumer's step that is not the model's own (`logging`, `metrics`, `checkpoint`). It
-    /// ends when the returned guard is dropped. Reports show its share of the step. At most 32 names are distinguished.
+    /// Begins a named part of the consumer's step that is not the model itself, such as `logging`,
+    /// `metrics` or `checkpoint`. The part ends when the returned guard is dropped. Reports show
+    /// its share of the step. At most 32 names are distinguished.
     ///
-    /// Name a part [`sync`](crate::explain::SYNC) if it waits for other ranks, as in an all-reduce that the host waits
-    /// for. Without it, or without steps that end before it ([`step_end`](Self::step_end)), the steps of ranks that wait
-    /// for a slow rank look as long as its own, and reports of several ranks cannot identify it.
+    /// Name a part [`sync`](crate::explain::SYNC) if it waits for other ranks, such as an
+    /// all-reduce for which the host waits, or end the step before it
+    /// ([`step_end`](Self::step_end)). Otherwise the steps of all ranks that wait for a slow rank
+    /// look as long as its own, and reports of several ranks cannot identify the slow rank.
     pub fn span<'a>(&'a self, name: &'a str) -> ConsumerSpan<'a> {
         ConsumerSpan { loader: self, name, begin: Instant::now() }
     }
 
-    /// Records a named part of the consumer's step that is already over; see [`span`](Self::span).
+    /// Records a named part of the consumer's step that has already ended, see
+    /// [`span`](Self::span).
     pub fn add_span(&self, name: &str, took: Duration) {
         if self.check_process().is_ok() {
             self.meters.consumer_span(name, took);
@@ -124,11 +132,11 @@ impl Loader {
         }
     }
 
-    /// Explains what limits the loop so far, what to change, and the gain.
+    /// Explains what limits the loop so far, which settings to change, and the predicted gains.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if fewer than two batches were handed out.
+    /// [`Error::Config`] if fewer than two batches were delivered.
     pub fn report(&self) -> Result<Report> {
         self.check_process()?;
         Ok(explain(&self.profile(), &Options::default())?)

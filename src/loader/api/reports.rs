@@ -1,4 +1,4 @@
-//! Counts of a loader.
+//! Statistics and metrics of a loader.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use crate::loader::stats::Stats;
 use crate::loader::watching::metrics::Observed;
 
 impl Loader {
-    /// Counts since the loader was built, in Prometheus's text format.
+    /// Metrics since the loader was built, in Prometheus's text format.
     pub fn metrics(&self) -> String {
         match self.check_process() {
             Ok(()) => self.observed().metrics(),
@@ -22,9 +22,9 @@ impl Loader {
     /// * Only loopback addresses (127.0.0.0/8, ::1) are allowed: there is no authentication.
     /// * `GET /metrics` returns the text. Another path is 404, another method 405, a request that is not HTTP/1 400, and
     ///   a request of more than 8 KiB 431.
-    /// * One thread serves up to 64 connections, each for at most two seconds. A further connection is accepted at once
-    ///   and replaces the one that has been without a complete request for longest. So a client that sends slowly, reads
-    ///   slowly or sends nothing delays neither other clients nor the end of the loader.
+    /// * One thread serves up to 64 connections, each for at most two seconds. A further connection
+    ///   replaces the one that has been waiting longest for a complete request. So a client that is
+    ///   slow or silent delays neither other clients nor the end of the loader.
     pub fn serve_metrics(&self, address: SocketAddr) -> Result<SocketAddr> {
         self.check_process()?;
         self.served.start(address, self.observed())
@@ -42,7 +42,7 @@ impl Loader {
         }
     }
 
-    /// Counts since the loader was built.
+    /// Statistics since the loader was built.
     pub fn stats(&self) -> Stats {
         match self.check_process() {
             Ok(()) => Stats {

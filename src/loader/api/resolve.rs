@@ -1,4 +1,4 @@
-//! Resolves a builder before anything is started: finds the device and makes the plan for it.
+//! Resolves a builder before anything is started: finds the device and makes a plan for it.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -19,7 +19,7 @@ pub(in crate::loader) struct Resolved {
 }
 
 impl LoaderBuilder {
-    /// Resolves the plan, one line on where it runs and why, and the device.
+    /// Resolves the plan, the device, and a line of text about the device and the reason for it.
     pub(in crate::loader) fn resolve(&self) -> Result<Resolved> {
         let found = self.find_device()?;
         let plan = self.make_plan(&found)?;
@@ -31,7 +31,8 @@ impl LoaderBuilder {
         Ok(Resolved { plan, line, device })
     }
 
-    /// The plan. If a GPU is requested that this machine does not have, that for a machine that has one.
+    /// Makes the plan. If the requested GPU does not exist on this machine, makes it for a machine
+    /// that has one.
     pub(in crate::loader) fn plan_anyway(&self) -> Result<Plan> {
         let choice = self.settings.device;
         let found = match self.find_device() {
@@ -46,7 +47,7 @@ impl LoaderBuilder {
         self.make_plan(&found)
     }
 
-    /// The plan for a device. If there is one, the memory of its decode routes is measured.
+    /// Makes the plan for a device. For a GPU, it first measures the memory of the decode routes.
     fn make_plan(&self, found: &Found) -> Result<Plan> {
         let mut settings = self.settings.clone();
         if let Some(storage) = self.source.storages().first() {
@@ -54,7 +55,8 @@ impl LoaderBuilder {
         }
         let mut facts = self.facts(found.facts.clone(), found.pick.clone());
         if let Some(device) = &found.device {
-            // Limits do not change what an image needs.
+            // The memory that an image needs does not depend on limits, so it is measured without
+            // them.
             let mut unlimited = settings.clone();
             let limits = &mut unlimited.limits;
             (limits.device_memory, limits.pinned_memory, limits.host_memory) = (None, None, None);
@@ -69,11 +71,12 @@ impl LoaderBuilder {
         loop {
             match plan(&device) {
                 Err(Error::Config(error)) if error.key.starts_with("limits.") => {
-                    // Routes are dropped only if that helps.
+                    // Drop routes only if the limits suffice then.
                     let mut none = device.clone();
                     while none.drop_costliest(false, "") {}
                     match plan(&none) {
-                        // What would do without them is less.
+                        // Even without routes, the limits are too small. This error names the limit
+                        // that suffices then.
                         Err(Error::Config(least)) if least.key.starts_with("limits.") => {
                             return Err(Error::Config(least));
                         }
@@ -115,7 +118,7 @@ impl LoaderBuilder {
         Looks::at(&*self.source, &self.settings.limits, self.settings.decode.strict)
     }
 
-    /// Number of files that have samples, if the order depends on it, else 0.
+    /// Number of files that have samples. 0 if the order does not depend on files.
     fn files(&self) -> u64 {
         if self.settings.loader.shuffle_window.is_none() {
             return 0;
@@ -125,7 +128,8 @@ impl LoaderBuilder {
         ends.iter().filter(|&&end| end > 0).count() as u64
     }
 
-    /// Finds the chosen device. `auto` falls back to the CPU if anything is missing, and returns the reason.
+    /// Finds the chosen device. `auto` falls back to the CPU if anything is missing, and the result
+    /// has the reason.
     fn find_device(&self) -> Result<Found> {
         let choice = self.settings.device;
         let (device, pick) = match (open_device(choice, &self.runtime), choice) {
@@ -146,8 +150,8 @@ impl LoaderBuilder {
         let used_on = self.consumer.as_ref().map_or(device.ordinal(), |it| it.device().ordinal());
         if used_on != device.ordinal() {
             let problem = format!(
-                "is {choice}, which is GPU {}, and the consumer's stream is of GPU {used_on}; a batch is on the GPU of its \
-                 consumer, so leave the device out",
+                "is {choice}, which is GPU {}, and the consumer's stream is of GPU {used_on}; batches are on the GPU of their \
+                 consumer, so remove the device",
                 device.ordinal()
             );
             return Err(Error::config("device", problem));
@@ -160,12 +164,12 @@ impl LoaderBuilder {
     }
 }
 
-/// Device of a builder.
+/// Device that was found for a builder.
 struct Found {
     pub device: Option<Arc<Device>>,
     pub facts: DeviceFacts,
     pub pick: DevicePick,
-    /// One line on the device and why it was chosen.
+    /// One line of text about the device and the reason for it.
     pub line: String,
 }
 
@@ -176,12 +180,13 @@ impl Found {
     }
 }
 
-/// Opens the GPU of a choice, for which kernels can be compiled, and returns why it is that one. `None` for the CPU.
+/// Opens the GPU of a choice and checks that kernels can be compiled for it. Returns the GPU, with
+/// the reason for this choice. `None` for the CPU.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] if the launcher's local rank has no GPU of its own, [`Error::Unavailable`] and [`Error::Device`] if
-/// there is no usable GPU.
+/// [`Error::Config`] if the launcher's local rank has no GPU of its own. [`Error::Unavailable`] or
+/// [`Error::Device`] if there is no usable GPU.
 pub fn open_device(
     choice: DeviceChoice,
     runtime: &Runtime,

@@ -51,7 +51,7 @@ impl Loader {
         }
         let loader = &plan.settings.loader;
         let world = plan.shard.world;
-        // Every shard fails, so that no rank waits for the others.
+        // Fails on every shard, so no rank waits for the others.
         if loader.last_batch == LastBatch::Partial && used < world {
             let problem = format!(
                 "is partial, and with {used} samples some of {world} shards would be empty; use fewer shards, \
@@ -170,7 +170,7 @@ impl Loader {
     }
 }
 
-/// The distinct storage handles of a source: parts of a mixture may share one.
+/// Distinct storage handles of a source. Parts of a mixture may share one.
 fn storages_of(source: &dyn Source) -> Arc<[Storage]> {
     let mut distinct: Vec<Storage> = Vec::new();
     for storage in source.storages() {

@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::source::Fingerprint;
 
-/// Position of a loader in its epochs: enough to resume exactly, in constant time.
+/// Position of a loader in its epochs. With it, another loader resumes exactly, in constant time.
 ///
-/// A resumed loader returns exactly the remaining samples of the epoch, in the same global order and with the same random
-/// draws. Number of workers, batch, prefetch, rank and world size may differ from before. Field names and meaning are part of
-/// the public contract: later versions accept saved states.
+/// A resumed loader returns exactly the remaining samples of the epoch, in the same global order
+/// and with the same random numbers. Number of workers, batch size, prefetch, rank and world size
+/// may differ. Field names and meaning are part of the public contract: later versions accept saved
+/// states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoaderState {
@@ -17,37 +18,38 @@ pub struct LoaderState {
     pub seed: u64,
     /// Whether each epoch has its own order.
     pub shuffle: bool,
-    /// The running epoch, or the next one.
+    /// Running epoch, or the next epoch if none is running.
     pub epoch: u32,
-    /// Positions of the epoch's global order that all shards together have consumed.
+    /// Number of positions in the epoch's global order that all shards together have consumed.
     pub position: u64,
     /// Number of samples of the source.
     pub samples: u64,
-    /// Samples per shuffle window, if files and windows are shuffled; else absent.
+    /// Samples per shuffle window. Absent if files and windows are not shuffled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shuffle_window: Option<u64>,
-    /// How often each sample occurs in a row; absent if once.
+    /// Number of consecutive occurrences of each sample. Absent if 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<u32>,
     /// With `shuffle_window`: CRC-32C of the end of each file that has samples (the index after its last sample), each as
     /// eight bytes, little-endian.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<u32>,
-    /// CRC-32C of the names of the classes in the order of their numbers, each followed by a zero byte; absent if there are none.
+    /// CRC-32C of the class names in the order of their numbers, each followed by a zero byte.
+    /// Absent without class names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<u32>,
     /// Fingerprint of the source, if it is a combination: a mixture, a concatenation or a selection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub combined: Option<Fingerprint>,
-    /// CRC-32C of the source's number of samples and of the names of its first and last sample, without their folders; absent if
-    /// it is a combination.
+    /// CRC-32C of the source's number of samples and of the names of its first and last sample,
+    /// without folders. Absent if the source is a combination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<u32>,
 }
 
 impl LoaderState {
-    /// Checks that this can be a state of a source with `samples` samples and these classes, whose files have this checksum. States
-    /// of earlier versions have no fingerprint.
+    /// Checks that this state fits a source with `samples` samples and these classes, whose files
+    /// have the checksum `files`. States of earlier versions have no fingerprint.
     pub(in crate::loader) fn check(
         &self,
         samples: u64,
@@ -99,21 +101,22 @@ impl LoaderState {
         Ok(())
     }
 
-    /// Warning that this is the state of another source, by the checksum of its names. No error: the samples may have been renamed
-    /// or packed in the same order. States of earlier versions have no checksum.
+    /// Warning if the checksum of the sample names shows that the state belongs to another source.
+    /// It is not an error, because samples may have been renamed or packed in the same order.
+    /// States of earlier versions have no checksum.
     pub(in crate::loader) fn warning(&self, source: Option<u32>) -> Option<String> {
         let (was, is) = (self.source?, source?);
         (was != is).then(|| {
             format!(
                 "state.source: the first or last sample has another name than when the state was saved (checksum {was:08x}, now \
-                 {is:08x}); epoch {} continues behind {} samples in the same order, so check that the source is the same",
+                 {is:08x}); epoch {} continues after {} samples in the same order, so check that the source is the same",
                 self.epoch, self.position
             )
         })
     }
 }
 
-/// Checksum of the names of classes; `None` if there are none.
+/// Checksum of the class names. `None` without class names.
 pub(in crate::loader) fn classes_checksum(classes: &[String]) -> Option<u32> {
     let extend = |crc, name: &String| {
         crc32c::crc32c_append(crc32c::crc32c_append(crc, name.as_bytes()), &[0])

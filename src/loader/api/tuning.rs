@@ -1,4 +1,4 @@
-//! What a loader tunes, and choices by hand.
+//! Tuned configuration of a loader, and changes by the user.
 
 use super::Loader;
 use crate::error::Result;
@@ -7,13 +7,14 @@ use crate::loader::sample::prefetcher::PrefetcherReport;
 use crate::tune::{Choice, Decision};
 
 impl Loader {
-    /// Current number of active workers and of prefetched batches, and what runs on the device.
+    /// Current configuration: number of active workers, number of prefetched batches, and work on
+    /// the device.
     pub fn choice(&self) -> Choice {
         self.own_tuning().map_or(self.fixed, Tuning::choice)
     }
 
-    /// Tuning decisions so far, with their reasons, in order; empty if nothing is tuned. Only the latest 100 are stored,
-    /// and of choices by the user only the last.
+    /// Tuning decisions so far, with their reasons, in order. Empty if nothing is tuned. Only the
+    /// latest 100 decisions are stored, and only the last choice by the user.
     pub fn decisions(&self) -> Vec<Decision> {
         self.own_tuning().map(Tuning::decisions).unwrap_or_default()
     }
@@ -24,8 +25,9 @@ impl Loader {
         self.tuning.as_ref()
     }
 
-    /// Current number of samples to prefetch, and why; `None` if the source is not remote. The maximum, for which memory
-    /// is allocated, follows from `storage.read_ahead` and `storage.connections`. Fewer are prefetched if that is as fast
+    /// Current number of samples to prefetch from a network, with the reason. `None` if the source
+    /// is not remote. The maximum, for which memory is allocated, follows from `storage.read_ahead`
+    /// and `storage.connections`. Fewer samples are prefetched if that is as fast
     /// ([`PrefetchDepth`](crate::tune::PrefetchDepth)), unless `loader.tune` is false.
     pub fn read_ahead(&self) -> Option<PrefetcherReport> {
         self.check_process().ok()?;
@@ -37,13 +39,14 @@ impl Loader {
         self.tuning.is_none() || self.decisions().last().is_some_and(|it| it.settled)
     }
 
-    /// Sets the configuration while the loader runs, and ends tuning. No byte of a batch changes. Batches that are
-    /// already begun keep the configuration they were begun with. Any thread may call it, at any time.
+    /// Sets the configuration while the loader runs, and ends tuning. The bytes of batches do not
+    /// change. Batches that have begun keep their configuration. Any thread may call this at any
+    /// time.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) if the plan has no threads, memory or kernel for the choice, or if the value is fixed by the
-    /// settings.
+    /// [`Error::Config`](crate::Error::Config) if the plan has no threads, memory or kernel for the
+    /// choice, or if the settings fix the value.
     pub fn choose(&self, choice: Choice) -> Result<()> {
         self.check_process()?;
         match &self.tuning {

@@ -1,33 +1,38 @@
-//! Cost of an image on an engine, learnt from measurements.
+//! Cost of decoding an image on an engine, learned from measurements.
 //!
-//! An image occupies one place of an engine for `fixed + size` seconds. How bytes and pixels contribute to `size` is
-//! assumed once per route; the scale of both terms is learnt. A measurement is only an upper bound: a completion is
-//! observed late, and an engine that seems busy may have been idle for long. The bound is tight while the engine was
-//! always saturated, so such spans count in full and others little.
+//! An image occupies one place of an engine for `fixed + size` seconds. How bytes and pixels
+//! contribute to `size` is assumed once per route. The scales of both terms are learned. A
+//! measurement is only an upper bound, because completions are observed late, and an engine that
+//! seems busy may have been idle. The bound is tight if the engine was always saturated. So spans
+//! of a saturated engine have full weight, and others little.
 
 use super::ImageWork;
 use crate::plan::{AssumedCost, Route};
 
-/// Number of images in the first, second, ... span: small at first, so that a wrong assumption is corrected soon.
+/// Number of images in the first, second, ... span. Small at first, so a wrong assumption is
+/// corrected soon.
 const SPAN_IMAGES: [u32; 4] = [4, 8, 16, 32];
-/// Minimum share of a span with more images than places from which the engine cannot have idled.
+/// A span is saturated if the engine had more images than places for at least this share of its
+/// working time.
 const SATURATED: f64 = 0.8;
-/// Factor on the old evidence after a span of full weight.
+/// Factor on the weight of old spans after a new span of full weight.
 const MEMORY: f64 = 0.85;
 /// Weight of a span in which the engine may have been idle.
 const LOOSE: f64 = 0.15;
-/// Regularization that holds both terms together: with images of one size their ratio would be undetermined.
+/// Regularization of both terms towards a common scale. If all images have one size, the ratio of
+/// the terms is undetermined.
 const RIDGE: f64 = 0.2;
-/// Largest factor between either term and the common scale.
+/// Maximum factor between the scale of either term and the common scale.
 const SPREAD: f64 = 8.0;
-/// Largest weight of a span, relative to a typical one.
+/// Maximum weight of a span, relative to a typical one.
 const LARGEST_SPAN: f64 = 4.0;
 /// Weight of the newest span in the running mean.
 const NEWEST_SPAN: f64 = 0.2;
-/// Consecutive spans far slower than expected before they count in full: one may contain a single slow image.
+/// Number of consecutive spans far slower than expected until they have full weight. One such span
+/// may contain a single slow image.
 const BELIEVED_AFTER: u32 = 3;
 
-/// Assumed seconds of the two terms of an image.
+/// Assumed time of the two terms of an image, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Terms {
     pub fixed: f64,
@@ -41,7 +46,7 @@ impl Terms {
     }
 }
 
-/// Cost of an image on a route before anything was measured.
+/// Assumed cost of an image on a route, before anything was measured.
 pub(super) fn assume(route: Route, work: ImageWork) -> Terms {
     let AssumedCost { image, byte, pixel, window_pixel } = route.assumed_cost();
     let ImageWork { pixels, window_pixels, bytes } = work;
@@ -52,15 +57,15 @@ pub(super) fn assume(route: Route, work: ImageWork) -> Terms {
 /// Measurement of an engine from one completion to a later one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// Sum over all finished images.
+    /// Sum of the terms of all finished images.
     pub terms: Terms,
-    /// Seconds in which places were occupied, summed over the places.
+    /// Time in which places were occupied, in seconds, summed over the places.
     pub busy: f64,
     /// Whether the engine had more images than places nearly all the time.
     pub saturated: bool,
 }
 
-/// The running measurement, up to now and up to its last completion.
+/// Running measurement, with the times up to now and up to the last completion.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Measuring {
     terms: Terms,
@@ -73,16 +78,17 @@ pub(super) struct Measuring {
 /// Accumulated times, in seconds.
 #[derive(Clone, Copy, Default)]
 struct Times {
-    /// Summed over the occupied places.
+    /// Time summed over the occupied places.
     busy: f64,
-    /// With any image.
+    /// Time with at least one image.
     working: f64,
-    /// With more images than places.
+    /// Time with more images than places.
     full: f64,
 }
 
 impl Measuring {
-    /// Adds `seconds` with `taken` occupied places; `full` if there were more images than places.
+    /// Adds `seconds` in which `taken` places were occupied. `full` is whether there were more
+    /// images than places.
     pub fn add(&mut self, seconds: f64, taken: usize, full: bool) {
         self.now.busy += seconds * taken as f64;
         self.now.working += if taken > 0 { seconds } else { 0.0 };
@@ -115,14 +121,15 @@ impl Measuring {
     }
 }
 
-/// Least squares over spans with exponential forgetting; the result is a factor on each of the two assumed terms.
+/// Least squares over spans, with exponentially decreasing weights. The result is a factor for each
+/// assumed term.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
     scale: [f64; 2],
     /// The normal equations: the upper triangle of the matrix, and the right side.
     matrix: [f64; 3],
     right: [f64; 2],
-    /// Running mean of a span's expected seconds.
+    /// Running mean of the expected time of a span, in seconds.
     typical: f64,
     slow_spans: u32,
     spans: u32,
@@ -140,7 +147,7 @@ impl Cost {
         }
     }
 
-    /// Seconds of one place of the engine for images with these terms.
+    /// Time for which images with these terms occupy one place of the engine, in seconds.
     pub fn seconds(&self, terms: Terms) -> f64 {
         self.scale[0] * terms.fixed + self.scale[1] * terms.size
     }
@@ -150,8 +157,8 @@ impl Cost {
         self.spans
     }
 
-    /// Learns from a span. A span that is far slower than expected counts only as much as one twice as slow, until
-    /// several in a row agree.
+    /// Learns from a span. A span that is far slower than expected counts like one that is twice as
+    /// slow, until several consecutive spans agree.
     pub fn learn(&mut self, span: Span) {
         let expected = self.seconds(span.terms);
         if span.busy <= 0.0 || expected <= 0.0 {
@@ -167,7 +174,8 @@ impl Cost {
             weight /= slower;
         }
         let [x, y] = [span.terms.fixed / expected, span.terms.size / expected];
-        // A large image makes the span that it ends look fast and earlier ones slow: only their sum is right.
+        // A large image makes the span that it ends look fast, and earlier spans slow. Only their
+        // sum is right, so spans are weighted by their expected time.
         let typical = if self.typical > 0.0 { self.typical } else { expected };
         weight *= (expected / typical).clamp(1.0 / LARGEST_SPAN, LARGEST_SPAN);
         self.typical = typical + NEWEST_SPAN * (expected - typical);
@@ -186,7 +194,7 @@ impl Cost {
         if whole <= 0.0 {
             return;
         }
-        // The solution if both terms had one common scale.
+        // Solution with one common scale for both terms.
         let common = (xm + ym) / whole;
         let [hold_x, hold_y] = [xx, yy].map(|own| RIDGE * own + 1e-9 * whole);
         let (xx, yy) = (xx + hold_x, yy + hold_y);

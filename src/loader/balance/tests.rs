@@ -1,4 +1,5 @@
-//! Tests of the balancer with simulated engines of given speeds: its throughput against the best fixed shares.
+//! Tests of the balancer with simulated engines of given speeds. The throughput is compared with
+//! the best fixed shares.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,8 @@ fn no_engine_idles_while_another_has_a_queue() {
     }
 }
 
-/// An engine that takes images at all has at most twice its share of the largest images, and at least a third.
+/// An engine that gets images has between a third of its share and twice its share of the largest
+/// images.
 #[test]
 fn the_largest_images_are_spread() {
     for (name, engines) in mixes() {
@@ -63,7 +65,7 @@ fn equal_images(count: usize) -> Vec<Image> {
 
 #[test]
 fn an_image_a_hundred_times_slower_than_expected_does_not_delay_others() {
-    // Short queues, so that images behind the slow one were sent there knowingly.
+    // Queues are short, so few images wait behind the slow one before its slowness can be observed.
     let around = Surroundings { pages: 28, ..USUAL };
     let engines = [
         Engine::new(1, 100e-6, 0.0, 3e-9),
@@ -82,10 +84,10 @@ fn an_image_a_hundred_times_slower_than_expected_does_not_delay_others() {
         let held: Vec<usize> =
             (0..4000).filter(|&it| it != at && outcome.latencies[it] > 2.0 * slowest).collect();
         let own = engines[queue].seconds(&sick[at], 0.0);
-        // Only images that were behind it before its slowness was observable.
+        // Only images that were queued behind it before its slowness could be observed.
         assert!(held.len() <= 8 && held.iter().all(|&it| it < at + 2 * around.pages), "{held:?}");
         assert!(held.iter().all(|&it| outcome.latencies[it] < own + 2.0 * slowest), "{held:?}");
-        // At most the work of the engine that it blocks is lost.
+        // At most the work of the blocked engine is lost.
         assert!(outcome.rate > 0.9 * usual.rate, "{} of {}", outcome.rate, usual.rate);
     }
 }
@@ -199,7 +201,8 @@ fn a_queue_counts_as_busy_up_to_the_moment_of_the_report() {
     let long = choose(Route::NvjpegHybrid, at(0)).unwrap();
     let other = choose(Route::Cpu, at(3)).unwrap();
     balancer.finish(other, at(4));
-    // One of two places of the first queue, without any event since; and a second of the other.
+    // One of two places of the first queue was occupied for 4 s, without a later event. One place
+    // of the other queue was occupied for 1 s.
     let busy = |it: &RouteReport| (it.busy * it.place_seconds, it.place_seconds);
     assert_eq!(balancer.report().iter().map(busy).collect::<Vec<_>>(), [(4.0, 8.0), (1.0, 8.0)]);
     balancer.finish(long, at(4));

@@ -1,4 +1,4 @@
-//! Copies of batches in host memory, which take no slot of the ring.
+//! Copies of batches in host memory. They occupy no slot of the ring.
 
 use super::{Batch, BatchMemory};
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::loader::host::HostSlot;
 use crate::ring::Using;
 
 impl Batch {
-    /// A copy in host memory, which is in no ring.
+    /// Copies the batch to host memory that belongs to no ring.
     pub(in crate::loader) fn copied_to_host(&self) -> Result<Self> {
         let tensor = match self.host() {
             Some(bytes) => HostSlot::copy_of(self.info(), bytes, self.target_bytes()),

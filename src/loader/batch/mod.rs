@@ -1,4 +1,4 @@
-//! A batch, as the consumer receives it.
+//! Batch as delivered to the consumer.
 
 mod copy;
 mod views;
@@ -25,7 +25,7 @@ use crate::tensor::TensorShape;
 pub struct Batch {
     slot: BatchMemory,
     shape: TensorShape,
-    /// Classes of the soft targets, 0 without.
+    /// Number of classes of the soft targets, or 0.
     classes: usize,
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
@@ -33,7 +33,7 @@ pub struct Batch {
     process: u32,
 }
 
-/// The slot of a batch, in host or device memory.
+/// Slot of a batch, in host or device memory.
 pub(super) enum BatchMemory {
     Host(Using<HostSlot>),
     Device(Using<DeviceSlot>),
@@ -53,7 +53,8 @@ impl Batch {
         this
     }
 
-    /// Samples, width, height, element type and layout of this batch; the last batch of an epoch may be smaller.
+    /// Shape, element type and layout of this batch. The last batch of an epoch may have fewer
+    /// samples.
     pub fn shape(&self) -> TensorShape {
         self.shape
     }
@@ -63,7 +64,7 @@ impl Batch {
         self.shape.batch
     }
 
-    /// Whether the batch has no samples. No loop is given such a batch.
+    /// Whether the batch has no samples. Loops never get such a batch.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -78,13 +79,14 @@ impl Batch {
         self.info().number
     }
 
-    /// Label of each sample, -1 if it has none.
+    /// Label of each sample; -1 for samples without a label.
     pub fn labels(&self) -> &[i64] {
         &self.info().labels
     }
 
-    /// Soft targets, if [`targets.classes`](crate::plan::TargetSettings::classes) is set and the batch is in host
-    /// memory: `[samples, classes]`, row-major. All zeros for a sample that was replaced with zeros and has no label.
+    /// Soft targets of shape `[samples, classes]`, row-major. `None` if
+    /// [`targets.classes`](crate::plan::TargetSettings::classes) is not set or the batch is in
+    /// device memory. All zeros for a sample that was replaced by zeros and has no label.
     pub fn soft_targets(&self) -> Option<&[f32]> {
         match &self.slot {
             BatchMemory::Host(slot) if self.classes > 0 => {
@@ -94,7 +96,7 @@ impl Batch {
         }
     }
 
-    /// [`soft_targets`](Self::soft_targets) for changes in place.
+    /// Mutable [`soft_targets`](Self::soft_targets).
     pub fn soft_targets_mut(&mut self) -> Option<&mut [f32]> {
         let len = self.len() * self.classes;
         match &mut self.slot {
@@ -105,8 +107,9 @@ impl Batch {
         }
     }
 
-    /// Address of the soft targets, if there are any and the batch is in device memory: f32, `[samples, classes]`,
-    /// row-major. They are filled and may be used when the tensor is: see [`device_ptr`](Self::device_ptr).
+    /// Address of the soft targets: f32, `[samples, classes]`, row-major. `None` without soft
+    /// targets or if the batch is in host memory. They may be used when the tensor may be used, see
+    /// [`device_ptr`](Self::device_ptr).
     pub fn soft_targets_ptr(&self) -> Option<u64> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -114,7 +117,8 @@ impl Batch {
         }
     }
 
-    /// Copies the soft targets to host memory; waits for the device. Empty if there are none.
+    /// Copies the soft targets to host memory, and waits for the device. Empty without soft
+    /// targets.
     pub fn soft_targets_to_host(&self) -> Result<Vec<f32>> {
         match &self.slot {
             BatchMemory::Host(_) => Ok(self.soft_targets().unwrap_or_default().to_vec()),
@@ -128,13 +132,13 @@ impl Batch {
         }
     }
 
-    /// Number of classes of the soft targets; 0 if there are none.
+    /// Number of classes of the soft targets; 0 without soft targets.
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// What the batch operators did to the pairs of samples at the places 2k and 2k + 1. A last sample without a partner
-    /// is a pair too. Empty without soft targets.
+    /// Result of the batch operators for each pair of samples, at the places 2k and 2k + 1. A last
+    /// sample without a partner is a pair too. Empty without soft targets.
     pub fn pairs(&self) -> &[Pair] {
         &self.info().pairs
     }
@@ -149,9 +153,10 @@ impl Batch {
         self.samples().iter().map(|sample| sample.index)
     }
 
-    /// Annotated objects visible in the tensor of the sample at `place`, with boxes in pixels of the tensor. Empty if
-    /// the source has no annotations or the sample was replaced with zeros. Batch operators do not change them: a
-    /// mixed sample also shows objects of its partner. Computed on each call, on the calling thread.
+    /// Annotated objects that are visible in the tensor of the sample at `place`, with boxes in
+    /// pixels of the tensor. Empty if the source has no annotations or the sample was replaced by
+    /// zeros. Batch operators do not change objects, although a mixed sample also shows objects of
+    /// its partner. Computed on each call, on the calling thread.
     ///
     /// # Panics
     ///
@@ -165,7 +170,7 @@ impl Batch {
         self.source.clone()
     }
 
-    /// The loader's plan, with which [`Plan::drawn`] tells what operators drew for a sample.
+    /// The loader's plan. [`Plan::drawn`] returns the random actions of a sample.
     pub fn plan(&self) -> Arc<Plan> {
         self.plan.clone()
     }
@@ -180,13 +185,13 @@ impl Batch {
         self.samples()[place].upright_boxes(&*self.source)
     }
 
-    /// Error of each sample that failed while this batch was made.
+    /// Errors of the samples that failed while this batch was filled.
     pub fn errors(&self) -> &[SampleError] {
         &self.info().errors
     }
 
-    /// The tensor, if it is in host memory: dense, in the shape's layout, native byte order. [`as_f32`](Self::as_f32)
-    /// and similar methods return typed elements.
+    /// The tensor as bytes, if it is in host memory: dense, in the shape's layout, native byte
+    /// order. [`as_f32`](Self::as_f32) and similar methods return typed elements.
     pub fn host(&self) -> Option<&[u8]> {
         match &self.slot {
             BatchMemory::Host(slot) => Some(&slot.tensor()[..self.shape.bytes()]),
@@ -194,7 +199,7 @@ impl Batch {
         }
     }
 
-    /// The tensor for changes in place, if it is in host memory; see [`host`](Self::host).
+    /// Mutable [`host`](Self::host).
     pub fn host_mut(&mut self) -> Option<&mut [u8]> {
         let bytes = self.shape.bytes();
         match &mut self.slot {
@@ -203,9 +208,9 @@ impl Batch {
         }
     }
 
-    /// Address of the tensor, if it is in device memory. Work put into [`stream`](Self::stream) runs after the tensor
-    /// is filled; call [`on`](Self::on) for other streams. Valid until the batch is dropped, and after that for work
-    /// already in that stream.
+    /// Address of the tensor, if it is in device memory. Work enqueued in [`stream`](Self::stream)
+    /// runs after the tensor is filled. For other streams, call [`on`](Self::on). The address is
+    /// valid until the batch is dropped, and afterwards for work that is already in that stream.
     pub fn device_ptr(&self) -> Option<u64> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -213,8 +218,9 @@ impl Batch {
         }
     }
 
-    /// The consumer's stream, if the batch is in device memory: the one given to the builder, or one that the loader
-    /// created. The slot of a dropped batch is refilled after the work that is in this stream at that time.
+    /// Stream of the consumer, if the batch is in device memory. It was given to the builder or
+    /// created by the loader. After the batch is dropped, its slot is refilled only after the work
+    /// that was in this stream at that time.
     pub fn stream(&self) -> Option<&Stream> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -222,10 +228,11 @@ impl Batch {
         }
     }
 
-    /// Lets another stream use the tensor; may be called repeatedly and for any number of streams. Work put into that
-    /// stream from now on runs after the tensor is filled. When the batch is dropped, the slot is refilled, and later
-    /// work in the consumer's stream runs, only after the work in that stream. Nothing waits on the host. The per-thread
-    /// default stream counts for all threads. In host memory this does nothing.
+    /// Lets another stream use the tensor. May be called repeatedly, and for any number of streams.
+    /// Work enqueued in that stream after the call runs after the tensor is filled. After the batch
+    /// is dropped, the slot is refilled only after the work in that stream, and later work in the
+    /// consumer's stream also waits for that work. The host does not wait. The per-thread default
+    /// stream stands for those of all threads. Does nothing for a batch in host memory.
     ///
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) for a stream of another device, [`Error::Device`](crate::Error::Device) if
@@ -237,8 +244,9 @@ impl Batch {
         }
     }
 
-    /// Lets streams use the tensor whose handles are unknown. Blocks the host until the tensor is filled. When the batch is
-    /// dropped, the slot is refilled only after all work that is in the GPU's primary context at that time.
+    /// Lets streams with unknown handles use the tensor. Blocks the host until the tensor is
+    /// filled. After the batch is dropped, the slot is refilled only after all work that was in the
+    /// GPU's primary context at that time.
     pub(crate) fn on_unnamed_streams(&self) -> Result<()> {
         match &self.slot {
             BatchMemory::Host(_) => Ok(()),
@@ -246,9 +254,10 @@ impl Batch {
         }
     }
 
-    /// Event that is reached when the tensor is filled, if it is in device memory: for streams outside of this crate. It
-    /// belongs to the slot, so it is valid for this batch until the batch is dropped. Waiting for it does not keep the
-    /// slot from being refilled; [`on`](Self::on) does both.
+    /// Event that is reached when the tensor is filled, if it is in device memory, for streams
+    /// outside of this crate. It belongs to the slot, so it is valid until the batch is dropped.
+    /// Waiting for the event does not prevent that the slot is refilled. Use [`on`](Self::on) for
+    /// both.
     pub fn ready(&self) -> Option<&Event> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -256,7 +265,8 @@ impl Batch {
         }
     }
 
-    /// Device memory of the tensor, if it is in device memory; the last batch of an epoch may use less of it.
+    /// Device memory of the tensor, if it is in device memory. The last batch of an epoch may use
+    /// only a part of it.
     pub fn device_buffer(&self) -> Option<&Arc<DeviceBuffer>> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -264,7 +274,7 @@ impl Batch {
         }
     }
 
-    /// Copies the tensor to host memory; waits for the device.
+    /// Copies the tensor to host memory, and waits for the device.
     pub fn to_host(&self) -> Result<Vec<u8>> {
         match &self.slot {
             BatchMemory::Host(slot) => Ok(slot.tensor()[..self.shape.bytes()].to_vec()),
@@ -283,7 +293,8 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // After `fork` the ring of the slot is the parent's, and a thread of the parent may hold its lock.
+        // After `fork`, the slot's ring belongs to the parent, and a thread of the parent may hold
+        // its lock.
         if self.process != std::process::id() {
             match &mut self.slot {
                 BatchMemory::Host(slot) => slot.abandon(),

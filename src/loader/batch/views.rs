@@ -1,4 +1,4 @@
-//! A batch as a slice of its element type, and its shape for array crates.
+//! Typed slices of a batch, and its shape for array crates.
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -31,29 +31,29 @@ impl Batch {
         self.view(DType::BF16)
     }
 
-    /// [`as_u8`](Self::as_u8) for changes in place.
+    /// Mutable [`as_u8`](Self::as_u8).
     pub fn as_u8_mut(&mut self) -> Option<&mut [u8]> {
         self.view_mut(DType::U8)
     }
 
-    /// [`as_f32`](Self::as_f32) for changes in place.
+    /// Mutable [`as_f32`](Self::as_f32).
     pub fn as_f32_mut(&mut self) -> Option<&mut [f32]> {
         self.view_mut(DType::F32)
     }
 
-    /// [`as_f16`](Self::as_f16) for changes in place.
+    /// Mutable [`as_f16`](Self::as_f16).
     pub fn as_f16_mut(&mut self) -> Option<&mut [f16]> {
         self.view_mut(DType::F16)
     }
 
-    /// [`as_bf16`](Self::as_bf16) for changes in place.
+    /// Mutable [`as_bf16`](Self::as_bf16).
     pub fn as_bf16_mut(&mut self) -> Option<&mut [bf16]> {
         self.view_mut(DType::BF16)
     }
 
-    /// Extents of the four axes in memory order, slowest first: `[samples, 3, height, width]` for NCHW and
-    /// `[samples, height, width, 3]` for NHWC. Strides are row-major (the last axis is contiguous) and nothing is padded, so the
-    /// product is the length of the typed slice.
+    /// Lengths of the four axes in memory order, slowest first: `[samples, 3, height, width]` for
+    /// NCHW and `[samples, height, width, 3]` for NHWC. Strides are row-major (the last axis is
+    /// contiguous) without padding, so the product is the length of the typed slice.
     pub fn array_shape(&self) -> [usize; 4] {
         self.shape().dims()
     }

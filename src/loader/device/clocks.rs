@@ -1,4 +1,4 @@
-//! Timing of device work by kind.
+//! Timing of work on the device.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,19 +7,21 @@ use crate::gpu::{Device, Stopwatch};
 use crate::measure::{Meters, Stage};
 use crate::plan::Route;
 
-/// All stopwatches of a loader: each thread has its own per kind of span, and those of a kind are summed.
+/// All stopwatches of a loader. Each thread has its own for each kind of span. Those of one kind
+/// are summed.
 pub(in crate::loader) struct Clocks {
     device: Arc<Device>,
     meters: Arc<Meters>,
     all: Mutex<Vec<Arc<Stopwatch>>>,
 }
 
-/// Running spans of one kind per thread. A worker that is further ahead measures no more spans, which changes only the
-/// number of measurements.
+/// Maximum number of unfinished spans per thread and kind. A worker with more unfinished work
+/// measures no further spans, which changes only the number of measurements.
 const SPANS: usize = 4;
 
-/// Running spans of the consumer per slot of the ring: it gets that far ahead of its stream, and more. Skipping spans
-/// would bias this figure upwards, because skipped spans are those of a busy stream that waits for nothing.
+/// Maximum number of unfinished spans of the consumer, per slot of the ring. The consumer may be
+/// this far ahead of its stream. Skipped spans would bias the waiting time upwards, because they
+/// belong to a busy stream that does not wait.
 const SPANS_PER_SLOT: usize = 4;
 
 impl Clocks {
@@ -27,7 +29,8 @@ impl Clocks {
         Self { device, meters, all: Mutex::default() }
     }
 
-    /// Stopwatches for a worker's stream, one per route that it drives: decoding, or copies for the route `cpu`.
+    /// Stopwatches of a worker's stream, one per route that it drives: for decoding, or for copies
+    /// on the route `cpu`.
     pub fn worker(
         &self,
         routes: impl Iterator<Item = Route>,

@@ -1,4 +1,5 @@
-//! The device's half of a route: the decoder that writes images into pages. The plan's half is [`Route`].
+//! Device part of a route: the decoder that writes images into pages. [`Route`] is the part for
+//! planning.
 
 use std::sync::Arc;
 
@@ -16,21 +17,24 @@ use crate::plan::{DevicePlan, DeviceSplit, Route, RoutePlan, SamplePlan};
 
 /// Decoder of one route, shared by all workers of a loader.
 pub(super) trait DeviceDecoder: Send + Sync {
-    /// The queue for the balancer: the route, the images decoded at once, and the most that may be submitted.
+    /// Properties of the route's queue for the balancer.
     fn queue(&self) -> RouteQueue;
 
-    /// Bytes of an image's pixels in a page, or why this decoder rejects it.
+    /// Checks that this decoder accepts the image. Returns the size of its pixels in a page in
+    /// bytes, or the reason for a rejection.
     fn accepts(&self, image: &Request<'_>, sample: &SamplePlan) -> Result<usize, &'static str>;
 
-    /// Checks that the decoding library supports the image, whose file was verified.
+    /// Checks that the decoding library supports the image. The file was already verified.
     fn supports(&self, _: &Request<'_>, _: &SamplePlan) -> Result<(), &'static str> {
         Ok(())
     }
 
-    /// Submits an image that was accepted and planned by the worker's pipeline. `submitted` is its slot on the route.
+    /// Submits an image that the worker's pipeline has accepted and planned. `submitted` is its
+    /// place on the route.
     ///
     /// # Errors
-    /// [`ProduceError`] if the sample fails or the loader ends; a rejection by this decoder is a [`Submission::Refused`].
+    /// [`ProduceError`] if the sample fails or the loader ends. A rejection by this decoder is
+    /// [`Submission::Refused`].
     fn submit(
         &self,
         image: &Request<'_>,
@@ -38,37 +42,40 @@ pub(super) trait DeviceDecoder: Send + Sync {
         submitted: Submitted,
     ) -> Result<Submission, ProduceError>;
 
-    /// Number of freed buffers that allocations of the decoding library waited for, because their row was full.
+    /// Number of freed buffers that the decoding library's allocations had to wait for, because its
+    /// memory was in use.
     fn memory_waits(&self) -> u64 {
         0
     }
 
-    /// Known problems of the decoding library, each with a remedy, as text for people.
+    /// Known problems of the decoding library, each with a remedy, for users.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Decodes many images in one call; the second part of the decoder of a route that [batches](Route::batches). Owned by
-/// the thread that gathers images.
+/// Decoder of many images in one call. It is the second part of a route that
+/// [batches](Route::batches), and belongs to the gatherer thread.
 pub(in crate::loader) trait GroupDecoder: Send {
-    /// Most calls at a time.
+    /// Maximum number of concurrent calls.
     fn calls(&self) -> usize;
 
-    /// Images that are decoded at once: larger calls should have a multiple of them.
+    /// Number of images that are decoded at the same time. Larger calls should have a multiple of
+    /// it.
     fn lanes(&self) -> usize;
 
-    /// Tells that an image was refused, alone in its call, because its file is not supported.
+    /// Reports that the only image of a call was rejected because its file is not supported.
     fn refused(&self, waiting: &Waiting);
 
-    /// Tells that an image was decoded.
+    /// Reports that an image was decoded.
     fn decoded(&self, waiting: &Waiting);
 
-    /// Puts decoding of these images into the stream, as a span of `clock`. At most [`calls`](Self::calls) groups are not
-    /// [finished](Self::finish).
+    /// Enqueues decoding of these images in the stream, as a span of `clock`. Calls
+    /// that are not [finished](Self::finish) are limited to [`calls`](Self::calls).
     ///
     /// # Errors
-    /// They apply to the whole group: nothing of it is in the stream, and there is nothing to finish.
+    /// Errors concern the whole group. After an error, nothing was enqueued, and there is nothing
+    /// to finish.
     fn decode(
         &mut self,
         stream: &Stream,
@@ -76,16 +83,17 @@ pub(in crate::loader) trait GroupDecoder: Send {
         clock: &Stopwatch,
     ) -> Result<(), DecodeError>;
 
-    /// Blocks until the earliest call is over that is not finished. Returns for each of its images whether the decoder wrote it.
+    /// Blocks until the earliest unfinished call is over. Returns for each of its images whether
+    /// the decoder wrote it.
     fn finish(&mut self) -> Result<Vec<bool>>;
 }
 
 /// An image to decode.
 pub(super) struct Request<'a> {
     pub planned: &'a Planned<'a>,
-    /// Whether the file is in the page, where the device may read it.
+    /// Whether the file is in the page, so the device can read it.
     pub in_page: bool,
-    /// The split at which its sample moves to the device.
+    /// Split of the chain at which the sample moves to the device.
     pub split: &'a DeviceSplit,
 }
 
@@ -94,24 +102,25 @@ impl<'a> Request<'a> {
         self.planned.header()
     }
 
-    /// The file.
+    /// The encoded file.
     pub fn bytes(&self) -> &'a [u8] {
         self.planned.bytes()
     }
 
-    /// Checks that the file is in the page, for decoders that read it from the device or through a library.
+    /// Checks that the file is in the page. Needed by decoders that read it from the device or
+    /// through a library.
     pub fn must_be_in_page(&self) -> Result<(), &'static str> {
         if self.in_page { Ok(()) } else { Err("its file does not fit into a page") }
     }
 }
 
-/// The worker's parts that a decoder uses for an image.
+/// Parts of a worker that a decoder uses for an image.
 pub(super) struct WorkerParts<'a> {
     pub stream: &'a Stream,
     pub meter: &'a ThreadMeter,
     pub router: &'a Router,
     pub uploads: &'a ObjectPool<Upload>,
-    /// The pipeline that has planned the sample.
+    /// Pipeline that planned the sample.
     pub pipeline: &'a mut SamplePipeline,
     /// Stopwatch for spans of the stream; `None` on a route that batches.
     pub watch: Option<&'a Stopwatch>,
@@ -119,7 +128,7 @@ pub(super) struct WorkerParts<'a> {
 }
 
 impl<'a> WorkerParts<'a> {
-    /// The stopwatch for spans of the stream.
+    /// Returns the stopwatch for spans of the stream.
     ///
     /// # Errors
     /// [`Error::Internal`] if workers do not drive this route.
@@ -130,32 +139,32 @@ impl<'a> WorkerParts<'a> {
     }
 }
 
-/// The parts of a page that a decoder needs.
+/// Parts of a page that a decoder needs.
 pub(super) struct Target<'a> {
-    /// Destination of the pixels, writable once `read` is reached.
+    /// Destination of the pixels. May be written after `read` is reached.
     pub pixels: &'a DeviceBuffer,
-    /// To be recorded after the pixels are written.
+    /// Event to record after the pixels are written.
     pub decoded: &'a Event,
-    /// Reached when the kernel has read the previous pixels.
+    /// Event that is reached when the kernel has read the previous pixels.
     pub read: &'a Event,
 }
 
 /// Result of submitting an image.
 pub(super) enum Submission {
-    /// Its pixels are ready when the page's `decoded` is reached.
+    /// The image is being decoded. Its pixels are ready when the page's `decoded` is reached.
     Running(Pixels),
-    /// Its page goes to the thread that gathers groups; these will be its pixels.
+    /// The page is passed to the gatherer thread. These will be its pixels.
     Gathered(Pixels, Gathered),
-    /// Rejected for this reason: it falls back to the CPU.
+    /// The image was rejected for this reason, and falls back to the CPU.
     Refused(&'static str),
-    /// The launcher has ended, and the loader ends.
+    /// The launcher has ended, so the loader ends.
     Stopped,
 }
 
 /// Arguments for opening a decoder.
 pub(super) struct Opening<'a> {
     pub device: &'a Arc<Device>,
-    /// The memory pools of the footprint; the decoder uses the route's row.
+    /// Memory pools of the footprint. The decoder uses the entry of its route.
     pub device_pool: &'a DevicePool,
     pub pinned_pool: &'a PinnedPool,
     pub on_device: &'a DevicePlan,
@@ -170,24 +179,26 @@ pub(super) struct Opened {
     pub group: Option<Box<dyn GroupDecoder>>,
 }
 
-/// The decoders of the threads that gather images, each with its route.
+/// Group decoders of the gatherer threads, each with its route.
 pub(in crate::loader) type GroupDecoders = Vec<(Route, Box<dyn GroupDecoder>)>;
 
-/// The decoders of a loader's routes.
+/// Decoders of a loader's routes.
 pub(in crate::loader) struct Decoders(pub(super) Vec<Box<dyn DeviceDecoder>>);
 
 impl Decoders {
-    /// The decoder of a route, if the plan has it.
+    /// Returns the decoder of a route, if the plan has the route.
     pub(super) fn get(&self, route: Route) -> Option<&dyn DeviceDecoder> {
         self.0.iter().find(|it| it.queue().route == route).map(|it| &**it)
     }
 
-    /// Number of freed buffers that allocations of the decoding libraries waited for, because their row was full.
+    /// Number of freed buffers that allocations of the decoding libraries had to wait for, because
+    /// their memory was in use.
     pub fn memory_waits(&self) -> u64 {
         self.0.iter().map(|it| it.memory_waits()).sum()
     }
 
-    /// Known problems of the decoding libraries, without duplicates: routes may share a library.
+    /// Known problems of the decoding libraries, without duplicates, because routes may share a
+    /// library.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for warning in self.0.iter().flat_map(|it| it.warnings()) {

@@ -1,10 +1,10 @@
-//! The buffer into which workers of a device read files.
+//! Buffer into which the workers of a device read files.
 
 use crate::error::DataError;
 use crate::loader::sample::reader::Filled;
 use crate::source::{HostPage, Page, Sealed};
 
-/// The buffer for a file: the page if it fits, else ordinary memory.
+/// Buffer for one file: the page if the file fits, else pageable memory.
 pub(super) struct Encoded<'a> {
     page: &'a mut [u8],
     large: &'a mut HostPage,

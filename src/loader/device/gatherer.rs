@@ -1,4 +1,4 @@
-//! The thread of a route that batches: it passes many images at a time to the decoder.
+//! Thread of a route that batches. It passes many images at a time to the decoder.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,30 +17,32 @@ use crate::measure::Stage;
 use crate::plan::Route;
 use crate::ring::Producer;
 
-/// Decodes waiting pages in groups. A group is gathered only when the decoder is idle, so that groups grow while it is
-/// busy. All images of a group have one chroma subsampling: that of the most images that wait, unless calls of others have
-/// passed over the one that has waited longest too often.
+/// Decodes waiting pages in groups. A group is gathered only when the decoder can begin a call, so
+/// groups grow while the decoder is busy. All images of a group have the same chroma subsampling.
+/// Usually the subsampling of most waiting images is chosen. If too many calls have passed over the
+/// oldest waiting image, the subsampling of that image is chosen.
 ///
-/// A page is published after its call has ended and its pixels were found written. A launch therefore never waits for a call.
+/// A page is published after its call has ended and its pixels were found to be written. So a
+/// launch never waits for a call.
 pub(in crate::loader) struct Gatherer {
     parts: Parts,
     stream: Stream,
     decoder: Box<dyn GroupDecoder>,
-    /// Most images of a call; one after the decoder has skipped one.
+    /// Maximum number of images per call. 1 after the decoder has skipped an image.
     group: usize,
-    /// The groups of calls that are not finished, in the order of their calls.
+    /// Groups of unfinished calls, in the order of the calls.
     running: VecDeque<Vec<Waiting>>,
     /// Images for the next calls, in order of arrival.
     next: VecDeque<Next>,
     clock: Arc<Stopwatch>,
-    /// Makes samples on the CPU that the decoder rejected.
+    /// Processes samples on the CPU that the decoder rejected.
     pipeline: SamplePipeline,
 }
 
 /// An image for one of the next calls.
 struct Next {
     waiting: Waiting,
-    /// Calls of other samplings since it came.
+    /// Number of calls with other subsamplings since the image arrived.
     passed: u32,
 }
 
@@ -50,14 +52,14 @@ impl From<Waiting> for Next {
     }
 }
 
-/// Calls that may pass over an image. Its batch waits for them.
+/// Maximum number of calls that may pass over an image. The batch of the image waits for them.
 const MOST_PASSED: u32 = 3;
 
-/// Reason for making an image on the CPU whose call reported no error.
+/// Reason for processing an image on the CPU although its call reported no error.
 const SKIPPED: &str = "nvJPEG skipped it and reported success";
 
 impl Gatherer {
-    /// Creates a thread that gathers up to `group` images for the decoder of a route.
+    /// Creates a gatherer of up to `group` images per call, for the decoder of a route.
     pub fn new(
         parts: Parts,
         stream: Stream,
@@ -72,14 +74,15 @@ impl Gatherer {
         Ok(Self { parts, stream, decoder, group, running, next, clock, pipeline })
     }
 
-    /// Decodes until all workers have ended. Holds `pages` so that the launcher waits for pages on the way. The stream is
-    /// empty afterwards.
+    /// Decodes until all workers have ended. Holds `pages` until then, so the launcher keeps
+    /// waiting for pages. The stream is empty afterwards.
     pub fn run(mut self, waiting: &Receiver<Waiting>, pages: Producer<DevicePage>) -> Result<()> {
         self.stream.device().adopt_thread();
         let mut group = Vec::with_capacity(self.group);
         let decoded = self.decode_all(waiting, &mut group);
         let emptied = self.stream.synchronize();
-        // Workers may use the pages of a group again only now: after an error its decoding may be in the stream.
+        // Workers may reuse the pages of a group only now: after an error, its decoding may still
+        // be in the stream.
         self.running.clear();
         drop((group, self.next, pages));
         decoded.and(emptied)
@@ -91,7 +94,7 @@ impl Gatherer {
         loop {
             self.next.extend(waiting.try_iter().map(Next::from));
             if self.next.is_empty() {
-                // Without a waiting image, wait for the earliest call instead.
+                // If no image is waiting, wait for the earliest call.
                 if !self.running.is_empty() {
                     if !self.finish()? {
                         return Ok(());
@@ -114,13 +117,13 @@ impl Gatherer {
         }
     }
 
-    /// Fills the group with images of one chroma subsampling, in order of arrival: as many as the decoder's lanes or a multiple of that,
-    /// if enough wait.
+    /// Fills the group with images of one chroma subsampling, in order of arrival. If more images
+    /// wait than the decoder has lanes, their number is a multiple of the lanes.
     fn gather(&mut self, group: &mut Vec<Waiting>) {
         let sampling = |it: &Next| it.waiting.gathered.class.map(|class| class.sampling);
         let like = |one: &Next| self.next.iter().filter(|it| sampling(it) == sampling(one)).count();
         let late = self.next.front().filter(|it| it.passed >= MOST_PASSED);
-        // Of equals the last is the maximum, so the order is reversed.
+        // `max_by_key` returns the last of equal elements, so the order is reversed.
         let chosen = late.or_else(|| self.next.iter().rev().max_by_key(|it| like(it)));
         let Some((chosen, waiting)) = chosen.map(|it| (sampling(it), like(it))) else { return };
         let (most, lanes) = (self.group.min(waiting), self.decoder.lanes());
@@ -138,8 +141,9 @@ impl Gatherer {
         }
     }
 
-    /// Decodes a group. If the decoder rejects it, decodes each of its images alone, so that only the rejected ones fall
-    /// back to the CPU. False if the loader ends. After an error the rest of the group stays in `group`.
+    /// Decodes a group. If the decoder rejects it, decodes each of its images alone, so only
+    /// rejected images fall back to the CPU. Returns false if the loader ends. After an error,
+    /// `group` holds the remaining images.
     fn decode(&mut self, group: &mut Vec<Waiting>) -> Result<bool> {
         if !self.make_room()? {
             return Ok(false);
@@ -154,7 +158,7 @@ impl Gatherer {
         };
         let unsupported = error.is_unsupported();
         if error.is_budget() {
-            // Calls of fewer images need less.
+            // Calls with fewer images need less memory.
             self.group = self.group.min(group.len().div_ceil(2));
         }
         let why = error.refusal()?;
@@ -178,7 +182,7 @@ impl Gatherer {
         Ok(true)
     }
 
-    /// Waits until the decoder has room for a call. False if the loader ends.
+    /// Waits until the decoder can begin another call. Returns false if the loader ends.
     fn make_room(&mut self) -> Result<bool> {
         while self.running.len() >= self.decoder.calls() {
             if !self.finish()? {
@@ -188,7 +192,7 @@ impl Gatherer {
         Ok(true)
     }
 
-    /// Waits for the earliest call and publishes its pages. False if the loader ends.
+    /// Waits for the earliest call and publishes its pages. Returns false if the loader ends.
     fn finish(&mut self) -> Result<bool> {
         let begin = Instant::now();
         let written = self.decoder.finish()?;
@@ -205,7 +209,7 @@ impl Gatherer {
             }
         }
         for waiting in skipped {
-            // Seen only in calls for several images.
+            // This was seen only in calls with several images.
             self.group = 1;
             if !self.make_on_cpu(waiting, SKIPPED)? {
                 return Ok(false);
@@ -214,7 +218,8 @@ impl Gatherer {
         Ok(true)
     }
 
-    /// Makes the sample of a rejected or skipped image on the CPU. If the file is damaged, the policy decides.
+    /// Processes a rejected or skipped image on the CPU. If the file is corrupt, `loader.on_error`
+    /// applies. Returns false if the loader ends.
     fn make_on_cpu(&mut self, waiting: Waiting, why: &'static str) -> Result<bool> {
         let Waiting { mut page, gathered } = waiting;
         let Gathered { submitted, .. } = gathered;
@@ -224,7 +229,7 @@ impl Gatherer {
         let (plan, source) = (self.parts.plan.clone(), self.parts.source.clone());
         let wanted = work.job.key(&plan);
         let out = &mut upload.bytes()?[..plan.shape.sample_bytes()];
-        // Errors of samples that it replaces are known already and occur again.
+        // Errors of replaced samples are cleared here, because they occur again.
         work.errors.clear();
         let result = produce(&plan, &*source, wanted, &mut work.errors, |key| {
             let record = self.pipeline.make(key, out)?;

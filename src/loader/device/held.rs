@@ -1,4 +1,4 @@
-//! Pages that were published and whose pixels are not ready yet.
+//! Published pages whose pixels are not ready yet.
 
 use std::time::Duration;
 
@@ -6,18 +6,20 @@ use crate::error::Result;
 
 /// Published pages, in the order of their publication.
 ///
-/// The launcher takes every published page from the ring at once. Pages of a slow route therefore do not hide those of a fast one.
+/// The launcher takes every published page from the ring at once. So pages of a slow route do not
+/// delay those of a fast route.
 pub(super) struct Held<P> {
     pages: Vec<P>,
     pause: Duration,
 }
 
-/// Shortest and longest sleep of the launcher between two queries of the held pages, if none was ready: about the times of a copy
-/// and of decoding an image on a GPU. The publication of a page ends the sleep.
+/// Minimum and maximum sleep of the launcher between two queries, if no held page was ready. The
+/// minimum is about the time of a copy, the maximum about the time to decode an image on a GPU. A
+/// newly published page ends the sleep.
 const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
 
 impl<P> Held<P> {
-    /// Creates a list with room for `most` pages.
+    /// Creates a list with capacity for `most` pages.
     pub fn new(most: usize) -> Self {
         Self { pages: Vec::with_capacity(most), pause: PAUSES[0] }
     }
@@ -26,7 +28,7 @@ impl<P> Held<P> {
         self.pages.push(page);
     }
 
-    /// The page that was published first.
+    /// Page that was published first.
     pub fn first(&self) -> Option<&P> {
         self.pages.first()
     }
@@ -36,7 +38,7 @@ impl<P> Held<P> {
         (!self.pages.is_empty()).then_some(self.pause)
     }
 
-    /// Moves at most `most` ready pages into `ready`, those that were published first.
+    /// Moves up to `most` ready pages into `ready`, in the order of their publication.
     pub fn take_ready(
         &mut self,
         most: usize,
@@ -58,7 +60,7 @@ impl<P> Held<P> {
     }
 }
 
-/// A CPU and engines in simulated time, and a launcher that takes their pages.
+/// Simulation of a CPU and JPEG engines, and of a launcher that takes their pages.
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
@@ -67,14 +69,15 @@ mod tests {
 
     const GROUP: usize = 8;
     const WORKERS: usize = 4;
-    /// As many as a plan has.
+    /// Number of pages in a plan.
     const PAGES: usize = WORKERS + GROUP + 3 * GROUP;
-    /// Ticks for an image of the CPU, for a call of the engines, and for a launch.
+    /// Ticks to decode an image on the CPU, for a call of the engines, and for a launch.
     const CPU: u64 = 10;
     const CALL: u64 = 100;
     const KERNEL: u64 = 1;
 
-    /// Launches pages, given by the ticks at which they are ready. Returns the tick from which each launched page is free.
+    /// Launches pages. A page is given by the tick at which it is ready. `launch` returns the tick
+    /// from which the launched pages are free, and their number.
     trait Launch {
         fn push(&mut self, ready: u64);
         fn launch(&mut self, now: u64) -> (u64, usize);
@@ -92,7 +95,8 @@ mod tests {
         }
     }
 
-    /// The launcher before this one: it held one group and passed over a page once; then its stream waited for the page.
+    /// Former launcher, for comparison. It held one group and passed over a page once. Then its
+    /// stream waited for the page.
     #[derive(Default)]
     struct InStream {
         pages: VecDeque<u64>,
@@ -142,7 +146,7 @@ mod tests {
                     *worker = Some(now + CPU);
                 }
             }
-            // Two calls at a time, of which the second waits for the first.
+            // There are two calls at a time. The second one waits for the first one.
             calls.retain(|&done| done > now);
             let count = free.min(GROUP);
             if calls.len() < 2 && count > 0 {

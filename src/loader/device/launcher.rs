@@ -1,4 +1,4 @@
-//! The launcher: one thread that turns pixels into tensors.
+//! Thread that launches the kernels, which turn pixels into tensors.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -18,27 +18,29 @@ use crate::plan::DevicePlan;
 use crate::ring::{Consumer, Using};
 use crate::transform::ChainKernels;
 
-/// Puts the kernels, and the other work that fills batches, into the producer's stream.
+/// Enqueues the kernels, and other work that fills batches, in the producer's stream.
 ///
-/// While the consumer has no finished batch, launches are to end soon. Otherwise nobody waits for them, and they are to
-/// take little of the device from the model.
+/// While the consumer waits for a batch, launches aim at low latency. Otherwise they aim at a low
+/// load of the device, because the model needs it.
 ///
-/// A page is launched after the host has observed that its pixels are ready. Nothing in the stream waits for a decoder, and images
-/// of a slow route delay no others.
+/// A page is launched after the host has observed that its pixels are ready. Nothing in the stream
+/// waits for a decoder, and images of a slow route do not delay others.
 pub(in crate::loader) struct Launcher {
     parts: Parts,
     stream: Arc<Stream>,
     /// The kernels of each of the plan's splits.
     kernels: Vec<ChainKernels>,
-    /// Images between kernels or passes, two for each sample of a launch. Launches in one stream can share them.
+    /// Intermediate images between kernels or passes, two for each sample of a launch. All launches
+    /// share them, because they are in one stream.
     scratch: Option<DeviceBuffer>,
     blocks: Vec<Block>,
-    /// Sizes of the launch that is being described.
+    /// Sizes of the launch that is being prepared.
     extent: Extent,
     /// The batch stage, if there is one.
     mixer: Option<Mixer>,
-    /// Stream of the blocks' uploads. In `stream` they would be behind images and slots that are waited for there, and
-    /// the host, which waits for the upload before last, would wait for those too.
+    /// Stream for uploads of the blocks. In `stream`, an upload would wait for images and slots for
+    /// which earlier work waits. The host waits for the upload before the last one, so it would
+    /// wait for those too.
     tables: Stream,
     launches: Arc<Stopwatch>,
     copies: Arc<Stopwatch>,
@@ -47,7 +49,7 @@ pub(in crate::loader) struct Launcher {
 /// Parameters and tables of a launch.
 struct Block {
     staged: Staged,
-    /// Reached when the kernel has read them.
+    /// Reached when the kernel has read the block.
     read: Event,
 }
 
@@ -79,8 +81,8 @@ impl Launcher {
         })
     }
 
-    /// Launches until all threads that publish pages have ended. The stream is empty afterwards, even after an error, so
-    /// that no memory in use by the device is freed.
+    /// Launches until all threads that publish pages have ended. The stream is empty afterwards,
+    /// even after an error, so no memory that the device uses is freed.
     pub fn run(mut self, feed: &Feed<DeviceSlot>, pages: &Consumer<DevicePage>) -> Result<()> {
         self.stream.device().adopt_thread();
         let launched = self.launch_all(feed, pages);
@@ -100,7 +102,7 @@ impl Launcher {
             match pages.next_until(deadline, Duration::MAX, |_| ()) {
                 Poll::Ready(Some(page)) => held.push(page?),
                 Poll::Ready(None) => match held.first() {
-                    // No more pages will be published: wait for the held ones.
+                    // No more pages will be published, so wait for the held ones.
                     Some(page) => page.decoded.synchronize()?,
                     None => return Ok(()),
                 },
@@ -132,7 +134,7 @@ impl Launcher {
         feed: &Feed<DeviceSlot>,
         pages: &mut [Using<DevicePage>],
     ) -> Result<()> {
-        // The block that was used longest ago: its upload is finished.
+        // Use the block that was used longest ago, because its upload is finished.
         self.blocks.rotate_left(1);
         self.extent.clear();
         let mut count = 0;
@@ -176,8 +178,8 @@ impl Launcher {
         }
     }
 
-    /// Puts the content of a page into the stream, or its parameters into the block as those of sample number
-    /// `count`. Returns whether it did the latter.
+    /// Enqueues the content of a page. If the page holds pixels, writes their parameters into the
+    /// block instead, as those of sample number `count`, and returns true.
     fn fill(
         &mut self,
         (device, cut): (&DevicePlan, usize),
@@ -257,7 +259,7 @@ impl Launcher {
     }
 }
 
-/// The index of the split at which a page's sample moves to the device; 0 if it needs no kernel.
+/// Index of the split at which a page's sample moves to the device; 0 if the page needs no kernel.
 fn cut_of(device: &DevicePlan, page: &DevicePage) -> usize {
     let first = match &page.work {
         Some(Work { payload: Payload::Pixels(pixels), .. }) => pixels.first,

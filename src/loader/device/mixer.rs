@@ -1,4 +1,4 @@
-//! The batch stage on the device.
+//! Batch stage on the device.
 
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use crate::loader::slot::pair::PairJob;
 use crate::op::batch::PairParams;
 use crate::plan::Plan;
 
-/// Runs the batch operators on pairs whose samples are in the producer's stream: one launch for the pairs that one
-/// launch of the fused kernel completes, while they are in the L2 cache.
+/// Runs the batch operators on pairs whose samples are in the producer's stream. After each launch
+/// of the fused kernel, one launch processes the pairs that it completed, while they are in the L2
+/// cache.
 pub(in crate::loader) struct Mixer {
     size: Size,
     classes: u32,
@@ -25,12 +26,13 @@ pub(in crate::loader) struct Mixer {
 /// Parameters of a launch.
 struct Block {
     staged: Staged,
-    /// Reached when the kernel has read them.
+    /// Reached when the kernel has read the block.
     read: Event,
 }
 
 impl Mixer {
-    /// `blocks` are of [`DevicePlan::pairs_bytes`](crate::plan::DevicePlan::pairs_bytes).
+    /// Creates a mixer. The size of each block is
+    /// [`DevicePlan::pairs_bytes`](crate::plan::DevicePlan::pairs_bytes).
     pub fn new(
         plan: &Plan,
         kernel: Kernel,
@@ -53,7 +55,8 @@ impl Mixer {
         self.jobs.push(job);
     }
 
-    /// Launches the kernel for all added pairs and returns them to the feed. `tables` is the stream of uploads.
+    /// Launches the kernel for all added pairs and returns them to the feed. `tables` is the stream
+    /// for uploads.
     pub fn run(
         &mut self,
         goal: LaunchGoal,
@@ -64,7 +67,7 @@ impl Mixer {
         if self.jobs.is_empty() {
             return Ok(());
         }
-        // The block that was used longest ago: its upload is finished.
+        // Use the block that was used longest ago, because its upload is finished.
         self.blocks.rotate_left(1);
         let Block { staged, read } = &mut self.blocks[0];
         let bytes = self.jobs.len() * size_of::<PairParams>();
@@ -79,7 +82,7 @@ impl Mixer {
         let mut lap = self.launches.lap()?;
         lap.start(stream)?;
         self.kernel.launch_for(goal, stream, staged.device(), 0, count, self.size)?;
-        // The fused kernel has counted the samples.
+        // The launch of the fused kernel has already counted the samples.
         lap.stop(stream, 0)?;
         read.record(stream)?;
         self.jobs.drain(..).for_each(|job| feed.complete_pair(job));

@@ -1,31 +1,41 @@
-//! Batches on the device: workers read files and bring pixels onto the device by one of several routes; one thread
-//! launches the kernel that turns them into tensors.
+//! Batches on the device. Workers read files and bring pixels onto the device by one of several
+//! routes. One thread launches the kernels that turn the pixels into tensors.
 //!
 //! ```text
-//! worker      page, cell, read, header, plan, route, and one of
-//!               a decoder on the worker's stream   |   libjpeg-turbo and an upload   |   the whole sample, on the CPU
-//! gatherer    for a route that batches: gathers pages, decodes them in one call, and publishes those that were written
-//! launcher    for a group of pages whose pixels are ready: one launch of the fused kernel, those of the program kernel's
-//!             passes, then, with a batch stage, one of the kernel that mixes the pairs which are complete now
+//! worker      takes a page and a cell, reads the file, parses the header, plans the sample, then one of:
+//!             |-- a decoder on the worker's stream                          --> launcher
+//!             |-- a CPU decoder, then an upload of the window               --> launcher
+//!             |-- the whole sample on the CPU, uploaded by the launcher     --> launcher
+//!             '-- a route that batches                                      --> gatherer
+//! gatherer    decodes several pages in one call                             --> launcher
+//! launcher    launches kernels for a group of pages whose pixels are ready:
+//!             |-- the fused kernel
+//!             |-- the passes of the program kernel
+//!             '-- with a batch stage, the kernel that mixes the pairs that are complete
 //! ```
 //!
 //! Each point has a test in `tests/loader_gpu/`:
 //!
-//! * A worker acquires a page first and a cell second. So every cell that was handed out has a page and will be filled,
-//!   and the two rings cannot deadlock.
-//! * The balancer sends each image to the route on which it is expected to finish first, among those that its header and
-//!   the settings allow. The route affects when a sample arrives, never its position.
-//! * An image that no route accepts, that a route rejects or that does not fit into a page is made on the CPU, with the
-//!   same bits as without a device, and uploaded as a finished sample; the reason is recorded. Files that look damaged
-//!   are never decoded on the device. Damage inside the coded data that leaves every marker valid is detected only by
-//!   decoders that report it.
-//! * Device work is timed by events in its streams, for some spans of each kind. All events are created at the start; no
-//!   stream and no thread ever waits for one.
-//! * While another thread of the process captures a graph, these threads continue and do not end the capture.
-//! * The host waits for the device only for a page, decoder or upload that is still in use, for a call of the hardware
-//!   engines, and before an image goes to them, because on Hopper they write when they are called and not in stream order.
-//! * A page is launched after the host has observed that its pixels are ready. A slow image or call delays no other image.
-//! * An image that nvJPEG skipped although its call succeeded is made on the CPU and counted.
+//! * A worker acquires a page first and a cell second. So every cell in use has a page and will be
+//!   filled, and the two rings cannot deadlock.
+//! * For each image, the balancer chooses the route on which the image is expected to finish first.
+//!   It considers only routes that the header and the settings allow. The route affects when a
+//!   sample is finished, never its position.
+//! * An image is processed on the CPU if no route accepts it, if a route rejects it, or if it does
+//!   not fit into a page. The finished sample has the same bits as without a device. It is
+//!   uploaded, and the reason is recorded. Files that seem corrupt are never decoded on the device.
+//!   If the coded data is corrupt but every marker is valid, only some decoders report it.
+//! * Events in the streams time some spans of each kind of device work. All events are created at
+//!   the start. No stream and no thread ever waits for such an event.
+//! * While another thread of the process captures a CUDA graph, these threads continue and do not
+//!   end the capture.
+//! * The host waits for the device only in these cases: a page, decoder or upload buffer is still
+//!   in use; a call of the JPEG engines is running; an image is about to be passed to the engines.
+//!   The last one is needed because on Hopper the engines write when they are called and not in
+//!   stream order.
+//! * A page is launched after the host has observed that its pixels are ready. A slow image or call
+//!   delays no other image.
+//! * An image that nvJPEG skipped although its call succeeded is processed on the CPU and counted.
 
 use std::sync::Arc;
 
@@ -72,7 +82,7 @@ mod worker;
 pub(super) use clocks::Clocks;
 pub(super) use object_pool::ObjectPool;
 
-/// A batch's memory on the device.
+/// Memory of a batch on the device.
 pub(super) struct DeviceSlot {
     pub tensor: TensorSlot,
     /// Soft targets, if there are any. They are filled and used in the same order as the tensor.
@@ -80,15 +90,15 @@ pub(super) struct DeviceSlot {
     sample_bytes: usize,
     target_bytes: usize,
     info: BatchInfo,
-    /// Timer of the consumer's stream waits; shared by all slots.
+    /// Stopwatch for waits of the consumer's stream, shared by all slots.
     waits: Arc<Stopwatch>,
 }
 
-/// A sample's part of a batch's memory.
+/// Memory of one sample of a batch.
 pub(super) struct Cell {
     buffer: Arc<DeviceBuffer>,
     offset: usize,
-    /// The soft target's memory, with its offset.
+    /// Buffer and offset of the soft target.
     target: Option<(Arc<DeviceBuffer>, usize)>,
 }
 
@@ -97,7 +107,7 @@ impl Cell {
         self.buffer.address() + self.offset as u64
     }
 
-    /// 0 without soft targets.
+    /// Address of the soft target; 0 without soft targets.
     fn target_address(&self) -> u64 {
         self.target.as_ref().map_or(0, |(buffer, offset)| buffer.address() + *offset as u64)
     }
@@ -121,7 +131,8 @@ impl Slot for DeviceSlot {
     fn begin_fill(&mut self) -> Result<()> {
         self.tensor.begin_fill()
     }
-    /// The samples are in the producer's stream, and so are the moves over those that were dropped.
+    /// The samples are written in the producer's stream. So are the moves that close the gaps of
+    /// dropped samples.
     fn end_fill(&mut self) -> Result<()> {
         for (to, from) in self.info.drop_failed() {
             let (stream, targets) = (self.tensor.producer(), self.targets.as_deref());
@@ -132,7 +143,7 @@ impl Slot for DeviceSlot {
         }
         self.tensor.end_fill()
     }
-    /// Times the wait of the consumer's stream, between an event before it and one after it.
+    /// Times the wait of the consumer's stream with an event before it and one after it.
     fn begin_use(&mut self) -> Result<()> {
         let waits = self.waits.clone();
         let mut lap = waits.lap()?;
@@ -162,13 +173,14 @@ impl BatchSlot for DeviceSlot {
     fn return_cell(&mut self, _: usize, _: Cell) {}
 }
 
-/// One sample on its way from a worker to the launcher.
+/// Buffers of one sample on its way from a worker to the launcher.
 pub(super) struct DevicePage {
-    /// The file, readable by nvJPEG. The hardware engine reads it until its call is over, the other routes during theirs.
+    /// The file, readable by nvJPEG. The JPEG engines read it until their call is over, other
+    /// routes only during the call.
     encoded: Option<PinnedBuffer>,
     /// The decoded window.
     pixels: DeviceBuffer,
-    /// Reached when `pixels` are written, unless the page was published after that.
+    /// Reached when `pixels` are written. Not recorded if the page is published only after that.
     decoded: Event,
     /// Reached when the kernel has read `pixels`.
     read: Event,
@@ -177,9 +189,9 @@ pub(super) struct DevicePage {
 }
 
 impl DevicePage {
-    /// Creates a page, and enqueues clearing its pixels in the stream of the kernels. Decoders leave the gaps between
-    /// rows as they are, and kernels read them together with pixels: what is there does not matter, but it must be
-    /// initialised.
+    /// Creates a page, and enqueues clearing its pixels in the stream of the kernels. Decoders do
+    /// not write the gaps between rows, but kernels read them together with pixels. The values do
+    /// not matter, but must be initialized.
     pub fn new(
         encoded: Option<PinnedBuffer>,
         pixels: DeviceBuffer,
@@ -193,8 +205,9 @@ impl DevicePage {
     }
 }
 
-/// The thread that fills a page waits for what it needs: the host for `decoded` before it reads a file into it, the
-/// stream that writes the pixels for `read`.
+/// These methods do nothing, because the thread that fills a page arranges the waits: the host
+/// waits for `decoded` before it reads a file into the page, and the stream that writes pixels
+/// waits for `read`.
 impl Slot for DevicePage {
     fn begin_fill(&mut self) -> Result<()> {
         Ok(())
@@ -210,7 +223,7 @@ impl Slot for DevicePage {
     }
 }
 
-/// A cell with its content.
+/// A cell with the result for its sample.
 struct Work {
     job: Job<Cell>,
     payload: Payload,
@@ -218,15 +231,15 @@ struct Work {
     errors: Vec<SampleError>,
 }
 
-/// The content that a page carries.
+/// Content of a page.
 enum Payload {
-    /// Nothing: the sample failed.
+    /// Nothing, because the sample failed.
     Nothing,
-    /// Zeros.
+    /// Zeros, which replace a failed sample.
     Zeros,
-    /// The page's `pixels`, valid when `decoded` is reached.
+    /// The page's `pixels`, which are valid when `decoded` is reached.
     Pixels(Pixels),
-    /// The whole tensor, in host memory, still to be uploaded.
+    /// The finished sample in host memory, to be uploaded.
     Finished(Upload),
 }
 
@@ -238,43 +251,43 @@ struct Pixels {
     /// Size of the whole stored image.
     stored: Size,
     orientation: Orientation,
-    /// Index of the first operator that is left to do.
+    /// Index of the first operator that is still to run.
     first: usize,
 }
 
-/// A page on its way to the thread of a route that batches.
+/// Page on its way to a gatherer thread.
 pub(super) struct Waiting {
     page: Filling<DevicePage>,
     gathered: Gathered,
 }
 
-/// What the decoder of a group needs of a page's image.
+/// Data of a page's image for the group decoder.
 struct Gathered {
     submitted: Submitted,
     /// Bytes of the file.
     len: usize,
     image: Size,
-    /// Class of its header; `None` if it is no JPEG.
+    /// Class of the image's header; `None` if it is not a JPEG.
     class: Option<HeaderClass>,
     wanted: Roi,
     reduction: u32,
 }
 
-/// Properties of a header on which a decoder's support for a file mostly depends.
+/// Properties of a header that mostly determine whether a decoder supports the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct HeaderClass {
     sampling: Sampling,
     frame: FrameKind,
     has_restarts: bool,
-    /// Width and height, as the exponents of the powers of 2 below them.
+    /// Binary logarithms of width and height, rounded down.
     sides: [u32; 2],
     reduction: u32,
-    /// Whether a part of the image is decoded.
+    /// Whether only a part of the image is decoded.
     windowed: bool,
 }
 
 impl HeaderClass {
-    /// `None` for an image that is no JPEG.
+    /// Class of a header; `None` for an image that is not a JPEG.
     fn of(header: &Header, reduction: u32, windowed: bool) -> Option<Self> {
         let jpeg = header.jpeg.as_ref()?;
         let Size { width, height } = header.size;

@@ -1,10 +1,10 @@
-//! A pool of objects shared by threads: a thread takes one and puts it back.
+//! Pool of objects that threads share. A thread takes an object and puts it back.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A fixed number of interchangeable objects. The one that was returned longest ago is taken first, because the device is
-/// most likely to have finished with it.
+/// Fixed number of interchangeable objects. The object that was returned longest ago is taken
+/// first, because the device has most likely finished with it.
 pub(in crate::loader) struct ObjectPool<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
@@ -21,7 +21,8 @@ impl<T> ObjectPool<T> {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Waits for an object; `None` when the pool is closed, because then none may come back.
+    /// Waits for an object. Returns `None` if the pool is closed, because then no object may be
+    /// returned.
     pub fn take(&self) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -35,7 +36,8 @@ impl<T> ObjectPool<T> {
         }
     }
 
-    /// Takes the first suitable object, or else the one that was returned longest ago; does not wait.
+    /// Takes the first suitable object, or else the one that was returned longest ago. Does not
+    /// wait.
     pub fn take_suited(&self, suits: impl Fn(&T) -> bool) -> Option<T> {
         let mut state = self.lock();
         let suited = state.things.iter().position(suits).unwrap_or(0);

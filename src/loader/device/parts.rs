@@ -1,4 +1,4 @@
-//! The shared state of a loader's threads on a device.
+//! Shared state of a loader's device threads.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::measure::ThreadMeter;
 use crate::plan::Plan;
 use crate::source::Source;
 
-/// The shared state of a loader's threads on a device, and the thread's own meter.
+/// Shared state of a loader's device threads, and the meter of one thread.
 #[derive(Clone)]
 pub(in crate::loader) struct Parts {
     pub source: Arc<dyn Source>,

@@ -1,4 +1,4 @@
-//! The routes of one loader: their running images, and the choice of the route for the next image.
+//! Routes of one loader: their running images, and the choice of the route for the next image.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
@@ -11,31 +11,32 @@ use crate::plan::Route;
 /// All routes that a loader uses.
 pub(in crate::loader) struct Router {
     balancer: Balancer,
-    /// Most threads that decode on the CPU at a time.
+    /// Maximum number of threads that decode on the CPU at the same time.
     cpu_threads: CpuThreads,
     state: Mutex<State>,
-    /// Events that a thread queries, outside of the state's lock, which every image takes.
+    /// Events that a thread is querying. Not in `state`, because every image takes the lock of
+    /// `state`.
     observed: Mutex<Vec<Arc<Event>>>,
     /// Notified when an image is finished or cancelled.
     changed: Condvar,
 }
 
-/// Most threads that decode on the CPU at a time.
+/// Maximum number of threads that decode on the CPU at the same time.
 #[derive(Clone, Copy)]
 pub(in crate::loader) struct CpuThreads {
-    /// While the device decodes too.
+    /// Limit while the device also decodes.
     pub beside: usize,
-    /// While only operators are on the device.
+    /// Limit while only operators are on the device.
     pub alone: usize,
 }
 
 struct State {
-    /// All events; one that nobody else holds is free.
+    /// All events. An event is free if nothing else refers to it.
     marks: Vec<Arc<Event>>,
     running: Vec<(Ticket, Arc<Event>)>,
     /// Number of threads that decode on the CPU now.
     cpu_threads: usize,
-    /// Number of changes, for threads that wait for one.
+    /// Number of changes so far, for threads that wait for a change.
     changes: u64,
 }
 
@@ -48,7 +49,8 @@ impl Router {
         workers: usize,
     ) -> Result<Self> {
         let capacity = queues.iter().map(|queue| queue.capacity).sum();
-        // A worker that waits for room holds the event that it waits for, even after it is reached.
+        // A worker that waits for capacity holds the event that it waits for, even after the event
+        // is reached.
         let marks = (0..capacity + workers).map(|_| Event::new(device).map(Arc::new));
         let marks = marks.collect::<Result<_>>()?;
         let running = Vec::with_capacity(capacity);
@@ -58,8 +60,9 @@ impl Router {
         Ok(Self { balancer, cpu_threads, state, observed, changed: Condvar::new() })
     }
 
-    /// Submits an image to one of the routes in `allowed`, at least one; waits until one has room. Whether the device
-    /// `decodes` determines how many threads may decode on the CPU.
+    /// Submits an image to one of the routes in `allowed`, which must not be empty. Waits until one
+    /// has capacity. `decodes` is whether the device decodes, which determines how many threads may
+    /// decode on the CPU.
     pub fn submit(
         self: &Arc<Self>,
         allowed: &[Route],
@@ -97,13 +100,14 @@ impl Router {
         }
     }
 
-    /// Registers the images of one call as running: they are finished when the stream reaches this point.
+    /// Registers the images of one call as running. They are finished when the stream reaches this
+    /// point.
     pub fn track(
         &self,
         images: impl IntoIterator<Item = Submitted>,
         stream: &Stream,
     ) -> Result<()> {
-        // No longer free: this thread holds it.
+        // The clone makes the event occupied.
         let free = self.lock().marks.iter().find(|mark| Arc::strong_count(mark) == 1).cloned();
         let mark = free.ok_or_else(|| Error::Internal {
             problem: "more images are running than the routes allow".into(),
@@ -120,12 +124,12 @@ impl Router {
         Ok(())
     }
 
-    /// Counts of each route.
+    /// Statistics of each route.
     pub fn report(&self) -> Vec<RouteReport> {
         self.balancer.report()
     }
 
-    /// Reports finished device work to the balancer, unless another thread does so now.
+    /// Reports finished device work to the balancer, unless another thread is doing so.
     fn observe(&self) -> Result<()> {
         let mut observed = match self.observed.try_lock() {
             Ok(observed) => observed,
@@ -133,7 +137,7 @@ impl Router {
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
         observed.clear();
-        // Images of one call share an event and are adjacent: it is queried once.
+        // Images of one call share an event and are adjacent, so the event is queried only once.
         observed.extend(self.lock().running.iter().map(|(_, mark)| mark.clone()));
         observed.dedup_by(|one, other| Arc::ptr_eq(one, other));
         let mut failed = Ok(());
@@ -152,7 +156,7 @@ impl Router {
         {
             self.balancer.finish(ticket, now);
         }
-        // Under the lock, so that reached events are free when it is released.
+        // Cleared under the lock, so reached events are free when the lock is released.
         observed.clear();
         failed
     }
@@ -181,7 +185,7 @@ impl Submitted {
         self.ticket.as_ref().map_or(Route::Cpu, Ticket::route)
     }
 
-    /// Records that the image is decoded, as the host has observed.
+    /// Records that the image is decoded. The host must have observed this.
     pub fn finish(mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.queues.balancer.finish(ticket, Instant::now());
@@ -189,7 +193,7 @@ impl Submitted {
         self.leave();
     }
 
-    /// Tells those that wait for room.
+    /// Wakes threads that wait for capacity.
     fn leave(&mut self) {
         let queues = self.queues.clone();
         let mut state = queues.lock();

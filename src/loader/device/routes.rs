@@ -1,4 +1,4 @@
-//! The decoder of each route. The plan's half of the list is in `plan/route.rs`.
+//! Decoders of all routes. The list of their parts for planning is in `plan/route.rs`.
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ decoders! {
     Cpu = cpu,
 }
 
-/// How the decoder of a route is detected and opened.
+/// Detection and opening of a route's decoder.
 struct Entry {
-    /// The backend of nvJPEG that decodes, if one does.
+    /// nvJPEG's backend that decodes, if any.
     backend: Option<Backend>,
     open: fn(&Opening<'_>) -> Result<Opened>,
 }
@@ -41,7 +41,8 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<Opened> {
     (entry(opening.route.route).open)(opening)
 }
 
-/// Whether a device supports the decoder of a route, or why not.
+/// Checks that a device supports the decoder of a route. The inner error is the reason why it does
+/// not.
 ///
 /// # Errors
 /// [`Error::Unavailable`](crate::Error::Unavailable) if a library is not installed,
@@ -61,7 +62,7 @@ pub(super) fn backend(route: Route) -> Option<Backend> {
 /// The routes whose decoders a device supports.
 ///
 /// # Errors
-/// Those of [`offered`], if there are none.
+/// Errors of [`offered`], if no route is supported.
 pub(in crate::loader) fn offered_routes(device: &Arc<Device>) -> Result<Vec<Route>> {
     let (mut routes, mut missing) = (Vec::new(), None);
     for route in Route::all_on_device() {
@@ -77,7 +78,7 @@ pub(in crate::loader) fn offered_routes(device: &Arc<Device>) -> Result<Vec<Rout
     }
 }
 
-/// Whether nvJPEG has a backend on a device, or why not.
+/// Checks that nvJPEG has a backend on a device. The inner error is the reason why it does not.
 fn has_backend(device: &Arc<Device>, backend: Backend) -> Result<Result<(), String>> {
     let found = nvjpeg::known_backends(device)?.into_iter().find(|(it, _)| *it == backend);
     Ok(found.map_or(Err("nvJPEG does not support it".into()), |(_, found)| found))

@@ -1,4 +1,5 @@
-//! Allocation of device resources at the start of a loader: nothing is created or allocated later.
+//! Allocation of device resources at the start of a loader. Later, only slots beyond the plan are
+//! allocated.
 
 use std::sync::Arc;
 
@@ -20,24 +21,24 @@ use crate::transform::ChainKernels;
 pub(in crate::loader) struct Taken {
     pub memory: DeviceMemory,
     pub stream: Arc<Stream>,
-    /// The kernels of each of the plan's splits.
+    /// Kernels of each of the plan's splits.
     pub kernels: Vec<ChainKernels>,
-    /// Images between kernels or passes.
+    /// Intermediate images between kernels or passes.
     pub scratch: Option<DeviceBuffer>,
     pub slots: Vec<DeviceSlot>,
     pub pages: Vec<DevicePage>,
     pub blocks: Vec<Staged>,
-    /// The batch stage, if there is one.
+    /// Batch stage, if there is one.
     pub mixer: Option<Mixer>,
     pub uploads: Arc<ObjectPool<Upload>>,
     pub router: Arc<Router>,
     pub decoders: Arc<Decoders>,
-    /// Of each route that batches.
+    /// Group decoder of each route that batches.
     pub groups: GroupDecoders,
     pub spare: SpareSlots,
 }
 
-/// Makes slots that are added to a ring whose slots are all in use.
+/// Creates slots beyond the plan, for a ring whose slots are all in use.
 pub(in crate::loader) struct SpareSlots {
     device: Arc<Device>,
     producer: Arc<Stream>,
@@ -46,7 +47,7 @@ pub(in crate::loader) struct SpareSlots {
 }
 
 impl SpareSlots {
-    /// A slot with memory of its own.
+    /// Creates a slot with its own memory.
     pub fn slot(&self, plan: &Plan) -> Result<DeviceSlot> {
         let mut footprint = Footprint::default();
         let note = "a batch beyond the plan";
@@ -63,16 +64,17 @@ impl SpareSlots {
     }
 }
 
-/// The memory pools, for their statistics.
+/// Memory pools, for their statistics.
 pub(in crate::loader) struct DeviceMemory {
     pub device: DevicePool,
     pub pinned: PinnedPool,
-    /// Device memory allocated besides the pools by the driver, the context, the kernel and nvJPEG.
+    /// Device memory that the driver, the context, the kernels and nvJPEG allocated outside of the
+    /// pools.
     pub driver_bytes: u64,
 }
 
 impl Taken {
-    /// Allocates all memory of the plan, and nothing else.
+    /// Allocates all memory of the plan and no other memory.
     pub fn new(
         plan: &Plan,
         device: &Arc<Device>,
@@ -155,7 +157,7 @@ impl Taken {
     }
 }
 
-/// The two pools.
+/// The two memory pools.
 struct Pools {
     device: DevicePool,
     pinned: PinnedPool,
@@ -215,8 +217,8 @@ impl Pools {
     }
 }
 
-/// Most workers that decode on the CPU at a time. While the GPU decodes too, one of several workers is reserved for
-/// reading, unless the settings say otherwise.
+/// Maximum number of workers that decode on the CPU at the same time. While the GPU also decodes,
+/// one of several workers is reserved for reading, unless the settings set the number.
 fn cpu_threads(plan: &Plan, on_device: &DevicePlan) -> CpuThreads {
     let workers = plan.workers.most;
     let gpu = on_device.has_any(|route| !route.uses_worker_cpu());

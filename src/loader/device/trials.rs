@@ -11,20 +11,22 @@ use crate::plan::{
     DecoderMemory, DeviceFacts, DevicePlan, Limits, MeasuredMemory, Plan, RoutePlan,
 };
 
-/// Maximum memory of a trial, in multiples of the estimate. A route that needs more is not used.
+/// Maximum memory of a trial, as a multiple of the estimate. A route that needs more is not used.
 const MOST_ESTIMATES: usize = 16;
 
-/// Planned bytes in addition to the measured ones.
+/// Bytes that are planned in addition to the measured bytes.
 const SLACK_BYTES: usize = 256 << 10;
 
-/// Divisor of the measured bytes. The quotient is planned in addition, because images of other shapes have more blocks and longer rows.
+/// One part in this many of the measured bytes is planned in addition, because images of other
+/// shapes have more blocks and longer rows.
 const SLACK_DIVISOR: usize = 8;
 
-/// Divisor of the free device memory. Trials leave the quotient to other programs.
+/// Trials leave one part in this many of the free device memory to other programs.
 const RESERVE_DIVISOR: u64 = 8;
 
-/// Decodes a trial image on each route of a plan whose memory is only estimated. Returns the facts of the device with the measured
-/// memory, and without the routes that need more than the device has or the limits allow.
+/// Decodes a trial image on each route of a plan, to measure memory that is only estimated in the
+/// plan. Returns the facts of the device with the measured memory. They exclude routes that need
+/// more than the device has or the limits allow.
 ///
 /// # Errors
 /// [`Error::Device`] if the device fails.
@@ -51,11 +53,12 @@ pub(in crate::loader) fn try_routes(
                 let [on_card, pinned] = [most.device, most.pinned].map(|it| bytes(it as u64));
                 let why = format!(
                     "to decode {pixels} pixels, nvJPEG needs more than {on_card} of device memory or {pinned} of page-locked memory, \
-                     which is what the device, the machine and the limits allow, or 16 times the estimate"
+                     the most that the device, the machine and the limits allow, or 16 times the estimate"
                 );
                 dropped.push((planned.route, why));
             }
-            // The estimate stays. What fails here fails again when the route is opened.
+            // The estimate is kept. The same failure occurs again when the route is opened, and is
+            // reported then.
             Err(Error::Device { call, .. }) if call.starts_with("nvjpeg") => {}
             Err(error) => return Err(error),
         }
@@ -63,14 +66,14 @@ pub(in crate::loader) fn try_routes(
     Ok(DeviceFacts::Gpu { nvjpeg: Ok(offered), measured, dropped })
 }
 
-/// The most that nvJPEG may take in a trial, besides the trial's image and files.
+/// Maximum memory that nvJPEG may take in a trial, without the trial's image and files.
 fn most_bytes(planned: &RoutePlan, on_device: &DevicePlan, limits: &Limits, free: u64) -> Bytes {
     let bytes = |limit: Option<u64>| limit.map_or(usize::MAX, |it| it as usize);
     let available = Available::of_process().map(|it| it.bytes / 2);
     let device = bytes(limits.device_memory).min(free as usize);
     let pinned = [limits.pinned_memory, limits.host_memory, available].map(bytes);
     let pinned = pinned.into_iter().fold(usize::MAX, usize::min);
-    // Three bytes per pixel, and rows that are longer than the image.
+    // An image has three bytes per pixel, and its rows may be padded.
     let (image, files) = (4 * on_device.image_pixels, 2 * on_device.encoded_bytes);
     Bytes {
         device: device.saturating_sub(image).min(MOST_ESTIMATES * planned.device_bytes),
@@ -78,7 +81,7 @@ fn most_bytes(planned: &RoutePlan, on_device: &DevicePlan, limits: &Limits, free
     }
 }
 
-/// `None` if nvJPEG rejects the trial image.
+/// Measures the memory of a route. `None` if nvJPEG rejects the trial image.
 fn measure(
     device: &Arc<Device>,
     backend: Backend,
@@ -94,7 +97,7 @@ fn measure(
     };
     let Some(one) = measure(1)? else { return Ok(None) };
     let mut group = if planned.route.batches() { on_device.hardware_group.max(1) } else { 1 };
-    // Calls of fewer images may fit.
+    // Calls with fewer images may fit.
     let many = loop {
         match if group > 1 { measure(group) } else { Ok(Some(one)) } {
             Err(Error::Budget { .. }) => group /= 2,

@@ -1,4 +1,4 @@
-//! Workers that read files and put decoding or uploads onto the device.
+//! Workers that read files and enqueue decoding or uploads on the device.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -23,7 +23,7 @@ use crate::random::SampleKey;
 use crate::ring::{Filling, Producer};
 use crate::source::HostPage;
 
-/// Fills pages until there are no more jobs.
+/// Worker thread that fills pages until there are no more jobs.
 pub(in crate::loader) struct PageWorker {
     pipeline: SamplePipeline,
     /// Buffer for files that do not fit into a page.
@@ -31,17 +31,17 @@ pub(in crate::loader) struct PageWorker {
     dispatcher: Dispatcher,
 }
 
-/// Brings samples to the device.
+/// Moves samples to the device.
 struct Dispatcher {
     parts: Parts,
     stream: Stream,
-    /// Channels to the threads of the routes that batch.
+    /// Channels to the gatherer threads, by route.
     gatherers: Vec<(Route, Sender<Waiting>)>,
     /// Stopwatches for spans of the stream, by route.
     watches: Vec<(Route, Arc<Stopwatch>)>,
-    /// The routes that accept the current image.
+    /// Routes that accept the current image.
     routes: Vec<Route>,
-    /// Set if the current image goes to the thread of its route.
+    /// Set if the current image is passed to the gatherer thread of its route.
     gathered: Option<Gathered>,
     /// Whether the loader ends.
     stopped: bool,
@@ -72,8 +72,8 @@ impl PageWorker {
         })
     }
 
-    /// Fills pages until there are no more jobs, whenever the gate lets worker `number` run. The stream is empty
-    /// afterwards.
+    /// Fills pages until there are no more jobs. Before each page it waits until worker `number` is
+    /// active. The stream is empty afterwards.
     pub fn run(
         mut self,
         feed: &Feed<DeviceSlot>,
@@ -98,7 +98,7 @@ impl PageWorker {
         while !self.dispatcher.stopped && controls.gate.pass(number) {
             let begin = Instant::now();
             let Some(page) = pages.acquire() else { break };
-            // A decoder may still work on the previous image if that was never launched.
+            // If the previous image was never launched, a decoder may still be working on it.
             page.decoded.synchronize()?;
             meter.waited_for_room(Stage::Upload, begin.elapsed());
             let Some(job) = feed.take() else { break };
@@ -143,7 +143,7 @@ impl PageWorker {
         Ok(())
     }
 
-    /// Reads a sample and starts to bring it to the device.
+    /// Reads a sample and begins to move it to the device.
     fn attempt(
         &mut self,
         page: &mut DevicePage,
@@ -160,7 +160,7 @@ impl PageWorker {
 }
 
 impl Dispatcher {
-    /// Starts to bring a sample, whose bytes are in memory, to the device.
+    /// Begins to move a sample to the device. Its bytes are in memory.
     fn send(
         &mut self,
         pipeline: &mut SamplePipeline,
@@ -188,8 +188,8 @@ impl Dispatcher {
             Err(why) => why,
         };
         if self.routes.iter().any(|it| !it.on_device()) {
-            // Other routes need none of this memory. Memory is reserved before a slot on the route is taken, because
-            // others may wait for the slot while they hold memory.
+            // Only the route `cpu` needs this memory. It is reserved before a place on the route is
+            // taken, because others may wait for that place while they hold memory.
             if self.routes.len() == 1 || pipeline.fits_share(&planned) {
                 pipeline.admit(&planned)?;
             } else {
@@ -217,7 +217,8 @@ impl Dispatcher {
         self.finish(pipeline, &planned, why)
     }
 
-    /// Collects the routes that accept the last planned image; returns the reason of the last rejection.
+    /// Collects the routes that accept the last planned image. Returns the reason of the last
+    /// rejection.
     fn find_routes(
         &mut self,
         image: &Request<'_>,
@@ -255,7 +256,7 @@ impl Dispatcher {
         }
         let on_device = self.routes.iter().any(|it| it.on_device());
         if on_device && image.header().verify(image.bytes()).is_err() {
-            // Files that look damaged are decoded on the CPU only.
+            // Files that seem corrupt are decoded only on the CPU.
             self.routes.retain(|it| !it.on_device());
             why = "it looks damaged";
         }
@@ -266,7 +267,7 @@ impl Dispatcher {
         why
     }
 
-    /// Submits an image to a route; returns its pixels, or the reason of a rejection.
+    /// Submits an image to a route. Returns its pixels, or the reason of a rejection.
     fn submit(
         &mut self,
         pipeline: &mut SamplePipeline,
@@ -291,8 +292,8 @@ impl Dispatcher {
         }
     }
 
-    /// Makes the whole sample on the CPU by choice, because the CPU is fast enough; by at most `decode.max_cpu_threads`
-    /// workers, if set.
+    /// Processes the whole sample on the CPU by choice, because the CPU is fast enough. If
+    /// `decode.max_cpu_threads` is set, at most that many workers do so at the same time.
     fn finish_by_choice(
         &mut self,
         pipeline: &mut SamplePipeline,
@@ -300,7 +301,7 @@ impl Dispatcher {
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { plan, router, meter, .. } = self.parts.clone();
         pipeline.admit(planned)?;
-        // Dropped without `finish`: a route's speed is that of decoding alone.
+        // Dropped without `finish`, because the measured speed of a route covers decoding only.
         let mut _room = None;
         if plan.settings.decode.max_cpu_threads.is_some() {
             let begin = Instant::now();
@@ -311,7 +312,7 @@ impl Dispatcher {
         self.finish(pipeline, planned, BY_CHOICE)
     }
 
-    /// Makes the whole sample on the CPU.
+    /// Processes the whole sample on the CPU.
     fn finish(
         &mut self,
         pipeline: &mut SamplePipeline,
@@ -333,21 +334,21 @@ impl Dispatcher {
         }
     }
 
-    /// Ends this worker after the launcher; the launcher's error is the one that is reported.
+    /// Ends this worker because the launcher has ended. The launcher's error is reported.
     fn stop(&mut self) -> ProduceError {
         self.stopped = true;
         Error::Internal { problem: "the launcher has ended".into() }.into()
     }
 }
 
-/// Reason for making an image on the CPU although a route would accept it.
+/// Reason for processing an image on the CPU although a route would accept it.
 const BY_CHOICE: &str = "the CPU keeps up";
 
-/// Size of an image's work, for the balancer.
+/// Amount of work for an image, for the balancer.
 fn work(planned: &Planned<'_>, sample: &SamplePlan) -> ImageWork {
     let header = planned.header();
     let window_pixels = sample.stored_window.size().pixels();
-    // A decoded image is only copied.
+    // The pixels of a decoded image are only copied.
     let (pixels, bytes) = match header.format {
         Format::Pixels => (0, 0),
         _ => (header.size.pixels(), planned.bytes().len() as u64),

@@ -1,4 +1,4 @@
-//! The threads and rings behind a loader, on the host or on a device.
+//! Threads and rings of a loader, on the host or on a device.
 
 pub mod stopper;
 pub mod tuning;
@@ -36,15 +36,16 @@ use crate::threads::refused;
 use stopper::Stopper;
 use tuning::Apply;
 
-/// How long the consumer may wait while it holds every batch, before a warning.
+/// Time that the consumer may wait while it holds every batch, before a warning.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The same before a slot is added: another thread may be about to return one.
+/// The same time before a slot is added. It is not 0, because another thread may be about to return
+/// a slot.
 const PATIENCE_TO_ADD: Duration = Duration::from_millis(200);
 
-/// What the threads of a loader share.
+/// Data that the threads of a loader share.
 pub(super) struct Parts {
     pub source: Arc<dyn Source>,
-    /// The same source as a prefetcher, if its samples are prefetched.
+    /// Prefetcher of the same source, if its samples are prefetched.
     pub prefetcher: Option<Arc<Prefetcher>>,
     pub plan: Arc<Plan>,
     pub meters: Arc<Meters>,
@@ -56,7 +57,7 @@ pub(super) struct Parts {
     pub epochs: Option<u32>,
 }
 
-/// The running loader on the host or on a device. Dropping it stops and joins all threads.
+/// Running loader on the host or on a device. Dropping it stops and joins all threads.
 pub(super) enum Engine {
     Host(Running<HostSlot>),
     Device(Running<DeviceSlot>, OnDevice),
@@ -77,7 +78,7 @@ pub(super) struct Running<S: BatchSlot> {
     consumer: Consumer<S>,
     controls: Arc<Controls>,
     large: Arc<LargeImages>,
-    /// Slots of the ring.
+    /// Number of slots of the ring.
     slots: usize,
     threads: Vec<JoinHandle<()>>,
 }
@@ -166,7 +167,7 @@ impl Engine {
         running.spawn(name.into(), move |feed| {
             let launched = launcher.run(feed, &pages);
             if let Err(error) = &launched {
-                // Before the uploads are closed, so that this is the reported error.
+                // Reported before the uploads are closed, so this error comes first.
                 feed.fail(error.clone());
             }
             drop(uploads);
@@ -175,8 +176,9 @@ impl Engine {
         Ok(Engine::Device(running, OnDevice { memory, router, decoders, clocks, spare }))
     }
 
-    /// Waits for the next batch, until `deadline` at most. Calls `held` with the number of batches in use if all slots have been
-    /// in use for some time: seconds, or less if slots may be added.
+    /// Waits for the next batch until `deadline`. If all slots have been in use for some time,
+    /// calls `held` with the number of batches in use. The time is 3 s, or less if slots may be
+    /// added.
     pub fn next_until(
         &self,
         deadline: Option<Instant>,
@@ -197,8 +199,8 @@ impl Engine {
         }
     }
 
-    /// Adds a slot to the ring, whose slots are all in use. Returns its number among those that were added, 0 if a slot that tuning had
-    /// withheld serves.
+    /// Adds a slot to the ring, whose slots are all in use. Returns the number of this slot among
+    /// the added ones, or 0 if a slot that tuning had withheld is used instead.
     ///
     /// # Errors
     /// [`Error::Memory`] and [`Error::Budget`] if a limit or the available memory is too small.
@@ -225,7 +227,7 @@ impl Engine {
         }
     }
 
-    /// Skips the rest of epochs before this one.
+    /// Skips the rest of all epochs before this one.
     pub fn want_epoch(&self, epoch: u32) {
         match self {
             Engine::Host(running) => running.feed.want_epoch(epoch),
@@ -233,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// A function that applies a choice to this engine.
+    /// Returns a function that applies a choice to this engine.
     pub fn apply(&self) -> Apply {
         match self {
             Engine::Host(running) => running.apply(),
@@ -249,7 +251,8 @@ impl Engine {
         }
     }
 
-    /// A handle that ends the loader with an error, from any thread. It keeps nothing of the engine alive.
+    /// Returns a handle that ends the loader with an error, from any thread. It does not keep the
+    /// engine alive.
     pub fn stopper(&self) -> Stopper {
         match self {
             Engine::Host(running) => running.stopper(),
@@ -257,7 +260,8 @@ impl Engine {
         }
     }
 
-    /// Known problems of the libraries in use, and whether samples needed memory that was not planned.
+    /// Known problems of the libraries in use, and a warning if samples needed memory that was not
+    /// planned.
     pub fn warnings(&self) -> Vec<String> {
         let (mut warnings, large) = match self {
             Engine::Host(running) => (Vec::new(), &running.large),
@@ -267,7 +271,7 @@ impl Engine {
         warnings
     }
 
-    /// Counts of each decode route.
+    /// Statistics of each decode route.
     pub fn routes(&self) -> Vec<RouteReport> {
         match self {
             Engine::Host(_) => Vec::new(),
@@ -318,8 +322,8 @@ impl<S: BatchSlot + 'static> Running<S> {
         Self { feed: Arc::new(feed), consumer, controls, large, slots: all, threads: Vec::new() }
     }
 
-    /// How long the consumer may wait while all slots are in use. A consumer for which one slot was added and that returned none since
-    /// holds on to all.
+    /// Time that the consumer may wait while all slots are in use. It is 0 if a slot was added and
+    /// none was returned since then, because the consumer evidently keeps all of them.
     fn patience(&self, adds_slots: bool) -> Duration {
         match (adds_slots, self.consumer.any_returned()) {
             (false, _) => PATIENCE,
@@ -356,7 +360,7 @@ impl<S: BatchSlot + 'static> Running<S> {
         }))
     }
 
-    /// Starts a thread. An error or a panic in it ends the loader with an error instead of a hang.
+    /// Starts a thread. If it fails or panics, the loader ends with an error instead of hanging.
     fn spawn(
         &mut self,
         name: String,
@@ -394,7 +398,7 @@ impl<S: BatchSlot> Drop for Running<S> {
         self.controls.gate.close();
         self.large.close();
         for thread in self.threads.drain(..) {
-            // A worker's panic was caught and reported.
+            // The panic of a worker was caught and reported.
             let _ = thread.join();
         }
     }
@@ -405,7 +409,8 @@ fn host_slot(plan: &Plan) -> Result<HostSlot> {
     HostSlot::new(plan.shape.batch, plan.shape.sample_bytes(), target_bytes)
 }
 
-/// Closes the pool when it is dropped, even by a panic, so that no thread waits for the launcher's uploads.
+/// Closes the pool when it is dropped, even by a panic, so no thread waits for upload buffers that
+/// the launcher holds.
 struct Closing(Arc<ObjectPool<Upload>>);
 
 impl Drop for Closing {

@@ -3,14 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Handle that ends a loader from any thread, even while the consumer waits for a batch: for signal handlers, watchdogs
-/// or a button. Created by [`Loader::stopper`](crate::loader::Loader::stopper); does not keep the loader's memory alive.
+/// Handle that ends a loader from any thread, even while the consumer waits for a batch. Useful for
+/// signal handlers, watchdogs or a button. Created by
+/// [`Loader::stopper`](crate::loader::Loader::stopper). Does not keep the loader's memory alive.
 #[derive(Clone)]
 pub struct Stopper(pub(in crate::loader) Arc<dyn Fn() + Send + Sync>);
 
 impl Stopper {
-    /// Ends the loader: after the batches that are ready the consumer gets [`Error::Stopped`](crate::Error::Stopped).
-    /// Does not wait for running reads. Does nothing if the loader has already ended.
+    /// Ends the loader. The consumer still gets the batches that are ready, then
+    /// [`Error::Stopped`](crate::Error::Stopped). Does not wait for running reads. Does nothing if
+    /// the loader has already ended.
     pub fn stop(&self) {
         (self.0)();
     }

@@ -1,8 +1,8 @@
-//! Autotuning of a running loader: batches are measured in windows, and a separate thread decides.
+//! Autotuning of a running loader: windows of batches are measured, and a separate thread decides.
 //!
-//! * Batches that were begun under another configuration are not measured.
-//! * The consumer only counts batches and takes snapshots; it never waits for a decision.
-//! * A window has the tuner's number of batches, and lasts at least [`SHORTEST`].
+//! * Batches that began under another configuration are not measured.
+//! * The consumer only counts batches and takes snapshots. It never waits for a decision.
+//! * A window has the number of batches that the tuner asks for, and lasts at least [`SHORTEST`].
 //! * A choice by the user is never changed. Any thread may make one at any time (`tests/choose.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,19 +19,19 @@ use crate::tune::{Choice, Decision, Space, Tuner};
 
 use crate::measure::{DECISIONS, push_latest};
 
-/// Shortest window: shorter measurements are too noisy.
+/// Minimum length of a window. Shorter measurements are too noisy.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// First batches that are not measured, because threads and caches warm up.
+/// Number of first batches that are not measured, because threads and caches warm up.
 const START: u64 = 2;
 
-/// The configurations that a loader with this plan may choose.
+/// Configurations that a loader with this plan may choose.
 pub(in crate::loader) fn space(plan: &Plan) -> Space {
     let offload = plan.offloads.clone();
     let space = Space { workers: plan.workers, prefetch: plan.ahead_batches, offload };
     if plan.settings.loader.tune { space } else { space.of_one() }
 }
 
-/// Applies a choice to the loader.
+/// Function that applies a choice to the loader.
 pub(in crate::loader) type Apply = Box<dyn Fn(Choice) + Send>;
 
 pub(in crate::loader) struct Tuning {
@@ -41,12 +41,13 @@ pub(in crate::loader) struct Tuning {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Lock order: a holder of `phase` may lock `chosen`, as a profile does, but not the reverse.
+/// Lock order: `phase` before `chosen`. While `phase` is locked, computing a profile may lock
+/// `chosen`.
 struct Shared {
     phase: Mutex<Phase>,
-    /// Batches per window.
+    /// Number of batches per window.
     window: AtomicU64,
-    /// Batches that the consumer has received.
+    /// Number of batches that the consumer has received.
     batches: AtomicU64,
     chosen: Mutex<Chosen>,
     decisions: Mutex<Vec<Decision>>,
@@ -58,16 +59,16 @@ struct Chosen {
 }
 
 enum Phase {
-    /// Skip this number of batches, at least one.
+    /// Skips this number of batches, at least one.
     Skip(u64),
-    /// Measure since the snapshot; number of batches so far.
+    /// Measures since the snapshot. `batches` is the number of batches so far.
     Measure { since: Box<Snapshot>, began: Instant, batches: u64 },
     /// The thread is deciding.
     Decide,
 }
 
 impl Tuning {
-    /// Starts with the first choice, which the caller has already applied.
+    /// Starts tuning with the first choice, which the caller has already applied.
     pub fn start(space: Space, meters: Arc<Meters>, apply: Apply) -> Result<Self> {
         let tuner = Tuner::new(space.clone());
         let shared = Arc::new(Shared {
@@ -91,12 +92,12 @@ impl Tuning {
         lock(&self.shared.chosen).choice
     }
 
-    /// The decisions so far, in order; the latest if there are many.
+    /// Latest decisions, in order.
     pub fn decisions(&self) -> Vec<Decision> {
         lock(&self.shared.decisions).clone()
     }
 
-    /// Makes a choice for the user.
+    /// Makes a choice on behalf of the user.
     pub fn choose(&self, choice: Choice, apply: &Apply) -> Result<()> {
         self.space.check(choice)?;
         let batch = self.shared.batches.load(Ordering::Relaxed);
@@ -137,7 +138,7 @@ impl Tuning {
                     let profile = profile_since(since);
                     *phase = Phase::Decide;
                     if let Some(profiles) = &self.profiles {
-                        // If the thread has ended, there is nothing to decide.
+                        // If the thread has ended, no decision is needed.
                         let _ = profiles.send((profile, all));
                     }
                 }
@@ -186,7 +187,7 @@ impl Drop for Tuning {
     fn drop(&mut self) {
         self.profiles = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread changes nothing now.
+            // A panic of the thread has no consequences at this point.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The order of samples in each epoch.
+//! Order of samples in each epoch.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -11,43 +11,49 @@ use windows::{Files, Windows};
 
 mod windows;
 
-/// The order of every epoch, for one shard of the set.
+/// Order of every epoch, for one shard of the set.
 ///
-/// * The epoch's order is a permutation of all indices (the identity without shuffling), the same for all shards. Of the
-///   remaining positions, number `p` belongs to rank `p % world`. So all shards together hold every position exactly once,
-///   and the global order does not depend on the number of shards.
-/// * With `loader.repeats` `r`, position `p` holds what position `p / r` holds without, so each sample occurs `r` times
-///   in a row over the shards, as with torchvision's `RASampler`. The epoch keeps its length and holds only the first of
-///   `r` parts of the permutation.
-/// * In the first epoch of a resumed loader the consumed positions are skipped, so the remaining ones are the same for
-///   any number of shards before and after.
-/// * A loader of some positions ([`within`](Self::within)) has what a loader of the whole epoch has there.
-/// * With `drop` and `pad` all shards have the same number of batches, also in an epoch that starts in its middle. With
-///   `partial` every position comes exactly once, and shards may differ by one batch.
-/// * `loader.shuffle` alone permutes the whole set, position by position, without a table: about 100 bytes, and some
-///   tens
-///   of nanoseconds per sample, for ten samples as for a billion.
-/// * `loader.shuffle_window` puts the source's files into a random order and permutes blocks of that many samples twice,
-///   the second time displaced by half a block. Any run of `window` positions is read from at most three consecutive
-///   windows, so from the files in them: one or two if files are longer than three windows. A sample moves by at most one
-///   and a half windows.
-/// * The order is a function of (seed, epoch, number of samples, repeats) and, with windows, of the window and of the ends
-///   of the files; of nothing else. It is part of the public contract: a change is a breaking change.
+/// * An epoch's order is a permutation of all indices, or the identity without shuffling. It is the
+///   same for all shards. Position number `p` of those that remain in the epoch belongs to rank
+///   `p % world`. So all shards together have every position exactly once, and the global order
+///   does not depend on the number of shards.
+/// * With `loader.repeats` of `r`, position `p` has the sample that position `p / r` would have
+///   without repeats. So each sample occurs `r` consecutive times over all shards, as with
+///   torchvision's `RASampler`. The length of an epoch does not change, so it contains only the
+///   first `1 / r` of the permutation.
+/// * In the first epoch of a resumed loader, the consumed positions are skipped. The remaining
+///   positions are the same for any number of shards before and after.
+/// * A loader of some positions ([`within`](Self::within)) has the same samples there as a loader
+///   of the whole epoch.
+/// * With `drop` and `pad`, all shards have the same number of batches, also in an epoch that
+///   starts in the middle. With `partial`, every position occurs exactly once, and shards may
+///   differ by one batch.
+/// * `loader.shuffle` alone permutes the whole set position by position, without a table. It takes
+///   about 100 bytes, and some tens of nanoseconds per sample, for any size of the set.
+/// * `loader.shuffle_window` puts the source's files into a random order. It then permutes blocks
+///   of that many samples twice, the second time displaced by half a block. Any `window`
+///   consecutive positions are read from at most three consecutive windows, and so from the files
+///   in them: one or two files if files are longer than three windows. A sample moves by at most
+///   1.5 windows.
+/// * The order is a function of only (seed, epoch, number of samples, repeats) and, with windows,
+///   of the window size and the ends of the files. It is part of the public contract: a change is a
+///   breaking change.
 ///
-/// For one billion samples: shuffling the whole set takes no memory that depends on it; `2 ceil(log2(N) / 2) = 30`
-/// bits are permuted, and of `2^30` values a position walks through 1.07 on average (at most 4 for any `N`). With
-/// windows, `F` files take `40 F` bytes, 4 MB for 100 000 files of 10 000 samples, `O(F)` time at the start of each
-/// epoch, and a search in `log2(F) = 17` steps per sample. Resuming computes one position: `O(1)`, or `O(F)` with
-/// windows.
+/// Cost for `N` = one billion samples: a full shuffle takes no memory that depends on `N`. It
+/// permutes `2 ceil(log2(N) / 2) = 30` bits. Values of `N` or more are permuted again, so a
+/// position takes 1.07 permutations on average (at most 4 for any `N`). With windows, `F` files
+/// take `40 F` bytes (4 MB for 100 000 files of 10 000 samples), `O(F)` time at the start of each
+/// epoch, and a search in `log2(F) = 17` steps per sample. Resuming computes one position: `O(1)`,
+/// or `O(F)` with windows.
 #[derive(Clone, Debug)]
 pub struct Order {
     samples: u64,
     settings: OrderSettings,
-    /// The files, if the order depends on them.
+    /// Files of the source, if the order depends on them.
     files: Option<Arc<Files>>,
-    /// The epoch that starts in its middle, and its first position.
+    /// Epoch that starts in the middle, and its first position.
     begin: (u32, u64),
-    /// The positions of each epoch that are used.
+    /// Positions of each epoch that are used.
     positions: Range<u64>,
 }
 
@@ -62,14 +68,14 @@ struct OrderSettings {
     world: u64,
 }
 
-/// The sample at one position of a batch.
+/// Sample at one position of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Index of the sample in its source.
     pub index: u64,
-    /// Number of earlier positions of the epoch that have the same sample.
+    /// Number of earlier positions of the epoch with the same sample.
     pub repeat: u32,
-    /// Whether the sample only pads the last batch.
+    /// Whether the sample is padding of the last batch.
     pub padding: bool,
 }
 
@@ -77,19 +83,19 @@ pub struct Position {
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     settings: OrderSettings,
-    /// The first position, and the one after the last.
+    /// First position, and position after the last one.
     begin: u64,
     end: u64,
 }
 
-/// One epoch's order, with its [`Extent`].
+/// Order of one epoch, with its [`Extent`].
 #[derive(Clone, Debug)]
 pub struct EpochOrder {
     extent: Extent,
     visit: Visit,
 }
 
-/// How positions map to indices.
+/// Mapping from positions to indices.
 #[derive(Clone, Debug)]
 enum Visit {
     Source,
@@ -98,8 +104,8 @@ enum Visit {
 }
 
 impl Order {
-    /// Creates the order of a set of `samples`, at least 1, for one of its shards. `file_ends` is used with
-    /// `loader.shuffle_window` only.
+    /// Creates the order of a set of `samples` samples, at least 1, for one of its shards.
+    /// `file_ends` is used only with `loader.shuffle_window`.
     ///
     /// # Errors
     ///
@@ -130,17 +136,18 @@ impl Order {
         Ok(Self { samples, settings, files, begin: (0, 0), positions: 0..samples })
     }
 
-    /// The same order, but every epoch has only these of its positions, at most the number of samples.
+    /// Restricts every epoch to these positions, which must be within `0..samples`.
     pub fn within(self, positions: Range<u64>) -> Self {
         Self { positions, ..self }
     }
 
-    /// The same order, but `epoch` begins at `position`, which is at most the number of samples.
+    /// Lets `epoch` begin at `position`, which is at most the number of samples.
     pub fn begin_at(self, epoch: u32, position: u64) -> Self {
         Self { begin: (epoch, position.min(self.samples)), ..self }
     }
 
-    /// The order of one epoch. With windows this takes time proportional to the number of files.
+    /// Order of one epoch. With windows, computing it takes time proportional to the number of
+    /// files.
     pub fn epoch(&self, epoch: u32) -> EpochOrder {
         let OrderSettings { seed, shuffle, .. } = self.settings;
         let visit = match &self.files {
@@ -158,13 +165,14 @@ impl Order {
         Extent { settings: self.settings, begin: begin.clamp(start, end), end }
     }
 
-    /// Size of an epoch of this shard that is not resumed in its middle.
+    /// Size of a complete epoch of this shard, that is, one that is not resumed in the middle.
     pub fn whole(&self) -> Extent {
         let Range { start: begin, end } = self.positions;
         Extent { settings: self.settings, begin, end }
     }
 
-    /// Position up to which all shards together have consumed an epoch after `batches` batches each.
+    /// Position up to which all shards together have consumed an epoch after each has consumed
+    /// `batches` batches.
     pub fn consumed(&self, epoch: u32, batches: u64) -> u64 {
         let OrderSettings { batch, world, .. } = self.settings;
         let Extent { begin, end, .. } = self.extent(epoch);
@@ -178,13 +186,13 @@ impl Order {
 }
 
 impl Extent {
-    /// Remaining samples of this shard, without padding.
+    /// Number of remaining samples of this shard, without padding.
     pub fn own(&self) -> u64 {
         let OrderSettings { rank, world, .. } = self.settings;
         self.left().saturating_sub(rank).div_ceil(world)
     }
 
-    /// Samples of this shard, including padding.
+    /// Number of samples of this shard, including padding.
     pub fn places(&self) -> u64 {
         let OrderSettings { batch, last, world, .. } = self.settings;
         match last {
@@ -194,24 +202,24 @@ impl Extent {
         }
     }
 
-    /// Samples of this shard that no batch holds.
+    /// Number of samples of this shard that are in no batch.
     pub fn left_over(&self) -> u64 {
         self.own().saturating_sub(self.places())
     }
 
-    /// Batches of this shard.
+    /// Number of batches of this shard.
     pub fn batches(&self) -> u64 {
         self.places().div_ceil(self.settings.batch)
     }
 
-    /// Samples in batch number `batch`.
+    /// Number of samples in batch number `batch`.
     pub fn batch_len(&self, batch: u64) -> usize {
         let start = batch * self.settings.batch;
         self.settings.batch.min(self.places() - start) as usize
     }
 
-    /// Position in the epoch's order, over all shards, of place `place` of batch number `batch`. Positions after the
-    /// last are those of padding.
+    /// Position in the epoch's order, over all shards, of place `place` of batch number `batch`.
+    /// Positions after the last one belong to padding.
     pub fn position(&self, batch: u64, place: usize) -> u64 {
         let OrderSettings { rank, world, .. } = self.settings;
         self.begin + (batch * self.settings.batch + place as u64) * world + rank
@@ -237,7 +245,7 @@ impl EpochOrder {
         let OrderSettings { repeats, rank, world, .. } = settings;
         let own = self.own();
         let padding = batch * settings.batch + place as u64 >= own;
-        // A shard without a sample of its own pads with the last sample of all.
+        // A shard without samples pads with the last sample of the epoch.
         let global = match (padding, own) {
             (false, _) => self.position(batch, place),
             (true, 0) => end - 1,
@@ -322,7 +330,8 @@ mod tests {
         }
     }
 
-    /// Parts of an epoch, one after the other, are the epoch: also if a resumed one begins in a part's middle.
+    /// Consecutive parts of an epoch together equal the epoch, even if a resumed epoch begins in
+    /// the middle of a part.
     #[test]
     fn parts_of_an_epoch_are_the_epoch() {
         let whole = order(97, 4, LastBatch::Partial, 0, 1).epoch(5);
@@ -366,7 +375,8 @@ mod tests {
         );
     }
 
-    /// After any number of interruptions and for any number of resuming shards: every sample once, in the global order.
+    /// After any number of interruptions, and for any number of resuming shards, every sample
+    /// occurs once, in the global order.
     #[test]
     fn remaining_samples_do_not_depend_on_the_number_of_shards() {
         let whole = order(97, 4, LastBatch::Partial, 0, 1).epoch(5);

@@ -1,30 +1,33 @@
-//! The shuffle by files and windows.
+//! Shuffle by files and windows.
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::random::{Permutation, SampleKey, SampleRng};
 
-/// Operator numbers of the random draws, far from those of a chain and from the rule for replacements.
+/// Operator numbers for these random numbers. They differ from those of a chain and of the rule for
+/// replacements.
 const FILES: u16 = u16::MAX - 1;
 const FIRST_PASS: u16 = u16::MAX - 2;
 const SECOND_PASS: u16 = u16::MAX - 3;
 
-/// The files of a source, and the window size.
+/// Files of a source, and the window size.
 #[derive(Debug)]
 pub struct Files {
-    /// Index after the last sample of each file that has any.
+    /// Index after the last sample of each file that has samples.
     ends: Vec<u64>,
     window: u64,
 }
 
-/// One epoch's order.
+/// Order of one epoch.
 ///
-/// The files are put into a random order and concatenated. Blocks of `window` samples are permuted, and then blocks that
-/// are displaced by half a window, so that samples cross the borders of blocks.
+/// The files are concatenated in a random order. Blocks of `window` samples are permuted. Then
+/// blocks that are displaced by half a window are permuted, so samples cross the borders between
+/// blocks.
 #[derive(Clone, Debug)]
 pub struct Windows {
-    /// For each file, in the epoch's order: its end in the epoch, and its first sample.
+    /// For each file, in the epoch's order: its end position in the epoch, and the index of its
+    /// first sample.
     files: Arc<[(u64, u64)]>,
     first: Blocks,
     second: Blocks,
@@ -34,7 +37,7 @@ pub struct Windows {
 #[derive(Clone, Debug)]
 struct Blocks {
     permutation: Permutation,
-    /// Samples in the first block; 0 if it is like the others.
+    /// Number of samples in the first block; 0 if it is as long as the others.
     begin: u64,
     window: u64,
     samples: u64,
@@ -57,12 +60,13 @@ impl Files {
         Ok(Self { ends, window })
     }
 
-    /// CRC-32C of the ends; it changes if the files change.
+    /// CRC-32C of the file ends. It changes if the files change.
     pub fn checksum(&self) -> u32 {
         self.ends.iter().fold(0, |crc, end| crc32c::crc32c_append(crc, &end.to_le_bytes()))
     }
 
-    /// The order of one epoch. Takes time and memory for the files, not for the samples.
+    /// Order of one epoch. Time and memory depend on the number of files, not on the number of
+    /// samples.
     pub fn epoch(&self, seed: u64, epoch: u32) -> Windows {
         let permutation = |purpose: u16, len: u64| {
             let mut rng = SampleRng::new(SampleKey { seed, epoch, index: 0 }, purpose);
@@ -92,7 +96,7 @@ impl Files {
 }
 
 impl Windows {
-    /// The sample at `position`, by a binary search among the files.
+    /// Index of the sample at `position`, found by a binary search among the files.
     pub fn at(&self, position: u64) -> u64 {
         let place = self.first.at(self.second.at(position));
         let number = self.files.partition_point(|&(end, _)| end <= place);

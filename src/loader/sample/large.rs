@@ -8,14 +8,14 @@ use crate::footprint;
 use crate::geometry::Size;
 use crate::plan::{SampleMemory, SampleRoom};
 
-/// A pool of memory shared by all workers, from which a worker takes a part for one sample. First come, first served, so
-/// that requests for a large part do not starve.
+/// Pool of memory that all workers share. A worker takes a part for one sample. Requests are served
+/// in their order, so a request for a large part does not starve.
 #[derive(Debug)]
 pub struct LargeImages {
     bytes: u64,
-    /// Whether the footprint has a row for it.
+    /// Whether the footprint contains this pool.
     planned: bool,
-    /// Largest part that was taken.
+    /// Largest part that was taken, in bytes.
     most: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
@@ -24,13 +24,13 @@ pub struct LargeImages {
 #[derive(Debug)]
 struct State {
     free: u64,
-    /// Ticket of the next request, and of the next request to be served.
+    /// Ticket of the next new request, and ticket of the request that is served next.
     next: u64,
     served: u64,
     closed: bool,
 }
 
-/// A part of the pool; dropping it returns the memory.
+/// Part of the pool. Dropping it returns the memory.
 #[derive(Debug)]
 pub struct Part {
     of: Arc<LargeImages>,
@@ -50,7 +50,7 @@ impl LargeImages {
         Self { planned: room.large > 0, ..Self::new(room.beyond_shares()) }
     }
 
-    /// A warning if samples needed memory that is not in the footprint.
+    /// Warning if samples needed memory that is not in the footprint.
     pub fn warning(&self) -> Option<String> {
         let most = self.most.load(Ordering::Relaxed);
         (!self.planned && most > 0).then(|| {
@@ -62,7 +62,8 @@ impl LargeImages {
         })
     }
 
-    /// Takes a part, at most the whole pool; waits until it is free. `None` after the pool is closed.
+    /// Takes a part, at most the whole pool. Waits until enough memory is free. `None` after the
+    /// pool is closed.
     pub fn take(self: &Arc<Self>, bytes: u64) -> Option<Part> {
         let bytes = bytes.min(self.bytes);
         let mut state = self.lock();
@@ -82,7 +83,7 @@ impl LargeImages {
         Some(Part { of: self.clone(), bytes })
     }
 
-    /// Wakes all waiting threads: the loader ends.
+    /// Wakes all waiting threads at the end of the loader.
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
@@ -100,17 +101,17 @@ impl Drop for Part {
     }
 }
 
-/// Memory budget of a worker: its share, and the part of the pool that it has taken for the current sample.
+/// Memory budget of a worker: its share, and the part of the pool for the current sample.
 pub struct Room {
     room: SampleRoom,
     large: Arc<LargeImages>,
-    /// Largest size of each buffer since all were freed.
+    /// Maximum size of each buffer since all buffers were freed.
     held: SampleMemory,
     part: Option<Part>,
 }
 
 impl Room {
-    /// Budget of a thread that works without a plan: 32 MiB besides its file, and the shared pool.
+    /// Budget of a thread without a plan: 32 MiB besides its file, and the shared pool.
     pub fn of_thread(large: Arc<LargeImages>) -> Self {
         let share = SampleMemory { library: 32 << 20, ..SampleMemory::default() };
         Self::new(SampleRoom { share, large: large.bytes, unplanned: 0 }, large)
@@ -121,35 +122,37 @@ impl Room {
         Self { room, large, held: SampleMemory::default(), part: None }
     }
 
-    /// Most bytes of a file that the share allows, unless it is [crowded](Self::is_crowded).
+    /// Maximum size of a file within the share, in bytes, unless the budget is
+    /// [crowded](Self::is_crowded).
     pub fn file_bytes(&self) -> u64 {
         self.room.share.file
     }
 
-    /// Whether other buffers are so large that a file of the share's size may not fit: they must be freed before a file
-    /// is read.
+    /// Whether other buffers are so large that a file of the share's size may not fit. They must
+    /// then be freed before a file is read.
     pub fn is_crowded(&self) -> bool {
         let (held, share) = (self.held, self.room.share);
         held.total() - held.file > share.total() - share.file
     }
 
-    /// Records that buffers were freed; `kept` are those that were not.
+    /// Records that all buffers except `kept` were freed.
     pub fn released(&mut self, kept: SampleMemory) {
         self.held = kept;
     }
 
-    /// Most bytes of a file that share and pool allow together, capped at `limit`.
+    /// Maximum size of a file that share and pool allow together, in bytes, at most `limit`.
     pub fn most_file_bytes(&self, limit: u64) -> u64 {
         limit.min(self.room.share.total().saturating_add(self.room.beyond_shares()))
     }
 
-    /// Whether the current sample exceeds the share, so that its buffers must be freed after it.
+    /// Whether the current sample exceeds the share. Its buffers must then be freed after it.
     pub fn is_beyond(&self) -> bool {
         self.part.is_some()
     }
 
-    /// Reserves memory for a sample before its buffers grow. Calls `release` if buffers of earlier samples must be freed
-    /// first; `kept` are those that it does not free. Waits if the sample needs more than the share.
+    /// Reserves memory for a sample before its buffers grow. If buffers of earlier samples must be
+    /// freed first, calls `release`, which frees all buffers except `kept`. Waits if the sample
+    /// needs more than the share.
     pub fn admit(
         &mut self,
         size: Size,
@@ -171,7 +174,8 @@ impl Room {
                 self.held = all;
                 return Ok(());
             }
-            // Never wait for a second part: others may wait for the first one.
+            // Never wait for a second part while holding the first one, because others may wait for
+            // that.
             let stays = SampleMemory { whole: need.whole, ..*kept };
             if stays.total() > share {
                 return Err(no_room(size, &all, has));
@@ -188,14 +192,15 @@ impl Room {
         Ok(())
     }
 
-    /// Takes the whole pool, for a file that is larger than the share allows. The caller has freed all its buffers.
+    /// Takes the whole pool, for a file that exceeds the share. The caller must have freed all its
+    /// buffers.
     pub fn take_all(&mut self) -> Result<(), DataError> {
         self.held = SampleMemory::default();
         self.part = Some(self.large.take(self.room.beyond_shares()).ok_or_else(ends)?);
         Ok(())
     }
 
-    /// Returns the part that was taken for the sample; its buffers are already freed.
+    /// Returns the part of the current sample. The caller must have freed its buffers.
     pub fn give_back(&mut self) {
         self.held = SampleMemory::default();
         if self.part.is_some() {
@@ -216,7 +221,8 @@ fn ends() -> DataError {
     DataError::new(Reason::Unreadable, "the loader is ending")
 }
 
-/// Returns free memory from the allocator to the system: glibc keeps blocks of up to 32 MiB per thread.
+/// Returns free memory from the allocator to the system. glibc keeps blocks of up to 32 MiB per
+/// thread.
 #[allow(unsafe_code)]
 fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -288,7 +294,7 @@ mod tests {
             (admitted.map_err(|error| error.reason), released, beyond)
         };
         assert_eq!(admit(80, 10), (Ok(()), false, false));
-        // Buffers of 80 and 90 bytes would be held together.
+        // Without a release, buffers of 80 and 90 bytes would exist at the same time.
         assert_eq!(admit(10, 90), (Ok(()), true, false));
         assert_eq!(admit(10, 20), (Ok(()), false, false));
         assert_eq!(admit(60, 70), (Ok(()), true, true));
@@ -296,7 +302,7 @@ mod tests {
         assert_eq!(large.lock().free, 30);
     }
 
-    /// A sample that turns out to need more while it has a part.
+    /// A sample may turn out to need more memory while it has a part.
     #[test]
     fn a_larger_part_is_taken_after_the_first_one_was_returned() {
         let need = |file, library| SampleMemory { file, library, ..SampleMemory::default() };
@@ -313,7 +319,7 @@ mod tests {
         assert_eq!(admit(&mut worker, 80, 50), (Ok(()), Some(30)));
         assert_eq!(large.lock().free, 10);
         worker.give_back();
-        // The file itself is in the part.
+        // Here the file itself exceeds the share.
         assert_eq!(admit(&mut worker, 0, 110), (Ok(()), Some(10)));
         assert_eq!(admit(&mut worker, 20, 110).0, Err(Reason::Oversized));
         assert_eq!(released, 3);

@@ -1,4 +1,4 @@
-//! One sample, from its place in the source to its outcome.
+//! Processing of one sample, from reading it to its outcome.
 
 pub mod cache;
 pub mod large;

@@ -1,5 +1,5 @@
-//! One sample from its key to its tensor on the CPU, within a worker's memory budget: shared by workers for the host and
-//! for a device.
+//! Processing of one sample on the CPU, from its key to its tensor, within a worker's memory
+//! budget. Used by workers for the host and for a device.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use crate::random::SampleKey;
 use crate::source::{HostPage, Source};
 use crate::transform::{HostTransform, PlannedImage};
 
-/// Makes samples on the CPU. Its buffers are reused from sample to sample as far as the plan's share allows.
+/// Processes samples on the CPU. Later samples reuse its buffers, within the plan's share.
 pub(in crate::loader) struct SamplePipeline {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
@@ -28,7 +28,7 @@ pub(in crate::loader) struct SamplePipeline {
     page: HostPage,
     reader: Reader,
     caches: Arc<Caches>,
-    /// What was planned for the current sample.
+    /// Plan of the current sample.
     sample: SamplePlan,
     decoder: Decoders,
     transform: HostTransform,
@@ -36,32 +36,34 @@ pub(in crate::loader) struct SamplePipeline {
     /// Memory that the current sample may need.
     need: SampleMemory,
     epoch: u32,
-    /// The CPU clock of the current sample, if it is measured.
+    /// CPU clock of the current sample, if it is measured.
     clock: Option<CpuClock>,
 }
 
-/// A sample whose bytes are in memory. Each step takes the value that the step before made, so steps cannot be left out: reading makes
-/// this, [`plan`](SamplePipeline::plan) a [`Planned`], [`admit`](SamplePipeline::admit) an [`Admitted`], which is needed to decode.
+/// Sample whose bytes are in memory. Each step takes the result of the previous step, so no step
+/// can be left out. Reading returns a `Read`, [`plan`](SamplePipeline::plan) a [`Planned`], and
+/// [`admit`](SamplePipeline::admit) an [`Admitted`], which decoding requires.
 pub(in crate::loader) struct Read<'a> {
     key: SampleKey,
     sample: &'a Sample,
     bytes: &'a [u8],
-    /// Bytes of ordinary memory that its page holds.
+    /// Pageable memory that the page holds, in bytes.
     file: u64,
 }
 
-/// A sample of which is known what to decode and what operators do. Memory is reserved for its file and tables.
+/// Sample with its plan: window to decode and actions to run. Memory is reserved for its file and
+/// tables.
 pub(in crate::loader) struct Planned<'a>(Read<'a>);
 
-/// A planned sample whose memory is reserved.
+/// Planned sample whose memory is reserved.
 pub(in crate::loader) struct Admitted<'a>(&'a Planned<'a>);
 
 /// Memory that is reserved before a sample is planned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::loader) enum Reserve {
-    /// All that the CPU needs to decode it.
+    /// All memory that the CPU needs to decode the sample.
     All,
-    /// That of its file and tables, if the device may decode it.
+    /// Memory of the file and the tables only, because the device may decode the sample.
     Tables,
 }
 
@@ -70,7 +72,7 @@ impl Planned<'_> {
         &self.0.sample.header
     }
 
-    /// Its encoded bytes, or its pixels if it was decoded whole.
+    /// Encoded bytes, or pixels if the image was decoded whole.
     pub fn bytes(&self) -> &[u8] {
         self.0.bytes
     }
@@ -106,7 +108,7 @@ impl SamplePipeline {
         }
     }
 
-    /// Reads, decodes and transforms one sample: its whole tensor.
+    /// Reads, decodes and transforms one sample, and writes its tensor to `out`.
     pub fn make(&mut self, key: SampleKey, out: &mut [u8]) -> Result<SampleRecord, DataError> {
         let mut page = std::mem::take(&mut self.page);
         let made = self.with_sample(key, &mut page, |this, _, read| {
@@ -118,8 +120,8 @@ impl SamplePipeline {
         made
     }
 
-    /// Reads a sample, into the page unless it is cached decoded, and passes it to `make`. Afterwards returns the memory that it
-    /// took beyond the worker's share.
+    /// Reads a sample and passes it to `make`. It is read into the page, unless the decoded cache
+    /// holds it. Afterwards returns the memory beyond the worker's share.
     pub fn with_sample<P: Filled, T, E: From<DataError>>(
         &mut self,
         key: SampleKey,
@@ -179,7 +181,7 @@ impl SamplePipeline {
             match self.reserve(header, file) {
                 Ok(()) => {}
                 Err(error) if must => return Err(error),
-                // It can be made without the cache.
+                // The sample can be processed without the cache.
                 Err(_) => whole = false,
             }
         }
@@ -191,7 +193,7 @@ impl SamplePipeline {
         Ok(found)
     }
 
-    /// Plans a sample. Memory is reserved before, because an operator's tables are allocated here.
+    /// Plans a sample. Reserves memory first, because this allocates the operators' tables.
     pub fn plan<'a>(&mut self, read: Read<'a>, reserve: Reserve) -> Result<Planned<'a>, DataError> {
         let Read { key, sample: Sample { header, .. }, bytes, file } = read;
         match reserve {
@@ -221,7 +223,7 @@ impl SamplePipeline {
         self.meter.saw(Seen { width, height, bytes: bytes.len() as u64 }, window_pixels);
         let parsed = read.sample.parsed;
         let took = self.meter.since(begin) + parsed;
-        // Recorded as if the header had been parsed just before.
+        // Recorded as if the header had been parsed directly before planning.
         let began = begin.checked_sub(parsed).unwrap_or(begin);
         self.meter.add_from(Stage::Header, began, took, 0);
         if let Some(clock) = &mut self.clock {
@@ -230,8 +232,8 @@ impl SamplePipeline {
         Ok(Planned(read))
     }
 
-    /// Reserves all memory for a planned sample, before anything else that others may wait for while they hold memory. Costs
-    /// nothing if it is reserved.
+    /// Reserves all memory for a planned sample. Must be called before waiting for anything that
+    /// others may hold while they wait for memory. Does nothing if the memory is already reserved.
     pub fn admit<'a>(&mut self, planned: &'a Planned<'_>) -> Result<Admitted<'a>, DataError> {
         self.reserve(planned.header(), planned.0.file)?;
         Ok(Admitted(planned))
@@ -261,7 +263,7 @@ impl SamplePipeline {
         !self.room.is_beyond() && self.need.total() <= self.plan.room.share.total()
     }
 
-    /// Puts the boxes of the sample's objects where operators read them.
+    /// Stores the boxes of the sample's objects where operators read them.
     fn put_boxes(&mut self, index: u64, header: &Header, canvas: Canvas) {
         let boxes = &mut self.sample.actions.boxes;
         boxes.clear();
@@ -274,7 +276,7 @@ impl SamplePipeline {
         }
     }
 
-    /// Decodes and transforms a sample: its whole tensor.
+    /// Decodes and transforms a sample, and writes its tensor to `out`.
     pub fn finish(
         &mut self,
         Admitted(planned): Admitted<'_>,
@@ -304,7 +306,7 @@ impl SamplePipeline {
         Ok(self.transform.image())
     }
 
-    /// The record of a sample that was decoded on a route.
+    /// Record of a sample that was decoded on `route`.
     pub fn record(&self, planned: &Planned<'_>, route: Route) -> SampleRecord {
         let Read { key, sample, .. } = &planned.0;
         let on_cpu = !route.on_device();
@@ -327,17 +329,18 @@ impl SamplePipeline {
         }
     }
 
-    /// What was planned for the current sample.
+    /// Plan of the current sample.
     pub fn sample_plan(&self) -> &SamplePlan {
         &self.sample
     }
 
-    /// Exchanges what was planned for the current sample with an old one, whose memory is reused.
+    /// Exchanges the plan of the current sample with an old plan, whose memory is reused.
     pub fn swap_sample_plan(&mut self, other: &mut SamplePlan) {
         std::mem::swap(&mut self.sample, other);
     }
 
-    /// Runs the transform on a sample, with its row index if there is one, and makes one if there is none.
+    /// Runs the transform on a sample, with its row index if there is one. Otherwise creates a row
+    /// index.
     fn decode(
         &mut self,
         planned: &Planned<'_>,
@@ -357,7 +360,7 @@ impl SamplePipeline {
         decoder.set_row_index(indexes.task(bytes, *epoch));
         let result = run(transform, image, decoder);
         if indexes.learn(decoder, bytes) {
-            // It may have given wrong rows before it was rejected.
+            // The index may have given wrong rows before it was rejected.
             decoder.set_row_index(RowIndexTask::None);
             return run(transform, image, decoder);
         }
@@ -367,8 +370,8 @@ impl SamplePipeline {
     /// Records decoding and transform of `bytes`, from `begin` to now.
     fn count(&mut self, begin: Instant, bytes: &[u8]) {
         let both = self.meter.since(begin);
-        // Only some rows are timed, and their time is extrapolated. If a timed row was preempted, the estimate could
-        // exceed the total.
+        // Only some rows are timed, and the total is extrapolated. If a timed row was preempted,
+        // the estimate could exceed the whole time.
         let transform = self.transform.busy().min(both);
         let decode = both - transform;
         self.meter.add_from(Stage::Decode, begin, decode, bytes.len() as u64);

@@ -1,4 +1,4 @@
-//! The policy for samples that fail.
+//! Policy for samples that fail.
 
 use super::record::{Outcome, SampleRecord};
 use crate::error::{DataError, Error, Reason, Result, SampleError};
@@ -6,16 +6,16 @@ use crate::plan::{OnError, Plan};
 use crate::random::{SampleKey, replacements};
 use crate::source::{NO_LABEL, Source, own_label};
 
-/// Most replacements that are tried for a failed sample. That is all of a small set; if that many fail in a large set,
-/// the cause is not a single sample.
+/// Maximum number of replacements that are tried for a failed sample. In a small set these are all
+/// samples. If this many fail in a large set, the cause is not a single sample.
 const MOST_REPLACEMENTS: usize = 1000;
 
-/// Why a sample could not be made.
+/// Reason why a sample could not be produced.
 #[derive(Debug)]
 pub(in crate::loader) enum ProduceError {
-    /// An error of this sample: the policy decides.
+    /// Error of this sample. The policy decides what to do.
     Sample(DataError),
-    /// Any other error: the loader ends.
+    /// Other error, which ends the loader.
     Fatal(Error),
 }
 
@@ -31,8 +31,8 @@ impl From<Error> for ProduceError {
     }
 }
 
-/// Makes a sample, or what the policy puts in its slot. `attempt` makes the sample of a key; after an outcome without an image the
-/// caller writes zeros.
+/// Produces a sample, or what replaces it by the policy. `attempt` produces the sample of a key.
+/// After an outcome without an image, the caller must write zeros.
 pub(in crate::loader) fn produce(
     plan: &Plan,
     source: &dyn Source,
@@ -80,9 +80,10 @@ pub(in crate::loader) fn produce(
     Err(Error::Sample(SampleError { problem, ..errors[0].clone() }))
 }
 
-/// Returns the label of a sample, if it has one. Checks that it has a class name, if the source has class names, and is a class, if there
-/// are soft targets. Called after the sample was read, because only then a source whose labels change knows the one that belongs
-/// to the bytes.
+/// Returns the label of a sample, if it has one. If the source has class names, checks that the
+/// label has a name. If there are soft targets, checks that the label is a class. Must be called
+/// after the sample was read: a source whose labels change knows only then which label belongs to
+/// the bytes.
 pub(super) fn checked_label(
     plan: &Plan,
     source: &dyn Source,

@@ -1,16 +1,20 @@
-//! Prefetches samples from a source before a worker reads them, so that enough network requests are in flight.
+//! Prefetches samples from a source before workers read them, so that enough network requests are
+//! in flight.
 //!
-//! * Requests follow the order of the epochs: the positions after the last one that was handed out, also across the end
-//!   of an epoch. Nothing depends on timing.
-//! * A prefetched sample goes to the worker that reads it. Requests that no worker takes are cancelled: those of
-//!   positions skipped with the rest of an epoch, and those of positions whose worker has gone on to another one. A worker
-//!   may be late as long as it likes: cancelling what it is about to read would fetch the sample twice, and the server may
-//!   work on the cancelled request beside as many others as there are connections.
-//! * Cached samples are not requested. A sample that occurs at several positions, as at the end of an epoch and at the
-//!   start of the next, is requested each time, or once if a cache may hold it by then.
-//! * At most `window` samples are in flight or waiting to be read, within the memory of the plan. The window is tuned
-//!   while the loader runs ([`PrefetchDepth`]), or is the maximum if `loader.tune` is off. If the window shrinks, running
-//!   requests continue, and new ones wait until the old ones are handed out.
+//! * Requests follow the order of the epochs: the positions after the last one that was handed out,
+//!   also across the end of an epoch. They do not depend on timing.
+//! * The worker that reads a sample gets its prefetched data. Requests that no worker takes are
+//!   cancelled: those of positions that are skipped with the rest of an epoch, and those of
+//!   positions whose worker has continued with another position. The request of a late worker is
+//!   not cancelled, however late it is. Otherwise the sample would be fetched twice, and the server
+//!   might still work on the cancelled request besides as many others as there are connections.
+//! * Cached samples are not requested. A sample at several positions, such as at the end of an
+//!   epoch and at the start of the next, is requested for each position, or only once if a cache
+//!   may hold it by then.
+//! * At most `window` samples are in flight or waiting to be read, within the memory of the plan.
+//!   The window is tuned while the loader runs ([`PrefetchDepth`]), or is the maximum if
+//!   `loader.tune` is false. If the window shrinks, running requests continue, and new ones are
+//!   sent only after old ones are handed out.
 //! * When the loader stops, all requests are cancelled, including those that a worker waits for.
 
 use std::collections::{HashMap, VecDeque};
@@ -30,7 +34,7 @@ use crate::source::{Expected, Heads, Page, RemoteReads, Source};
 use crate::storage::{self, Arrival};
 use crate::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
 
-/// A position: epoch, batch of the epoch, index in the batch.
+/// Position: epoch, number of the batch in the epoch, index in the batch.
 type Place = (u32, u64, usize);
 
 /// A source that prefetches its samples.
@@ -44,7 +48,7 @@ pub(in crate::loader) struct Prefetcher {
     /// The tuner of the window and its decisions, if the window is tuned.
     chosen: Option<Mutex<(PrefetchDepth, Vec<PrefetchDecision>)>>,
     began: Instant,
-    /// Most bytes of a prefetched sample.
+    /// Maximum size of a prefetched sample, in bytes.
     limit: u64,
     caches: Arc<Caches>,
     given_up: Arc<AtomicBool>,
@@ -53,13 +57,13 @@ pub(in crate::loader) struct Prefetcher {
 
 #[derive(Default)]
 struct State {
-    /// The next position to request, with its epoch's order; `None` before the first.
+    /// Next position to request, with its epoch's order. `None` before the first position.
     next: Option<(Place, Arc<EpochOrder>)>,
-    /// Positions that were requested and not handed out, with the indices of their samples.
+    /// Positions that were requested but not handed out, with the indices of their samples.
     ahead: VecDeque<(Place, u64)>,
-    /// The position that each worker has, which it may not have read yet.
+    /// Position that was handed out to each worker and that it may not have read yet.
     handed_out: HashMap<ThreadId, (Place, u64)>,
-    /// Requests by sample index; for a sample at several positions, in the order of the positions.
+    /// Requests by sample index. For a sample at several positions, in the order of the positions.
     expected: HashMap<u64, VecDeque<Request>>,
 }
 
@@ -76,15 +80,16 @@ struct Request {
 pub struct PrefetcherReport {
     /// Current maximum of samples in flight or waiting to be read.
     pub window: usize,
-    /// Largest possible window, for which memory is allocated.
+    /// Maximum of the window, for which memory is allocated.
     pub most: usize,
     /// Tuning decisions with their reasons, in order, at most the latest 100; empty if the window is not tuned.
     pub decisions: Vec<PrefetchDecision>,
 }
 
 impl Prefetcher {
-    /// Creates a prefetcher for at most `most` positions ahead of the workers, with samples of at most `limit` bytes. The
-    /// window is always `most` unless it `chooses`, that is, tunes it.
+    /// Creates a prefetcher for at most `most` positions ahead of the workers, and for samples of
+    /// at most `limit` bytes. `chooses` is whether the window is tuned. Otherwise it is always
+    /// `most`.
     pub fn new(
         source: Arc<dyn Source>,
         order: Order,
@@ -120,8 +125,8 @@ impl Prefetcher {
         PrefetcherReport { window: self.window(), most: self.most, decisions }
     }
 
-    /// Records that the consumer received a batch. `batch` is called with the time at which this was made, if the depth is chosen
-    /// by what is measured.
+    /// Records that the consumer received a batch. If the window is tuned, calls `batch` with the
+    /// time at which the prefetcher was created.
     pub fn batch_taken(&self, batch: impl FnOnce(Instant) -> TakenBatch) {
         let Some(chosen) = &self.chosen else { return };
         let batch = batch(self.began);
@@ -134,7 +139,7 @@ impl Prefetcher {
         }
     }
 
-    /// Records that this position was handed out to this thread, and requests the samples after it.
+    /// Records that this position was handed out to this thread. Requests the samples after it.
     pub fn follow(&self, place: Place) {
         let mut state = self.state();
         if self.given_up.load(Acquire) {
@@ -187,7 +192,8 @@ impl Prefetcher {
         *self.state() = State::default();
     }
 
-    /// The position itself, or the next valid one if it is beyond its batch or its epoch.
+    /// Returns the position, or the next valid one if it is beyond its batch or its epoch. `None`
+    /// after the last epoch.
     fn existing(
         &self,
         mut place: Place,
@@ -212,7 +218,7 @@ impl Prefetcher {
         lock(&self.state)
     }
 
-    /// Records that a worker has read a prefetched sample, which it asked for at `began`.
+    /// Records that a worker has read a prefetched sample, for which it asked at `began`.
     fn was_read(&self, arrival: &Arrival, began: Instant) {
         if let Some(chosen) = &self.chosen {
             let waited = match arrival.after() {
@@ -281,7 +287,7 @@ impl Source for Prefetcher {
         Some(&*self.source)
     }
 
-    /// None: the prefetcher makes the requests itself.
+    /// `None`, because the prefetcher sends the requests itself.
     fn remote(&self) -> Option<&dyn RemoteReads> {
         None
     }
@@ -420,7 +426,7 @@ mod tests {
         ahead.follow((0, 0, 0));
         assert_eq!(taken(&asked), [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5]);
         assert_eq!([read(&ahead, 1), read(&ahead, 1), read(&ahead, 1)], [1, 1, 101]);
-        // The rest of the epoch is skipped, and the requests for the next one stay.
+        // The rest of the epoch is skipped, and the requests for the next epoch remain.
         ahead.follow((1, 0, 1));
         assert_eq!(given_up(&asked), [0, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!([read(&ahead, 2), read(&ahead, 3), read(&ahead, 4)], [2, 3, 4]);
@@ -441,7 +447,7 @@ mod tests {
             });
         });
         assert_eq!((read(&ahead, 1), given_up(&asked)), (1, vec![]));
-        // Another worker has read it, from a cache.
+        // The sample was read from a cache, so its request is cancelled with the next position.
         ahead.follow((0, 1, 2));
         ahead.follow((0, 1, 3));
         assert_eq!(given_up(&asked), [6]);
@@ -455,7 +461,8 @@ mod tests {
         // The rest of the epoch is skipped.
         ahead.follow((1, 0, 0));
         assert_eq!((given_up(&asked), taken(&asked)), (vec![1, 2, 3], vec![1, 2, 3]));
-        // Handed out, and not read while others are.
+        // Positions that are handed out but not read are cancelled when the next position is handed
+        // out.
         ahead.follow((1, 0, 1));
         ahead.follow((1, 0, 2));
         assert_eq!(given_up(&asked), [1]);

@@ -1,4 +1,4 @@
-//! Reads a sample: a decoded image from a cache, a file from a cache, or a file from the source.
+//! Reads a sample: a decoded image from the cache, or a file from the cache or from the source.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::random::SampleKey;
 use crate::source::{HostPage, Page, Source};
 use crate::transform::FullDecoder;
 
-/// A page whose bytes can be read back.
+/// Page whose bytes can be read back.
 pub(in crate::loader) trait Filled: Page {
     /// The bytes of the sample.
     fn bytes(&self) -> &[u8];
-    /// Bytes of ordinary host memory that the page holds.
+    /// Pageable host memory that the page holds, in bytes.
     fn host_bytes(&self) -> u64;
-    /// Frees its memory.
+    /// Frees the memory of the page.
     fn release(&mut self);
 }
 
@@ -52,7 +52,7 @@ pub(super) enum Content {
 }
 
 impl Content {
-    /// The bytes; `page` is the page that was read into.
+    /// The bytes. `page` is the page into which the file was read.
     pub fn bytes<'a>(&'a self, page: &'a impl Filled) -> &'a [u8] {
         match self {
             Content::File => page.bytes(),
@@ -62,7 +62,7 @@ impl Content {
     }
 }
 
-/// A sample that was read, with all that is known of it before it is planned.
+/// Sample that was read but not yet planned.
 pub(super) struct Sample {
     pub header: Header,
     pub content: Content,
@@ -71,13 +71,14 @@ pub(super) struct Sample {
     pub label: Option<i64>,
     /// Time for parsing its header.
     pub parsed: Duration,
-    /// The damage that was accepted when it was decoded whole.
+    /// Damage that was accepted when the image was decoded whole.
     pub tolerated: Option<Tolerated>,
-    /// What decoded it whole, if it was a JPEG.
+    /// Decoder of the whole image, if it is a JPEG.
     pub jpeg_by: Option<JpegBy>,
 }
 
-/// Reads samples through the caches. One per thread; its buffers are part of the worker's budget.
+/// Reads samples through the caches. Each thread has its own. Its buffers are part of the worker's
+/// budget.
 pub(super) struct Reader {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
@@ -98,8 +99,9 @@ impl Reader {
         Self { source, plan, meter, caches, full_decoder }
     }
 
-    /// Reads a sample, into the page unless it is in the decoded cache. A file of more than `most` bytes is read after
-    /// `larger` has reserved more memory; `larger` returns the new limit in bytes.
+    /// Reads a sample into the page, unless the decoded cache holds it. For a file of more than
+    /// `most` bytes, first calls `larger`, which reserves more memory and returns the new limit in
+    /// bytes.
     pub fn find(
         &mut self,
         key: SampleKey,
@@ -171,7 +173,7 @@ impl Reader {
         })
     }
 
-    /// Whether an image should be decoded whole before anything else, and whether it must be.
+    /// Whether to decode an image whole before anything else, and whether this is required.
     pub fn decodes_whole(&self, key: SampleKey, header: &Header) -> (bool, bool) {
         let Some(store) = &self.caches.decoded else { return (false, false) };
         let original = self.source.original(key.index);
@@ -207,14 +209,15 @@ impl Reader {
         self.full_decoder.release();
     }
 
-    /// Takes back the memory of an image.
+    /// Takes back the memory of an image for reuse.
     pub fn give_back(&mut self, content: Content) {
         if let Content::Whole(pixels) = content {
             self.full_decoder.give_back(pixels);
         }
     }
 
-    /// Decodes an image whole, for the cache or for resizing first, and caches it if there is space.
+    /// Decodes an image whole, for the cache or for `cache.presize`, and caches it if there is
+    /// space.
     fn decode_whole(
         &mut self,
         original: u64,
@@ -251,7 +254,8 @@ impl Reader {
     }
 }
 
-/// The error for a file for which there is less memory than `limits.max_file_bytes`; files of at most `most` bytes fit.
+/// Error for a file that is within `limits.max_file_bytes`, but larger than the available `most`
+/// bytes of memory.
 fn no_room_for_file(error: DataError, most: u64, limit: u64) -> DataError {
     if error.reason != Reason::Oversized || most >= limit {
         return error;
@@ -263,7 +267,7 @@ fn no_room_for_file(error: DataError, most: u64, limit: u64) -> DataError {
     DataError::new(Reason::Oversized, problem)
 }
 
-/// The header of an image that is already decoded.
+/// Header of an image that is already decoded.
 fn decoded(size: Size, orientation: Orientation) -> Header {
     Header { format: Format::Pixels, size, orientation, jpeg: None }
 }

@@ -1,4 +1,4 @@
-//! The records of each sample and of each pair in a batch.
+//! Records of the samples and pairs of a batch.
 
 use crate::annotation::Objects;
 use crate::decode::JpegBy;
@@ -18,32 +18,33 @@ pub struct SampleRecord {
     pub label: Option<i64>,
     /// Size of the upright image, in pixels.
     pub size: Size,
-    /// How the stored image was rotated and mirrored.
+    /// Rotation and mirroring of the stored image.
     pub orientation: Orientation,
     /// Factor by which the decoder reduced both sides: 1, or up to 8 with `decode.prescale`. The sides are rounded up.
     pub reduction: u32,
-    /// What the operators did to the image.
+    /// Geometric record of the operators' actions.
     pub trace: Trace,
-    /// How the pixels were made.
+    /// Origin of the pixels: a decode route, or zeros.
     pub outcome: Outcome,
-    /// Why all operators ran on the CPU although the plan has some on the device: no route supported the image, or it
-    /// did not fit into a page. The pixels are the same as without a device. `None` if there was no fallback.
+    /// Reason why the sample was processed on the CPU although the plan has operators on the
+    /// device. For example, no route supported the image, or it did not fit into a page. The
+    /// pixels are the same as without a device. `None` if there was no fallback.
     pub cpu_fallback: Option<&'static str>,
-    /// Damage that `decode.strict = false` accepted; one kind if there are several. Damage outside of the decoded window
-    /// may go undetected.
+    /// Damage that `decode.strict = false` accepted. If there are several kinds, it is one of them.
+    /// Damage outside of the decoded window may not be detected.
     pub tolerated: Option<Tolerated>,
-    /// What decoded it on the CPU, if it is a JPEG and was not in a cache of decoded images.
+    /// Decoder on the CPU, if the image is a JPEG and was not in a cache of decoded images.
     pub jpeg: Option<JpegBy>,
     /// Number of earlier places of the epoch, over all shards, that have the same sample, from 0 to `loader.repeats - 1`.
     pub repeat: u32,
-    /// Index of the sample that failed and that this one replaces.
+    /// Index of the failed sample that this sample replaces.
     pub replaces: Option<u64>,
-    /// Whether the sample only pads the last batch and must not be counted again.
+    /// Whether the sample is padding of the last batch and must not be counted again.
     pub padding: bool,
 }
 
 impl SampleRecord {
-    /// A record before its sample is filled in.
+    /// Record of a sample that zeros replace. It is also the initial value of every record.
     pub(in crate::loader) const SUBSTITUTED: Self = Self {
         index: 0,
         label: None,
@@ -66,14 +67,16 @@ impl SampleRecord {
         padding: false,
     };
 
-    /// Boxes of all annotated objects of the sample of `source`, the loader's, in its upright image.
+    /// Boxes of all annotated objects of the sample, in its upright image. `source` must be the
+    /// loader's source.
     #[doc(hidden)]
     pub fn upright_boxes(&self, source: &dyn Source) -> Vec<BoundingBox> {
         let (objects, frame) = (source.objects(self.index), source.canvas(self.index).frame);
         Objects::upright_boxes(&objects, frame, (self.size, self.orientation)).collect()
     }
 
-    /// Annotated objects of `source`, the loader's, that are visible in the tensor: see [`Batch::objects`](crate::loader::Batch::objects).
+    /// Annotated objects that are visible in the tensor, see
+    /// [`Batch::objects`](crate::loader::Batch::objects). `source` must be the loader's source.
     pub fn objects(&self, source: &dyn Source) -> Objects {
         if !self.outcome.has_image() {
             return Objects::default();
@@ -83,15 +86,15 @@ impl SampleRecord {
     }
 }
 
-/// How the pixels of a sample were made.
+/// Origin of a sample's pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Decoded by this route. Without a device that is [`Route::Cpu`].
+    /// Decoded by this route. Without a device, it is [`Route::Cpu`].
     Decoded(Route),
-    /// The sample failed and was replaced with zeros.
+    /// The sample failed and was replaced by zeros.
     Substituted,
-    /// The sample failed and was left out of its batch. Only counts have it.
+    /// The sample failed and was removed from its batch. Only counts have this outcome.
     Dropped,
 }
 
@@ -101,12 +104,12 @@ impl Outcome {
         Route::ALL.into_iter().map(Outcome::Decoded).chain([Outcome::Substituted, Outcome::Dropped])
     }
 
-    /// Whether there are pixels of an image.
+    /// Whether the sample has pixels of an image.
     pub(in crate::loader) const fn has_image(self) -> bool {
         matches!(self, Outcome::Decoded(_))
     }
 
-    /// The name in reports.
+    /// Name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Outcome::Decoded(route) => route.name(),
@@ -116,7 +119,7 @@ impl Outcome {
     }
 }
 
-/// What the batch stage did to the two samples at the places 2k and 2k + 1 of a batch.
+/// Result of the batch stage for the two samples at the places 2k and 2k + 1 of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
     pub(in crate::loader) outcome: PairOutcome,
@@ -131,8 +134,8 @@ pub enum PairOutcome {
     Mixed,
     /// The batch operators drew nothing.
     Unmixed,
-    /// There is only one sample to mix, or none: the other one is missing at the end of the epoch, only pads the last
-    /// batch, or was replaced with zeros.
+    /// Fewer than two samples can be mixed: one is missing at the end of the epoch, is padding of
+    /// the last batch, or was replaced by zeros.
     Alone,
 }
 
@@ -145,7 +148,7 @@ impl Pair {
         self.outcome
     }
 
-    /// The blends that replaced both samples, in order.
+    /// Blends that replaced both samples, in order.
     pub fn blends(&self) -> &[Blend] {
         &self.blends
     }

@@ -1,14 +1,15 @@
-//! Hands out cells to the threads that fill them, and puts finished batches into the ring in order.
+//! Hands out cells to the threads that fill them, and publishes finished batches in order.
 //!
-//! * Cells are handed out in the order of the epoch; the first cell of a batch waits for a free slot. This wait is the
-//!   only backpressure.
+//! * Cells are handed out in the order of the epoch. The first cell of a batch waits for a free
+//!   slot. This wait is the only backpressure.
 //! * Cells may be finished in any order, by any thread. A batch is published when all its cells are finished and all
 //!   batches before it are published.
-//! * A batch with a failed cell ends the ring, with the error of its first failed cell, after all batches before it. So
-//!   the batches before an error do not depend on timing.
+//! * If a cell fails, the ring ends with its error after all previous batches. If several cells of
+//!   a batch fail, the error of the first one counts. So the batches before an error do not depend
+//!   on timing.
 //! * With a batch stage, the thread that finishes the second sample of a pair also runs the batch operators on it.
-//! * When the consumer is in a later epoch, the rest of the older epoch is skipped, and a partly filled batch returns
-//!   its slot.
+//! * When the consumer has moved to a later epoch, the rest of the older epoch is skipped, and a
+//!   partly filled batch returns its slot.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -39,11 +40,12 @@ pub(in crate::loader) struct Job<C> {
     pub index: u64,
     /// Number of earlier places of the epoch, over all shards, that have the same sample.
     pub repeat: u32,
-    /// Whether the sample only pads the last batch.
+    /// Whether the sample is padding of the last batch.
     pub padding: bool,
-    /// Time that handing out took: waiting for a free slot, or for another thread that did.
+    /// Time that the thread waited for this job: for a free slot, or for another thread that waited
+    /// for one.
     pub waited: Duration,
-    /// The memory of the sample.
+    /// Memory of the sample.
     pub cell: C,
 }
 
@@ -54,7 +56,7 @@ impl<C> Job<C> {
         SampleKey { seed, epoch: self.epoch, index: self.index }.of_repeat(self.repeat)
     }
 
-    /// Record of a finished sample, for this place.
+    /// Completes the record of a finished sample with the properties of this place.
     pub fn placed(&self, record: SampleRecord) -> SampleRecord {
         SampleRecord { repeat: self.repeat, padding: self.padding, ..record }
     }
@@ -66,7 +68,7 @@ pub(in crate::loader) struct Done<C> {
     pub place: usize,
     pub cell: C,
     pub result: Result<SampleRecord>,
-    /// Samples that failed on the way.
+    /// Errors of samples that failed before the result was found.
     pub errors: Vec<SampleError>,
 }
 
@@ -79,24 +81,24 @@ pub(in crate::loader) struct Feed<S: BatchSlot> {
     /// The consumer's current epoch.
     wanted_epoch: AtomicU32,
     stopped: AtomicBool,
-    /// Draws the work of the batch stage, if there is one.
+    /// Creates the jobs of the batch stage, if there is one.
     pairs: Option<Pairs>,
-    /// Label of samples that zeros replace.
+    /// Label of samples that are replaced by zeros.
     ignore_label: i64,
     /// Receives the position of each cell that is handed out.
     prefetcher: Option<Arc<Prefetcher>>,
     meters: Arc<Meters>,
 }
 
-/// The next cell to hand out.
+/// Next cell to hand out.
 struct Cursor {
     epoch: u32,
     order: EpochOrder,
-    /// Batch of the epoch.
+    /// Number of the batch in the epoch.
     number: u64,
     /// Index of the sample in the batch.
     place: usize,
-    /// Sequence number of the next batch.
+    /// Sequence number of the next batch, over all epochs.
     sequence: u64,
 }
 
@@ -108,7 +110,7 @@ struct Open<S: BatchSlot> {
     /// Number of unfinished cells.
     remaining: usize,
     abandoned: bool,
-    /// The first failed cell and its error.
+    /// First failed cell, and its error.
     failure: Option<(usize, Error)>,
 }
 
@@ -143,7 +145,7 @@ impl<S: BatchSlot> Feed<S> {
         }
     }
 
-    /// The next cell; `None` if there is nothing more to do. Waits for a free slot.
+    /// Takes the next cell, and waits for a free slot. `None` if there are no more cells.
     pub fn take(&self) -> Option<Job<S::Cell>> {
         // The clock is read only if the lock is contended.
         let mut waited = Duration::ZERO;
@@ -207,7 +209,7 @@ impl<S: BatchSlot> Feed<S> {
         Some(self.hand_out(&mut cursor, waited))
     }
 
-    /// Begins to fill a batch, unless it is begun already; false if that fails.
+    /// Begins to fill a batch, unless it has already begun. Returns false if this fails.
     pub fn begin(&self, batch: u64) -> bool {
         let mut open = lock(&self.open);
         let Some(batch) = find(&mut open, batch) else { return false };
@@ -221,8 +223,9 @@ impl<S: BatchSlot> Feed<S> {
         true
     }
 
-    /// Takes back a finished cell. Returns the work of the batch stage on its pair, if there is any now; the caller
-    /// does it and calls [`complete_pair`](Self::complete_pair).
+    /// Takes back a finished cell. If its pair is now finished, returns the job of the batch stage
+    /// for this pair. The caller must do the job and then call
+    /// [`complete_pair`](Self::complete_pair).
     pub fn complete(&self, done: Done<S::Cell>) -> Option<PairJob<S::Cell>> {
         let mut open = lock(&self.open);
         let batch = find(&mut open, done.batch)?;
@@ -266,7 +269,7 @@ impl<S: BatchSlot> Feed<S> {
         self.publish(&mut open);
     }
 
-    /// Whether no batch is finished, so that the consumer waits, or would wait for its next batch.
+    /// Whether no batch is ready, so the consumer waits, or would have to wait for its next batch.
     pub fn consumer_waits(&self) -> bool {
         !self.producer.any_ready()
     }
@@ -276,7 +279,7 @@ impl<S: BatchSlot> Feed<S> {
         self.producer.withhold(slots);
     }
 
-    /// Skips the rest of epochs before this one.
+    /// Skips the rest of all epochs before this one.
     pub fn want_epoch(&self, epoch: u32) {
         self.wanted_epoch.fetch_max(epoch, Ordering::AcqRel);
     }

@@ -1,4 +1,4 @@
-//! Slots of the ring of batches: the common part of those on the host and on a device.
+//! Slots of the ring of batches: the common part of host slots and device slots.
 
 pub mod feed;
 pub mod pair;
@@ -11,23 +11,23 @@ use crate::loader::sample::record::{Outcome, Pair, SampleRecord};
 use crate::plan::{PAIR_BYTES, RECORD_BYTES};
 use crate::ring::Slot;
 
-/// Data of a slot besides its tensor; the memory is reused.
+/// Data of a slot besides its tensor. Its memory is reused.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BatchInfo {
     pub epoch: u32,
     pub number: u64,
     pub records: Vec<SampleRecord>,
     pub labels: Vec<i64>,
-    /// The pairs of samples at the places 2k and 2k + 1; empty without a batch stage.
+    /// Pairs of samples at the places 2k and 2k + 1. Empty without a batch stage.
     pub pairs: Vec<Pair>,
     /// Number of finished samples of each pair.
     pub finished: Vec<u8>,
     pub errors: Vec<SampleError>,
-    /// Number of samples that failed and are left out.
+    /// Number of samples that failed and were removed.
     pub dropped: u64,
 }
 
-/// The error for a slot whose memory cannot be allocated.
+/// Error for a slot whose memory cannot be allocated.
 pub(super) fn no_slot(bytes: u64) -> Error {
     let problem = format!(
         "a batch needs {} of memory, which cannot be allocated; lower loader.batch_size or loader.prefetch",
@@ -36,7 +36,7 @@ pub(super) fn no_slot(bytes: u64) -> Error {
     Error::Memory { needed: bytes, available: None, problem }
 }
 
-// The footprint's rows `records` and `pairs` must cover each sample and each pair of a slot.
+// The footprint's entries `records` and `pairs` must cover each sample and each pair of a slot.
 const _: () = assert!(
     (size_of::<SampleRecord>() + size_of::<i64>() + size_of::<Option<BytesMut>>()) as u64
         <= RECORD_BYTES
@@ -74,8 +74,8 @@ impl BatchInfo {
         self.dropped = 0;
     }
 
-    /// Leaves out the samples that failed with the policy `drop`. Returns the moves that the tensor needs, in order: new and former
-    /// place of a sample.
+    /// Removes the samples that failed under the policy `drop`. Returns the moves that the tensor
+    /// needs, in order: the new and the former place of a sample.
     pub fn drop_failed(&mut self) -> Vec<(usize, usize)> {
         let is_kept = |record: &SampleRecord| record.outcome != Outcome::Dropped;
         if self.records.iter().all(is_kept) {
@@ -90,7 +90,7 @@ impl BatchInfo {
         }
         self.records.truncate(kept.len());
         self.labels.truncate(kept.len());
-        // Without batch operators none is mixed.
+        // Without batch operators no pair is mixed, so pairs need no moves.
         self.pairs.truncate(kept.len().div_ceil(2));
         kept.into_iter().enumerate().filter(|(to, from)| to != from).collect()
     }
@@ -100,8 +100,8 @@ impl BatchInfo {
 pub(super) trait BatchSlot: Slot {
     /// Memory of one sample, passed to the thread that fills it.
     type Cell: Send;
-    /// Whether filling must begin before cells are handed out. On a device it begins as late as possible, because
-    /// waiting for the slot's last use would delay the batches before it.
+    /// Whether filling must begin before cells are handed out. On a device it begins as late as
+    /// possible, because waiting for the slot's last use would delay previous batches.
     const BEGIN_BEFORE_CELLS: bool;
     /// Data besides the tensor.
     fn info(&self) -> &BatchInfo;

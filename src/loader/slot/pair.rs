@@ -1,4 +1,4 @@
-//! Work of the batch stage: pairs of samples.
+//! Jobs of the batch stage, which processes pairs of samples.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::op::batch::{TargetRow, plain_row, target_rows};
 use crate::plan::{BatchStage, Plan};
 use crate::random::SampleKey;
 
-/// Work of the batch stage on a pair whose samples are finished.
+/// Job of the batch stage: a pair whose samples are finished.
 #[must_use = "the batch is published when the pair is returned by `Feed::complete_pair`"]
 pub(in crate::loader) struct PairJob<C> {
     /// Sequence number of the batch over all epochs.
     pub batch: u64,
     /// Place of the first sample.
     pub place: usize,
-    /// Memory of the samples; at the end of an epoch there may be only one.
+    /// Memory of the samples. The last pair of an epoch may have only one.
     pub cells: [Option<C>; 2],
     /// Soft targets of the samples.
     pub rows: [TargetRow; 2],
     pub blends: Blends,
 }
 
-/// Draws the work on pairs.
+/// Creates the jobs of the batch stage.
 pub(in crate::loader) struct Pairs {
     plan: Arc<Plan>,
 }
@@ -36,7 +36,8 @@ impl Pairs {
         plan.stage.is_some().then(|| Self { plan: plan.clone() })
     }
 
-    /// Notes that the sample at `place` is finished. If its pair is finished too, returns the work on it.
+    /// Records that the sample at `place` is finished. If its pair is now finished, returns the job
+    /// for the pair.
     pub fn finish<S: BatchSlot>(
         &self,
         batch: u64,
@@ -60,7 +61,7 @@ impl Pairs {
         Some(PairJob { batch, place: first, cells, rows, blends })
     }
 
-    /// Soft targets, outcome and blends of the pair whose first sample is at `first`.
+    /// Draws soft targets, outcome and blends of the pair whose first sample is at `first`.
     fn draw(
         &self,
         stage: &BatchStage,

@@ -1,4 +1,4 @@
-//! A minimal HTTP server on loopback: `GET /metrics` and nothing else.
+//! Minimal HTTP server on loopback that serves only `GET /metrics`.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,21 +10,22 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::threads;
 
-/// Most open connections. A further one replaces the connection that has been without a complete request for longest.
+/// Maximum number of open connections. A further connection replaces the one that has been waiting
+/// longest for a complete request.
 const CONNECTIONS: usize = 64;
-/// Connections that are accepted before the open ones are served.
+/// Maximum number of connections that are accepted before the open ones are served.
 const ACCEPTS: usize = 4 * CONNECTIONS;
-/// Most bytes of a request.
+/// Maximum size of a request, in bytes.
 const MOST_BYTES: usize = 8 << 10;
-/// System calls for one connection before the others are served.
+/// Maximum number of system calls for one connection before the others are served.
 const TURNS: u32 = 64;
-/// Longest life of a connection.
+/// Maximum lifetime of a connection.
 const LIFE: Duration = Duration::from_secs(2);
-/// Polling period without and with open connections.
+/// Polling interval without and with open connections.
 const IDLE: Duration = Duration::from_millis(50);
 const BUSY: Duration = Duration::from_millis(2);
 
-/// The server thread; it ends when this is dropped.
+/// Server thread. It ends when this value is dropped.
 pub(in crate::loader) struct Endpoint {
     address: SocketAddr,
     stopped: Arc<AtomicBool>,
@@ -32,7 +33,7 @@ pub(in crate::loader) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Starts to serve the result of `text` at a loopback address.
+    /// Starts to serve the text that `text` returns, at a loopback address.
     pub fn start(address: SocketAddr, text: impl Fn() -> String + Send + 'static) -> Result<Self> {
         if !address.ip().is_loopback() {
             let problem = format!(
@@ -60,7 +61,7 @@ impl Endpoint {
         Ok(Self { address, stopped, thread: Some(thread) })
     }
 
-    /// The address that is served.
+    /// Address that is served.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -85,15 +86,16 @@ fn serve(listener: &TcpListener, stopped: &AtomicBool, text: &dyn Fn() -> String
     }
 }
 
-/// The open connections, in the order in which they were accepted.
+/// Open connections, in the order in which they were accepted.
 #[derive(Default)]
 struct Connections(Vec<Connection>);
 
 impl Connections {
     /// Accepts all waiting connections, then serves each as far as possible without blocking.
     ///
-    /// No client waits in the system's queue behind silent ones: each connection is accepted and its request read at
-    /// once. If there are too many, the oldest silent connection is closed.
+    /// No client waits in the system's queue behind silent clients, because each connection is
+    /// accepted and its request read at once. If there are too many, the oldest silent connection
+    /// is closed.
     fn turn(&mut self, listener: &TcpListener, now: Instant, text: &dyn Fn() -> String) {
         for _ in 0..ACCEPTS {
             let Ok((stream, _)) = listener.accept() else { break };
@@ -117,9 +119,10 @@ impl Connections {
 /// State of a connection.
 enum State {
     Reading(Vec<u8>),
-    /// The response, and how much of it is written.
+    /// The response, and the number of its bytes that are written.
     Writing(Vec<u8>, usize),
-    /// Until the other side has closed too: else the system would discard what the client has not read yet.
+    /// Waits until the client has closed too. Otherwise the system would discard what the client
+    /// has not read yet.
     Closing,
 }
 
@@ -134,17 +137,17 @@ impl Connection {
         Self { stream, state: State::Reading(Vec::new()), ends: now + LIFE }
     }
 
-    /// Whether its request is incomplete.
+    /// Whether the request is incomplete.
     fn is_reading(&self) -> bool {
         matches!(self.state, State::Reading(_))
     }
 
-    /// Continues without blocking; false if the connection is finished.
+    /// Continues without blocking. Returns false if the connection is finished.
     fn advance(&mut self, now: Instant, text: &dyn Fn() -> String) -> bool {
         if now >= self.ends {
             return false;
         }
-        // A client that sends without end must not block the others.
+        // A client that sends endlessly must not block the others.
         for _ in 0..TURNS {
             let moved = match &mut self.state {
                 State::Reading(request) => {
@@ -185,7 +188,7 @@ impl Connection {
     }
 }
 
-/// Reads available bytes, up to one more than a request may have.
+/// Reads available bytes, up to one byte more than the maximum size of a request.
 fn read(stream: &mut TcpStream, request: &mut Vec<u8>) -> io::Result<usize> {
     let mut part = [0; 1024];
     let room = (MOST_BYTES + 1 - request.len()).min(part.len());
@@ -229,8 +232,9 @@ fn response(status: &str, header: &str, body: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// One scan serves a request behind more silent clients than there are connections. `now` is fixed, so the test does
-    /// not depend on the clock.
+    /// A request is answered by one call of `turn`, although more silent clients than the maximum
+    /// number of connections are queued before it. `now` is fixed, so the test does not depend on
+    /// the clock.
     #[test]
     fn a_request_behind_many_silent_clients_is_answered_in_the_same_scan() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -252,7 +256,7 @@ mod tests {
         assert!(response[..read].starts_with(b"HTTP/1.1 200 OK\r\n"));
 
         assert_eq!(connections.0.len(), CONNECTIONS);
-        // The oldest silent clients were closed; the answered one was not.
+        // The oldest silent clients were closed, but not the one that was answered.
         let answered = connections.0.iter().filter(|it| !it.is_reading()).count();
         assert_eq!(answered, 1);
         connections.turn(&listener, now + LIFE, &String::new);

@@ -15,7 +15,7 @@ use crate::measure::prometheus::Exposition;
 use crate::plan::Plan;
 use crate::storage::{Storage, StorageStats};
 
-/// What the metrics are computed from, shared by the loader and the thread that serves them.
+/// Data from which metrics are computed, shared by the loader and the thread that serves them.
 #[derive(Clone)]
 pub(in crate::loader) struct Observed {
     pub plan: Arc<Plan>,
@@ -27,12 +27,12 @@ pub(in crate::loader) struct Observed {
     pub storages: Arc<[Storage]>,
 }
 
-/// The HTTP endpoint of a loader, if it has one.
+/// HTTP endpoint of a loader, if it has one.
 #[derive(Default)]
 pub(in crate::loader) struct Served(Mutex<Option<Endpoint>>);
 
 impl Served {
-    /// Serves the metrics at this address, and returns it with its port.
+    /// Serves the metrics at this address. Returns the address with its actual port.
     pub fn start(&self, address: SocketAddr, observed: Observed) -> Result<SocketAddr> {
         let mut served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(endpoint) = &*served {
@@ -45,7 +45,7 @@ impl Served {
 }
 
 impl Observed {
-    /// Counts since the loader was built.
+    /// Statistics since the loader was built.
     pub fn stats(&self) -> Stats {
         self.engine.harvest();
         let memory = self.engine.memory(&self.plan.footprint);
@@ -76,19 +76,19 @@ fn add_totals(stats: &Stats, out: &mut Exposition) {
     let counts = |of: &std::collections::BTreeMap<&'static str, u64>| -> Vec<(&'static str, f64)> {
         of.iter().map(|(name, &count)| (*name, count as f64)).collect()
     };
-    let help = "Samples handed out, padding not counted.";
+    let help = "Delivered samples, without padding.";
     out.counter("feedwater_images_total", help, stats.images as f64);
-    let help = "Samples that only pad a batch.";
+    let help = "Repeated samples that fill a batch as padding.";
     out.counter("feedwater_padding_total", help, stats.padding as f64);
-    let help = "Samples that no batch held, because they did not fill the last one of an epoch.";
+    let help = "Samples in no batch, because they did not fill the last batch of an epoch.";
     out.counter("feedwater_left_over_total", help, stats.left_over as f64);
     let help = "Samples by outcome: the route that decoded them, substituted, dropped, skipped.";
     out.counters("feedwater_outcomes_total", help, "outcome", &counts(&stats.outcomes));
     let help = "Samples that failed, by reason.";
     out.counters("feedwater_errors_total", help, "reason", &counts(&stats.errors));
-    let help = "Damaged samples that decode.strict = false accepted, by kind of damage.";
+    let help = "Corrupt samples that decode.strict = false accepted, by kind of damage.";
     out.counters("feedwater_tolerated_total", help, "damage", &counts(&stats.tolerated));
-    let help = "JPEGs decoded on the CPU, by decoder, and why it was libjpeg-turbo.";
+    let help = "JPEGs decoded on the CPU, by decoder and reason for libjpeg-turbo.";
     out.counters("feedwater_jpegs_total", help, "decoder", &counts(&stats.jpeg));
     let help = "Samples that fell back to the CPU although the plan has operators on the device, by reason.";
     let on_cpu = counts(&stats.cpu_fallback);

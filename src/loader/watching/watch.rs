@@ -1,4 +1,4 @@
-//! A thread that samples the utilization of the device.
+//! Thread that samples the utilization of the device.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -10,14 +10,15 @@ use crate::gpu::nvml::Nvml;
 use crate::measure::Meters;
 use crate::threads::refused;
 
-/// Device monitor; it stops when it is dropped.
+/// Device monitor. It stops when this value is dropped.
 pub(in crate::loader) struct Watch {
     over: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Reads at once, and then after each `period`. A failed reading is counted and does not end the thread.
+    /// Starts a thread that reads at once, and then after each `period`. A failed reading is
+    /// counted and does not end the thread.
     pub fn new(device: &Arc<Device>, period: Duration, meters: Arc<Meters>) -> Result<Self> {
         let monitor = Nvml::open(device.runtime())?.monitor(device)?;
         let over = Arc::new((Mutex::new(false), Condvar::new()));

@@ -2,15 +2,15 @@
 //!
 //! Version 2 has `cpu.max` and `throttled_usec` in `cpu.stat` (Documentation/admin-guide/cgroup-v2.rst); version 1 has
 //! `cpu.cfs_quota_us`, `cpu.cfs_period_us` and `throttled_time` in nanoseconds (Documentation/scheduler/sched-bwc.rst).
-//! Parent groups apply too, as far as they are visible in the container.
+//! Quotas of parent groups apply too, if the container can see these groups.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Most nested groups that are inspected.
+/// Maximum number of nested groups that are inspected.
 const DEEPEST: usize = 64;
 
-/// Folders of the groups that may have a quota, the process's own first.
+/// Folders of the groups that may have a quota, beginning with the process's own.
 #[derive(Debug, Default)]
 pub(super) struct Cgroups {
     folders: Vec<PathBuf>,
@@ -19,9 +19,9 @@ pub(super) struct Cgroups {
 /// Limits of the groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Limits {
-    /// Number of processors of the tightest quota.
+    /// Smallest quota of all groups, as a number of processors.
     pub quota: Option<f64>,
-    /// Processor seconds withheld, summed over all groups that have a quota.
+    /// Processor seconds withheld because of a quota, summed over all groups that have one.
     pub throttled: Option<f64>,
 }
 
@@ -49,7 +49,7 @@ impl Cgroups {
 
 /// Finds the folders from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn folders(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
-    // hierarchy:controllers:path; version 2 has no controllers.
+    // Lines are `hierarchy:controllers:path`. Version 2 has no controllers.
     let parts = cgroup.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         rest.split_once(':')
@@ -62,7 +62,8 @@ fn folders(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
             _ => continue,
         };
         let Some((root, mount)) = mount(mountinfo, kind, option) else { continue };
-        // The mount shows the groups below its root; in a container, its own.
+        // The mount shows the groups below its root. In a container, these are the container's
+        // groups.
         let below = Path::new(path).strip_prefix(&root).unwrap_or(Path::new(""));
         let above = below.ancestors().filter(|it| !it.is_absolute()).take(DEEPEST);
         found.extend(above.map(|it| mount.join(it)));
@@ -72,7 +73,7 @@ fn folders(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
 
 /// Root and mount point of the first mount of this kind with this option.
 fn mount(mountinfo: &str, kind: &str, option: &str) -> Option<(PathBuf, PathBuf)> {
-    // number parent device root place options [tags] - kind source options
+    // Fields: number parent device root place options [tags] - kind source options
     mountinfo.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
         let mut right = right.split(' ');
@@ -107,7 +108,7 @@ fn ratio(quota: &str, period: &str) -> Option<f64> {
     (period > 0).then(|| quota as f64 / period as f64)
 }
 
-/// Processor seconds withheld, from the text of `cpu.stat`.
+/// Processor seconds withheld because of a quota, from the text of `cpu.stat`.
 fn throttled(text: &str) -> Option<f64> {
     let value = |key: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;

@@ -1,16 +1,22 @@
-//! Use of the processors: how long threads waited for one, and what this process, other programs, a quota and the
-//! hypervisor used.
+//! Use of the processors: how long threads waited for one, and how much this process, other
+//! programs, a quota and the hypervisor used.
 //!
-//! * For a thread the kernel counts, in nanoseconds, how long it ran and how long it was runnable without running
-//!   (`/proc/PID/task/TID/schedstat`, Documentation/scheduler/sched-stats.rst). It is read only when a
-//!   [`Snapshot`](super::Snapshot) is taken, and at the end of a thread; never while a sample is made.
-//! * For the machine `/proc/stat` has the time of all programs, in hundredths of a second per processor, and of the
-//!   hypervisor; only the processors that this process may run on count. It is read at most every quarter of a second,
-//!   because on large machines the kernel works for a millisecond on it.
-//! * For a container its cgroup has the quota, and how long processors were withheld for it (`cgroup`).
-//! * Values that the system does not report are `None`: no Linux, no `/proc`, or a kernel without `CONFIG_SCHED_INFO`.
+//! * For each thread, the kernel counts how long it ran and how long it was runnable without
+//!   running, in nanoseconds (`/proc/PID/task/TID/schedstat`,
+//!   Documentation/scheduler/sched-stats.rst). These counts are read when a
+//!   [`Snapshot`](super::Snapshot) is taken and at the end of a thread, but never while a sample is
+//!   processed.
+//! * For the machine, `/proc/stat` has the time of all programs and of the hypervisor, in
+//!   hundredths of a second per processor. Only processors that this process may use are counted.
+//!   The file is read at most every quarter of a second, because the kernel needs a millisecond for
+//!   it on large machines.
+//! * For a container, its cgroup has the quota, and how long processors were withheld because of it
+//!   (`cgroup`).
+//! * Values that the system does not report are `None`: without Linux, without `/proc`, or if the
+//!   kernel was built without `CONFIG_SCHED_INFO`.
 //!
-//! [`Waits::split`] attributes the waits to causes. Parsers are separate functions, which are tested with texts.
+//! [`Waits::split`] attributes the waits to causes. Parsers are separate functions, so tests can
+//! call them with texts.
 
 mod cgroup;
 
@@ -24,7 +30,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use cgroup::Cgroups;
 
-/// Shortest interval between two reads of `/proc/stat`.
+/// Minimum interval between two reads of `/proc/stat`.
 const LEAST_APART: Duration = Duration::from_millis(250);
 /// Resolution of `/proc/stat`, in seconds (`USER_HZ`).
 const TICK: f64 = 0.01;
@@ -32,9 +38,9 @@ const TICK: f64 = 0.01;
 /// Time that a thread ran and waited for a processor, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTime {
-    /// Time that it ran.
+    /// Time that the thread ran.
     pub ran: u64,
-    /// Time that it was runnable while other threads had the processors.
+    /// Time that the thread was runnable while other threads had the processors.
     pub waited: u64,
 }
 
@@ -44,14 +50,14 @@ pub struct ThreadClock(Mutex<Clock>);
 
 #[derive(Debug, Default)]
 struct Clock {
-    /// The kernel's file about the thread, while it lives.
+    /// The kernel's file with the thread's times, while the thread lives.
     path: Option<PathBuf>,
     /// Times when the clock was started.
     base: ThreadTime,
     last: Option<ThreadTime>,
 }
 
-/// Guard of a clocked thread; dropping it reads the clock for the last time.
+/// Guard of a clocked thread. Dropping it reads the clock for the last time.
 #[derive(Debug)]
 pub struct Clocked<'a>(&'a ThreadClock);
 
@@ -60,7 +66,7 @@ pub struct Clocked<'a>(&'a ThreadClock);
 pub struct Machine {
     /// Seconds since the loader was built.
     pub seconds: f64,
-    /// Processors that the process may run on; 0 if the system does not report it.
+    /// Number of processors that the process may run on; 0 if the system does not report it.
     pub processors: u32,
     /// Used by all programs, including this one.
     pub busy: Option<f64>,
@@ -68,7 +74,7 @@ pub struct Machine {
     pub stolen: Option<f64>,
     /// Used by this process.
     pub used: f64,
-    /// Number of processors that the process may use in the long run; `None` without a quota.
+    /// CPU quota, as a number of processors; `None` without a quota.
     pub quota: Option<f64>,
     /// Withheld because of the quota, although there was work.
     pub throttled: Option<f64>,
@@ -106,7 +112,7 @@ impl ThreadClock {
 impl Drop for Clocked<'_> {
     fn drop(&mut self) {
         self.0.read();
-        // Its number may be reused for another thread.
+        // The thread's number may be reused for another thread.
         self.0.lock().path = None;
     }
 }
@@ -135,7 +141,7 @@ impl MachineMeter {
         Self { begin, cgroups, base, last: None }
     }
 
-    /// The sums as of now, or as of at most a quarter of a second ago.
+    /// Sums of now, or of at most a quarter of a second ago.
     pub fn read(&mut self) -> Machine {
         if let Some((at, machine)) = self.last
             && at.elapsed() < LEAST_APART
@@ -150,7 +156,7 @@ impl MachineMeter {
     }
 }
 
-/// Reads all sums from an arbitrary origin; `seconds` is not set.
+/// Reads all sums, counted from an arbitrary origin. Does not set `seconds`.
 fn sums(cgroups: &Cgroups) -> Machine {
     let allowed = fs::read_to_string("/proc/self/status").ok();
     let allowed = allowed.as_deref().and_then(allowed_processors);
@@ -187,7 +193,7 @@ impl Machine {
     pub(super) fn profile(&self) -> ProcessorProfile {
         let Self { seconds, processors, quota, .. } = *self;
         let told = seconds >= 0.8 * LEAST_APART.as_secs_f64();
-        // Values below the counting step are not significant.
+        // Values below the resolution of the counters are not significant.
         let sure = |it: f64| (it - TICK * f64::from(processors)).max(0.0) / seconds;
         ProcessorProfile {
             allowed: processors,
@@ -205,7 +211,7 @@ fn times(path: &Path) -> Option<ThreadTime> {
     schedstat(&fs::read_to_string(path).ok()?)
 }
 
-/// Parses a `schedstat`, `ran waited turns`, in nanoseconds.
+/// Parses the text of a `schedstat` file: `ran waited turns`, with times in nanoseconds.
 fn schedstat(text: &str) -> Option<ThreadTime> {
     let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
     let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
@@ -242,7 +248,7 @@ fn stat_of(text: &str, allowed: Option<&[(u32, u32)]>) -> Option<Stat> {
         if allowed.is_some_and(|ranges| ranges.iter().all(|it| !(it.0..=it.1).contains(&number))) {
             continue;
         }
-        // user nice system idle iowait irq softirq steal; guests are included in user.
+        // Columns: user nice system idle iowait irq softirq steal. Guests are included in user.
         let ticks: Vec<u64> = words.map_while(|it| it.parse().ok()).take(8).collect();
         let [user, nice, system, _, _, irq, softirq, steal] = ticks[..] else { return None };
         stat.processors += 1;
@@ -313,7 +319,7 @@ mod tests {
                 std::thread::yield_now();
             });
         });
-        // The thread has ended; `None` if the kernel does not report it.
+        // The thread has ended. The result is `None` if the kernel does not report times.
         let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
         assert_eq!(clock.read().is_some(), told.as_deref().and_then(schedstat).is_some());
         assert_eq!(clock.lock().path, None);

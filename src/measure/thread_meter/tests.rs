@@ -17,7 +17,7 @@ fn a_thread_is_absent_before_it_begins_and_after_it_ends() {
     let [early, late] = [150, 400].map(|ms| meter.absence(Duration::from_millis(ms)));
     let after = late.since(early, 0.25);
     assert_eq!((after.starting, after.finished), (0, 100_000_000));
-    // The first snapshot came before the thread began.
+    // The first snapshot was taken before the thread began.
     assert_eq!(late.since(Absence::default(), 0.05).starting, 50_000_000);
     let over = meter.on_this_thread();
     assert_eq!(meter.absence(Duration::from_secs(5)).finished, 0);
@@ -34,7 +34,8 @@ fn cpu_time_is_read_for_every_long_sample_and_for_few_short_ones() {
     assert_eq!((0..160).filter(|_| meter.clock().is_some()).count(), 10);
 }
 
-/// Runs samples of these two durations in turn, in nanoseconds; returns how many were timed.
+/// Runs samples that take these two durations alternately, in nanoseconds. Returns how many were
+/// timed.
 fn tiny(meter: &ThreadMeter, samples: u64, took: [u64; 2]) -> u64 {
     let mut timed = 0;
     for number in 0..samples {
@@ -85,7 +86,7 @@ fn all_long_samples_are_timed_and_some_after_each() {
     assert!(skips(&meter));
 }
 
-/// Sleep counts as elapsed time and not as CPU time; work counts as both.
+/// Sleeping counts as elapsed time but not as CPU time. Computing counts as both.
 #[test]
 fn cpu_time_counts_work_and_not_sleep() {
     let meter = ThreadMeter::new("a".into(), Arc::default(), None, Instant::now());

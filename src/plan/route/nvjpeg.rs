@@ -1,4 +1,4 @@
-//! Shared by the nvJPEG routes: files that no backend is given, and buffer sizes.
+//! Common parts of the nvJPEG routes: files that no backend supports, and buffer sizes.
 
 use crate::header::{ColorSpace, FrameKind, Header, JpegHeader, Sampling};
 
@@ -14,13 +14,13 @@ pub const COEFFICIENT_BYTES: usize = 6;
 /// Bytes per pixel of a whole image for planes of three components without subsampling.
 pub const PLANE_BYTES: usize = 3;
 
-/// Device bytes of each decode state for tables, marker segments and padding to whole blocks and rows. The estimates
-/// of nvJPEG's buffers are not confirmed on any GPU.
+/// Device bytes per decode state for tables, marker segments, and padding to whole blocks and rows.
+/// These estimates of nvJPEG's buffers have not been confirmed on a GPU.
 pub const DEVICE_SLACK_BYTES: usize = 1 << 20;
-/// Page-locked bytes of each decode state for the same.
+/// Page-locked bytes per decode state for the same purposes.
 pub const PINNED_SLACK_BYTES: usize = 1 << 19;
 
-/// Checks the requirements of every backend, for sides up to `max_side` pixels.
+/// Checks requirements that all backends have, for sides up to `max_side` pixels.
 pub fn check(header: &Header, max_side: u32) -> Result<&JpegHeader, &'static str> {
     let Some(jpeg) = &header.jpeg else { return Err("not a JPEG") };
     for (refused, why) in [
@@ -76,7 +76,7 @@ fn sides(header: &Header) -> [u32; 2] {
     [header.size.width, header.size.height]
 }
 
-/// Whether the chroma components, or the only component, have factors of 1.
+/// Whether the chroma components, or the only component, have sampling factors of 1.
 fn has_usual_factors(jpeg: &JpegHeader) -> bool {
     jpeg.components().last().is_some_and(|last| (last.h, last.v) == (1, 1))
 }

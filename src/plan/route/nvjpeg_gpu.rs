@@ -1,4 +1,4 @@
-//! Route `nvjpeg-gpu`: nvJPEG's kernels, entropy decoding included.
+//! Route `nvjpeg-gpu`: nvJPEG's kernels for all steps, including entropy decoding.
 
 use crate::header::FrameKind;
 

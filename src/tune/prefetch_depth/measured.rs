@@ -4,23 +4,23 @@ use crate::measure::{Counts, Histogram};
 
 use super::{MAX_RELATIVE_ERROR, NEGLIGIBLE_WAIT_SHARE};
 
-/// Batches per measurement.
+/// Minimum number of batches per measurement.
 const BATCHES: u64 = 5;
-/// Batches per measurement if there is no hurry.
+/// Number of batches of a longer measurement.
 const CALM_BATCHES: u64 = 4 * BATCHES;
-/// Minimum seconds per measurement.
+/// Minimum length of a measurement, in seconds.
 const SECONDS: f64 = 0.05;
-/// Minimum samples per measurement.
+/// Minimum number of samples per measurement.
 const SAMPLES: u64 = 32;
-/// Share of time lost to late samples from which a long measurement is cut short.
+/// If late samples cost at least this share of the time, a longer measurement ends early.
 const PRESSING: f64 = 0.1;
 /// Relative change of the rate that counts as a changed loop, if rates do not vary by more.
 const MIN_SPEED_CHANGE: f64 = 1.0 / 7.0;
 
-/// A running measurement.
+/// Running measurement.
 #[derive(Debug)]
 pub struct Seen {
-    /// When it began, and when the last batch was received.
+    /// Time when it began, and time when the last batch was received.
     began: f64,
     last: f64,
     batches: u64,
@@ -28,7 +28,7 @@ pub struct Seen {
     /// Longest time between two batches, and the sum of the squares of these times.
     longest: f64,
     squares: f64,
-    /// Seconds that the consumer and the workers waited.
+    /// Total time that the consumer waited, and that the workers waited, in seconds.
     consumer_waited: f64,
     worker_waited: f64,
     requests: Histogram,
@@ -40,17 +40,17 @@ pub struct Measured {
     pub rate: f64,
     /// Relative standard error of the rate.
     pub error: f64,
-    /// Share of time that late samples cost both workers and consumer.
+    /// Share of time lost to late samples: the minimum of the workers' and the consumer's share.
     pub lost: f64,
 }
 
-/// The loop when a window was chosen although late samples have a cost.
+/// State of the loop when a window was chosen although late samples have a cost.
 #[derive(Debug)]
 pub struct Watch {
     rate: f64,
     error: f64,
     pub measurements: u32,
-    /// Consecutive measurements with a different rate.
+    /// Number of consecutive measurements with a different rate.
     others: u32,
 }
 
@@ -97,8 +97,8 @@ impl Seen {
         self.requests.counts()
     }
 
-    /// The result, if there is enough data. More is required while the window is final (`settled`), unless late samples
-    /// cost much and that is news: `known` says that their cost is known.
+    /// Result, if there is enough data. A final window (`settled`) needs more data, unless late
+    /// samples cost much and this is new, that is, not yet `known`.
     pub fn measured(&self, workers: usize, settled: bool, known: bool) -> Option<Measured> {
         let seconds = self.last - self.began;
         if self.batches < BATCHES || seconds < SECONDS || self.samples < SAMPLES {

@@ -1,5 +1,5 @@
-//! Simulated engines of given speeds in virtual time, with a simulated loader around them: images of many sizes, few
-//! pages, and completions that are observed late.
+//! Simulation in virtual time: engines of given speeds, and a loader around them with images of
+//! many sizes, few pages, and completions that are observed late.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,18 +10,19 @@ use crate::random::{SampleKey, SampleRng};
 
 pub const ROUTES: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
 
-/// An engine of known speed: seconds per image, per byte and per pixel, in each of its places.
+/// Engine of known speed: seconds per image, per byte and per pixel, in each of its places.
 #[derive(Clone, Copy, Debug)]
 pub struct Engine {
     pub places: usize,
     pub image: f64,
     pub byte: f64,
     pub pixel: f64,
-    /// Images that one call decodes together, and the fixed seconds per call. 1 if each is decoded alone.
+    /// Number of images that one call decodes together. 1 if each image is decoded alone.
     pub group: usize,
+    /// Fixed seconds per call.
     pub call: f64,
     pub capacity: usize,
-    /// A time in seconds, and the factor on all durations from then on.
+    /// From this time on, in seconds, all durations are multiplied by this factor.
     pub later: (f64, f64),
 }
 
@@ -54,11 +55,12 @@ impl Engine {
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
     pub work: ImageWork,
-    /// Factor on its duration, compared with others of its size.
+    /// Factor on its duration, relative to other images of its size.
     pub trouble: f64,
 }
 
-/// Sizes with a heavy tail: half around 0.19 megapixels, one in twenty above 3, the largest 24.
+/// Images with a heavy-tailed size: half are around 0.19 megapixels, one in twenty above 3, the
+/// largest 24.
 pub fn images(count: usize, seed: u64) -> Vec<Image> {
     let image = |index: usize| {
         let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index: index as u64 }, 0);
@@ -121,7 +123,7 @@ impl Choice for Balanced {
     }
 }
 
-/// Fixed shares: each image goes to the queue that is furthest behind its share.
+/// Fixed shares: each image is given to the queue that is furthest behind its share.
 struct Fixed {
     shares: Vec<f64>,
     given: Vec<f64>,
@@ -140,10 +142,10 @@ impl Choice for Fixed {
     }
 }
 
-/// Behaviour of the loader around the engines.
+/// Properties of the loader around the engines.
 #[derive(Clone, Copy)]
 pub struct Surroundings {
-    /// Most images in flight.
+    /// Maximum number of images in flight.
     pub pages: usize,
     /// Seconds between reading two images.
     pub read: f64,
@@ -155,13 +157,14 @@ pub const USUAL: Surroundings = Surroundings { pages: 128, read: 15e-6, look: 40
 
 #[derive(Default)]
 pub struct Outcome {
-    /// Images per second until all but the last 200 were finished; the last ones depend on the slowest.
+    /// Images per second without the last 200 images, because those depend on the slowest engine.
     pub rate: f64,
     /// Queue of each image.
     pub queues: Vec<usize>,
-    /// Seconds from the choice until completion, of each image.
+    /// Seconds from the choice until completion, for each image.
     pub latencies: Vec<f64>,
-    /// Share of the time in which an engine had a free place while another had more than two rounds of images waiting.
+    /// Share of the time in which an engine was idle while another had more than two rounds of
+    /// images waiting.
     pub idle: f64,
 }
 
@@ -172,15 +175,15 @@ struct Running {
     ticket: Option<Ticket>,
 }
 
-/// A running engine in its own time; completions are visible only when they are observed.
+/// Engine with its images, in its own time. Completions are visible only when they are observed.
 struct Working<'a> {
     engine: Engine,
     images: &'a [Image],
     waiting: VecDeque<Running>,
-    /// End and images of each call.
+    /// End time and images of each running call.
     calls: Vec<(f64, Vec<Running>)>,
     over: Vec<(f64, Running)>,
-    /// Completed images that are not observed yet.
+    /// Number of submitted images whose completion was not observed yet.
     taken: usize,
 }
 
@@ -214,7 +217,7 @@ impl<'a> Working<'a> {
                 self.waiting.drain(..group.min(self.waiting.len())).collect();
             let begin = content.iter().fold(since, |begin, it| begin.max(it.begun));
             let works = content.iter().map(|it| self.engine.seconds(&self.images[it.image], begin));
-            // The engine's places share the images of a group.
+            // The places of the engine share the images of a group.
             let shared = if group > 1 { places as f64 } else { 1.0 };
             self.calls.push((begin + call + works.sum::<f64>() / shared, content));
         }
@@ -268,7 +271,7 @@ pub fn simulate(
     outcome
 }
 
-/// The throughput of the best fixed shares, and the shares.
+/// Throughput of the best fixed shares, and these shares.
 pub fn best_fixed(engines: &[Engine], images: &[Image], around: Surroundings) -> (f64, Vec<f64>) {
     let rate = |shares: &[f64]| {
         let mut fixed = Fixed { shares: shares.to_vec(), given: vec![0.0; shares.len()] };

@@ -1,4 +1,4 @@
-//! The route `cpu`: the worker decodes and runs the first operators, and uploads the result.
+//! Route `cpu`: the worker decodes and runs the first operators on the CPU, and uploads the result.
 
 use std::time::Instant;
 
@@ -45,7 +45,7 @@ impl DeviceDecoder for Cpu {
         let (stream, first) = (worker.stream, image.split.first);
         let window = upright_window(worker.pipeline.sample_plan(), first);
         let watch = worker.watch(Route::Cpu)?;
-        // Does not wait: the worker reserved this memory before it took the slot.
+        // This does not wait: the worker reserved the memory before it took its place on the route.
         let admitted = worker.pipeline.admit(image.planned)?;
         let pixels = worker.pipeline.prefix(admitted, first)?;
         submitted.finish();
@@ -69,7 +69,7 @@ impl DeviceDecoder for Cpu {
     }
 }
 
-/// The window that operator `first` reads, in the image that the operators before it produce.
+/// Window that operator `first` reads, in the image that the previous operators produce.
 fn upright_window(sample: &SamplePlan, first: usize) -> Roi {
     let actions = &sample.actions;
     actions.list.get(actions.end(first)).map_or(sample.window, |action| action.input)

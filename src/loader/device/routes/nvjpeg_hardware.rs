@@ -1,4 +1,4 @@
-//! nvJPEG's hardware route: many images per call of the GPU's JPEG engines.
+//! Route of the GPU's JPEG engines: nvJPEG decodes many images per call.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,11 +18,12 @@ use crate::loader::device::{Gathered, HeaderClass, Waiting};
 use crate::loader::sample::policy::ProduceError;
 use crate::plan::SamplePlan;
 
-/// Reason for making an image on the CPU whose kind of file the engines refuse.
+/// Reason for decoding an image on the CPU if the engines do not support its kind of file.
 const UNSUPPORTED: &str = "nvJPEG's engines do not support it";
 
-/// Whether the engines decode files, by class of headers. nvJPEG is asked about the first file of a class. A class of which several files
-/// were refused in calls, and none was decoded between them, is not given to the engines any more.
+/// Whether the engines decode files, by class of headers. nvJPEG is asked about the first file of a
+/// class. If calls then reject several files of the class, without decoding one in between, the
+/// engines get no more files of it.
 struct Classes {
     known: Mutex<HashMap<HeaderClass, Known>>,
     support: Mutex<Support>,
@@ -31,11 +32,12 @@ struct Classes {
 #[derive(Clone, Copy)]
 struct Known {
     decodes: bool,
-    /// Files that calls refused since the last one that was decoded.
+    /// Number of files that calls rejected since the last decoded file.
     refused: u32,
 }
 
-/// Files that calls refuse before their class is given up. One file may be damaged in a way that nobody else notices.
+/// Number of rejected files after which a class is given up. It is more than one, because a single
+/// file may be corrupt in a way that only nvJPEG detects.
 const MOST_REFUSED: u32 = 3;
 
 impl Classes {
@@ -49,7 +51,7 @@ impl Classes {
             return decodes;
         }
         let mut support = self.support.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have asked meanwhile.
+        // Another thread may have asked in the meantime.
         if let Some(decodes) = known() {
             return decodes;
         }
@@ -58,7 +60,8 @@ impl Classes {
                 self.known().insert(class, Known { decodes, refused: 0 });
                 decodes
             }
-            // Without an answer a call decides about this file, and the next file of the class is asked about.
+            // Without an answer, a call shows whether this file is supported, and nvJPEG is asked
+            // again about the next file of the class.
             Ok(None) | Err(_) => true,
         }
     }
@@ -81,17 +84,18 @@ impl Classes {
     }
 }
 
-/// The workers' side of the engines.
+/// Part of the decoder that workers use.
 struct NvjpegHardware {
     queue: RouteQueue,
     jpeg: Arc<Jpeg>,
     classes: Arc<Classes>,
 }
 
-/// The engines' decoders, used in turn: one group is decoded while the next is gathered. Before an image goes to the
-/// engines, the host has observed that the kernel has read the page's previous pixels.
+/// Decoders of the engines, used in turn: one group is decoded while the next one is gathered. An
+/// image is passed to the engines only after the host has observed that the kernel has read the
+/// page's previous pixels.
 struct Engines {
-    /// Those of running calls first, in the order of their calls.
+    /// Decoders with running calls first, in the order of their calls.
     decoders: VecDeque<BatchDecoder>,
     running: usize,
     lanes: usize,

@@ -1,4 +1,5 @@
-//! nvJPEG, image by image, in the worker's thread and stream: the routes with entropy decoding on the GPU and on the CPU.
+//! nvJPEG routes that decode single images in the worker's thread and stream, with entropy decoding
+//! on the GPU or on the CPU.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use crate::loader::sample::policy::ProduceError;
 use crate::measure::Stage;
 use crate::plan::{Route, SamplePlan, rows};
 
-/// One of nvJPEG's backends with its decode states; each image uses one until the device has finished it.
+/// One of nvJPEG's backends, with its decode states. An image occupies a state until the device has
+/// finished it.
 struct NvjpegPage {
     route: Route,
     parallel: usize,
@@ -45,7 +47,7 @@ pub(super) fn open(opening: &Opening<'_>, backend: Backend) -> Result<Opened> {
     Ok(Opened { decoder: Box::new(decoder), group: None })
 }
 
-/// Opens nvJPEG with a backend and its own row of the pools.
+/// Opens nvJPEG with a backend and the route's memory in the pools.
 pub(super) fn open_backend(opening: &Opening<'_>, backend: Backend) -> Result<Arc<Jpeg>> {
     let (device, pinned) = (opening.device_pool.clone(), opening.pinned_pool.clone());
     let row = rows::nvjpeg(opening.route.route).into();

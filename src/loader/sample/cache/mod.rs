@@ -1,19 +1,22 @@
-//! Caches in host memory that last from epoch to epoch: of files, of decoded images, and of row indexes.
+//! Caches in host memory that persist over all epochs: of encoded files, of decoded images, and of
+//! row indexes.
 //!
 //! Each point has a test in `tests/cache/`:
 //!
 //! * A cache never evicts (MinIO, in Mohan et al., "Analyzing and mitigating data stalls in DNN training", VLDB 2021).
 //!   Under a full shuffle, LRU eviction would never hit if the set is slightly larger than the cache.
-//! * A cache stores samples in the order they come, until it is full. It never holds more than its limit, including its
-//!   table.
-//! * A hit makes no request to the source. So the second epoch of a set that fits makes none, except for samples that
-//!   were still being loaded for the first epoch when the second began.
+//! * A cache stores samples in the order in which they arrive, until it is full. It never takes
+//!   more than its limit, including its table.
+//! * A hit makes no request to the source. If the set fits the cache, the second epoch makes no
+//!   requests, except for samples that were still being loaded for the first epoch when the second
+//!   began.
 //! * Batches have the same bytes with and without a cache, whatever it contains.
-//! * A sample that cannot be read, or whose header is rejected, is not cached: it is read again each time and fails with
-//!   the same error. An image that cannot be decoded whole is not stored decoded; its window is decoded if possible, as
-//!   without a cache.
+//! * A sample that cannot be read, or whose header is rejected, is not cached. It is read again each
+//!   time and fails with the same error. An image that cannot be decoded whole is not stored in the
+//!   decoded cache. Its window is decoded if possible, as without a cache.
 //! * An image in the decoded cache is not stored in the encoded cache too.
-//! * With `presize` the chain receives the smaller image, cached or not, so batches do not depend on the cache.
+//! * With `presize`, the chain receives the resized image, cached or not. So batches do not depend
+//!   on the cache.
 //! * Samples with the same original ([`Source::original`](crate::source::Source::original)) are stored once.
 //! * On a device, cached decoded images use the route `cpu`: their window is uploaded.
 
@@ -31,7 +34,7 @@ mod row_indexes;
 mod stats;
 mod store;
 
-/// The caches of a loader, shared by all threads.
+/// Caches of a loader, shared by all threads.
 pub(in crate::loader) struct Caches {
     /// Cache of files.
     pub encoded: Option<Store>,
@@ -42,7 +45,8 @@ pub(in crate::loader) struct Caches {
 }
 
 impl Caches {
-    /// Creates the caches of a source, with at most `row_index_bytes` bytes for row indexes. Those of files and images are empty.
+    /// Creates the caches of a source. Row indexes take at most `row_index_bytes` bytes. The caches
+    /// of files and images are empty at first.
     pub fn open(settings: &CacheSettings, row_index_bytes: u64, source: &dyn Source) -> Self {
         let originals = source.originals();
         let store = |limit: Option<u64>| limit.map(|limit| Store::new(limit, originals));
@@ -57,17 +61,17 @@ impl Caches {
         }
     }
 
-    /// Whether there is any cache of files or images.
+    /// Whether there is a cache of files or of images.
     pub fn are_there(&self) -> bool {
         self.encoded.is_some() || self.decoded.is_some()
     }
 
-    /// Whether a cache holds this original, so that the source need not be read.
+    /// Whether a cache holds this original, so the source is not needed.
     pub fn hold(&self, original: u64) -> bool {
         [&self.encoded, &self.decoded].into_iter().flatten().any(|store| store.holds(original))
     }
 
-    /// Counts of each cache.
+    /// Statistics of each cache.
     pub fn stats(&self) -> Vec<CacheStats> {
         let named = [("encoded", &self.encoded), ("decoded", &self.decoded)];
         let there = named.into_iter().filter_map(|(name, store)| Some((name, store.as_ref()?)));

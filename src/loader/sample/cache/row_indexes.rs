@@ -1,14 +1,16 @@
 //! Cache of row indexes.
 //!
-//! An index is found by the length and CRC-32C of its file and used if its keyed hash is that of the file too, so a file that
-//! changed has none.
+//! An index is found by the length and CRC-32C of its file. It is used only if its keyed hash also
+//! matches the file. So an old index is not used for a file that has changed.
 //!
-//! Those beside packed files are read when the loader starts. With `cache.row_index` the cache outlives the loader in a file of
-//! the cache directory, which is read then too. New ones are stored when the next epoch begins and when the loader is dropped. If
-//! they can be stored nowhere, the next run makes them again, which is no error.
+//! Indexes beside packed files are read when the loader starts. With `cache.row_index`, the cache
+//! outlives the loader in a file of the cache folder, which is read at the start too. New indexes
+//! are stored when the next epoch begins and when the loader is dropped. If they cannot be stored,
+//! the next run creates them again; this is not an error.
 //!
-//! By default, where nobody asked for it, the cache must not cost anything: no file is written, no server is asked for files
-//! beside its shards, and indexes are made from the loader's second epoch on, as a single epoch would not gain from them.
+//! Without `cache.row_index`, the default cache must not cost anything. So it writes no file and
+//! does not ask servers for files beside their shards. It creates indexes only from the loader's
+//! second epoch on, because a single epoch would not gain from them.
 
 use std::env;
 use std::fmt::Write as _;
@@ -30,14 +32,15 @@ use crate::geometry::{Orientation, Size};
 use crate::source::Source;
 use crate::storage::{File, Storage, exists, is_url};
 
-/// Bytes of the limit per bucket of the table.
+/// Bytes of the limit for each bucket of the table.
 const BYTES_PER_BUCKET: u64 = 256;
 
-/// Usual length of an index.
+/// Usual length of an index, in bytes.
 const USUAL_BYTES: u64 = 224;
 
-/// Bytes that are read of a file at once: few, as they are not in the plan, but of a server not one request for each few.
+/// Bytes that are read from a local file at once. Small, because this memory is not in the plan.
 const LOCAL_BYTES: usize = 64 << 10;
+/// Bytes that are read from a server at once. Larger, to send fewer requests.
 const REMOTE_BYTES: usize = 1 << 20;
 
 /// Row indexes of the JPEGs of a source.
@@ -46,20 +49,20 @@ pub(in crate::loader) struct RowIndexes {
     rejected: AtomicU64,
     storage: Option<Storage>,
     place: Option<PathBuf>,
-    /// Indexes that are stored in the file.
+    /// Number of indexes that are stored in the file.
     stored: AtomicU64,
-    /// First and latest epoch that have begun.
+    /// First epoch that has begun, and latest epoch that has begun.
     first_epoch: AtomicU32,
     epoch: AtomicU32,
-    /// Whether the first epoch makes indexes, and whether it uses those that were read.
+    /// Whether the first epoch creates indexes, and whether it uses indexes that were read.
     makes_at_once: bool,
     uses_at_once: bool,
-    /// Seed of the hashes of files whose indexes are made here.
+    /// Seed of the hashes of files whose indexes this loader creates.
     seed: u64,
 }
 
 impl RowIndexes {
-    /// Creates a cache of at most `limit` bytes with all indexes that are stored.
+    /// Creates a cache of at most `limit` bytes, with all stored indexes.
     pub fn open(limit: u64, source: &dyn Source) -> Self {
         let mut this = Self::new(limit, source);
         this.place = this.storage.as_ref().and_then(|storage| place(storage, source));
@@ -73,7 +76,7 @@ impl RowIndexes {
         this
     }
 
-    /// Creates a cache of at most `limit` bytes that nobody asked for, with the indexes that lie beside local files.
+    /// Creates the default cache of at most `limit` bytes, with the indexes beside local files.
     pub fn for_this_run(limit: u64, source: &dyn Source) -> Self {
         let mut this = Self::new(limit, source);
         this.makes_at_once = false;
@@ -97,7 +100,7 @@ impl RowIndexes {
         }
     }
 
-    /// What a decoder should do at this JPEG.
+    /// Task for the decoder of this JPEG: to use an index, to create one, or neither.
     pub fn task(&self, file: &[u8], epoch: u32) -> RowIndexTask {
         if self.epoch.fetch_max(epoch, Ordering::Relaxed) < epoch {
             self.save();
@@ -120,8 +123,8 @@ impl RowIndexes {
         }
     }
 
-    /// Keeps the index that a decoder made of a file; returns whether it rejected one, so that the image must be decoded again.
-    /// That index is dropped.
+    /// Stores the index that a decoder created for a file. If the decoder rejected an index
+    /// instead, drops that index and returns true: the image must be decoded again.
     pub fn learn(&self, decoder: &Decoders, file: &[u8]) -> bool {
         match decoder.row_index() {
             RowIndexOutcome::Made(fingerprint, bytes) => self.keep(fingerprint, bytes),
@@ -135,7 +138,7 @@ impl RowIndexes {
         false
     }
 
-    /// Size and counts.
+    /// Size of the cache, and its statistics.
     pub fn stats(&self) -> CacheStats {
         CacheStats { rejected: self.rejected.load(Ordering::Relaxed), ..self.store.stats() }
     }
@@ -145,8 +148,8 @@ impl RowIndexes {
         self.store.keep(number, size, Orientation::UPRIGHT, None, index);
     }
 
-    /// Reads a file of indexes part by part, as far as the cache has space for them: other programs may have written
-    /// it, and a server may announce any length.
+    /// Reads a file of indexes in parts, while the cache has space for them. Other programs may
+    /// have written the file, and a server may announce any length.
     fn read(&self, path: &Path) {
         let Some(Ok(file)) = self.storage.as_ref().map(|storage| storage.open(path)) else {
             return;
@@ -161,9 +164,9 @@ impl RowIndexes {
         read_row_indexes(&mut input, |index| self.keep(index.fingerprint(), index.bytes()));
     }
 
-    /// Reads the file of the cache directory.
+    /// Reads the file in the cache folder.
     fn read_stored(&self) {
-        // Others may have written in the folder.
+        // Other programs may have written to the folder.
         if let Some(file) = self.place.as_ref().and_then(|place| open_unfollowed(place).ok()) {
             self.keep_all(file, LOCAL_BYTES);
         }
@@ -189,7 +192,7 @@ impl RowIndexes {
         if self.store.stats().samples == self.stored.load(Ordering::Relaxed) {
             return;
         }
-        // Those that other ranks have stored meanwhile are kept.
+        // Read the file first, to keep indexes that other ranks have stored in the meantime.
         self.read_stored();
         let samples = self.store.stats().samples;
         let Some(place) = &self.place else { return };
@@ -199,11 +202,11 @@ impl RowIndexes {
         }
     }
 
-    /// Tells a user who set a limit that the next run will not have the indexes.
+    /// Warns a user who set a limit if the next run will not have the indexes.
     fn warn_if_kept_nowhere(&self) {
         let Some(storage) = &self.storage else { return };
         let why = match (&self.place, storage.cache_directory()) {
-            // Begins a file and removes it.
+            // As a test, this begins a file and removes it.
             (Some(place), _) => begin(place).err().map(|error| error.to_string()),
             (None, None) => Some("there is no cache folder".into()),
             (None, Some(_)) => None,
@@ -240,13 +243,13 @@ impl Drop for RowIndexes {
     }
 }
 
-/// Begins the file of the cache folder.
+/// Begins the file in the cache folder.
 fn begin(place: &Path) -> io::Result<AtomicFile> {
     create_private_folder(place.parent().ok_or(ErrorKind::NotFound)?)?;
     AtomicFile::replace(place)
 }
 
-/// Reads a file from its begin.
+/// Reads a file from its beginning.
 struct FileReader {
     file: File,
     offset: u64,
@@ -260,7 +263,8 @@ impl Read for FileReader {
     }
 }
 
-/// Files of indexes beside the files of a source: URLs, which may not exist, and local ones that do.
+/// Files of indexes beside the files of a source: URLs, which may not exist, and existing local
+/// files.
 fn beside(source: &dyn Source) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let beside = source.files().into_iter().map(|file| {
         let mut name = file.into_os_string();
@@ -275,8 +279,9 @@ fn number(FileKey { len, crc }: FileKey) -> u64 {
     len << 32 ^ u64::from(crc)
 }
 
-/// Where the indexes of a source are stored: the name is a hash of the number and the names of its samples. A wrong file does no
-/// harm, as indexes are found by fingerprints.
+/// Path of the file with the indexes of a source. The name is a hash of the number of samples and
+/// of some sample names. A wrong file does no harm, because indexes are used only if their
+/// fingerprints match.
 fn place(storage: &Storage, source: &dyn Source) -> Option<PathBuf> {
     let directory = storage.cache_directory()?;
     let mut hash = Sha256::new();

@@ -1,7 +1,7 @@
-//! A map from number to bytes with a limit and no eviction.
+//! Map from sample numbers to bytes, with a limit and without eviction.
 //!
-//! Bytes are stored one after another in blocks, each of which is one allocation. A part of a block is filled outside of
-//! the lock, so that threads copy concurrently, and is read without the lock.
+//! Bytes are stored consecutively in blocks, each of which is one allocation. A part of a block is
+//! filled outside of the lock, so threads copy concurrently. It is also read without the lock.
 
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -13,17 +13,19 @@ use crate::error::{Tolerated, reserve};
 use crate::geometry::{Orientation, Size};
 use crate::measure::{EPOCHS, push_latest};
 
-/// Block size: this fraction of the limit, clamped to the range below, in bytes.
+/// Size of a block: one part in this many of the limit, but within the range below, in bytes.
 const BLOCK_PART: u64 = 16;
 const LEAST_BLOCK_BYTES: u64 = 64 << 10;
 const MOST_BLOCK_BYTES: u64 = 16 << 20;
-/// Most blocks with free space; beyond that a new block replaces the fullest.
+/// Maximum number of blocks with free space. Beyond that, a new block replaces the fullest one.
 const MOST_OPEN: usize = 8;
-/// Entries that are allocated at a time.
+/// Number of entries that are allocated together.
 const SEGMENT: usize = 64;
-/// Bytes of the limit per bucket of the table of a store of files or images; a bucket is 4 bytes, a thousandth.
+/// Bytes of the limit for each bucket of the table, in a store of files or images. A bucket takes 4
+/// bytes, a thousandth of that.
 const BYTES_PER_BUCKET: u64 = 4096;
-/// The system allocates memory in pages of this size; the allocator adds a small header.
+/// Page size in which the system allocates memory, in bytes, and size of the header that the
+/// allocator adds.
 const PAGE_BYTES: u64 = 4096;
 const HEADER_BYTES: u64 = 128;
 const ENTRY_BYTES: u64 = segment_cost() / SEGMENT as u64;
@@ -40,7 +42,7 @@ pub(in crate::loader) struct Store {
 struct Asked {
     hits: u64,
     misses: u64,
-    /// The latest epochs, in the order in which they began.
+    /// Latest epochs, in the order in which they began.
     epochs: Vec<CacheEpoch>,
 }
 
@@ -51,7 +53,7 @@ pub(in crate::loader) struct Kept {
     pub size: Size,
     /// Orientation that is still to be applied.
     pub orientation: Orientation,
-    /// The damage that was accepted when the image was decoded.
+    /// Damage that was accepted when the image was decoded.
     pub tolerated: Option<Tolerated>,
     pub bytes: Bytes,
 }
@@ -60,7 +62,7 @@ struct State {
     /// For each bucket, the index of its newest entry plus one; 0 if it is empty.
     buckets: Vec<u32>,
     segments: Vec<Vec<Entry>>,
-    /// The free space in blocks.
+    /// Free space in blocks.
     open: Vec<BytesMut>,
     taken: u64,
     kept: u64,
@@ -69,20 +71,21 @@ struct State {
 
 struct Entry {
     number: u64,
-    /// The next older entry of the bucket, encoded as in `buckets`.
+    /// Next older entry of the bucket, encoded as in `buckets`.
     older: u32,
-    /// The sample; its bytes are empty while they are being copied, and after they were dropped.
+    /// The sample. Its bytes are empty while they are being copied, and after they were dropped.
     kept: Kept,
 }
 
 impl Store {
-    /// Creates an empty store of files or images for at most `limit` bytes and for `numbers` numbers.
+    /// Creates an empty store of files or images, for at most `limit` bytes and for `numbers`
+    /// different numbers.
     pub fn new(limit: u64, numbers: u64) -> Self {
         Self::with_table(limit, numbers, BYTES_PER_BUCKET)
     }
 
-    /// Creates an empty store for at most `limit` bytes and for `numbers` numbers, whose table has 4 bytes for each
-    /// `bytes_per_bucket` bytes of the limit.
+    /// Creates an empty store for at most `limit` bytes and for `numbers` different numbers. Its
+    /// table has 4 bytes for each `bytes_per_bucket` bytes of the limit.
     pub fn with_table(limit: u64, numbers: u64, bytes_per_bucket: u64) -> Self {
         let buckets = (limit / bytes_per_bucket).min(numbers).clamp(1, 1 << 27);
         let taken = block_cost(4 * buckets);
@@ -96,7 +99,7 @@ impl Store {
         Self { limit, state: RwLock::new(state), asked: Mutex::default() }
     }
 
-    /// Looks up a number; counts a hit or a miss.
+    /// Looks up a number. Counts a hit or a miss.
     pub fn get(&self, number: u64, epoch: u32) -> Option<Kept> {
         let kept = self.read().find(number).map(|entry| entry.kept.clone());
         let kept = kept.filter(|kept| !kept.bytes.is_empty());
@@ -109,18 +112,19 @@ impl Store {
         self.read().samples == 0
     }
 
-    /// Whether a number is cached; not counted as a hit or a miss.
+    /// Whether a number is cached. Does not count as a hit or a miss.
     pub fn holds(&self, number: u64) -> bool {
         self.read().find(number).is_some_and(|entry| !entry.kept.bytes.is_empty())
     }
 
-    /// Whether `bytes` bytes could be stored now under a number.
+    /// Whether `bytes` bytes could be stored now under this number.
     pub fn has_room(&self, number: u64, bytes: u64) -> bool {
         let state = self.read();
         bytes > 0 && state.find(number).is_none() && state.room(self.limit, bytes).is_some()
     }
 
-    /// Stores a copy of the bytes and returns it; `None` if there is no space or the number is already cached.
+    /// Stores a copy of the bytes and returns it. `None` if there is no space or if the number is
+    /// already cached.
     pub fn keep(
         &self,
         number: u64,
@@ -150,7 +154,7 @@ impl Store {
         Some(copy)
     }
 
-    /// Drops the bytes of a number, and keeps nothing under it from now on. Their memory is not used again.
+    /// Drops the bytes of a number and never stores bytes under it again. The memory is not reused.
     pub fn drop_for_good(&self, number: u64) {
         let mut state = self.write();
         let Some(place) = state.place(number) else { return };
@@ -161,7 +165,7 @@ impl Store {
         }
     }
 
-    /// Calls a function with the bytes of all samples, in the order in which they came.
+    /// Calls `each` with the bytes of all samples, in the order in which they were stored.
     pub fn for_each(&self, mut each: impl FnMut(&[u8])) {
         let mut at = 0;
         // The lock is not held while the function runs.
@@ -171,7 +175,7 @@ impl Store {
         }
     }
 
-    /// Size and counts; the caller sets the name.
+    /// Size of the cache, and its statistics. The caller sets the name.
     pub fn stats(&self) -> CacheStats {
         let (hits, misses, mut epochs) = {
             let asked = self.asked();
@@ -209,7 +213,7 @@ impl Asked {
     fn count(&mut self, epoch: u32, hit: bool) {
         self.hits += u64::from(hit);
         self.misses += u64::from(!hit);
-        // Workers are at most a few epochs apart.
+        // Workers are at most a few epochs apart, so the search begins with the latest epoch.
         if !self.epochs.iter().rev().any(|it| it.epoch == epoch) {
             let begun = CacheEpoch { epoch, ..CacheEpoch::default() };
             push_latest(&mut self.epochs, EPOCHS, begun);
@@ -249,8 +253,8 @@ impl State {
         ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
     }
 
-    /// Bytes to allocate for `bytes` bytes and their entry: for entries, and for a block. `None` if that exceeds the
-    /// limit.
+    /// Bytes that must be allocated to store `bytes` bytes with their entry: for a segment of
+    /// entries, and for a block. `None` if they exceed the limit.
     fn room(&self, limit: u64, bytes: u64) -> Option<(u64, u64)> {
         if self.buckets.is_empty() || self.entries() >= u32::MAX as usize - 1 {
             return None;
@@ -273,7 +277,7 @@ impl State {
         (block >= bytes).then_some((segment, block))
     }
 
-    /// Returns a part of a block, with space for `bytes` bytes.
+    /// Takes a part of a block, with space for `bytes` bytes.
     fn cell(&mut self, limit: u64, bytes: usize) -> Option<BytesMut> {
         let (segment, block) = self.room(limit, bytes as u64)?;
         // A failed allocation counts as a full cache.
@@ -295,7 +299,7 @@ impl State {
             self.open.push(new);
         }
         self.taken += segment + if block > 0 { block_cost(block) } else { 0 };
-        // The first block with space: older blocks are filled before newer ones.
+        // Use the first block with enough space, so older blocks are filled first.
         let at = self.open.iter().position(|block| block.capacity() >= bytes)?;
         let rest = self.open[at].split_off(bytes);
         let cell = mem::replace(&mut self.open[at], rest);
@@ -305,7 +309,7 @@ impl State {
         Some(cell)
     }
 
-    /// Adds an entry to the last segment; returns its index.
+    /// Adds an entry to the last segment. Returns its index.
     fn add(&mut self, number: u64, kept: Kept) -> usize {
         let place = self.entries();
         let bucket = self.bucket(number);
@@ -328,7 +332,8 @@ fn block_cost(bytes: u64) -> u64 {
     (bytes + HEADER_BYTES).next_multiple_of(PAGE_BYTES)
 }
 
-/// Bytes of a segment of entries and of its element in the list of segments, which doubles when it is full.
+/// Bytes of a segment of entries, and of its element in the list of segments. The list doubles when
+/// it is full.
 const fn segment_cost() -> u64 {
     (SEGMENT * size_of::<Entry>() + 4 * size_of::<Vec<Entry>>()) as u64
 }
@@ -341,7 +346,7 @@ mod tests {
 
     const SIZE: Size = Size::new(1, 1);
 
-    /// Test bytes of a number; their count and values follow from it.
+    /// Test bytes of a number, which determines their count and values.
     fn content(number: u64, most: u64) -> Vec<u8> {
         let len = 1 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % most;
         (0..len).map(|at| (number + at) as u8).collect()
