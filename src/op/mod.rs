@@ -21,23 +21,23 @@ use crate::random::{OperatorPath, SampleKey, SampleRng};
 pub use batch::{BatchOperator, Blend, Blends, CutMix, Mixup, MixupOrCutMix, PairDraw};
 pub use chain::{Chain, Placement};
 pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf};
-pub(crate) use cuda::{Cuda, Tiling};
 pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
 pub use draw::Draw;
 pub use erase::random_erasing::ErasingMode;
 pub use formula::pad::PadMode;
 pub use formula::warp::Interpolation;
+pub(crate) use kind::Cuda;
 pub use kind::{Kind, Kinds};
 pub use resample::Filter;
 
 #[doc(hidden)]
-pub use action::{Action, What};
+pub use action::Action;
 #[doc(hidden)]
 pub use actions::Actions;
 #[doc(hidden)]
 pub use chain::ChainStep;
 #[doc(hidden)]
-pub use params::ParamBytes;
+pub use kind::{ActionParams, ParamBytes};
 pub use record::{DrawnAction, DrawnOperator};
 
 mod action;
@@ -47,7 +47,6 @@ pub mod batch;
 mod chain;
 #[doc(hidden)]
 pub mod combine;
-mod cuda;
 pub mod custom;
 #[doc(hidden)]
 pub mod device_chain;
@@ -58,7 +57,6 @@ pub mod formula;
 pub mod kernel_text;
 #[doc(hidden)]
 pub mod kind;
-mod params;
 #[doc(hidden)]
 pub mod program;
 mod record;

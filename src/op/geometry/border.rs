@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
 use crate::op::formula::pad::{PadMode, PaddedAxis, Padding, Run, Step};
-use crate::op::kind::{ImageFormula, Kind, Kinds, crop};
+use crate::op::kind::{ActionKind, ImageFormula, Kind, Kinds, crop};
 use crate::op::wide::{Instructions, bytes};
 use crate::op::{Cuda, Draw, FieldError, Trace, Wanted};
 use crate::tensor::CHANNELS;
@@ -133,7 +133,7 @@ impl ImageFormula for Border {
     /// Boxes move as with a border of one colour: what is mirrored has none.
     fn trace(params: &Params, output: Size, trace: &mut Trace) {
         let position = (-i64::from(params.left), -i64::from(params.top));
-        crop::Params::new(position, output, params.input(), [0.0; CHANNELS]).trace(trace);
+        crop::Params::new(position, output, params.input(), [0.0; CHANNELS]).trace(output, trace);
     }
 }
 

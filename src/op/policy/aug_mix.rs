@@ -118,7 +118,7 @@ mod tests {
     use crate::geometry::{Roi, Size};
     use crate::image::{HostImage, Image, PixelType};
     use crate::op::kind::mix::{Mix, Mixer};
-    use crate::op::{Actions, Trace, What};
+    use crate::op::{ActionParams, Actions, Trace};
     use crate::random::SampleKey;
 
     /// Each chain begins at the image, and boxes do not follow the chains.
@@ -139,14 +139,14 @@ mod tests {
             let mut current = image.clone();
             for (place, action) in actions.list.iter().enumerate() {
                 let mut out = HostImage::new(PixelType::U8, size.window());
-                match action.what {
-                    What::Mix(Mix::Begin { weight, .. } | Mix::Add { weight, .. }) => {
+                match action.params {
+                    ActionParams::Mix(Mix::Begin { weight, .. } | Mix::Add { weight, .. }) => {
                         weights.push(weight);
                         results.push(std::mem::replace(&mut current, image.clone()));
                     }
-                    ref what => {
+                    ref params => {
                         let table = actions.table_of(place);
-                        what.reference(table, &current, &mut out, &mut Mixer::default());
+                        params.reference(table, &current, &mut out, &mut Mixer::default());
                         current = out;
                     }
                 }

@@ -19,7 +19,6 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Orientation, Plane, Size};
-use crate::op::Cuda;
 
 pub use demand::demand;
 pub use rows::row;
@@ -33,9 +32,6 @@ mod rows;
 mod starts;
 #[cfg(test)]
 mod tests;
-
-/// CUDA implementation.
-pub const CUDA: Cuda = Cuda::new("Warp", include_str!("../../../../kernels/warp.cu"));
 
 /// Interpolation between pixels. Pillow has no others for warps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

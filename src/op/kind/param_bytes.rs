@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytemuck::Pod;
 
-use super::MAX_PARAMS_BYTES;
+use crate::op::MAX_PARAMS_BYTES;
 
 /// Parameters of an action, as bytes.
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ impl ParamBytes {
     }
 
     /// These bytes, at most [`MAX_PARAMS_BYTES`].
-    pub(super) fn copied(params: &[u8]) -> Self {
+    pub(in crate::op) fn copied(params: &[u8]) -> Self {
         let mut bytes = [0; MAX_PARAMS_BYTES];
         bytes[..params.len()].copy_from_slice(params);
         Self { bytes, len: params.len() }
@@ -38,11 +38,11 @@ impl ParamBytes {
         &self.bytes[..self.len]
     }
 
-    pub(super) fn get<P: Pod>(&self) -> &P {
+    pub(in crate::op) fn get<P: Pod>(&self) -> &P {
         bytemuck::from_bytes(self.as_bytes())
     }
 
-    pub(super) fn get_mut<P: Pod>(&mut self) -> &mut P {
+    pub(in crate::op) fn get_mut<P: Pod>(&mut self) -> &mut P {
         bytemuck::from_bytes_mut(&mut self.bytes[..self.len])
     }
 }
