@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use feedwater::geometry::Size;
 use feedwater::gpu::host_kernel::{HostCompiler, HostKernel};
 use feedwater::image::Image;
-use feedwater::op::formula::warp::Warp;
+use feedwater::op::warp::Warp;
 
 /// A sample of the chain `Warp<Roi>`, with an interleaved tensor of bytes.
 #[derive(Clone, Copy, Pod, Zeroable)]

@@ -3,15 +3,15 @@
 //! Two words have one meaning each in `op`:
 //!
 //! * A **kind** is how an action is executed. Plan, CPU transform and kernels execute kinds and know no operators.
-//! * A **formula** is arithmetic: a function of pixels in Rust and its twin in CUDA text. The kinds `Pixel`,
-//!   `Statistics`, `Stencil` and `Image` compute by a formula, which an operator provides. An operator whose formula
-//!   fits one of them needs no kind of its own.
+//! * A **formula** is the arithmetic of an operator: pure functions in Rust, and in CUDA text if they run on the device.
+//!   The kinds `Pixel`, `Statistics`, `Stencil` and `Image` compute by a formula that the operator provides, so most
+//!   operators need no kind of their own.
 //!
 //! To add a kind, add a file here and one line in `kinds!`. The file has
 //!
 //! * `FACTS`: what plan and kernel texts must know of the kind before anything is drawn ([`Facts`]);
 //! * `Params`: the parameters of an action, which implement [`ActionKind`]. Its [`executor`](ActionKind::executor) is one
-//!   of the ways in which the CPU can execute an action ([`Executor`]).
+//!   of the ways in which the CPU can execute an action ([`Executor`]). Operators draw it with `Draw::push`.
 //!
 //! `transform/`, `plan/` and `op/program/` match on [`Executor`] and [`Execution`], never on a kind. They change only if
 //! a kind is executed in a way that is not there yet.
@@ -88,6 +88,12 @@ macro_rules! kinds {
                 }
             }
         }
+
+        $(impl From<$module::Params> for ActionParams {
+            fn from(params: $module::Params) -> Self {
+                ActionParams::$kind(params)
+            }
+        })+
     };
     (@facts $module:ident) => { &$module::FACTS };
     (@facts $module:ident $formula:ident) => { &$formula.facts };

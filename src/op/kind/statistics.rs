@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::geometry::Roi;
 use crate::image::{HostImage, PixelType};
 use crate::op::Wanted;
-use crate::op::formula::Histograms;
+use crate::op::shared::Histograms;
 use crate::tensor::CHANNELS;
 
 use super::mix::Mixer;

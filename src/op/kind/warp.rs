@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
-use crate::op::formula::elastic::{Field, Smoothness};
-use crate::op::formula::warp::{self, Warp};
+use crate::op::warp::field::{Field, Smoothness};
+use crate::op::warp::{self, Warp};
 use crate::op::{Trace, Wanted};
 use crate::tensor::CHANNELS;
 
