@@ -31,11 +31,17 @@ class Described(NamedTuple):
 def operators():
     """Pairs of a folder of src/op/ (empty for itself) and its operators, in the order of the lists; `batch` comes last."""
     alone, folders = listed("operators", OPERATORS / "mod.rs").split(";", 1)
-    groups = [("", alone)] + re.findall(r"(\w+)(?: \[\w+\])? \{(.*?)\}", folders, re.S)
+    groups = [("", alone)] + re.findall(r"(\w+)(?: \[[\w, ]+\])? \{(.*?)\}", folders, re.S)
     groups.append(("batch", listed("batch_operators", OPERATORS / "batch" / "mod.rs")))
     for folder, names in groups:
         modules = re.findall(r"(\w+)::(\w+)", names)
-        yield folder, [operator(OPERATORS / folder / f"{module}.rs", name) for module, name in modules]
+        yield folder, [operator(file(OPERATORS / folder, module), name) for module, name in modules]
+
+
+def file(folder, module):
+    """The file of an operator: its own, or the first of its folder."""
+    path = folder / f"{module}.rs"
+    return path if path.is_file() else folder / module / "mod.rs"
 
 
 def operator(path, name):

@@ -244,7 +244,8 @@ impl RowPlace {
 mod tests {
     use super::*;
     use crate::geometry::{Roi, Size};
-    use crate::op::kind::flip;
+    use crate::op::kind::mix::Mixer;
+    use crate::op::kind::{ActionKind, flip};
 
     #[test]
     fn nchw_stores_planes_and_nhwc_interleaved_pixels() {
@@ -295,7 +296,12 @@ mod tests {
             };
             let expected = |image: &HostImage| {
                 let mut mirror = HostImage::new(image.pixels(), size.window());
-                flip::reference(&flip::Params::new(size, mirrored, false), image, &mut mirror);
+                flip::Params::new(size, mirrored, false).reference(
+                    &[],
+                    image,
+                    &mut mirror,
+                    &mut Mixer::default(),
+                );
                 filled(&|out| store(&mirror, dtype, layout, out))
             };
             let rows = |image: &HostImage, tail: &Tail| {

@@ -5,9 +5,10 @@ use crate::geometry::{BoundingBox, Roi, Size};
 use crate::image::HostImage;
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 
-use super::action::{Action, What};
+use super::action::Action;
 use super::draw::{Boxes, Draw};
-use super::kind::mix::{Mix, Mixer};
+use super::kind::Executor;
+use super::kind::mix::{Branches, Mixer};
 use super::record::{DrawnOperator, Record};
 use super::resample::Weights;
 use super::{Kind, Operator, ParamBytes, Trace, Wanted};
@@ -116,11 +117,9 @@ impl Actions {
     /// resamples. `padding` is [`Wanted::padding`].
     pub fn demand_reduced(&mut self, reduction: u32, padding: Size, wanted: Roi) -> Roi {
         let mut window = wanted;
-        let mut mix = None;
+        let mut branches = Branches::default();
         for (place, action) in self.list.iter_mut().enumerate().rev() {
-            if let What::Mix(at) = &mut action.what {
-                window = Branches::pass(&mut mix, at, window);
-            }
+            window = branches.pass_back(&mut action.params, window);
             let (reduction, padding) =
                 if place == 0 { (reduction, padding) } else { (1, Size::default()) };
             let input = action.input.size().reduced(reduction);
@@ -128,24 +127,12 @@ impl Actions {
             action.output = window;
             let wanted = Wanted { input, reduction, padding, output: window };
             self.table.extend_from_slice(&self.fixed[action.table.clone()]);
-            window = action.what.demand(wanted, &mut self.table, start);
+            window = action.params.demand(wanted, &mut self.table, start);
             action.table = start..self.table.len();
             action.input = window;
         }
-        self.set_branches();
+        Branches::set_outputs(self.list.iter_mut().map(|it| (&it.params, &mut it.output)));
         window
-    }
-
-    /// Sets the windows of the images to which mixes return: those at their begins.
-    fn set_branches(&mut self) {
-        let mut begin = Roi::default();
-        for action in &mut self.list {
-            match action.what {
-                What::Mix(Mix::Begin { .. }) => begin = action.output,
-                What::Mix(Mix::Add { last: false, .. }) => action.output = begin,
-                _ => {}
-            }
-        }
     }
 
     /// Number of actions of the first `operators` operators.
@@ -156,12 +143,12 @@ impl Actions {
     /// Number of the first action from `place` on, before `end`, that is not pointwise.
     pub fn pointwise_end(&self, place: usize, end: usize) -> usize {
         let rest = &self.list[place..end];
-        place + rest.iter().take_while(|it| it.what.kind().is_pointwise()).count()
+        place + rest.iter().take_while(|it| it.params.kind().is_pointwise()).count()
     }
 
     /// Kinds of the actions.
     pub fn kinds(&self) -> Vec<Kind> {
-        self.list.iter().map(|action| action.what.kind()).collect()
+        self.list.iter().map(|action| action.params.kind()).collect()
     }
 
     /// Result of all actions for an image, by the reference implementations.
@@ -169,7 +156,7 @@ impl Actions {
         let (mut image, mut mixer) = (image.clone(), Mixer::default());
         for (place, action) in self.list.iter().enumerate() {
             let mut out = HostImage::new(action.pixels(image.pixels()), action.output);
-            action.what.reference(self.table_of(place), &image, &mut out, &mut mixer);
+            action.params.reference(self.table_of(place), &image, &mut out, &mut mixer);
             image = out;
         }
         image
@@ -179,7 +166,7 @@ impl Actions {
     pub fn params(&self, first: usize, address: u64) -> impl Iterator<Item = ParamBytes> {
         self.list[first..].iter().map(move |action| {
             let table = size_of::<i32>() * action.table.start;
-            action.what.params(address + table as u64)
+            action.params.bytes(address + table as u64)
         })
     }
 
@@ -196,8 +183,10 @@ impl Actions {
 
     /// Resampling by the first action, if it resamples.
     pub fn first_resampling(&self) -> Option<&super::resample::Params> {
-        match self.list.first()?.what {
-            What::Resample(ref params, Weights::Filter(_)) => Some(params),
+        match self.list.first()?.params.executor() {
+            Executor::Resample(params) if matches!(params.weights, Weights::Filter(_)) => {
+                Some(&params.axes)
+            }
             _ => None,
         }
     }
@@ -220,34 +209,5 @@ impl Actions {
     /// Memory that the tables hold, in bytes.
     pub fn table_bytes(&self) -> u64 {
         ((self.table.capacity() + self.fixed.capacity()) * size_of::<i32>()) as u64
-    }
-}
-
-/// Windows of a mix, from its end on.
-struct Branches {
-    /// Window of the sum.
-    sum: Roi,
-    /// Window of the image at the begin that the chains so far and the sum read.
-    begin: Roi,
-}
-
-impl Branches {
-    /// Passes a place of a mix backwards. `window` is needed of the image behind it. Returns the window that is
-    /// needed of the image before it.
-    fn pass(mix: &mut Option<Self>, at: &mut Mix, window: Roi) -> Roi {
-        match at {
-            Mix::Add { last: true, .. } => {
-                *mix = Some(Self { sum: window, begin: window });
-                window
-            }
-            Mix::Add { last: false, .. } => mix.as_mut().map_or(window, |mix| {
-                mix.begin = mix.begin.around(window);
-                mix.sum
-            }),
-            Mix::Begin { window: sum, .. } => mix.take().map_or(window, |mix| {
-                *sum = mix.sum;
-                mix.begin.around(window)
-            }),
-        }
     }
 }

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::geometry::Size;
 use crate::image::PixelType;
 
-use super::formula::pad::{PadMode, Padding};
-use super::geometry::{border, pad};
 use super::settings::{check_side, one_or_each};
+use super::shared::padding::{PadMode, Padding};
+use super::spatial::{border, pad};
 use super::{BuiltIn, Draw, FieldError, Kinds, Operator};
 
 /// Crops a centred window: torchvision's `CenterCrop`.

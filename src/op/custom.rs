@@ -4,9 +4,8 @@
 
 use crate::geometry::{Roi, Size};
 
-pub use super::cuda::Cuda;
 pub use super::draw::Draw;
-pub use super::kind::{ImageFormula, Kind, Kinds};
+pub use super::kind::{Cuda, ImageFormula, Kind, Kinds};
 pub use crate::geometry::{BoundingBox, Orientation, View};
 pub use crate::image::{HostImage, Image, PixelType};
 pub use crate::random::SampleRng;

@@ -10,7 +10,7 @@ use crate::image::PixelType;
 use crate::tensor::{DType, Layout, TensorShape};
 
 use super::kernel_text::{KernelText, Leaf, kernel_text, write_sample};
-use super::kind::crop;
+use super::kind::{Execution, crop};
 use super::program::{Addresses, Extent, Image, ProgramText};
 use super::{Actions, Kind, Kinds, ParamBytes};
 
@@ -70,7 +70,7 @@ impl DeviceChain {
         }
         let unfused = Some((end, unfused(operators[end])));
         let ends = (1..=end).rev().find(|&end| pixels(&operators[..end]) == PixelType::U8);
-        let resamples = |kinds: &[Kind]| kinds.iter().any(|it| matches!(it, Kind::Resample));
+        let resamples = |kinds: &[Kind]| kinds.iter().any(|it| it.is_executed(Execution::Resample));
         let end = ends.filter(|&end| resamples(&flat(&operators[..end]))).unwrap_or(0);
         let fused_kinds = flat(&operators[..end]);
         let fused = (end > 0).then(|| {
@@ -136,7 +136,7 @@ impl DeviceChain {
     /// Why the kernels cannot execute a sample: an operator drew what it does not declare.
     pub fn takes(&self, sample: &Sample<'_>) -> Result<(), &'static str> {
         let (list, end) = (&sample.actions.list, self.fused_end(sample));
-        let fused = list[sample.first..].iter().map(|it| it.what.kind());
+        let fused = list[sample.first..].iter().map(|it| it.params.kind());
         let mut both = self.fused_kinds.iter().zip(fused);
         if end > list.len() || !both.all(|(kind, drawn)| kind.is(drawn)) {
             return Err("an operator drew actions that it does not declare");
@@ -218,7 +218,7 @@ impl DeviceChain {
 
 /// Why a fused kernel does not execute an operator with these kinds.
 fn unfused(kinds: &Kinds) -> &'static str {
-    match kinds.list().iter().all(|kind| kind.nests()) {
+    match kinds.list().iter().all(|kind| kind.facts().nests) {
         _ if !kinds.is_exact() => "draws other actions for other samples",
         true => "resamples a second time",
         false => "is of a kind that only the second kernel has",
@@ -229,7 +229,7 @@ fn unfused(kinds: &Kinds) -> &'static str {
 fn fused_end(operators: &[&Kinds]) -> usize {
     let mut resampled = 0;
     let fused = operators.iter().take_while(|kinds| {
-        let resamples = |kind: &&Kind| matches!(kind, Kind::Resample);
+        let resamples = |kind: &&Kind| kind.is_executed(Execution::Resample);
         resampled += kinds.list().iter().filter(resamples).count();
         kinds.fuses() && resampled <= 1
     });

@@ -9,18 +9,19 @@ use crate::geometry::{BoundingBox, Roi, Size};
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 use crate::tensor::CHANNELS;
 
-use super::action::{Action, What};
-use super::formula::elastic::{Field, Smoothness};
-use super::formula::noise;
-use super::formula::warp::{Interpolation, Warp};
+use super::action::Action;
 use super::kind::mix::Mix;
 use super::kind::{
-    ColourFormula, ImageForm, ImageFormula, PixelForm, PositionFormula, StatisticsForm,
-    StatisticsFormula, StencilForm, StencilFormula, crop, flip, table,
+    ColourFormula, ImageFormula, ImageKind, PixelKind, PositionFormula, StatisticsFormula,
+    StatisticsKind, StencilFormula, StencilKind, crop, flip, float_table, image, pixel, resample,
+    statistics, stencil, table, warp,
 };
 use super::record::Record;
-use super::resample::{self, Blur, Filter, Weights};
-use super::{Operator, ParamBytes, Trace};
+use super::resample::{Blur, Filter, Weights};
+use super::shared::noise;
+use super::warp::field::{Field, Smoothness};
+use super::warp::{Interpolation, Warp};
+use super::{ActionParams, Operator, ParamBytes, Trace};
 
 /// Where an operator puts the actions of one sample, with the sample's random numbers.
 #[derive(Debug)]
@@ -99,39 +100,39 @@ impl Draw<'_> {
     pub(crate) fn crop_to_centres(&mut self, window: Roi) {
         let position = (window.x.into(), window.y.into());
         let params = crop::Params::new(position, window.size(), self.size, [0.0; CHANNELS]);
-        self.push(What::Crop(params.dropping_objects()), window.size());
+        self.push(params.dropping_objects(), window.size());
     }
 
     /// Crops the window of `size` at `(x, y)`, which may extend outside of the image. Pixels outside are `fill`: red,
     /// green and blue in the values of the input pixels.
     pub fn crop(&mut self, position: (i64, i64), size: Size, fill: [f32; 3]) {
-        self.push(What::Crop(crop::Params::new(position, size, self.size, fill)), size);
+        self.push(crop::Params::new(position, size, self.size, fill), size);
     }
 
     /// Mirrors left to right, top to bottom, or both.
     pub fn flip(&mut self, horizontal: bool, vertical: bool) {
-        self.push(What::Flip(flip::Params::new(self.size, horizontal, vertical)), self.size);
+        self.push(flip::Params::new(self.size, horizontal, vertical), self.size);
     }
 
     /// Resamples the box `of` of the image to an image of size `to`.
     pub fn resample(&mut self, of: Roi, to: Size, filter: Filter) {
-        self.push(What::Resample(resample::Params::new(of, to), Weights::Filter(filter)), to);
+        let params = resample::Params::new(of, to, Weights::Filter(filter));
+        self.push(params, to);
     }
 
     /// Blurs each axis, with the image reflected at its borders.
     pub(crate) fn blur(&mut self, blur: Blur) {
-        let params = resample::Params::new(self.size.window(), self.size);
-        self.push(What::Resample(params, Weights::Blur(blur)), self.size);
+        let params = resample::Params::new(self.size.window(), self.size, Weights::Blur(blur));
+        self.push(params, self.size);
     }
 
     /// Reads each pixel of an image of size `to` at a position that a map gives.
     pub(crate) fn warp(&mut self, mut warp: Warp, to: Size) {
-        match warp.starts(to) {
-            Some(starts) => {
-                let what = What::Warp(warp, self.size, None);
-                self.push_table(what, bytemuck::bytes_of(&starts), to);
-            }
-            None => self.push(What::Warp(warp, self.size, None), to),
+        let starts = warp.starts(to);
+        let params = warp::Params { warp, input: self.size, field: None };
+        match starts {
+            Some(starts) => self.push_table(params, bytemuck::bytes_of(&starts), to),
+            None => self.push(params, to),
         }
     }
 
@@ -144,7 +145,8 @@ impl Draw<'_> {
     ) {
         let (size, key) = (self.size, noise::key(&mut self.rng));
         let warp = Warp::displaced(size, (0, 0), size.width as i32, interpolation, fill);
-        self.push(What::Warp(warp, size, Some(Field { smoothness, key })), size);
+        let field = Some(Field { smoothness, key });
+        self.push(warp::Params { warp, input: size, field }, size);
     }
 
     /// Computes the weighted sum of the image and of the results of chains, all of which begin at the image. `chain`
@@ -152,53 +154,54 @@ impl Draw<'_> {
     pub(crate) fn mix(&mut self, weights: &[f32], mut chain: impl FnMut(&mut Self)) {
         let Some((&weight, chains)) = weights.split_first() else { return };
         let (size, window) = (self.size, self.size.window());
-        self.push(What::Mix(Mix::Begin { weight, window }), size);
+        self.push(Mix::Begin { weight, window }, size);
         for (number, &weight) in chains.iter().enumerate() {
             chain(self);
             let last = number + 1 == chains.len();
-            self.push(What::Mix(Mix::Add { weight, last }), size);
+            self.push(Mix::Add { weight, last }, size);
         }
     }
 
     /// Maps each byte of a channel to a byte.
     pub fn table(&mut self, value: impl Fn(usize, u8) -> u8) {
-        self.push_table(What::Table, bytemuck::bytes_of(&table::of(value)), self.size);
+        self.push_table(table::Params, bytemuck::bytes_of(&table::of(value)), self.size);
     }
 
     /// Maps each byte of a channel to a float.
     pub fn float_table(&mut self, value: impl Fn(usize, u8) -> f32) {
         let values: [[f32; 256]; CHANNELS] = table::of(value);
-        self.push_table(What::FloatTable, bytemuck::bytes_of(&values), self.size);
+        self.push_table(float_table::Params, bytemuck::bytes_of(&values), self.size);
     }
 
     /// Computes each pixel from its value by the formula `F`.
     pub fn colour<F: ColourFormula>(&mut self, params: &F::Params) {
-        let form = PixelForm::colour::<F>();
-        self.push_formula::<F, _>(params, |params| What::Pixel(form, params), self.size);
+        let (formula, params) = (PixelKind::colour::<F>(), self.noted::<F, _>(params));
+        self.push(pixel::Params { formula, params }, self.size);
     }
 
     /// Computes each pixel from its value and position by the formula `F`.
     pub fn position<F: PositionFormula>(&mut self, params: &F::Params) {
-        let form = PixelForm::position::<F>();
-        self.push_formula::<F, _>(params, |params| What::Pixel(form, params), self.size);
+        let (formula, params) = (PixelKind::position::<F>(), self.noted::<F, _>(params));
+        self.push(pixel::Params { formula, params }, self.size);
     }
 
     /// Applies the table that the formula `F` makes from the histograms of the whole image.
     pub fn statistics<F: StatisticsFormula>(&mut self, params: &F::Params) {
-        let form = StatisticsForm::of::<F>();
-        self.push_formula::<F, _>(params, |params| What::Statistics(form, params), self.size);
+        let (formula, params) = (StatisticsKind::of::<F>(), self.noted::<F, _>(params));
+        self.push(statistics::Params { formula, params }, self.size);
     }
 
     /// Computes each pixel from its neighbourhood by the formula `F`.
     pub fn stencil<F: StencilFormula>(&mut self, params: &F::Params) {
-        let (form, size) = (StencilForm::of::<F>(), self.size);
-        self.push_formula::<F, _>(params, |params| What::Stencil(form, size, params), size);
+        let (formula, params) = (StencilKind::of::<F>(), self.noted::<F, _>(params));
+        let whole = self.size;
+        self.push(stencil::Params { formula, whole, params }, whole);
     }
 
     /// Computes an image of size `to` by the formula `F`.
     pub fn image<F: ImageFormula>(&mut self, params: &F::Params, to: Size) {
-        let form = ImageForm::of::<F>();
-        self.push_formula::<F, _>(params, |params| What::Image(form, params), to);
+        let (formula, params) = (ImageKind::of::<F>(), self.noted::<F, _>(params));
+        self.push(image::Params { formula, params }, to);
     }
 
     /// Adds the actions of operators inside of this one, one after another, each with its own random numbers. `which`
@@ -232,39 +235,36 @@ impl Draw<'_> {
         }
     }
 
-    fn push_table(&mut self, what: What, values: &[u8], to: Size) {
+    /// Adds an action with a table.
+    fn push_table(&mut self, params: impl Into<ActionParams>, values: &[u8], output: Size) {
         let start = self.tables.len();
         let entries = values.as_chunks().0.iter().map(|bytes| i32::from_ne_bytes(*bytes));
         self.tables.extend(entries);
-        self.push(what, to);
+        self.push_from(start, params.into(), output);
         if let Some(action) = self.actions.last_mut() {
             action.table = start..self.tables.len();
         }
     }
 
-    fn push_formula<F, P: Pod + Serialize>(
-        &mut self,
-        params: &P,
-        what: impl FnOnce(ParamBytes) -> What,
-        output: Size,
-    ) {
+    /// The parameters of the formula `F` as bytes. Records them for the next action.
+    fn noted<F, P: Pod + Serialize>(&mut self, params: &P) -> ParamBytes {
         if let Some(record) = &mut self.record {
             record.formula(std::any::type_name::<F>(), params);
         }
-        self.push(what(ParamBytes::new(params)), output);
+        ParamBytes::new(params)
     }
 
-    /// Adds an action. The table of [`What::Table`] and [`What::FloatTable`] is the last entries of `tables`.
-    fn push(&mut self, what: What, output: Size) {
+    /// Adds an action without a table, whose output has the size `output`.
+    pub(super) fn push(&mut self, params: impl Into<ActionParams>, output: Size) {
+        self.push_from(self.tables.len(), params.into(), output);
+    }
+
+    /// Adds an action whose table begins at `start`.
+    fn push_from(&mut self, start: usize, params: ActionParams, output: Size) {
         if let Some(record) = &mut self.record {
-            // Other tables follow from the parameters.
-            let entries = match what {
-                What::Table | What::FloatTable => what.kind().entries(),
-                _ => 0,
-            };
-            record.push(&what, &self.tables[self.tables.len() - entries..], output);
+            record.push(&params, &self.tables[start..], output);
         }
-        self.actions.push(Action::new(what, self.size, output));
+        self.actions.push(Action::new(params, self.size, output));
         self.size = output;
     }
 }

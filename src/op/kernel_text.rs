@@ -15,7 +15,8 @@ use crate::geometry::{Orientation, Roi, Size};
 use crate::image::PixelType;
 use crate::tensor::{DType, Layout};
 
-use super::{Cuda, Kind, ParamBytes, Tiling};
+use super::kind::Tiling;
+use super::{Cuda, Kind, ParamBytes};
 
 /// Innermost image of a kernel's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -140,21 +141,21 @@ pub const KERNELS_HASH: &str = env!("FEEDWATER_KERNELS_HASH");
 
 /// Text of the kernel that evaluates actions of these kinds in order over a leaf and stores the tensor.
 pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> KernelText {
-    let forms: Vec<Cuda> = kinds
+    let wrappers: Vec<Cuda> = kinds
         .iter()
         .map(|kind| kind.cuda().expect("a plan places operators without CUDA text on the CPU"))
         .collect();
-    let chain = forms
+    let chain = wrappers
         .iter()
-        .fold(leaf.cuda_type().to_string(), |src, form| format!("{}<{src}>", form.type_name));
+        .fold(leaf.cuda_type().to_string(), |src, cuda| format!("{}<{src}>", cuda.type_name));
     let sample_bytes = SAMPLE_HEAD
         + leaf.params_bytes()
         + kinds.iter().map(|kind| kind.params_bytes()).sum::<usize>();
 
     let mut text = Text::default();
     text.add("image", include_str!("../../kernels/image.cu"));
-    for form in &forms {
-        text.add_once(&form.type_name.to_lowercase(), form.text);
+    for cuda in &wrappers {
+        text.add_once(&cuda.type_name.to_lowercase(), cuda.text);
     }
     text.add("store", include_str!("../../kernels/store.cu"));
     let (out, order) = (out_type(dtype), order_type(layout));
@@ -164,7 +165,7 @@ pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> 
     );
     text.add("chain", &types);
     text.add("fused", include_str!("../../kernels/fused.cu"));
-    let tiled = is_tiled(&forms);
+    let tiled = is_tiled(&wrappers);
     if tiled {
         text.source.push_str(TILES_SINCE);
         text.add("pieces", include_str!("../../kernels/pieces.cu"));
@@ -233,9 +234,9 @@ impl Text {
 }
 
 /// Whether all operators after the last resampling one are [`Tiling::Follows`].
-fn is_tiled(forms: &[Cuda]) -> bool {
-    let last = forms.iter().rposition(|form| form.tiling == Tiling::Resamples);
-    last.is_some_and(|last| forms[last + 1..].iter().all(|form| form.tiling == Tiling::Follows))
+fn is_tiled(wrappers: &[Cuda]) -> bool {
+    let last = wrappers.iter().rposition(|cuda| cuda.tiling == Tiling::Resamples);
+    last.is_some_and(|last| wrappers[last + 1..].iter().all(|cuda| cuda.tiling == Tiling::Follows))
 }
 
 pub(crate) const fn out_type(dtype: DType) -> &'static str {

@@ -5,6 +5,19 @@
 //! and so on ([`custom::Kind`]). The CPU transform and the kernels execute kinds and know no operators. Both use the
 //! same parameters, computed here on the host, and both produce the same bits.
 //!
+//! A **kind** is how an action is executed. A **formula** is the arithmetic of an operator: pure functions in Rust, and in
+//! CUDA text if they run on the device.
+//!
+//! | folder | holds |
+//! |---|---|
+//! | `colour`, `erase`, `filter`, `noise`, `policy`, `spatial` | operators, each a file or a folder with its formula |
+//! | `shared` | formulas of several operators |
+//! | `combine`, `batch` | operators over other operators, and over pairs of samples |
+//! | `kind` | kinds, each a file |
+//! | `resample`, `warp` | the arithmetic of the kinds of these names |
+//! | `program` | the kernel that executes actions as data |
+//! | `wide` | loops for several instruction sets |
+//!
 //! To add an operator, add a file here and one line in `operators!`. It needs code elsewhere only if it needs a new
 //! kind (`kind/`).
 
@@ -21,23 +34,23 @@ use crate::random::{OperatorPath, SampleKey, SampleRng};
 pub use batch::{BatchOperator, Blend, Blends, CutMix, Mixup, MixupOrCutMix, PairDraw};
 pub use chain::{Chain, Placement};
 pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf};
-pub(crate) use cuda::{Cuda, Tiling};
 pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
 pub use draw::Draw;
 pub use erase::random_erasing::ErasingMode;
-pub use formula::pad::PadMode;
-pub use formula::warp::Interpolation;
+pub(crate) use kind::Cuda;
 pub use kind::{Kind, Kinds};
 pub use resample::Filter;
+pub use shared::padding::PadMode;
+pub use warp::Interpolation;
 
 #[doc(hidden)]
-pub use action::{Action, What};
+pub use action::Action;
 #[doc(hidden)]
 pub use actions::Actions;
 #[doc(hidden)]
 pub use chain::ChainStep;
 #[doc(hidden)]
-pub use params::ParamBytes;
+pub use kind::{ActionParams, ParamBytes};
 pub use record::{DrawnAction, DrawnOperator};
 
 mod action;
@@ -47,18 +60,14 @@ pub mod batch;
 mod chain;
 #[doc(hidden)]
 pub mod combine;
-mod cuda;
 pub mod custom;
 #[doc(hidden)]
 pub mod device_chain;
 mod draw;
 #[doc(hidden)]
-pub mod formula;
-#[doc(hidden)]
 pub mod kernel_text;
 #[doc(hidden)]
 pub mod kind;
-mod params;
 #[doc(hidden)]
 pub mod program;
 mod record;
@@ -66,14 +75,18 @@ mod record;
 pub mod resample;
 mod settings;
 #[doc(hidden)]
+pub mod shared;
+#[doc(hidden)]
+pub mod warp;
+#[doc(hidden)]
 pub mod wide;
 
-/// List of the built-in operators: those of this folder, then those of each folder below. TOML names, parity tests,
-/// self-test and benches are derived from it.
+/// List of the built-in operators: those of this folder, then those of each folder below, with the files there that
+/// several of its operators share in brackets. TOML names, parity tests, self-test and benches are derived from it.
 macro_rules! operators {
     (
         $($module:ident :: $type:ident),+;
-        $($folder:ident $([$shared:ident])? { $($inner:ident :: $inner_type:ident,)+ })*
+        $($folder:ident $([$($beside:ident),+])? { $($inner:ident :: $inner_type:ident,)+ })*
     ) => {
         $(
             #[doc(hidden)]
@@ -83,7 +96,7 @@ macro_rules! operators {
         $(
             #[doc(hidden)]
             pub mod $folder {
-                $(pub mod $shared;)?
+                $($(pub mod $beside;)+)?
                 $(pub mod $inner;)+
             }
             $(pub use $folder::$inner::$inner_type;)+
@@ -177,7 +190,7 @@ operators! {
         gaussian_noise::GaussianNoise,
         salt_and_pepper::SaltAndPepper,
     }
-    geometry [border] {
+    spatial [border] {
         affine::Affine,
         elastic::Elastic,
         letterbox::Letterbox,
@@ -195,7 +208,7 @@ operators! {
         scale_jitter::ScaleJitter,
         thumbnail::Thumbnail,
     }
-    policy [apply] {
+    policy [apply, steps, timm] {
         aug_mix::AugMix,
         auto_augment::AutoAugment,
         rand_augment::RandAugment,

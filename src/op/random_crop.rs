@@ -6,9 +6,9 @@ use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::random::SampleRng;
 
-use super::formula::pad::{PadMode, Padding};
-use super::geometry::{border, pad};
 use super::settings::{check_side, one_or_each};
+use super::shared::padding::{PadMode, Padding};
+use super::spatial::{border, pad};
 use super::{BuiltIn, Draw, FieldError, Kinds, Operator};
 
 /// Crops a window at a random position of the padded image: torchvision's `RandomCrop`.

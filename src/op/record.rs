@@ -5,11 +5,7 @@ use serde_json::{Value, json};
 
 use crate::geometry::Size;
 
-use super::action::What;
-use super::formula::elastic::{Field, Smoothness};
-use super::kind::mix::Mix;
-use super::kind::table;
-use super::resample::Weights;
+use super::ActionParams;
 
 /// What an operator of the chain drew for one sample.
 #[derive(Clone, Debug, Serialize)]
@@ -84,73 +80,16 @@ impl Record {
     }
 
     /// Adds an action whose output has the size `output`. `table` is its table, if it has one.
-    pub fn push(&mut self, what: &What, table: &[i32], output: Size) {
-        let (kind, known) = named(what);
+    pub fn push(&mut self, action: &ActionParams, table: &[i32], output: Size) {
+        let (kind, known) = action.named();
         let (formula, params) = match (self.next.take(), known) {
             (Some((formula, params)), None) => (Some(formula), params),
             (_, Some(params)) => (None, params),
-            (None, None) => (None, entries(what, table)),
+            (None, None) => (None, action.named_table(table)),
         };
         let size = [output.width, output.height];
         if let Some(operator) = self.operators.last_mut() {
             operator.actions.push(DrawnAction { op: self.drawing, kind, formula, params, size });
         }
-    }
-}
-
-/// Kind of an action, and its parameters if the frame knows them by name.
-fn named(what: &What) -> (&'static str, Option<Value>) {
-    match what {
-        What::Crop(params) => {
-            let ((x, y), fill) = (params.position(), params.fill());
-            ("crop", Some(json!({ "x": x, "y": y, "fill": fill })))
-        }
-        What::Flip(params) => {
-            let (horizontal, vertical) = (params.horizontal(), params.vertical());
-            ("flip", Some(json!({ "horizontal": horizontal, "vertical": vertical })))
-        }
-        What::Resample(params, Weights::Filter(filter)) => {
-            let of = params.of();
-            let of = [of.x, of.y, of.width, of.height];
-            ("resample", Some(json!({ "box": of, "filter": filter })))
-        }
-        What::Resample(_, Weights::Blur(blur)) => {
-            ("blur", Some(json!({ "kernel": blur.kernel, "sigma": blur.sigma })))
-        }
-        What::Warp(warp, _, Some(field)) => {
-            let Field { smoothness: Smoothness { alpha, sigma }, key } = field;
-            let (interpolation, fill) = (warp.interpolation(), warp.fill());
-            let params = json!({ "alpha": alpha, "sigma": sigma, "key": key, "interpolation": interpolation, "fill": fill });
-            ("displace", Some(params))
-        }
-        // A mix begins with the image's weight; the others end a chain that begins at the image.
-        What::Mix(Mix::Begin { weight, .. }) => {
-            ("mix", Some(json!({ "weight": weight, "at": "begin" })))
-        }
-        What::Mix(Mix::Add { weight, last }) => {
-            let at = if *last { "end" } else { "next" };
-            ("mix", Some(json!({ "weight": weight, "at": at })))
-        }
-        What::Warp(warp, _, None) => {
-            let (interpolation, fill) = (warp.interpolation(), warp.fill());
-            let matrix = warp.back().map(|plane| plane.matrix());
-            let params = json!({ "matrix": matrix, "interpolation": interpolation, "fill": fill });
-            ("warp", Some(params))
-        }
-        What::Table => ("table", None),
-        What::FloatTable => ("float_table", None),
-        What::Pixel(..) => ("pixel", None),
-        What::Statistics(..) => ("statistics", None),
-        What::Stencil(..) => ("stencil", None),
-        What::Image(..) => ("image", None),
-    }
-}
-
-/// Entries of a table without a formula, for each channel.
-fn entries(what: &What, table: &[i32]) -> Value {
-    match what {
-        What::Table => json!({ "table": table::bytes(table).map(|row| row.to_vec()) }),
-        What::FloatTable => json!({ "table": table::floats(table).map(|row| row.to_vec()) }),
-        _ => Value::Null,
     }
 }

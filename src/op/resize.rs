@@ -36,9 +36,9 @@ pub struct Resize {
     pub filter: Filter,
 }
 
-/// Forms of the settings.
+/// Sides that the settings give.
 #[derive(Clone, Copy)]
-enum Form {
+enum Sides {
     Exact(Size),
     Shorter(u32),
     Longer(u32),
@@ -60,11 +60,11 @@ impl Resize {
         Self { longer: Some(pixels), ..Self::default() }
     }
 
-    fn form(&self) -> Option<Form> {
+    fn sides(&self) -> Option<Sides> {
         match (self.width, self.height, self.shorter, self.longer) {
-            (Some(width), Some(height), None, None) => Some(Form::Exact(Size::new(width, height))),
-            (None, None, Some(pixels), None) => Some(Form::Shorter(pixels)),
-            (None, None, None, Some(pixels)) => Some(Form::Longer(pixels)),
+            (Some(width), Some(height), None, None) => Some(Sides::Exact(Size::new(width, height))),
+            (None, None, Some(pixels), None) => Some(Sides::Shorter(pixels)),
+            (None, None, None, Some(pixels)) => Some(Sides::Longer(pixels)),
             _ => None,
         }
     }
@@ -72,9 +72,9 @@ impl Resize {
     fn check_max_size(&self) -> Result<(), FieldError> {
         let Some(most) = self.max_size else { return Ok(()) };
         check_side("max_size", most)?;
-        let problem = match self.form() {
-            Some(Form::Shorter(pixels)) if most > pixels => return Ok(()),
-            Some(Form::Shorter(pixels)) => format!("must be above shorter = {pixels}, is {most}"),
+        let problem = match self.sides() {
+            Some(Sides::Shorter(pixels)) if most > pixels => return Ok(()),
+            Some(Sides::Shorter(pixels)) => format!("must be above shorter = {pixels}, is {most}"),
             _ => format!("is {most}, but it only limits the form shorter"),
         };
         Err(FieldError::new("max_size", problem))
@@ -82,16 +82,16 @@ impl Resize {
 
     /// Output size for an input size.
     pub(crate) fn output(&self, input: Size) -> Size {
-        let form = self.form().expect("check() refuses settings without a form");
+        let sides = self.sides().expect("check() refuses settings without a form");
         let (short, long) = (input.width.min(input.height), input.width.max(input.height));
-        let (short, long) = match form {
-            Form::Exact(size) => return size,
-            Form::Shorter(pixels) => match (scaled(pixels, long, short), self.max_size) {
+        let (short, long) = match sides {
+            Sides::Exact(size) => return size,
+            Sides::Shorter(pixels) => match (scaled(pixels, long, short), self.max_size) {
                 // torchvision computes the shorter side from the truncated longer one.
                 (longer, Some(most)) if longer > most => (scaled(most, pixels, longer), most),
                 (longer, _) => (pixels, longer),
             },
-            Form::Longer(pixels) => (scaled(pixels, short, long), pixels),
+            Sides::Longer(pixels) => (scaled(pixels, short, long), pixels),
         };
         if input.width <= input.height { Size::new(short, long) } else { Size::new(long, short) }
     }
@@ -129,7 +129,7 @@ impl Operator for Resize {
                 check_side(field, pixels)?;
             }
         }
-        if self.form().is_some() {
+        if self.sides().is_some() {
             return self.check_max_size();
         }
         let given = sides.iter().filter(|(_, side)| side.is_some());
@@ -143,26 +143,26 @@ impl Operator for Resize {
     }
 
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {
-        match (self.form(), input) {
-            (Some(Form::Exact(size)), _) => Some(size),
+        match (self.sides(), input) {
+            (Some(Sides::Exact(size)), _) => Some(size),
             (_, input) => input.map(|input| self.output(input)),
         }
     }
 
     fn coefficients(&self, bounds: Bounds) -> usize {
-        if let (Some(Form::Shorter(pixels)), Some(most)) = (self.form(), self.max_size) {
+        if let (Some(Sides::Shorter(pixels)), Some(most)) = (self.sides(), self.max_size) {
             let largest = Size::new(most, most);
             return resample::shortest_len(self.filter, pixels, largest, self.max_size, bounds);
         }
         let side = u64::from(bounds.side);
         let inputs = resample::longest_inputs(bounds);
-        let (output, scales) = match self.form() {
+        let (output, scales) = match self.sides() {
             None => return 0,
-            Some(Form::Exact(Size { width, height })) => (
+            Some(Sides::Exact(Size { width, height })) => (
                 (u64::from(width), u64::from(height)),
                 inputs.map(|(w, h)| (w / f64::from(width), h / f64::from(height))),
             ),
-            Some(Form::Shorter(pixels)) => {
+            Some(Sides::Shorter(pixels)) => {
                 // The longer side is truncated to an integer of at least `pixels`, which increases the scale by at
                 // most one part in `pixels`.
                 let pixels_f = f64::from(pixels);
@@ -170,7 +170,7 @@ impl Operator for Resize {
                 let scale = shorter / pixels_f * (pixels_f + 1.0) / pixels_f;
                 ((u64::from(pixels) * side, u64::from(pixels) * side), [(scale, scale); 2])
             }
-            Some(Form::Longer(pixels)) => {
+            Some(Sides::Longer(pixels)) => {
                 // The shorter side is truncated to an integer of at least 1, so less than half is lost.
                 let scales = inputs.map(|(w, h)| {
                     let scale = 2.0 * w.max(h) / f64::from(pixels);

@@ -36,6 +36,11 @@ pub(super) fn drawn([low, high]: [f64; 2], rng: &mut SampleRng) -> f64 {
     if low == high { low } else { rng.between(low, high) }
 }
 
+/// Draws a number from a range, in f32 as `low + rand * (high - low)`.
+pub(super) fn drawn_f32([low, high]: [f64; 2], rng: &mut SampleRng) -> f32 {
+    rng.uniform() as f32 * (high - low) as f32 + low as f32
+}
+
 /// Checks a number against `low..=high`.
 pub(super) fn check_number(field: &str, value: f64, low: f64, high: f64) -> Result<(), FieldError> {
     if (low..=high).contains(&value) {

@@ -7,8 +7,9 @@ use crate::footprint;
 use crate::geometry::Size;
 use crate::header::{Format, Header};
 use crate::image::PixelType;
+use crate::op::kind::{Execution, Executor};
 use crate::op::resample::{ScratchBytes, TableBounds};
-use crate::op::{Bounds, Kind, Kinds, Operator, Resize, What};
+use crate::op::{Bounds, Kinds, Operator, Resize};
 use crate::tensor::CHANNELS;
 
 use super::windows::{Stage, Windows, bytes_of};
@@ -275,7 +276,8 @@ impl Plan {
             }
         }
         for (place, action) in sample.actions.list.iter().enumerate() {
-            if let What::Resample(params, _) = &action.what {
+            if let Executor::Resample(params) = action.params.executor() {
+                let params = &params.axes;
                 let table = sample.actions.table_of(place);
                 let (columns, rows) = (params.columns(table), params.rows(table));
                 let bounds = TableBounds {
@@ -414,7 +416,7 @@ impl SampleMemory {
             *tables = u64::MAX;
             return;
         }
-        let resamples = kinds.list().iter().any(|kind| kind.is(Kind::Resample));
+        let resamples = kinds.list().iter().any(|it| it.is_executed(Execution::Resample));
         // A combinator may turn the image before it is resampled.
         let Size { width, height } =
             if kinds.list().len() > 1 { Size::new(side, side) } else { input };

@@ -4,7 +4,8 @@
 use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::op::kind::mix::Mix;
-use crate::op::{Action, Actions, Kind, Trace, What};
+use crate::op::kind::{Execution, Executor};
+use crate::op::{Action, Actions, Trace};
 use crate::random::SampleKey;
 use crate::tensor::CHANNELS;
 
@@ -145,7 +146,7 @@ impl Stage {
                     (last.output, last.largest) = (output, output);
                 }
             } else {
-                let mixes = step.kinds.list().iter().any(|kind| kind.is(Kind::Mix));
+                let mixes = step.kinds.list().iter().any(|it| it.is_executed(Execution::Mix));
                 let (what, largest) = match step.kinds.are_pointwise() {
                     true => (Passes::Maybe { none: true }, output),
                     false => (Passes::Any { mixes }, largest),
@@ -173,14 +174,15 @@ impl Stage {
     }
 
     fn exact(operator: usize, step: &PlannedStep, action: &Action) -> Self {
-        let what = match &action.what {
-            What::Crop(crop) if crop.is_inside() => Passes::Crop,
-            What::Resample(..) => Passes::Resample,
-            What::Stencil(..) | What::Warp(..) => Passes::Reader,
-            What::Statistics(..) => Passes::Statistics,
-            What::Mix(Mix::Begin { window, .. }) => Passes::Mix(window.size()),
-            other if other.kind().is_pointwise() => Passes::Pointwise,
-            _ => Passes::Whole,
+        let executor = action.params.executor();
+        let what = match executor {
+            Executor::Pointwise(_) if executor.inside_window().is_some() => Passes::Crop,
+            Executor::Pointwise(_) => Passes::Pointwise,
+            Executor::Resample(_) => Passes::Resample,
+            Executor::Rows(_) => Passes::Reader,
+            Executor::Statistics(_) => Passes::Statistics,
+            Executor::Mix(Mix::Begin { window, .. }) => Passes::Mix(window.size()),
+            Executor::Mix(Mix::Add { .. }) | Executor::Whole(_) => Passes::Whole,
         };
         let (input, output) = (action.input.size(), action.output.size());
         Self { what, pixels: step.pixels, input, output, largest: output, operator }

@@ -10,9 +10,9 @@ use crate::header::{Header, PnmHead};
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::device_chain::{Block, DeviceChain, Sample};
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams};
-use crate::op::kind::mix::Mixer;
+use crate::op::kind::{self, mix::Mixer};
 use crate::op::program::{Addresses, Extent};
-use crate::op::{Action, Actions, Chain, Crop, Kind, Kinds, Operator, Placement, Trace, What};
+use crate::op::{Action, Actions, Chain, Crop, Kind, Kinds, Operator, Placement, Trace};
 use crate::output;
 use crate::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
 use crate::random::SampleKey;
@@ -112,8 +112,8 @@ impl Case<'_> {
                 None => decoded,
             };
             if action.input.is_empty() || !size.window().contains(action.input) {
-                let (what, input) = (&action.what, action.input);
-                let problem = format!("{what:?} demands {input} of an image of {size}");
+                let (params, input) = (&action.params, action.input);
+                let problem = format!("{params:?} demands {input} of an image of {size}");
                 return Err(self.invalid(problem));
             }
         }
@@ -123,7 +123,7 @@ impl Case<'_> {
     /// Checks that an operator drew the kinds of actions that it declares.
     fn check_kinds(&self, op: &dyn Operator, drawn: &[Action]) -> Result<(), ParityError> {
         let kinds = op.kinds();
-        let same = |kind: &Kind, action: &Action| kind.is(action.what.kind());
+        let same = |kind: &Kind, action: &Action| kind.is(action.params.kind());
         let declared = match kinds.is_exact() {
             true => {
                 kinds.list().len() == drawn.len()
@@ -137,7 +137,7 @@ impl Case<'_> {
         if declared {
             return Ok(());
         }
-        let drawn: Vec<_> = drawn.iter().map(|action| action.what.kind()).collect();
+        let drawn: Vec<_> = drawn.iter().map(|action| action.params.kind()).collect();
         Err(self.invalid(format!("{op:?} declares {kinds:?}, and draw gives {drawn:?}")))
     }
 
@@ -163,10 +163,10 @@ impl Case<'_> {
             let src = &images[place];
             let pixels = action.pixels(src.pixels());
             let mut out = HostImage::new(pixels, action.output);
-            action.what.reference(actions.table_of(place), src, &mut out, &mut mixer);
-            if let What::Image(form, params) = &action.what {
+            action.params.reference(actions.table_of(place), src, &mut out, &mut mixer);
+            if let kind::Executor::Whole(whole) = action.params.executor() {
                 let mut fast = HostImage::new(pixels, action.output);
-                (form.apply)(params, src, &mut fast);
+                whole.image(src, &mut fast);
                 self.same(Form::FastPath, of_images(&out, &fast))?;
             }
             images.push(out);
@@ -243,14 +243,14 @@ impl Case<'_> {
         let shape = self.shape(last.window().size());
         let first = actions.end(self.on_host);
         let leaf = Leaf::of(images[first].pixels());
-        let kinds: Vec<Kind> = actions.list[first..].iter().map(|it| it.what.kind()).collect();
+        let kinds: Vec<Kind> = actions.list[first..].iter().map(|it| it.params.kind()).collect();
         if kinds.iter().any(|kind| kind.cuda().is_none()) {
             return Ok(());
         }
         let known = Kinds::up_to(kinds.len(), [self.known, &kinds].concat());
         let mut chains = vec![DeviceChain::program(leaf, &[&known], last.pixels(), shape)];
         if !matches!(self.kernels, Kernels::HostPrograms(_)) {
-            if kinds.iter().all(|kind| kind.nests()) {
+            if kinds.iter().all(|kind| kind.facts().nests) {
                 chains.push(DeviceChain::fused(leaf, kinds.clone(), shape));
             }
             let declared: Vec<Kinds> =

@@ -12,12 +12,13 @@ use crate::decode::Decoders;
 use crate::error::DataError;
 use crate::header::Header;
 use crate::image::{HostImage, PixelType};
-use crate::op::{Actions, What};
+use crate::op::Actions;
+use crate::op::kind::Executor;
 use crate::plan::{Plan, SamplePlan};
 use crate::tensor::{CHANNELS, TensorShape};
 
 use super::images::Images;
-use super::pass::{Passes, Source, resampling_at};
+use super::pass::{Passes, ResamplingAt, Source, resampling_at};
 use super::resampling::Resampling;
 use super::run::Pixels;
 use super::upright::Upright;
@@ -230,13 +231,12 @@ impl HostTransform {
     ) -> Result<bool, DataError> {
         let Rest { actions, end, .. } = *rest;
         let resample = resampling_at(actions, 0, end);
-        if let Some((at, _)) = resample
-            && let What::Resample(params, _) = &actions.list[at].what
-        {
-            self.resampling.begin(params, actions.table_of(at), actions.list[at].input)?;
-        }
         let (first, window) = match resample {
-            Some((at, _)) => (at + 1, actions.list[at].output),
+            Some(ResamplingAt { place, params, .. }) => {
+                let action = &actions.list[place];
+                self.resampling.begin(params, actions.table_of(place), action.input)?;
+                (place + 1, action.output)
+            }
             None => (0, sample.window),
         };
         rest.place = actions.pointwise_end(first, end);
@@ -251,7 +251,9 @@ impl HostTransform {
             let begin = (!untimed).then(Instant::now);
             for (y, row) in rows.iter() {
                 match resample {
-                    Some((_, (_, cut))) => resampling.push(y - cut, row, &mut pass),
+                    Some(ResamplingAt { cut: (_, top), .. }) => {
+                        resampling.push(y - top, row, &mut pass);
+                    }
                     None => pass.put_bytes(y, row),
                 }
             }
@@ -272,29 +274,26 @@ impl HostTransform {
         out: Option<&mut [u8]>,
     ) -> Result<Option<HostImage>, DataError> {
         let Rest { actions, place, end } = *rest;
-        if let Some(action) = actions.list[..end].get(place)
-            && let What::Image(form, params) = &action.what
-        {
+        let action = actions.list[..end].get(place);
+        let executor = action.map(|it| it.params.executor());
+        if let (Some(action), Some(Executor::Whole(whole))) = (action, executor) {
             let mut made = self.images.next(action.pixels(image.pixels()), action.output)?;
-            (form.apply)(params, image, &mut made);
+            whole.image(image, &mut made);
             rest.place += 1;
             return Ok(Some(made));
         }
-        let what = actions.list[..end].get(place).map(|it| &it.what);
-        if let Some(What::Mix(mix)) = what {
+        if let (Some(action), Some(Executor::Mix(mix))) = (action, executor) {
             rest.place += 1;
-            return self.images.mix(*mix, image, actions.list[place].output).map(Some);
+            return self.images.mix(mix, image, action.output).map(Some);
         }
         let resample = resampling_at(actions, place, end);
-        let made = match what {
-            Some(What::Statistics(form, params)) => Some(form.made(params, image)),
+        let made = match executor {
+            Some(Executor::Statistics(statistics)) => Some(statistics.table(image)),
             _ => None,
         };
-        let (first, window) = match (resample, what) {
-            (Some((at, _)), _) => (at + 1, actions.list[at].output),
-            (_, Some(What::Stencil(..) | What::Warp(..))) => {
-                (place + 1, actions.list[place].output)
-            }
+        let (first, window) = match (resample, executor) {
+            (Some(ResamplingAt { place, .. }), _) => (place + 1, actions.list[place].output),
+            (_, Some(Executor::Rows(_))) => (place + 1, actions.list[place].output),
             _ => (place, image.window()),
         };
         let after = first.max(place + usize::from(made.is_some()));
@@ -306,28 +305,23 @@ impl HostTransform {
         match image {
             HostImage::U8(image) => {
                 let window = image.window();
-                if let Some((at, _)) = resample
-                    && let What::Resample(params, _) = &actions.list[at].what
-                {
-                    resampling.begin(params, actions.table_of(at), actions.list[at].input)?;
-                }
-                match (resample, what) {
-                    (Some((at, (left, top))), _) => {
+                match (resample, executor) {
+                    (Some(ResamplingAt { place, params, cut: (left, top) }), _) => {
                         // The image may be larger than what is resampled.
-                        let input = actions.list[at].input;
+                        let input = actions.list[place].input;
+                        resampling.begin(params, actions.table_of(place), input)?;
                         let first = CHANNELS * (input.x + left - window.x) as usize;
                         let len = CHANNELS * input.width as usize;
                         for y in input.y..input.bottom() {
                             resampling.push(y, &image.row(y + top)[first..][..len], &mut pass);
                         }
                     }
-                    (_, Some(what @ (What::Stencil(..) | What::Warp(..)))) => {
+                    (_, Some(Executor::Rows(rows))) => {
                         let line = resampling.line(actions.list[place].output.width)?;
                         let (output, table) = (actions.list[place].output, actions.table_of(place));
                         for y in output.y..output.bottom() {
                             pass.make(y, line, |out| {
-                                let out = out.as_chunks_mut().0;
-                                what.read_row(table, image, (output.x, y), out);
+                                rows.row(table, image, (output.x, y), out.as_chunks_mut().0);
                             });
                         }
                     }

@@ -60,9 +60,9 @@ impl Images {
     }
 
     /// Takes a place of a mix, where the image is `src`. Returns the next image, with this window.
-    pub fn mix(&mut self, mix: Mix, src: &HostImage, window: Roi) -> Result<HostImage, DataError> {
+    pub fn mix(&mut self, mix: &Mix, src: &HostImage, window: Roi) -> Result<HostImage, DataError> {
         let mut out = self.next(PixelType::U8, window)?;
-        self.mixer.take(mix, src, &mut out).map(|()| out)
+        self.mixer.take(*mix, src, &mut out).map(|()| out)
     }
 
     /// Makes an image from [`next`](Self::next) the current one.

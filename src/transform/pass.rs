@@ -5,11 +5,12 @@ use std::ops::Range;
 use crate::error::DataError;
 use crate::geometry::Roi;
 use crate::image::{HostImage, Image, PixelType};
+use crate::op::kind::Executor;
 use crate::op::kind::statistics::Made;
 use crate::op::kind::table::Floats;
 use crate::op::wide::writer::{LineBuffer, TensorWriter};
 use crate::op::wide::{Instructions, bytes};
-use crate::op::{Actions, What};
+use crate::op::{Actions, resample};
 use crate::output::{RowPlace, Tail};
 use crate::tensor::{CHANNELS, TensorShape};
 
@@ -215,19 +216,27 @@ impl Sink<'_> {
     }
 }
 
-/// The resampling that begins at action `place`, if there is one: its index, and the columns and rows that crops before
-/// it cut off. Crops inside the image only say which pixels are needed.
-pub fn resampling_at(actions: &Actions, place: usize, end: usize) -> Option<(usize, (u32, u32))> {
-    let mut shift = (0, 0);
+/// A resampling that a pass begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct ResamplingAt<'a> {
+    /// Number of the action.
+    pub place: usize,
+    pub params: &'a resample::Params,
+    /// Columns and rows that crops before it cut off.
+    pub cut: (u32, u32),
+}
+
+/// The resampling that begins at action `place`, if there is one. Crops inside the image before it only say which pixels
+/// are needed.
+pub fn resampling_at(actions: &Actions, place: usize, end: usize) -> Option<ResamplingAt<'_>> {
+    let mut cut = (0, 0);
     for (at, action) in actions.list[..end].iter().enumerate().skip(place) {
-        match &action.what {
-            What::Crop(crop) if crop.is_inside() => {
-                let (x, y) = crop.position();
-                shift = (shift.0 + x as u32, shift.1 + y as u32);
-            }
-            What::Resample(..) => return Some((at, shift)),
-            _ => return None,
+        let executor = action.params.executor();
+        if let Executor::Resample(params) = executor {
+            return Some(ResamplingAt { place: at, params: &params.axes, cut });
         }
+        let (x, y) = executor.inside_window()?;
+        cut = (cut.0 + x, cut.1 + y);
     }
     None
 }

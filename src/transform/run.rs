@@ -9,10 +9,10 @@ use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::op::kind::statistics::Made;
 use crate::op::kind::table::{self, Bytes, Floats};
-use crate::op::kind::{PixelForm, RowPosition};
+use crate::op::kind::{Change, Executor, Move, PixelKind, Pointwise, RowPosition};
 use crate::op::wide::Instructions;
 use crate::op::wide::bytes::Tables;
-use crate::op::{Actions, ParamBytes, What};
+use crate::op::{Actions, ParamBytes};
 use crate::tensor::CHANNELS;
 
 /// Consecutive pointwise actions of a sample. Its memory is reused for the next one.
@@ -35,7 +35,7 @@ enum Stage {
     /// Table with this index.
     Table(usize),
     /// A function of pixels, in rows whose first pixel is at column `x` and whose row 0 of the source is at row `y`.
-    Pixel { form: &'static PixelForm, params: ParamBytes, columns: (i32, i32), rows: (i32, i32) },
+    Pixel { kind: &'static PixelKind, params: ParamBytes, columns: (i32, i32), rows: (i32, i32) },
     /// Fill everything outside of these columns of the line and rows of the source.
     Fill { columns: Range<usize>, rows: Range<i64>, fill: [f32; CHANNELS] },
 }
@@ -90,8 +90,10 @@ impl Run {
         let output = last.map_or(source, |last| actions.list[last].output);
         let (mut columns, mut rows) = (Axis::default(), Axis::default());
         for action in &actions.list[which.clone()] {
-            columns.pass(&action.what, true);
-            rows.pass(&action.what, false);
+            if let Executor::Pointwise(Pointwise { moves, .. }) = action.params.executor() {
+                columns.pass(moves, true);
+                rows.pass(moves, false);
+            }
         }
         columns.begin(output.x, output.width);
         rows.begin(output.y, output.height);
@@ -127,17 +129,27 @@ impl Run {
         let mut across = Axis { offset: 0, mirrored: false, ..columns };
         let mut down = Axis { offset: 0, mirrored: false, ..rows };
         for place in which {
-            let what = &actions.list[place].what;
-            match what {
-                What::Crop(params) => {
-                    let (width, height) = params.input();
+            let Pointwise { moves, change } = match actions.list[place].params.executor() {
+                Executor::Pointwise(pointwise) => pointwise,
+                Executor::Statistics(_) => {
+                    match made {
+                        Some(Made::Bytes(table)) => self.push_table(table),
+                        Some(Made::Floats(table)) => {
+                            self.push_values(table);
+                            is_floats = true;
+                        }
+                        None => unreachable!("a run begins at statistics, with their table"),
+                    }
+                    continue;
+                }
+                _ => unreachable!("not pointwise"),
+            };
+            match change {
+                Change::None => {}
+                Change::Fill { input: (width, height), fill } => {
                     let (x, y) = (across.source(0..width), down.source(0..height));
                     let needed = columns.first..columns.first + columns.len as i64;
-                    let stage = Stage::Fill {
-                        columns: within(&x, &needed),
-                        rows: y.clone(),
-                        fill: params.fill(),
-                    };
+                    let stage = Stage::Fill { columns: within(&x, &needed), rows: y.clone(), fill };
                     let all_rows = rows.first..rows.first + rows.len as i64;
                     let fills = |has: &Range<i64>, needs: &Range<i64>| {
                         has.start > needs.start || has.end < needs.end
@@ -146,34 +158,20 @@ impl Run {
                         if is_floats { &mut self.floats } else { &mut self.bytes }.push(stage);
                     }
                 }
-                What::Table => self.push_table(table::bytes(actions.table_of(place))),
-                What::FloatTable => {
+                Change::Table => self.push_table(table::bytes(actions.table_of(place))),
+                Change::FloatTable => {
                     self.push_values(table::floats(actions.table_of(place)));
                     is_floats = true;
                 }
-                What::Statistics(..) => match made {
-                    Some(Made::Bytes(table)) => self.push_table(table),
-                    Some(Made::Floats(table)) => {
-                        self.push_values(table);
-                        is_floats = true;
-                    }
-                    None => unreachable!("a run begins at statistics, with their table"),
-                },
-                What::Pixel(form, params) => {
+                Change::Pixel(kind, params) => {
                     let columns = (across.here(columns.first), across.step());
                     let rows = (down.here(0), down.step());
-                    let stage = Stage::Pixel { form, params: *params, columns, rows };
+                    let stage = Stage::Pixel { kind, params: *params, columns, rows };
                     if is_floats { &mut self.floats } else { &mut self.bytes }.push(stage);
                 }
-                What::Flip(_) => {}
-                What::Resample(..)
-                | What::Stencil(..)
-                | What::Warp(..)
-                | What::Mix(_)
-                | What::Image(..) => unreachable!("not pointwise"),
             }
-            across.pass(what, true);
-            down.pass(what, false);
+            across.pass(moves, true);
+            down.pass(moves, false);
         }
     }
 
@@ -294,7 +292,7 @@ impl Run {
     pub fn keeps_places(&self, source: Roi) -> bool {
         let anywhere = |stage: &Stage| match stage {
             Stage::Table(_) => true,
-            Stage::Pixel { form, .. } => !form.takes_position,
+            Stage::Pixel { kind, .. } => !kind.takes_position,
             Stage::Fill { .. } => false,
         };
         let bytes = self.values.is_none() && !self.gives_floats();
@@ -341,8 +339,8 @@ fn filled_bytes<'a>(stages: &[Stage], tables: &[Tables], y: i64, line: &'a mut [
             Stage::Table(table) => {
                 tables[*table].look_up(line, Instructions::here());
             }
-            Stage::Pixel { form, params, columns, rows } => {
-                let Some(change) = form.bytes else { unreachable!("the form takes bytes") };
+            Stage::Pixel { kind, params, columns, rows } => {
+                let Some(change) = kind.bytes else { unreachable!("the kind takes bytes") };
                 let at = position(*columns, *rows, y);
                 change(params, at, line.as_chunks_mut().0, Instructions::here());
             }
@@ -359,8 +357,8 @@ fn filled_floats<'a>(stages: &[Stage], y: i64, line: &'a mut [f32]) -> Pixels<'a
     for stage in stages {
         match stage {
             Stage::Table(_) => unreachable!("tables take bytes"),
-            Stage::Pixel { form, params, columns, rows } => {
-                let Some(change) = form.floats else { unreachable!("the form takes floats") };
+            Stage::Pixel { kind, params, columns, rows } => {
+                let Some(change) = kind.floats else { unreachable!("the kind takes floats") };
                 let at = position(*columns, *rows, y);
                 change(params, at, line.as_chunks_mut().0, Instructions::here());
             }
@@ -416,25 +414,21 @@ fn within(has: &Range<i64>, needed: &Range<i64>) -> Range<usize> {
 }
 
 impl Axis {
-    /// Passes an action: positions become those of its output.
-    fn pass(&mut self, what: &What, is_columns: bool) {
-        match what {
-            What::Crop(params) => {
-                let (x, y) = params.position();
+    /// Passes an action that moves pixels: positions become those of its output.
+    fn pass(&mut self, moves: Move, is_columns: bool) {
+        match moves {
+            Move::None => {}
+            Move::Window { position: (x, y), .. } => {
                 self.offset -= if is_columns { x } else { y };
             }
-            What::Flip(params) => {
-                let (width, height) = params.input();
-                let (mirrors, len) = match is_columns {
-                    true => (params.horizontal(), width),
-                    false => (params.vertical(), height),
-                };
+            Move::Mirror { horizontal, vertical, input: (width, height) } => {
+                let (mirrors, len) =
+                    if is_columns { (horizontal, width) } else { (vertical, height) };
                 if mirrors {
                     self.offset = len - 1 - self.offset;
                     self.mirrored = !self.mirrored;
                 }
             }
-            _ => {}
         }
     }
 

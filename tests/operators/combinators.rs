@@ -11,8 +11,8 @@ use feedwater::internals::random::SampleKey;
 use feedwater::internals::testing::random_image;
 use feedwater::op::custom::{Draw, Kind, Kinds};
 use feedwater::op::{
-    Actions, CenterCrop, Flip, Normalize, OneOf, Operator, RandomApply, RandomCrop, RandomOrder,
-    RandomResizedCrop, Resize, SomeOf, What,
+    ActionParams, Actions, CenterCrop, Flip, Normalize, OneOf, Operator, RandomApply, RandomCrop,
+    RandomOrder, RandomResizedCrop, Resize, SomeOf,
 };
 use feedwater::testing::{Parity, check_operator};
 
@@ -91,8 +91,8 @@ fn choices_have_their_probabilities() {
 fn crops(operators: &[Arc<dyn Operator>], index: u64) -> Vec<(i64, i64)> {
     let key = SampleKey { seed: 4, epoch: 1, index };
     let actions = Actions::of(operators.iter().map(|it| &**it), key, SIZE);
-    let crop = |action: &feedwater::op::Action| match &action.what {
-        What::Crop(crop) => Some(crop.position()),
+    let crop = |action: &feedwater::op::Action| match &action.params {
+        ActionParams::Crop(crop) => Some(crop.position()),
         _ => None,
     };
     actions.list.iter().filter_map(crop).collect()

@@ -12,7 +12,7 @@ use feedwater::internals::tensor::{CHANNELS, DType, Layout, TensorShape};
 use feedwater::loader::{Batch, Loader};
 use feedwater::op::custom::Trace;
 use feedwater::op::kind::table;
-use feedwater::op::{Actions, What};
+use feedwater::op::{Actions, Kind};
 use feedwater::plan::Plan;
 use half::{bf16, f16};
 
@@ -194,7 +194,7 @@ pub fn normalization(plan: &Plan) -> Option<Ends> {
         let (mut actions, size) = (Actions::default(), Size::new(1, 1));
         actions.draw([&*step.operator], SampleKey::default(), size, &mut Trace::new(size));
         actions.demand(actions.list.last()?.output);
-        let place = actions.list.iter().rposition(|it| matches!(it.what, What::FloatTable))?;
+        let place = actions.list.iter().rposition(|it| it.params.kind().is(Kind::FloatTable))?;
         Some(table::floats(actions.table_of(place)).map(|of| [of[0], of[255]]))
     })
 }

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::Histograms;
-use crate::op::formula::statistics::identity;
 use crate::op::kind::StatisticsFormula;
 use crate::op::kind::statistics::Reads;
+use crate::op::shared::Histograms;
+use crate::op::shared::histograms::identity;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
 /// Stretches each channel to 0..=255, like torchvision's `autocontrast`.

@@ -3,12 +3,12 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::Histograms;
-use crate::op::formula::blend::{MAX_FACTOR, blend};
-use crate::op::formula::statistics::count_and_sum;
 use crate::op::kind::StatisticsFormula;
 use crate::op::kind::statistics::Reads;
 use crate::op::settings::{check_pair, drawn, one_or_each};
+use crate::op::shared::Histograms;
+use crate::op::shared::blend::{MAX_FACTOR, blend};
+use crate::op::shared::histograms::count_and_sum;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Blends the image with its mean gray, like torchvision's `adjust_contrast`.

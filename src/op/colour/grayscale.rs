@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::{luma, luma_of};
 use crate::op::kind::ColourFormula;
+use crate::op::shared::{luma, luma_of};
 use crate::op::wide::pixels::Planes;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 

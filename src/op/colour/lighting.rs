@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::noise::normals;
 use crate::op::settings::check_number;
+use crate::op::shared::noise::normals;
 use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
 

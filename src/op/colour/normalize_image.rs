@@ -3,9 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::Histograms;
 use crate::op::kind::StatisticsFormula;
 use crate::op::kind::statistics::Reads;
+use crate::op::shared::Histograms;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
 /// Subtracts the image's own mean and divides by its own deviation: Albumentations' `Normalize` with the normalization

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::blend::MAX_FACTOR;
 use crate::op::settings::{check_number, check_pair};
+use crate::op::shared::blend::MAX_FACTOR;
 use crate::op::{BuiltIn, Draw, FieldError, Kinds, Operator};
 use crate::random::SampleRng;
 

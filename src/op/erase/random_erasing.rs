@@ -4,9 +4,9 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::op::formula::noise::{key, normals, words};
 use crate::op::kind::{Channel, PositionFormula, RowPosition};
 use crate::op::settings::{check_count, check_number, check_pair, one_or_each};
+use crate::op::shared::noise::{key, normals, words};
 use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;

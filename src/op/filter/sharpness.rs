@@ -3,9 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::blend::{MAX_FACTOR, blend};
 use crate::op::kind::StencilFormula;
 use crate::op::settings::{check_pair, drawn, one_or_each};
+use crate::op::shared::blend::{MAX_FACTOR, blend};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Blends the image with a smoothed one, like torchvision's `adjust_sharpness`.

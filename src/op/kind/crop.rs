@@ -2,13 +2,28 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use serde_json::{Value, json};
+
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
-use crate::op::{Cuda, Tiling, Trace};
+use crate::op::{Trace, Wanted};
 
-/// CUDA implementation.
-pub const CUDA: Cuda =
+use super::mix::Mixer;
+use super::{
+    ActionKind, Change, Cuda, Execution, Executor, Facts, Move, ParamBytes, Pointwise, Tiling,
+};
+
+const CUDA: Cuda =
     Cuda::new("Crop", include_str!("../../../kernels/crop.cu")).tiled(Tiling::Follows);
+
+/// The kind.
+pub static FACTS: Facts = Facts {
+    pixels: Some,
+    cuda: Some(CUDA),
+    params_bytes: size_of::<Params>(),
+    nests: true,
+    ..Facts::new::<Params>(Execution::Pointwise)
+};
 
 /// Window of one sample.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -53,37 +68,9 @@ impl Params {
         (self.x.into(), self.y.into())
     }
 
-    /// Width and height of the image that is cropped.
-    pub fn input(&self) -> (i64, i64) {
-        (self.src_width.into(), self.src_height.into())
-    }
-
-    /// Red, green and blue outside of the image.
-    pub fn fill(&self) -> [f32; 3] {
-        self.fill
-    }
-
     /// Whether the window is inside the image, so that nothing is filled.
     pub fn is_inside(&self) -> bool {
         self.inside(self.whole()).is_some_and(|inside| inside.size() == self.whole().size())
-    }
-
-    /// Input window that the output window `wanted` needs, or a single pixel if there is only fill.
-    pub fn demand(&self, wanted: Roi) -> Roi {
-        self.inside(wanted).unwrap_or(Roi::new(0, 0, 1, 1))
-    }
-
-    /// Records the window. One inside the image keeps the trace exact; after any other, later crops no longer crop the
-    /// image itself.
-    pub fn trace(&self, trace: &mut Trace) {
-        if let Some(inside) = self.inside(self.whole()) {
-            trace.crop(inside);
-        }
-        trace.cropping &= self.is_inside();
-        if self.drops_objects != 0 {
-            trace.view.drop_objects(self.position(), self.whole().size());
-        }
-        trace.view.crop(self.position(), self.whole().size());
     }
 
     /// Part of the image inside the part `of` of the window. `None` if there is only fill.
@@ -104,14 +91,54 @@ impl Params {
     }
 }
 
-/// Reference implementation.
-pub fn reference(params: &Params, src: &HostImage, out: &mut HostImage) {
-    match (src, out) {
-        (HostImage::U8(src), HostImage::U8(out)) => {
-            cut(params, src, out, params.fill.map(|value| value as u8));
+impl ActionKind for Params {
+    /// A single pixel if there is only fill.
+    fn demand(&mut self, wanted: Wanted, _: &mut Vec<i32>, _: usize) -> Roi {
+        self.inside(wanted.output).unwrap_or(Roi::new(0, 0, 1, 1))
+    }
+
+    /// A window inside the image keeps the trace exact; after any other, later crops no longer crop the image itself.
+    fn trace(&self, _: Size, trace: &mut Trace) {
+        if let Some(inside) = self.inside(self.whole()) {
+            trace.crop(inside);
         }
-        (HostImage::F32(src), HostImage::F32(out)) => cut(params, src, out, params.fill),
-        _ => unreachable!("a crop preserves the pixel type"),
+        trace.cropping &= self.is_inside();
+        if self.drops_objects != 0 {
+            trace.view.drop_objects(self.position(), self.whole().size());
+        }
+        trace.view.crop(self.position(), self.whole().size());
+    }
+
+    fn executor(&self) -> Executor<'_> {
+        let is_inside = self.is_inside();
+        let moves = Move::Window { position: self.position(), is_inside };
+        let change = match is_inside {
+            true => Change::None,
+            false => {
+                let input = (self.src_width.into(), self.src_height.into());
+                Change::Fill { input, fill: self.fill }
+            }
+        };
+        Executor::Pointwise(Pointwise { moves, change })
+    }
+
+    fn reference(&self, _: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
+        match (src, out) {
+            (HostImage::U8(src), HostImage::U8(out)) => {
+                cut(self, src, out, self.fill.map(|value| value as u8));
+            }
+            (HostImage::F32(src), HostImage::F32(out)) => cut(self, src, out, self.fill),
+            _ => unreachable!("a crop preserves the pixel type"),
+        }
+    }
+
+    fn bytes(&self, _: u64) -> ParamBytes {
+        ParamBytes::new(self)
+    }
+
+    fn named(&self) -> (&'static str, Option<Value>) {
+        let (x, y) = self.position();
+        ("crop", Some(json!({ "x": x, "y": y, "fill": self.fill })))
     }
 }
 
@@ -134,8 +161,10 @@ mod tests {
     #[test]
     fn only_the_part_inside_the_image_is_demanded() {
         let demanded = |x, y| {
-            let params = Params::new((x, y), Size::new(10, 10), Size::new(8, 6), [0.0; 3]);
-            params.demand(params.whole())
+            let mut params = Params::new((x, y), Size::new(10, 10), Size::new(8, 6), [0.0; 3]);
+            let (input, padding) = (Size::new(8, 6), Size::default());
+            let wanted = Wanted { input, reduction: 1, padding, output: params.whole() };
+            params.demand(wanted, &mut Vec::new(), 0)
         };
         assert_eq!(demanded(-4, 2), Roi::new(0, 2, 6, 4));
         assert_eq!(demanded(7, -9), Roi::new(7, 0, 1, 1));
@@ -158,12 +187,12 @@ mod tests {
     fn nested_crops_are_traced_to_the_image() {
         let mut traced = Trace::new(Size::new(100, 100));
         let outer = Params::new((10, 20), Size::new(50, 50), Size::new(100, 100), [0.0; 3]);
-        outer.trace(&mut traced);
+        outer.trace(Size::new(50, 50), &mut traced);
         let inner = Params::new((1, 2), Size::new(3, 4), Size::new(50, 50), [0.0; 3]);
-        inner.trace(&mut traced);
+        inner.trace(Size::new(3, 4), &mut traced);
         assert_eq!((traced.roi, traced.cropping), (Roi::new(11, 22, 3, 4), true));
         let outside = Params::new((2, 2), Size::new(3, 4), Size::new(3, 4), [0.0; 3]);
-        outside.trace(&mut traced);
+        outside.trace(Size::new(3, 4), &mut traced);
         assert_eq!((traced.roi, traced.cropping), (Roi::new(13, 24, 1, 2), false));
     }
 }

@@ -2,13 +2,28 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use serde_json::{Value, json};
+
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
-use crate::op::{Cuda, Tiling, Trace};
+use crate::op::{Trace, Wanted};
 
-/// CUDA implementation.
-pub const CUDA: Cuda =
+use super::mix::Mixer;
+use super::{
+    ActionKind, Change, Cuda, Execution, Executor, Facts, Move, ParamBytes, Pointwise, Tiling,
+};
+
+const CUDA: Cuda =
     Cuda::new("Flip", include_str!("../../../kernels/flip.cu")).tiled(Tiling::Follows);
+
+/// The kind.
+pub static FACTS: Facts = Facts {
+    pixels: Some,
+    cuda: Some(CUDA),
+    params_bytes: size_of::<Params>(),
+    nests: true,
+    ..Facts::new::<Params>(Execution::Pointwise)
+};
 
 /// Mirroring of one sample.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -27,11 +42,6 @@ impl Params {
         Self { width, height, horizontal: horizontal.into(), vertical: vertical.into() }
     }
 
-    /// Width and height of the image.
-    pub fn input(&self) -> (i64, i64) {
-        (self.width.into(), self.height.into())
-    }
-
     /// Whether columns are mirrored.
     pub fn horizontal(&self) -> bool {
         self.horizontal != 0
@@ -41,9 +51,11 @@ impl Params {
     pub fn vertical(&self) -> bool {
         self.vertical != 0
     }
+}
 
-    /// Input window that the output window `wanted` needs.
-    pub fn demand(&self, Roi { x, y, width, height }: Roi) -> Roi {
+impl ActionKind for Params {
+    fn demand(&mut self, wanted: Wanted, _: &mut Vec<i32>, _: usize) -> Roi {
+        let Roi { x, y, width, height } = wanted.output;
         Roi {
             x: if self.horizontal() { self.width as u32 - x - width } else { x },
             y: if self.vertical() { self.height as u32 - y - height } else { y },
@@ -52,21 +64,35 @@ impl Params {
         }
     }
 
-    /// Records the mirroring.
-    pub fn trace(&self, trace: &mut Trace) {
+    fn trace(&self, _: Size, trace: &mut Trace) {
         trace.cropping = false;
         trace.flipped_horizontally ^= self.horizontal();
         trace.flipped_vertically ^= self.vertical();
         trace.view.flip(self.horizontal(), self.vertical());
     }
-}
 
-/// Reference implementation.
-pub fn reference(params: &Params, src: &HostImage, out: &mut HostImage) {
-    match (src, out) {
-        (HostImage::U8(src), HostImage::U8(out)) => mirror(params, src, out),
-        (HostImage::F32(src), HostImage::F32(out)) => mirror(params, src, out),
-        _ => unreachable!("flip preserves the pixel type"),
+    fn executor(&self) -> Executor<'_> {
+        let (horizontal, vertical) = (self.horizontal(), self.vertical());
+        let input = (self.width.into(), self.height.into());
+        let moves = Move::Mirror { horizontal, vertical, input };
+        Executor::Pointwise(Pointwise { moves, change: Change::None })
+    }
+
+    fn reference(&self, _: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
+        match (src, out) {
+            (HostImage::U8(src), HostImage::U8(out)) => mirror(self, src, out),
+            (HostImage::F32(src), HostImage::F32(out)) => mirror(self, src, out),
+            _ => unreachable!("flip preserves the pixel type"),
+        }
+    }
+
+    fn bytes(&self, _: u64) -> ParamBytes {
+        ParamBytes::new(self)
+    }
+
+    fn named(&self) -> (&'static str, Option<Value>) {
+        let (horizontal, vertical) = (self.horizontal(), self.vertical());
+        ("flip", Some(json!({ "horizontal": horizontal, "vertical": vertical })))
     }
 }
 

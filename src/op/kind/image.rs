@@ -1,13 +1,18 @@
 //! Images: any function from an image to an image, for operators that no other kind describes.
 
-use std::any::TypeId;
-
 use bytemuck::Pod;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, PixelType};
-use crate::op::{Cuda, ParamBytes, Trace, Wanted};
+use crate::op::{Trace, Wanted};
+
+use super::mix::Mixer;
+use super::{
+    ActionKind, Cases, Codes, Cuda, Execution, Executor, Facts, Kind, MakeImage, ParamBytes,
+    ProgramRole,
+};
 
 /// A function from an image to an image. The kind [`Image`](super::Kind::Image).
 ///
@@ -48,35 +53,94 @@ pub trait ImageFormula: 'static {
     }
 }
 
-/// An [`ImageFormula`] as data.
+/// The kind of images that one [`ImageFormula`] computes.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct ImageForm {
-    /// Identifies the formula.
-    pub(super) formula: fn() -> TypeId,
-    pub(super) cuda: Option<Cuda>,
-    pub(crate) params_bytes: usize,
-    pub(super) pixels: fn(PixelType) -> Option<PixelType>,
-    pub(crate) demand: fn(&mut ParamBytes, Wanted) -> Roi,
-    pub(crate) trace: fn(&ParamBytes, Size, &mut Trace),
-    pub(crate) reference: fn(&ParamBytes, &HostImage, &mut HostImage),
-    pub(crate) apply: fn(&ParamBytes, &HostImage, &mut HostImage),
+pub struct ImageKind {
+    pub(super) facts: Facts,
+    demand: fn(&mut ParamBytes, Wanted) -> Roi,
+    trace: fn(&ParamBytes, Size, &mut Trace),
+    reference: fn(&ParamBytes, &HostImage, &mut HostImage),
+    apply: fn(&ParamBytes, &HostImage, &mut HostImage),
 }
 
-impl ImageForm {
-    /// The formula `F`.
+impl ImageKind {
+    /// The kind with the formula `F`.
     pub const fn of<F: ImageFormula>() -> &'static Self {
         const {
             &Self {
-                formula: TypeId::of::<F>,
-                cuda: F::CUDA,
-                params_bytes: size_of::<F::Params>(),
-                pixels: F::pixels,
+                facts: Facts {
+                    pixels: F::pixels,
+                    cuda: F::CUDA,
+                    params_bytes: size_of::<F::Params>(),
+                    nests: F::CUDA.is_some(),
+                    program: ProgramRole::added(cases),
+                    ..Facts::new::<(Params, F)>(Execution::Whole)
+                },
                 demand: |params, wanted| F::demand(params.get_mut(), wanted),
                 trace: |params, output, trace| F::trace(params.get(), output, trace),
                 reference: |params, src, out| F::reference(params.get(), src, out),
                 apply: |params, src, out| F::apply(params.get(), src, out),
             }
+        }
+    }
+}
+
+impl Kind {
+    /// The kind of images computed by the formula `F`.
+    pub const fn image<F: ImageFormula>() -> Self {
+        Kind::Image(ImageKind::of::<F>())
+    }
+}
+
+/// Parameters of one sample.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The kind.
+    pub formula: &'static ImageKind,
+    /// Parameters of the formula.
+    pub params: ParamBytes,
+}
+
+impl ActionKind for Params {
+    fn demand(&mut self, wanted: Wanted, _: &mut Vec<i32>, _: usize) -> Roi {
+        (self.formula.demand)(&mut self.params, wanted)
+    }
+
+    fn trace(&self, output: Size, trace: &mut Trace) {
+        (self.formula.trace)(&self.params, output, trace);
+    }
+
+    fn executor(&self) -> Executor<'_> {
+        Executor::Whole(self)
+    }
+
+    fn reference(&self, _: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
+        (self.formula.reference)(&self.params, src, out);
+    }
+
+    fn bytes(&self, _: u64) -> ParamBytes {
+        self.params
+    }
+
+    fn named(&self) -> (&'static str, Option<Value>) {
+        ("image", None)
+    }
+}
+
+impl MakeImage for Params {
+    fn image(&self, src: &HostImage, out: &mut HostImage) {
+        (self.formula.apply)(&self.params, src, out);
+    }
+}
+
+/// The type wraps what it reads: bytes of a [`Roi`], or floats.
+fn cases(codes: &Codes, cases: &mut Cases) {
+    let name = codes.type_name;
+    for (code, leaf) in [(codes.bytes, "Roi"), (codes.floats, "Floats")] {
+        if let Some(code) = code {
+            let call = format!("pass.as<{name}<{leaf}>>().at(x, y)");
+            cases.reads.push_str(&format!("    case {code}: value.set({call}); break;\n"));
         }
     }
 }

@@ -3,9 +3,18 @@
 //! The actions of a mix are [`Mix::Begin`], those of the first chain, [`Mix::Add`], those of the second chain,
 //! [`Mix::Add`], and so on. Between them, images are passed on as usual.
 
+use serde_json::{Value, json};
+
 use crate::error::DataError;
 use crate::geometry::Roi;
 use crate::image::{HostImage, Image};
+
+use super::{ActionKind, ActionParams, Execution, Executor, Facts, ParamBytes};
+
+pub use self::Mix as Params;
+
+/// The kind. No kernel mixes.
+pub static FACTS: Facts = Facts::new::<Mix>(Execution::Mix);
 
 /// A place of a mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +33,95 @@ pub enum Mix {
         /// Whether it is the last one, so that the sum becomes the image. Otherwise the image at the begin does.
         last: bool,
     },
+}
+
+impl ActionKind for Mix {
+    // Windows of mixes are set for all their actions together, by `Branches`.
+
+    fn executor(&self) -> Executor<'_> {
+        Executor::Mix(self)
+    }
+
+    fn reference(&self, _: &[i32], src: &HostImage, out: &mut HostImage, mixer: &mut Mixer) {
+        mixer.take(*self, src, out).expect("a reference may allocate");
+    }
+
+    fn bytes(&self, _: u64) -> ParamBytes {
+        ParamBytes::new(&[0u64; 0])
+    }
+
+    /// A mix begins with the image's weight; the others end a chain that begins at the image.
+    fn named(&self) -> (&'static str, Option<Value>) {
+        let (weight, at) = match *self {
+            Mix::Begin { weight, .. } => (weight, "begin"),
+            Mix::Add { weight, last: false } => (weight, "next"),
+            Mix::Add { weight, last: true } => (weight, "end"),
+        };
+        ("mix", Some(json!({ "weight": weight, "at": at })))
+    }
+}
+
+/// Whether actions in order are inside of a mix.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inside(bool);
+
+impl Inside {
+    /// Passes an action. Returns whether it is one of a mix.
+    pub fn pass(&mut self, params: &ActionParams) -> bool {
+        if let ActionParams::Mix(mix) = params {
+            self.0 = !matches!(mix, Mix::Add { last: true, .. });
+            return true;
+        }
+        self.0
+    }
+}
+
+/// Windows of a mix, from its end on.
+#[derive(Clone, Copy, Debug)]
+struct Windows {
+    /// Window of the sum.
+    sum: Roi,
+    /// Window of the image at the begin that the chains so far and the sum read.
+    begin: Roi,
+}
+
+/// Windows of the mix that is passed backwards, if one is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Branches(Option<Windows>);
+
+impl Branches {
+    /// Passes an action backwards. `window` is needed of the image behind it. Returns the window that is needed of it, which
+    /// differs at a place of a mix.
+    pub fn pass_back(&mut self, params: &mut ActionParams, window: Roi) -> Roi {
+        let ActionParams::Mix(at) = params else { return window };
+        match at {
+            Mix::Add { last: true, .. } => {
+                self.0 = Some(Windows { sum: window, begin: window });
+                window
+            }
+            Mix::Add { last: false, .. } => self.0.as_mut().map_or(window, |mix| {
+                mix.begin = mix.begin.around(window);
+                mix.sum
+            }),
+            Mix::Begin { window: sum, .. } => self.0.take().map_or(window, |mix| {
+                *sum = mix.sum;
+                mix.begin.around(window)
+            }),
+        }
+    }
+
+    /// Sets the windows of the images to which mixes return: those at their begins. Takes the actions in order, with their
+    /// output windows.
+    pub fn set_outputs<'a>(actions: impl Iterator<Item = (&'a ActionParams, &'a mut Roi)>) {
+        let mut begin = Roi::default();
+        for (params, output) in actions {
+            match params {
+                ActionParams::Mix(Mix::Begin { .. }) => begin = *output,
+                ActionParams::Mix(Mix::Add { last: false, .. }) => *output = begin,
+                _ => {}
+            }
+        }
+    }
 }
 
 /// What a mix keeps: the image at its begin, and the sum. Its memory is reused for the next sample.

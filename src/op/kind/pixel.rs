@@ -1,15 +1,20 @@
 //! Pixels: functions of a pixel's value, or of its value and position.
 
-use std::any::TypeId;
 use std::ops::Range;
 
 use bytemuck::Pod;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::wide::pixels::{BLOCK, PixelMap, Planes, Shuffles};
 use crate::op::wide::{Instructions, Loop};
-use crate::op::{Cuda, ParamBytes};
+
+use super::mix::Mixer;
+use super::{
+    ActionKind, Cases, Change, Codes, Cuda, Execution, Executor, Facts, Kind, Move, ParamBytes,
+    Pointwise, ProgramRole,
+};
 
 /// A function of a pixel's red, green and blue.
 pub trait ColourFormula: 'static {
@@ -195,15 +200,12 @@ impl<F: PositionFormula, T: Channel> Loop for Positions<'_, F, T> {
     }
 }
 
-/// A formula of pixels as data.
+/// The kind of pixels that one formula computes: a [`ColourFormula`] or a [`PositionFormula`].
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct PixelForm {
-    /// Identifies the formula.
-    pub(super) formula: fn() -> TypeId,
-    pub(super) cuda: Option<Cuda>,
-    pub(crate) params_bytes: usize,
-    /// Whether the CUDA function takes the position.
+pub struct PixelKind {
+    pub(super) facts: Facts,
+    /// Whether the formula takes the position.
     pub(crate) takes_position: bool,
     /// Changes a row of bytes, if they are accepted.
     pub(crate) bytes: Option<Row<u8>>,
@@ -215,14 +217,17 @@ pub struct PixelForm {
     float_pixel: Pixel<f32>,
 }
 
-impl PixelForm {
-    /// The formula `F` of colours.
+impl PixelKind {
+    /// The kind with the formula `F` of colours.
     pub const fn colour<F: ColourFormula>() -> &'static Self {
         const {
             &Self {
-                formula: TypeId::of::<F>,
-                cuda: F::CUDA,
-                params_bytes: size_of::<F::Params>(),
+                facts: Facts {
+                    cuda: F::CUDA,
+                    params_bytes: size_of::<F::Params>(),
+                    program: ProgramRole::added(|codes, cases| add_cases(codes, "", cases)),
+                    ..Facts::new::<(Params, F)>(Execution::Pointwise)
+                },
                 takes_position: false,
                 bytes: Some(|params, _, row, instructions| {
                     instructions.map(row, &Colour::<F>(params.get()));
@@ -234,7 +239,7 @@ impl PixelForm {
         }
     }
 
-    /// The formula `F` of values and positions.
+    /// The kind with the formula `F` of values and positions.
     pub const fn position<F: PositionFormula>() -> &'static Self {
         const {
             let bytes: Row<u8> = |params, at, row, instructions| {
@@ -244,9 +249,16 @@ impl PixelForm {
                 instructions.run(Positions::<F, f32> { params: params.get(), at, row });
             };
             &Self {
-                formula: TypeId::of::<F>,
-                cuda: F::CUDA,
-                params_bytes: size_of::<F::Params>(),
+                facts: Facts {
+                    pixels: |input| match input {
+                        PixelType::U8 => F::BYTES.then_some(input),
+                        PixelType::F32 => F::FLOATS.then_some(input),
+                    },
+                    cuda: F::CUDA,
+                    params_bytes: size_of::<F::Params>(),
+                    program: ProgramRole::added(|codes, cases| add_cases(codes, "x, y, ", cases)),
+                    ..Facts::new::<(Params, F)>(Execution::Pointwise)
+                },
                 takes_position: true,
                 bytes: if F::BYTES { Some(bytes) } else { None },
                 floats: if F::FLOATS { Some(floats) } else { None },
@@ -255,21 +267,63 @@ impl PixelForm {
             }
         }
     }
+}
 
-    /// Whether pixels of this type are accepted.
-    pub(super) fn takes(&self, pixels: PixelType) -> bool {
-        match pixels {
-            PixelType::U8 => self.bytes.is_some(),
-            PixelType::F32 => self.floats.is_some(),
+impl Kind {
+    /// The kind of colours computed by the formula `F`.
+    pub const fn colour<F: ColourFormula>() -> Self {
+        Kind::Pixel(PixelKind::colour::<F>())
+    }
+
+    /// The kind of pixels computed from value and position by the formula `F`.
+    pub const fn position<F: PositionFormula>() -> Self {
+        Kind::Pixel(PixelKind::position::<F>())
+    }
+}
+
+/// Parameters of one sample.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The kind.
+    pub formula: &'static PixelKind,
+    /// Parameters of the formula.
+    pub params: ParamBytes,
+}
+
+impl ActionKind for Params {
+    fn executor(&self) -> Executor<'_> {
+        let change = Change::Pixel(self.formula, &self.params);
+        Executor::Pointwise(Pointwise { moves: Move::None, change })
+    }
+
+    /// Pixel by pixel.
+    fn reference(&self, _: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
+        let Self { formula, params } = self;
+        match (src, out) {
+            (HostImage::U8(src), HostImage::U8(out)) => each(params, formula.byte_pixel, src, out),
+            (HostImage::F32(src), HostImage::F32(out)) => {
+                each(params, formula.float_pixel, src, out);
+            }
+            _ => unreachable!("the pixel type is kept"),
         }
     }
 
-    /// Reference implementation: pixel by pixel.
-    pub(crate) fn reference(&self, params: &ParamBytes, src: &HostImage, out: &mut HostImage) {
-        match (src, out) {
-            (HostImage::U8(src), HostImage::U8(out)) => each(params, self.byte_pixel, src, out),
-            (HostImage::F32(src), HostImage::F32(out)) => each(params, self.float_pixel, src, out),
-            _ => unreachable!("the pixel type is kept"),
+    fn bytes(&self, _: u64) -> ParamBytes {
+        self.params
+    }
+
+    fn named(&self) -> (&'static str, Option<Value>) {
+        ("pixel", None)
+    }
+}
+
+/// Adds calls of the formula. `at` is the position as its first arguments, if the formula takes it.
+fn add_cases(codes: &Codes, at: &str, cases: &mut Cases) {
+    let name = codes.type_name;
+    for (code, member) in [(codes.bytes, "bytes"), (codes.floats, "floats")] {
+        if let Some(code) = code {
+            let call = format!("{name}::of(step.as<{name}Params>(), {at}value.{member})");
+            cases.changes.push_str(&format!("    case {code}: value.{member} = {call}; break;\n"));
         }
     }
 }
@@ -287,7 +341,7 @@ fn each<T: Copy + Default>(params: &ParamBytes, of: Pixel<T>, src: &Image<T>, ou
 mod tests {
     use super::*;
     use crate::geometry::Size;
-    use crate::op::{self, Actions, What};
+    use crate::op::{self, ActionParams, Actions};
     use crate::random::SampleKey;
 
     /// Rows with and without whole blocks, of images that are mirrored or not, from any column on.
@@ -301,19 +355,28 @@ mod tests {
         for operator in op::examples() {
             let actions = Actions::of([&*operator], SampleKey::default(), Size::new(120, 40));
             for action in &actions.list {
-                let What::Pixel(form, params) = &action.what else { continue };
+                let ActionParams::Pixel(Params { formula, params }) = &action.params else {
+                    continue;
+                };
                 for (x, step, len) in
                     [(0, 1, 100), (17, 1, 1), (9, 1, 32), (119, -1, 100), (70, -1, 37)]
                 {
                     for y in [0, 11, 20] {
                         for set in Instructions::all() {
                             let at = RowPosition { x, step, y };
-                            if let Some(row) = form.bytes {
-                                assert_row(row, form.byte_pixel, params, at, &bytes[..len], set);
+                            if let Some(row) = formula.bytes {
+                                assert_row(row, formula.byte_pixel, params, at, &bytes[..len], set);
                                 compared += 1;
                             }
-                            if let Some(row) = form.floats {
-                                assert_row(row, form.float_pixel, params, at, &floats[..len], set);
+                            if let Some(row) = formula.floats {
+                                assert_row(
+                                    row,
+                                    formula.float_pixel,
+                                    params,
+                                    at,
+                                    &floats[..len],
+                                    set,
+                                );
                                 compared += 1;
                             }
                         }

@@ -1,16 +1,21 @@
 //! Statistics: a table made from the histograms of the whole image.
 
-use std::any::TypeId;
-
 use bytemuck::Pod;
 use serde::Serialize;
+use serde_json::Value;
 
+use crate::geometry::Roi;
 use crate::image::{HostImage, PixelType};
-use crate::op::formula::Histograms;
-use crate::op::{Cuda, ParamBytes};
+use crate::op::Wanted;
+use crate::op::shared::Histograms;
 use crate::tensor::CHANNELS;
 
+use super::mix::Mixer;
 use super::table::{Bytes, Floats, look_up};
+use super::{
+    ActionKind, Cases, Codes, Cuda, Execution, Executor, Facts, Kind, MakeTable, ParamBytes,
+    ProgramRole,
+};
 
 /// A table that follows from the histograms of the image.
 pub trait StatisticsFormula: 'static {
@@ -75,55 +80,67 @@ pub enum Made {
     Floats(Floats),
 }
 
-/// A [`StatisticsFormula`] as data.
+/// The kind of tables that one [`StatisticsFormula`] makes.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct StatisticsForm {
-    /// Identifies the formula.
-    pub(super) formula: fn() -> TypeId,
-    pub(super) cuda: Option<Cuda>,
-    pub(crate) params_bytes: usize,
-    /// Pixel type of the output.
-    pub(crate) output: PixelType,
-    pub(crate) table: fn(&ParamBytes, &Histograms) -> Made,
+pub struct StatisticsKind {
+    pub(super) facts: Facts,
+    table: fn(&ParamBytes, &Histograms) -> Made,
     reads: Reads,
 }
 
-impl StatisticsForm {
-    /// The formula `F`.
+impl StatisticsKind {
+    /// The kind with the formula `F`.
     pub const fn of<F: StatisticsFormula>() -> &'static Self {
         const {
             &Self {
-                formula: TypeId::of::<F>,
-                cuda: F::CUDA,
-                params_bytes: size_of::<F::Params>(),
-                output: <F::Value as TableValue>::TYPE,
+                facts: Facts {
+                    pixels: |input| {
+                        (input == PixelType::U8).then_some(<F::Value as TableValue>::TYPE)
+                    },
+                    cuda: F::CUDA,
+                    params_bytes: size_of::<F::Params>(),
+                    program: ProgramRole::added(cases),
+                    ..Facts::new::<(Params, F)>(Execution::Statistics)
+                },
                 table: |params, histograms| F::Value::made(F::table(params.get(), histograms)),
                 reads: F::READS,
             }
         }
     }
+}
 
-    /// Table for an image of bytes that is stored whole, from the histograms that the formula reads.
-    pub(crate) fn made(&self, params: &ParamBytes, image: &HostImage) -> Made {
-        let HostImage::U8(image) = image else { unreachable!("statistics are of bytes") };
-        let mut histograms = Histograms::EMPTY;
-        let pixels = image.data().as_chunks().0;
-        match self.reads {
-            Reads::Channels => histograms.add_channels(pixels),
-            Reads::Extremes => histograms.add_extremes(pixels),
-            Reads::MeanGray => histograms.add_mean_gray(pixels),
-            Reads::All => histograms.add(pixels),
-        }
-        (self.table)(params, &histograms)
+impl Kind {
+    /// The kind of tables that the formula `F` makes from histograms.
+    pub const fn statistics<F: StatisticsFormula>() -> Self {
+        Kind::Statistics(StatisticsKind::of::<F>())
+    }
+}
+
+/// Parameters of one sample.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The kind.
+    pub formula: &'static StatisticsKind,
+    /// Parameters of the formula.
+    pub params: ParamBytes,
+}
+
+impl ActionKind for Params {
+    fn demand(&mut self, wanted: Wanted, _: &mut Vec<i32>, _: usize) -> Roi {
+        wanted.input.window()
     }
 
-    /// Reference implementation, from all histograms. `src` is the whole image.
-    pub(crate) fn reference(&self, params: &ParamBytes, src: &HostImage, out: &mut HostImage) {
+    fn executor(&self) -> Executor<'_> {
+        Executor::Statistics(self)
+    }
+
+    /// From all histograms. `src` is the whole image.
+    fn reference(&self, _: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
         let HostImage::U8(bytes) = src else { unreachable!("statistics are of bytes") };
         let mut histograms = Histograms::EMPTY;
         histograms.add(bytes.data().as_chunks().0);
-        match ((self.table)(params, &histograms), src, out) {
+        match ((self.formula.table)(&self.params, &histograms), src, out) {
             (Made::Bytes(table), HostImage::U8(src), HostImage::U8(out)) => {
                 look_up(&table, src, out)
             }
@@ -132,5 +149,37 @@ impl StatisticsForm {
             }
             _ => unreachable!("the images have the types of the table"),
         }
+    }
+
+    fn bytes(&self, _: u64) -> ParamBytes {
+        self.params
+    }
+
+    fn named(&self) -> (&'static str, Option<Value>) {
+        ("statistics", None)
+    }
+}
+
+impl MakeTable for Params {
+    /// From the histograms that the formula reads.
+    fn table(&self, image: &HostImage) -> Made {
+        let HostImage::U8(image) = image else { unreachable!("statistics are of bytes") };
+        let mut histograms = Histograms::EMPTY;
+        let pixels = image.data().as_chunks().0;
+        match self.formula.reads {
+            Reads::Channels => histograms.add_channels(pixels),
+            Reads::Extremes => histograms.add_extremes(pixels),
+            Reads::MeanGray => histograms.add_mean_gray(pixels),
+            Reads::All => histograms.add(pixels),
+        }
+        (self.formula.table)(&self.params, &histograms)
+    }
+}
+
+fn cases(codes: &Codes, cases: &mut Cases) {
+    if let Some(code) = codes.bytes {
+        let name = codes.type_name;
+        let call = format!("{name}::of(step.as<{name}Params>(), h, channel, byte)");
+        cases.entries.push_str(&format!("    case {code}: return {call};\n"));
     }
 }

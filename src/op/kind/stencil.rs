@@ -1,15 +1,20 @@
 //! Stencils: functions of a pixel and its eight neighbours.
 
-use std::any::TypeId;
-
 use bytemuck::Pod;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
+use crate::op::Wanted;
 use crate::op::wide::pixels::{BLOCK, Shuffles};
 use crate::op::wide::{Instructions, Loop};
-use crate::op::{Cuda, ParamBytes};
+
+use super::mix::Mixer;
+use super::{
+    ActionKind, Cases, Codes, Cuda, Execution, Executor, Facts, Kind, MakeRow, ParamBytes,
+    ProgramRole,
+};
 
 /// A function of a pixel and its eight neighbours. Pixels at the border of the image are unchanged, as in Pillow's
 /// `ImageFilter.Kernel` (`src/libImaging/Filter.c`).
@@ -27,14 +32,11 @@ pub trait StencilFormula: 'static {
 /// Pixels of a row.
 type Row = [[u8; 3]];
 
-/// A [`StencilFormula`] as data.
+/// The kind of stencils with one [`StencilFormula`].
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct StencilForm {
-    /// Identifies the formula.
-    pub(super) formula: fn() -> TypeId,
-    pub(super) cuda: Option<Cuda>,
-    pub(crate) params_bytes: usize,
+pub struct StencilKind {
+    pub(super) facts: Facts,
     pixel: fn(&ParamBytes, &[[u8; 3]; 9]) -> [u8; 3],
     /// Computes the inner pixels of a row from three rows, which begin one pixel before it.
     row: fn(&ParamBytes, [&Row; 3], &mut Row, Instructions),
@@ -94,14 +96,17 @@ fn planes(row: &Row, shuffles: impl Shuffles) -> [[u8; BLOCK + 2]; 3] {
     planes
 }
 
-impl StencilForm {
-    /// The formula `F`.
+impl StencilKind {
+    /// The kind with the formula `F`.
     pub const fn of<F: StencilFormula>() -> &'static Self {
         const {
             &Self {
-                formula: TypeId::of::<F>,
-                cuda: F::CUDA,
-                params_bytes: size_of::<F::Params>(),
+                facts: Facts {
+                    cuda: F::CUDA,
+                    params_bytes: size_of::<F::Params>(),
+                    program: ProgramRole::added(cases),
+                    ..Facts::new::<(Params, F)>(Execution::Rows)
+                },
                 pixel: |params, around| F::pixel(params.get(), around),
                 row: |params, rows, out, instructions| {
                     instructions.run(Neighbourhoods::<F> { params: params.get(), rows, out });
@@ -109,50 +114,45 @@ impl StencilForm {
             }
         }
     }
+}
 
-    /// Window of an image of size `whole` that a window of the result needs: one more pixel on each side.
-    pub(crate) fn demand(wanted: Roi, whole: Size) -> Roi {
+impl Kind {
+    /// The kind of stencils with the formula `F`.
+    pub const fn stencil<F: StencilFormula>() -> Self {
+        Kind::Stencil(StencilKind::of::<F>())
+    }
+}
+
+/// Parameters of one sample.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The kind.
+    pub formula: &'static StencilKind,
+    /// Size of the image.
+    pub whole: Size,
+    /// Parameters of the formula.
+    pub params: ParamBytes,
+}
+
+impl ActionKind for Params {
+    /// One more pixel on each side.
+    fn demand(&mut self, wanted: Wanted, _: &mut Vec<i32>, _: usize) -> Roi {
+        let (wanted, whole) = (wanted.output, self.whole);
         let (x, y) = (wanted.x.saturating_sub(1), wanted.y.saturating_sub(1));
         let (right, bottom) =
             ((wanted.right() + 1).min(whole.width), (wanted.bottom() + 1).min(whole.height));
         Roi::new(x, y, right - x, bottom - y)
     }
 
-    /// Computes row `y` of the columns of `out`, from the column `first` on.
-    pub(crate) fn row(
-        &self,
-        params: &ParamBytes,
-        src: &Image<u8>,
-        (first, y): (u32, u32),
-        whole: Size,
-        out: &mut [[u8; 3]],
-    ) {
-        let pixels = |y: u32| src.row(y).as_chunks::<3>().0;
-        let from = (first - src.window().x) as usize;
-        out.copy_from_slice(&pixels(y)[from..from + out.len()]);
-        let end = first + out.len() as u32;
-        let (left, right) = (first.max(1), end.min(whole.width.saturating_sub(1)));
-        if y == 0 || y + 1 >= whole.height || left >= right {
-            return;
-        }
-        let begin = (left - 1 - src.window().x) as usize;
-        let rows = [y - 1, y, y + 1].map(|y| &pixels(y)[begin..]);
-        let out = &mut out[(left - first) as usize..(right - first) as usize];
-        (self.row)(params, rows, out, Instructions::here());
+    fn executor(&self) -> Executor<'_> {
+        Executor::Rows(self)
     }
 
-    /// Reference implementation, for an image of size `whole`.
-    pub(crate) fn reference(
-        &self,
-        params: &ParamBytes,
-        whole: Size,
-        src: &HostImage,
-        out: &mut HostImage,
-    ) {
+    fn reference(&self, _: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
         let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
             unreachable!("stencils map bytes to bytes");
         };
-        let window = out.window();
+        let (window, whole) = (out.window(), self.whole);
         for y in window.y..window.bottom() {
             for x in window.x..window.right() {
                 let inner = x > 0 && x + 1 < whole.width && y > 0 && y + 1 < whole.height;
@@ -160,7 +160,7 @@ impl StencilForm {
                     let around = std::array::from_fn(|at| {
                         src.pixel(x + at as u32 % 3 - 1, y + at as u32 / 3 - 1)
                     });
-                    (self.pixel)(params, &around)
+                    (self.formula.pixel)(&self.params, &around)
                 } else {
                     src.pixel(x, y)
                 };
@@ -168,12 +168,45 @@ impl StencilForm {
             }
         }
     }
+
+    fn bytes(&self, _: u64) -> ParamBytes {
+        self.params
+    }
+
+    fn named(&self) -> (&'static str, Option<Value>) {
+        ("stencil", None)
+    }
+}
+
+impl MakeRow for Params {
+    fn row(&self, _: &[i32], src: &Image<u8>, (first, y): (u32, u32), out: &mut Row) {
+        let pixels = |y: u32| src.row(y).as_chunks::<3>().0;
+        let from = (first - src.window().x) as usize;
+        out.copy_from_slice(&pixels(y)[from..from + out.len()]);
+        let end = first + out.len() as u32;
+        let (left, right) = (first.max(1), end.min(self.whole.width.saturating_sub(1)));
+        if y == 0 || y + 1 >= self.whole.height || left >= right {
+            return;
+        }
+        let begin = (left - 1 - src.window().x) as usize;
+        let rows = [y - 1, y, y + 1].map(|y| &pixels(y)[begin..]);
+        let out = &mut out[(left - first) as usize..(right - first) as usize];
+        (self.formula.row)(&self.params, rows, out, Instructions::here());
+    }
+}
+
+fn cases(codes: &Codes, cases: &mut Cases) {
+    if let Some(code) = codes.bytes {
+        let name = codes.type_name;
+        let call = format!("stencil_at<{name}, {name}Params>(pass, x, y)");
+        cases.reads.push_str(&format!("    case {code}: value.bytes = {call}; break;\n"));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{self, Actions, What};
+    use crate::op::{self, ActionParams, Actions};
     use crate::random::SampleKey;
 
     /// Rows with and without whole blocks.
@@ -185,15 +218,17 @@ mod tests {
         for operator in op::examples() {
             let actions = Actions::of([&*operator], SampleKey::default(), Size::new(120, 40));
             for action in &actions.list {
-                let What::Stencil(form, _, params) = &action.what else { continue };
+                let ActionParams::Stencil(Params { formula, params, .. }) = &action.params else {
+                    continue;
+                };
                 for len in [1, 63, 64, 65, 200] {
                     for set in Instructions::all() {
                         let mut found = vec![[0; 3]; len];
-                        (form.row)(params, rows.each_ref().map(|row| &row[..]), &mut found, set);
+                        (formula.row)(params, rows.each_ref().map(|row| &row[..]), &mut found, set);
                         for (x, found) in found.into_iter().enumerate() {
                             let around = std::array::from_fn(|at| rows[at / 3][x + at % 3]);
                             assert_eq!(
-                                (form.pixel)(params, &around),
+                                (formula.pixel)(params, &around),
                                 found,
                                 "{x} of {len} {set:?}"
                             );

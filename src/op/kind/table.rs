@@ -1,27 +1,62 @@
-//! Tables: each byte of a channel becomes a byte or a float, whatever its position and the other channels.
+//! Tables: each byte of a channel becomes a byte, whatever its position and the other channels.
 //!
 //! Tables are computed on the host and are data for every executor. Neighbouring ones are composed into one.
 
+use serde_json::{Value, json};
+
 use crate::image::{HostImage, Image};
-use crate::op::{Cuda, Tiling};
 use crate::tensor::CHANNELS;
 
-/// Entries (of 32 bits) of a table of bytes.
-pub const BYTE_ENTRIES: usize = CHANNELS * 256 / 4;
-/// Entries of a table of floats.
-pub const FLOAT_ENTRIES: usize = CHANNELS * 256;
+use super::mix::Mixer;
+use super::{
+    ActionKind, Change, Cuda, Execution, Executor, Facts, Move, ParamBytes, Pointwise, Tiling,
+};
 
 /// Byte for each byte of each channel.
 pub type Bytes = [[u8; 256]; CHANNELS];
 /// Float for each byte of each channel.
 pub type Floats = [[f32; 256]; CHANNELS];
 
-/// CUDA implementation of tables of bytes.
-pub const CUDA: Cuda =
+const CUDA: Cuda =
     Cuda::new("Table", include_str!("../../../kernels/table.cu")).tiled(Tiling::Follows);
-/// CUDA implementation of tables of floats.
-pub const FLOAT_CUDA: Cuda =
-    Cuda::new("FloatTable", include_str!("../../../kernels/floattable.cu")).tiled(Tiling::Follows);
+
+/// The kind.
+pub static FACTS: Facts = Facts {
+    cuda: Some(CUDA),
+    params_bytes: size_of::<u64>(),
+    nests: true,
+    entries: size_of::<Bytes>() / size_of::<i32>(),
+    ..Facts::new::<Params>(Execution::Pointwise)
+};
+
+/// Parameters of one sample: all of them are in the action's table.
+#[derive(Clone, Copy, Debug)]
+pub struct Params;
+
+impl ActionKind for Params {
+    fn executor(&self) -> Executor<'_> {
+        Executor::Pointwise(Pointwise { moves: Move::None, change: Change::Table })
+    }
+
+    fn reference(&self, table: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
+        let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
+            unreachable!("tables of bytes map bytes to bytes");
+        };
+        look_up(bytes(table), src, out);
+    }
+
+    fn bytes(&self, table_address: u64) -> ParamBytes {
+        ParamBytes::new(&table_address)
+    }
+
+    fn named(&self) -> (&'static str, Option<Value>) {
+        ("table", None)
+    }
+
+    fn named_table(&self, table: &[i32]) -> Value {
+        json!({ "table": bytes(table).map(|row| row.to_vec()) })
+    }
+}
 
 /// Table of a function of channel and byte.
 pub fn of<T>(value: impl Fn(usize, u8) -> T) -> [[T; 256]; CHANNELS] {
@@ -41,15 +76,6 @@ pub fn floats(entries: &[i32]) -> &Floats {
 /// The table that applies `first`, then `second`.
 pub fn composed<T: Copy>(first: &Bytes, second: &[[T; 256]; CHANNELS]) -> [[T; 256]; CHANNELS] {
     of(|channel, byte| second[channel][usize::from(first[channel][usize::from(byte)])])
-}
-
-/// Reference implementation.
-pub fn reference(entries: &[i32], src: &HostImage, out: &mut HostImage) {
-    let HostImage::U8(src) = src else { unreachable!("tables map bytes") };
-    match out {
-        HostImage::U8(out) => look_up(bytes(entries), src, out),
-        HostImage::F32(out) => look_up(floats(entries), src, out),
-    }
 }
 
 /// Looks up every pixel of `out`.

@@ -3,9 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::noise::{key, normals, words};
 use crate::op::kind::PositionFormula;
 use crate::op::settings::check_number;
+use crate::op::shared::noise::{key, normals, words};
 use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 

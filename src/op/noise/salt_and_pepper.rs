@@ -3,9 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::noise::{key, words};
 use crate::op::kind::PositionFormula;
 use crate::op::settings::check_number;
+use crate::op::shared::noise::{key, words};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Turns single pixels white or black, like DALI's `noise.salt_and_pepper`.

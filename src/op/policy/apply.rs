@@ -6,13 +6,14 @@ use crate::op::colour::{
 };
 use crate::op::filter::box_blur::{self, BoxBlurred};
 use crate::op::filter::sharpness;
-use crate::op::formula::policy::Step;
-use crate::op::formula::rotate;
-use crate::op::formula::warp::Warp;
+use crate::op::spatial::rotate::formula as rotate;
+use crate::op::warp::Warp;
 use crate::op::{
     Autocontrast, Contrast, Draw, Equalize, Grayscale, Interpolation, Kind, Kinds, Saturation,
     Sharpness,
 };
+
+use super::steps::Step;
 
 /// How a policy fills what its warps leave empty, and interpolates.
 #[derive(Clone, Copy, Debug)]

@@ -2,11 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::policy::rand_augment;
+use crate::geometry::Size;
 use crate::op::settings::{check_count, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
+use crate::random::SampleRng;
 
 use super::apply::{self, Warping};
+use super::steps::{Drawn, Magnitudes, Operation, Space, drawn_from, signed};
 
 /// Applies operations that are drawn from 14, each with the same strength: torchvision's `RandAugment`, whose
 /// operations, magnitudes and order of draws it has. Pixels are those of PIL images.
@@ -51,7 +53,7 @@ impl Operator for RandAugment {
         let Self { num_ops, magnitude, num_magnitude_bins, interpolation, fill } = *self;
         let size = draw.size();
         for _ in 0..num_ops {
-            let drawn = rand_augment::draw(magnitude, num_magnitude_bins, size, draw.rng());
+            let drawn = draw_step(magnitude, num_magnitude_bins, size, draw.rng());
             apply::draw(draw, drawn.0.step(drawn.1), Warping { interpolation, fill });
         }
     }
@@ -75,6 +77,31 @@ impl BuiltIn for RandAugment {
             Self { num_ops: 0, ..base },
         ]
     }
+}
+
+/// Operations and magnitudes (`torchvision/transforms/v2/_auto_augment.py`).
+pub const SPACE: &Space = &[
+    (Operation::Identity, Magnitudes::None),
+    (Operation::ShearX, Magnitudes::Signed(0.3)),
+    (Operation::ShearY, Magnitudes::Signed(0.3)),
+    (Operation::TranslateX, Magnitudes::Sides(|size| 150.0 / 331.0 * f64::from(size.width))),
+    (Operation::TranslateY, Magnitudes::Sides(|size| 150.0 / 331.0 * f64::from(size.height))),
+    (Operation::Rotate, Magnitudes::Signed(30.0)),
+    (Operation::Brightness, Magnitudes::Signed(0.9)),
+    (Operation::Color, Magnitudes::Signed(0.9)),
+    (Operation::Contrast, Magnitudes::Signed(0.9)),
+    (Operation::Sharpness, Magnitudes::Signed(0.9)),
+    (Operation::Posterize, Magnitudes::Bits(8.0, 4.0)),
+    (Operation::Solarize, Magnitudes::Plain(1.0, 0.0)),
+    (Operation::AutoContrast, Magnitudes::None),
+    (Operation::Equalize, Magnitudes::None),
+];
+
+/// Draws one of `num_ops` (default 2) steps: an operation evenly, and the sign of its magnitude number `magnitude` (default 9) of
+/// `bins` (default 31). All steps take the size of the image before the first one.
+pub fn draw_step(magnitude: u32, bins: u32, size: Size, rng: &mut SampleRng) -> Drawn {
+    let entry = drawn_from(SPACE, rng);
+    signed(entry, (magnitude, bins), size, rng)
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::policy::three_augment;
 use crate::op::{BuiltIn, Draw, Interpolation, Kinds, Operator};
+use crate::random::SampleRng;
 
 use super::apply::{self, Warping};
+use super::steps::Step;
 
 /// Makes each image gray, solarized from 128 on, or blurred with a radius of 0.1 to 2 pixels: 3-Augment of DeiT III
 /// (`augment.py` of facebookresearch/deit). Each is drawn as often. DeiT III continues with `color_jitter` of 0.3.
@@ -25,7 +26,7 @@ impl Operator for ThreeAugment {
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
-        let step = three_augment::draw(draw.rng());
+        let step = draw_step(draw.rng());
         // None of the steps warps.
         let warping = Warping { interpolation: Interpolation::Nearest, fill: [0; 3] };
         apply::draw(draw, step, warping);
@@ -37,5 +38,15 @@ impl BuiltIn for ThreeAugment {
 
     fn examples() -> Vec<Self> {
         vec![Self {}]
+    }
+}
+
+/// Draws one of three steps, evenly: gray, solarized from 128 on, or blurred with a radius that is uniform in 0.1 to 2 pixels.
+/// DeiT III's recipe continues with `color_jitter` (0.3 for brightness, contrast and saturation).
+pub fn draw_step(rng: &mut SampleRng) -> Step {
+    match rng.below(3) {
+        0 => Step::Grayscale,
+        1 => Step::Solarize(128.0),
+        _ => Step::GaussianBlur(rng.between(0.1, 2.0)),
     }
 }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::policy::timm;
 use crate::op::settings::one_or_each;
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 
 use super::apply::{self, Warping};
 use super::rand_augment::MOST_OPS;
+use super::timm;
 
 /// Applies operations by a text of timm 1.0, such as `rand-m9-mstd0.5-inc1`: `rand_augment_transform` of
 /// `timm/data/auto_augment.py`, whose operations, magnitudes and distributions it has.

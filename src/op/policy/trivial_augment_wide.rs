@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::policy::trivial_augment_wide;
+use crate::geometry::Size;
 use crate::op::settings::{check_count, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
+use crate::random::SampleRng;
 
 use super::apply::{self, Warping};
 use super::rand_augment::MOST_BINS;
+use super::steps::{Drawn, Magnitudes, Operation, Space, drawn_from, signed};
 
 /// Applies one operation that is drawn from 14, with a strength that is drawn too: torchvision's
 /// `TrivialAugmentWide`, whose operations, magnitudes and order of draws it has. Pixels are those of PIL images.
@@ -42,7 +44,7 @@ impl Operator for TrivialAugmentWide {
     fn draw(&self, draw: &mut Draw<'_>) {
         let Self { num_magnitude_bins, interpolation, fill } = *self;
         let size = draw.size();
-        let drawn = trivial_augment_wide::draw(num_magnitude_bins, size, draw.rng());
+        let drawn = draw_step(num_magnitude_bins, size, draw.rng());
         apply::draw(draw, drawn.0.step(drawn.1), Warping { interpolation, fill });
     }
 
@@ -58,4 +60,32 @@ impl BuiltIn for TrivialAugmentWide {
         let base = Self::default();
         vec![base, Self { interpolation: Interpolation::Bilinear, fill: [9, 99, 199], ..base }]
     }
+}
+
+/// Operations and magnitudes (`torchvision/transforms/v2/_auto_augment.py`).
+pub const SPACE: &Space = &[
+    (Operation::Identity, Magnitudes::None),
+    (Operation::ShearX, Magnitudes::Signed(0.99)),
+    (Operation::ShearY, Magnitudes::Signed(0.99)),
+    (Operation::TranslateX, Magnitudes::Signed(32.0)),
+    (Operation::TranslateY, Magnitudes::Signed(32.0)),
+    (Operation::Rotate, Magnitudes::Signed(135.0)),
+    (Operation::Brightness, Magnitudes::Signed(0.99)),
+    (Operation::Color, Magnitudes::Signed(0.99)),
+    (Operation::Contrast, Magnitudes::Signed(0.99)),
+    (Operation::Sharpness, Magnitudes::Signed(0.99)),
+    (Operation::Posterize, Magnitudes::Bits(8.0, 6.0)),
+    (Operation::Solarize, Magnitudes::Plain(1.0, 0.0)),
+    (Operation::AutoContrast, Magnitudes::None),
+    (Operation::Equalize, Magnitudes::None),
+];
+
+/// Draws the only step: an operation, one of `bins` (default 31) magnitudes, both evenly, and its sign.
+pub fn draw_step(bins: u32, size: Size, rng: &mut SampleRng) -> Drawn {
+    let entry = drawn_from(SPACE, rng);
+    let bin = match entry.1 {
+        Magnitudes::None => 0,
+        _ => rng.below(bins.into()) as u32,
+    };
+    signed(entry, (bin, bins), size, rng)
 }

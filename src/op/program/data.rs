@@ -104,13 +104,12 @@ pub mod step {
     pub const FILL_FLOATS: i32 = 5;
 }
 
-/// Codes of readers.
+/// Codes of readers. Some kinds have one of their own (`ProgramRole::reader`).
 pub mod read {
     pub const BYTES: i32 = 0;
     pub const FLOATS: i32 = 1;
     pub const ACROSS: i32 = 2;
     pub const DOWN: i32 = 3;
-    pub const WARP: i32 = 4;
 }
 
 /// Code of the first formula. Each has two codes: for bytes and for floats.

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use crate::geometry::{Roi, Size};
 use crate::image::PixelType;
-use crate::op::{Actions, Kind, What};
+use crate::op::kind::{Execution, Kind};
+use crate::op::{Action, Actions};
 use crate::tensor::CHANNELS;
 
 /// An image that is stored, or a part of it.
@@ -27,7 +28,7 @@ pub enum Reader {
     Across(usize),
     /// Sums along the columns of an image of such sums.
     Down(usize),
-    /// A stencil, a warp, or an image formula.
+    /// This action, which is executed by rows or on the whole image.
     Action(usize),
 }
 
@@ -64,9 +65,10 @@ impl<'a> Passes<'a> {
 
     /// Maximum number of passes for an action of this kind, and one more for all actions together.
     pub fn most(kind: Kind) -> usize {
-        match kind {
-            Kind::Resample => 2,
-            kind => usize::from(!kind.is_pointwise()),
+        match kind.facts().execution {
+            Execution::Pointwise => 0,
+            Execution::Resample => 2,
+            _ => 1,
         }
     }
 }
@@ -81,14 +83,14 @@ impl Iterator for Passes<'_> {
         let (list, source) = (&self.actions.list, self.source);
         let mut first = self.place;
         let (reader, mut output) = match list.get(first) {
-            Some(action) if matches!(action.what, What::Resample(..)) && !self.summed => {
+            Some(action) if is(action, Execution::Resample) && !self.summed => {
                 self.summed = true;
                 let Roi { x, width, .. } = action.output;
                 let window = Roi::new(x, action.input.y, width, action.input.height);
                 let whole = Size::new(action.whole.width, source.whole.height);
                 (Reader::Across(first), Image { window, whole, ..source })
             }
-            Some(action) if reads(&action.what) => {
+            Some(action) if reads(action) => {
                 first += 1;
                 let pixels = action.pixels(source.pixels);
                 let reader =
@@ -102,7 +104,7 @@ impl Iterator for Passes<'_> {
         let mut end = first;
         if !matches!(reader, Reader::Across(_)) {
             let statistics = reader == Reader::Source
-                && list.get(first).is_some_and(|it| matches!(it.what, What::Statistics(..)));
+                && list.get(first).is_some_and(|it| is(it, Execution::Statistics));
             end = self.actions.pointwise_end(first + usize::from(statistics), list.len());
             self.ended = end == list.len();
         }
@@ -128,6 +130,10 @@ impl Image {
 }
 
 /// Whether a pass begins with this action, and reads its source through it.
-fn reads(what: &What) -> bool {
-    matches!(what, What::Resample(..) | What::Stencil(..) | What::Warp(..) | What::Image(..))
+fn reads(action: &Action) -> bool {
+    [Execution::Resample, Execution::Rows, Execution::Whole].iter().any(|how| is(action, *how))
+}
+
+fn is(action: &Action, how: Execution) -> bool {
+    action.params.kind().is_executed(how)
 }

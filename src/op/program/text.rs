@@ -1,9 +1,8 @@
 //! Source text of the program kernel: its own texts, those of the formulas, and functions that switch over them.
 
-use std::fmt::Write;
-
 use crate::image::PixelType;
 use crate::op::kernel_text::{Text, order_type, out_type};
+use crate::op::kind::{Cases, Codes, Execution};
 use crate::op::{Kind, Kinds, MAX_PARAMS_BYTES};
 use crate::tensor::{DType, Layout};
 
@@ -52,7 +51,7 @@ impl ProgramText {
         let names: Vec<_> =
             formulas.iter().filter_map(|kind| Some(kind.cuda()?.type_name)).collect();
         let name = format!("program of {} {dtype} {layout}", names.join(", "));
-        let has_statistics = formulas.iter().any(|kind| matches!(kind, Kind::Statistics(_)));
+        let has_statistics = formulas.iter().any(|kind| kind.is_executed(Execution::Statistics));
         let statistics_bytes = if has_statistics { STATISTICS_BYTES } else { 0 };
         Self { source, name, formulas, passes, steps, statistics_bytes }
     }
@@ -99,12 +98,7 @@ fn source(formulas: &[Kind], pixels: PixelType, dtype: DType, layout: Layout) ->
     text.add("colour", include_str!("../../../kernels/colour.cu"));
     text.add("resample", include_str!("../../../kernels/resample.cu"));
     for kind in formulas {
-        // Built into the kernel.
-        if matches!(kind, Kind::Crop | Kind::Flip | Kind::Table | Kind::FloatTable | Kind::Resample)
-        {
-            continue;
-        }
-        if let Some(cuda) = kind.cuda() {
+        if let Some(cuda) = kind.cuda().filter(|_| !kind.facts().program.is_built_in) {
             text.add_once(&cuda.type_name.to_lowercase(), cuda.text);
         }
     }
@@ -124,54 +118,17 @@ fn source(formulas: &[Kind], pixels: PixelType, dtype: DType, layout: Layout) ->
     text.source
 }
 
-/// The functions over the formulas.
+/// The functions that switch over the kinds.
 fn functions(formulas: &[Kind]) -> String {
-    let [mut reads, mut changes, mut entries] = [const { String::new() }; 3];
-    for (place, &kind) in formulas.iter().enumerate() {
+    let mut cases = Cases::default();
+    for (place, kind) in formulas.iter().enumerate() {
         let Some(cuda) = kind.cuda() else { continue };
-        let name = cuda.type_name;
-        let [bytes, floats] = [PixelType::U8, PixelType::F32].map(|pixels| code(place, pixels));
-        let taken = |pixels| kind.pixels(pixels).is_some();
-        // Writing into a String cannot fail.
-        let _ = match kind {
-            Kind::Resample => write!(
-                reads,
-                "    case READ_ACROSS: value.bytes = sum_across(pass.as<Resample<Roi>>(), x, y); break;\n    \
-                 case READ_DOWN: value.bytes = sum_down(pass.as<Resample<Roi>>(), x, y); break;\n"
-            ),
-            Kind::Warp => writeln!(
-                reads,
-                "    case READ_WARP: value.bytes = pass.as<Warp<Roi>>().at(x, y); break;"
-            ),
-            Kind::Stencil(_) => writeln!(
-                reads,
-                "    case {bytes}: value.bytes = stencil_at<{name}, {name}Params>(pass, x, y); break;"
-            ),
-            Kind::Image(_) => [(PixelType::U8, bytes, "Roi"), (PixelType::F32, floats, "Floats")]
-                .into_iter()
-                .filter(|it| taken(it.0))
-                .try_for_each(|(_, code, leaf)| {
-                    let call = format!("pass.as<{name}<{leaf}>>().at(x, y)");
-                    writeln!(reads, "    case {code}: value.set({call}); break;")
-                }),
-            Kind::Pixel(form) => {
-                [(PixelType::U8, bytes, "bytes"), (PixelType::F32, floats, "floats")]
-                    .into_iter()
-                    .filter(|it| taken(it.0))
-                    .try_for_each(|(_, code, member)| {
-                        let at = if form.takes_position { "x, y, " } else { "" };
-                        let call =
-                            format!("{name}::of(step.as<{name}Params>(), {at}value.{member})");
-                        writeln!(changes, "    case {code}: value.{member} = {call}; break;")
-                    })
-            }
-            Kind::Statistics(_) => {
-                let call = format!("{name}::of(step.as<{name}Params>(), h, channel, byte)");
-                writeln!(entries, "    case {bytes}: return {call};")
-            }
-            Kind::Crop | Kind::Flip | Kind::Table | Kind::FloatTable | Kind::Mix => Ok(()),
-        };
+        let code = |pixels| kind.pixels(pixels).map(|_| code(place, pixels));
+        let [bytes, floats] = [PixelType::U8, PixelType::F32].map(code);
+        let codes = Codes { type_name: cuda.type_name, bytes, floats };
+        (kind.facts().program.cases)(&codes, &mut cases);
     }
+    let Cases { reads, changes, entries } = cases;
     format!(
         "static __device__ void read_formula(const Pass& pass, int x, int y, Value& value) {{\n    (void)x, (void)y, (void)value;\n    \
          switch (pass.reader) {{\n{reads}    default: break;\n    }}\n}}\n\

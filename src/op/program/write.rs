@@ -7,7 +7,8 @@ use bytemuck::{Zeroable, bytes_of};
 use crate::geometry::Orientation;
 use crate::image::PixelType;
 use crate::op::kernel_text::{FloatsParams, RoiParams};
-use crate::op::{Action, Actions, ParamBytes, What};
+use crate::op::kind::{Change, Execution, Executor, Move, Pointwise};
+use crate::op::{Action, Actions, ParamBytes};
 
 use super::data::{Addresses, Along, FillParams, Pass, Program, SourceBytes, Step, read, step};
 use super::launches::Extent;
@@ -19,8 +20,8 @@ impl ProgramText {
     /// declare.
     pub fn takes(&self, actions: &Actions, first: usize) -> Result<(), &'static str> {
         let list = &actions.list[first..];
-        let passes: usize = list.iter().map(|it| Passes::most(it.what.kind())).sum();
-        let known = list.iter().all(|it| self.has(it.what.kind()));
+        let passes: usize = list.iter().map(|it| Passes::most(it.params.kind())).sum();
+        let known = list.iter().all(|it| self.has(it.params.kind()));
         let (most_passes, most_steps) = self.room();
         (known && passes < most_passes && list.len() <= most_steps)
             .then_some(())
@@ -100,10 +101,11 @@ impl ProgramText {
             Reader::Source => (read::BYTES, None),
             Reader::Across(place) => (read::ACROSS, Some(place)),
             Reader::Down(place) => (read::DOWN, Some(place)),
-            Reader::Action(place) => match &actions.list[place].what {
-                What::Warp(..) => (read::WARP, Some(place)),
-                what => (self.code(what.kind(), source.pixels), Some(place)),
-            },
+            Reader::Action(place) => {
+                let kind = actions.list[place].params.kind();
+                let own = kind.facts().program.reader;
+                (own.unwrap_or_else(|| self.code(kind, source.pixels)), Some(place))
+            }
         };
         let mut source_bytes: SourceBytes = padded(leaf.as_bytes());
         if let Some(place) = through {
@@ -111,9 +113,10 @@ impl ProgramText {
             let params = params.as_bytes();
             source_bytes[leaf.as_bytes().len()..][..params.len()].copy_from_slice(params);
         }
-        let statistics = match actions.list[pass.actions.clone()].first().map(|it| &it.what) {
-            Some(what @ What::Statistics(..)) => self.code(what.kind(), PixelType::U8),
-            _ => -1,
+        let first = actions.list[pass.actions.clone()].first().map(|it| it.params.kind());
+        let statistics = match first.filter(|kind| kind.is_executed(Execution::Statistics)) {
+            Some(kind) => self.code(kind, PixelType::U8),
+            None => -1,
         };
         Pass {
             reader,
@@ -142,33 +145,27 @@ impl ProgramText {
         for place in pass.actions.clone() {
             let action = &actions.list[place];
             let (columns, rows) = positions(actions, place..pass.actions.end, &pass.output);
-            let (code, params) = match &action.what {
-                What::Table => (step::TABLE, padded(action_params(actions, place, at).as_bytes())),
-                What::FloatTable => {
-                    (step::FLOAT_TABLE, padded(action_params(actions, place, at).as_bytes()))
-                }
-                What::Pixel(..) => (
-                    self.code(action.what.kind(), pixels),
-                    padded(action_params(actions, place, at).as_bytes()),
-                ),
-                What::Statistics(form, _) => {
-                    let code = match form.output {
-                        PixelType::U8 => step::MADE,
-                        PixelType::F32 => step::FLOATS_MADE,
-                    };
-                    (code, padded(action_params(actions, place, at).as_bytes()))
-                }
-                What::Crop(crop) if !crop.is_inside() => {
-                    let code = match pixels {
-                        PixelType::U8 => step::FILL,
-                        PixelType::F32 => step::FILL_FLOATS,
-                    };
-                    let (right, bottom) = crop.input();
-                    let (right, bottom) = (right as i32, bottom as i32);
-                    let fill = crop.fill();
-                    let inside = FillParams { left: 0, top: 0, right, bottom, fill, unused: 0 };
-                    (code, padded(bytes_of(&inside)))
-                }
+            let own = || padded(action_params(actions, place, at).as_bytes());
+            let (code, params) = match action.params.executor() {
+                Executor::Pointwise(Pointwise { change, .. }) => match change {
+                    Change::None => continue,
+                    Change::Table => (step::TABLE, own()),
+                    Change::FloatTable => (step::FLOAT_TABLE, own()),
+                    Change::Pixel(..) => (self.code(action.params.kind(), pixels), own()),
+                    Change::Fill { input: (right, bottom), fill } => {
+                        let code = match pixels {
+                            PixelType::U8 => step::FILL,
+                            PixelType::F32 => step::FILL_FLOATS,
+                        };
+                        let (right, bottom) = (right as i32, bottom as i32);
+                        let inside = FillParams { left: 0, top: 0, right, bottom, fill, unused: 0 };
+                        (code, padded(bytes_of(&inside)))
+                    }
+                },
+                Executor::Statistics(_) => match action.pixels(pixels) {
+                    PixelType::U8 => (step::MADE, own()),
+                    PixelType::F32 => (step::FLOATS_MADE, own()),
+                },
                 _ => continue,
             };
             pixels = action.pixels(pixels);
@@ -183,23 +180,22 @@ impl ProgramText {
 fn positions(actions: &Actions, which: Range<usize>, output: &Image) -> (Along, Along) {
     let mut columns = Along { at: output.window.x as i32, step: 1 };
     let mut rows = Along { at: output.window.y as i32, step: 1 };
-    for Action { what, .. } in actions.list[which].iter().rev() {
-        match what {
-            What::Crop(crop) => {
-                let (x, y) = crop.position();
+    for Action { params, .. } in actions.list[which].iter().rev() {
+        let Executor::Pointwise(Pointwise { moves, .. }) = params.executor() else { continue };
+        match moves {
+            Move::None => {}
+            Move::Window { position: (x, y), .. } => {
                 columns.at = columns.at.wrapping_add(x as i32);
                 rows.at = rows.at.wrapping_add(y as i32);
             }
-            What::Flip(flip) => {
-                let (width, height) = flip.input();
-                if flip.horizontal() {
+            Move::Mirror { horizontal, vertical, input: (width, height) } => {
+                if horizontal {
                     columns = columns.mirrored(width as i32);
                 }
-                if flip.vertical() {
+                if vertical {
                     rows = rows.mirrored(height as i32);
                 }
             }
-            _ => {}
         }
     }
     (columns, rows)
@@ -215,7 +211,7 @@ impl Along {
 fn action_params(actions: &Actions, place: usize, at: &Addresses) -> ParamBytes {
     let action = &actions.list[place];
     let table = at.tables + (size_of::<i32>() * action.table.start) as u64;
-    action.what.params(table)
+    action.params.bytes(table)
 }
 
 /// Parameters of an image in scratch memory.

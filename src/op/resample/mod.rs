@@ -29,7 +29,7 @@ use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
 use crate::tensor::CHANNELS;
 
-use super::{Bounds, Cuda, Tiling, Wanted};
+use super::{Bounds, Wanted};
 
 pub use blur::Blur;
 pub use fast::Resampler;
@@ -48,10 +48,6 @@ mod ring;
 mod scratch;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
-
-/// CUDA implementation.
-pub(super) const CUDA: Cuda =
-    Cuda::new("Resample", include_str!("../../../kernels/resample.cu")).tiled(Tiling::Resamples);
 
 /// Where the coefficients of a resampling come from.
 #[derive(Clone, Copy, Debug)]

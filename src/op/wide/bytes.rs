@@ -10,12 +10,12 @@ use super::{Instructions, Loop};
 /// A table of bytes for each channel.
 pub struct Tables {
     bytes: [[u8; 256]; CHANNELS],
-    form: Form,
+    pattern: Pattern,
 }
 
 /// What look-ups make use of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum Pattern {
     /// All tables are `byte & and ^ xor`: they invert, posterize, or change nothing.
     Bits { and: u8, xor: u8 },
     /// All tables are the same.
@@ -26,11 +26,11 @@ enum Form {
 
 impl Tables {
     pub fn new(bytes: [[u8; 256]; CHANNELS]) -> Self {
-        let form = match bytes[0] == bytes[1] && bytes[0] == bytes[2] {
-            true => Form::of(&bytes[0]),
-            false => Form::Any,
+        let pattern = match bytes[0] == bytes[1] && bytes[0] == bytes[2] {
+            true => Pattern::of(&bytes[0]),
+            false => Pattern::Any,
         };
-        Self { bytes, form }
+        Self { bytes, pattern }
     }
 
     pub fn bytes(&self) -> &[[u8; 256]; CHANNELS] {
@@ -39,13 +39,13 @@ impl Tables {
 
     /// Replaces every byte of a row of pixels by that of its channel's table.
     pub fn look_up(&self, row: &mut [u8], instructions: Instructions) {
-        if let Form::Bits { and, xor } = self.form {
+        if let Pattern::Bits { and, xor } = self.pattern {
             return instructions.run(Bits { and, xor, row });
         }
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
             // SAFETY: `has_avx512` says that the CPU has these instructions.
-            return unsafe { avx512::look_up(&self.bytes, self.form == Form::Same, row) };
+            return unsafe { avx512::look_up(&self.bytes, self.pattern == Pattern::Same, row) };
         }
         for pixel in row.as_chunks_mut::<CHANNELS>().0 {
             *pixel = self.of_pixel(*pixel);
@@ -55,13 +55,15 @@ impl Tables {
     /// As [`look_up`](Self::look_up), to another row of the same length.
     pub fn look_up_to(&self, from: &[u8], to: &mut [u8], instructions: Instructions) {
         debug_assert_eq!(from.len(), to.len());
-        if let Form::Bits { and, xor } = self.form {
+        if let Pattern::Bits { and, xor } = self.pattern {
             return instructions.run(BitsTo { and, xor, from, to });
         }
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
             // SAFETY: `has_avx512` says that the CPU has these instructions.
-            return unsafe { avx512::look_up_to(&self.bytes, self.form == Form::Same, from, to) };
+            return unsafe {
+                avx512::look_up_to(&self.bytes, self.pattern == Pattern::Same, from, to)
+            };
         }
         let to = to.as_chunks_mut::<CHANNELS>().0;
         for (to, from) in to.iter_mut().zip(from.as_chunks::<CHANNELS>().0) {
@@ -128,7 +130,7 @@ impl<const AT: usize> Loop for Channel<'_, AT> {
     }
 }
 
-impl Form {
+impl Pattern {
     fn of(table: &[u8; 256]) -> Self {
         let (xor, and) = (table[0], table[0] ^ table[255]);
         let mut other = false;
@@ -139,7 +141,7 @@ impl Form {
     }
 }
 
-/// [`Form::Bits`] of a row.
+/// [`Pattern::Bits`] of a row.
 struct Bits<'a> {
     and: u8,
     xor: u8,
@@ -204,11 +206,13 @@ mod tests {
         let posterized = std::array::from_fn(|byte| byte as u8 & 0xf0 ^ 0x0f);
         let same = [other(0); 3];
         let (each, bits) = ([0, 1, 2].map(other), [posterized; 3]);
-        for (bytes, form) in
-            [(same, Form::Same), (each, Form::Any), (bits, Form::Bits { and: 0xf0, xor: 0x0f })]
-        {
+        for (bytes, pattern) in [
+            (same, Pattern::Same),
+            (each, Pattern::Any),
+            (bits, Pattern::Bits { and: 0xf0, xor: 0x0f }),
+        ] {
             let tables = Tables::new(bytes);
-            assert_eq!(tables.form, form);
+            assert_eq!(tables.pattern, pattern);
             for pixels in 0..300 {
                 let row = &all[..3 * pixels];
                 let by = |instructions| {

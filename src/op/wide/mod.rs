@@ -131,7 +131,7 @@ mod tests {
     use super::Instructions;
     use crate::geometry::Size;
     use crate::op::kind::RowPosition;
-    use crate::op::{self, Actions, What};
+    use crate::op::{self, ActionParams, Actions};
     use crate::random::SampleKey;
 
     /// Rows longer than a block of pixels, with every byte in every channel.
@@ -143,12 +143,12 @@ mod tests {
         for operator in op::examples() {
             let actions = Actions::of([&*operator], SampleKey::default(), Size::new(333, 3));
             for action in &actions.list {
-                let What::Pixel(form, params) = &action.what else { continue };
-                let Some(change) = form.bytes else { continue };
+                let ActionParams::Pixel(pixel) = &action.params else { continue };
+                let Some(change) = pixel.formula.bytes else { continue };
                 let at = RowPosition { x: 332, step: -1, y: 1 };
                 let by = |set| {
                     let mut row = row.to_vec();
-                    change(params, at, &mut row, set);
+                    change(&pixel.params, at, &mut row, set);
                     row
                 };
                 let plain = by(Instructions::PLAIN);

@@ -4,9 +4,10 @@
 use serde_json::Value;
 
 use feedwater::internals::geometry::{BoundingBox, Roi, Size, View};
-use feedwater::op::formula::affine::Affine;
-use feedwater::op::formula::warp::{Interpolation, Warp};
-use feedwater::op::formula::{perspective, rotate};
+use feedwater::op::spatial::affine::formula::Affine;
+use feedwater::op::spatial::perspective::formula as perspective;
+use feedwater::op::spatial::rotate::formula as rotate;
+use feedwater::op::warp::{Interpolation, Warp};
 
 use crate::golden::{integers, numbers, rows, size};
 

@@ -5,12 +5,11 @@ use serde_json::{Value, json};
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::HostImage;
-use feedwater::internals::random::{SampleKey, SampleRng};
-use feedwater::op::formula::keep_ratio::{KeepRatio, Range};
-use feedwater::op::formula::policy::Step;
-use feedwater::op::formula::policy::timm::{Operation, Strength};
-use feedwater::op::formula::policy::timm_aug_mix::OPERATIONS;
-use feedwater::op::formula::policy::timm_auto_augment::{AutoAugment, Entry, Policy};
+use feedwater::op::policy::steps::Step;
+use feedwater::op::policy::timm::{Operation, Strength};
+use feedwater::op::policy::timm_aug_mix::formula::OPERATIONS;
+use feedwater::op::policy::timm_auto_augment::formula::{AutoAugment, Entry, Policy};
+use feedwater::op::spatial::resize_keep_ratio::formula::{KeepRatio, Range};
 use feedwater::op::{Actions, CenterCrop, Operator, PadMode, RandomCrop, Resize};
 
 use crate::golden::{digest, numbers, picture, size};

@@ -4,10 +4,10 @@ use std::sync::{Arc, LazyLock};
 
 use bytemuck::{Pod, Zeroable};
 
+use feedwater::gpu::host_kernel::{HostCompiler, HostKernel};
 use feedwater::internals::geometry::Size;
-use feedwater::internals::gpu::host_kernel::{HostCompiler, HostKernel};
 use feedwater::internals::image::Image;
-use feedwater::op::formula::warp::Warp;
+use feedwater::op::warp::Warp;
 
 /// A sample of the chain `Warp<Roi>`, with an interleaved tensor of bytes.
 #[derive(Clone, Copy, Pod, Zeroable)]

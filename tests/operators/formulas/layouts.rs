@@ -5,16 +5,17 @@ use serde_json::Value;
 
 use feedwater::internals::geometry::{BoundingBox, Roi, Size};
 use feedwater::internals::image::{HostImage, Image};
-use feedwater::internals::random::{SampleKey, SampleRng};
+use feedwater::op::filter::box_blur::formula::BoxBlur;
 use feedwater::op::filter::box_blur::{self, BoxBlurred};
-use feedwater::op::formula::affine::Ranges;
-use feedwater::op::formula::box_blur::BoxBlur;
-use feedwater::op::formula::elastic::Smoothness;
-use feedwater::op::formula::iou_crop::{self, IouCrop};
-use feedwater::op::formula::letterbox::Letterbox;
-use feedwater::op::formula::pad::{PadMode, Padding};
-use feedwater::op::formula::warp::{self, Interpolation, Warp};
-use feedwater::op::formula::{perspective, random_sizes, rotate, thumbnail};
+use feedwater::op::shared::padding::{PadMode, Padding};
+use feedwater::op::spatial::affine::formula::Ranges;
+use feedwater::op::spatial::letterbox::formula::Letterbox;
+use feedwater::op::spatial::perspective::formula as perspective;
+use feedwater::op::spatial::random_iou_crop::formula::{self as iou_crop, IouCrop};
+use feedwater::op::spatial::rotate::formula as rotate;
+use feedwater::op::spatial::{random_shortest_size, random_zoom_out, scale_jitter, thumbnail};
+use feedwater::op::warp::field::Smoothness;
+use feedwater::op::warp::{self, Interpolation, Warp};
 use feedwater::op::{self, Actions, Draw, Filter, Kind, Kinds, Operator};
 
 use super::device;
@@ -121,16 +122,16 @@ fn random_sizes_are_torchvisions() {
             "zoom_out" => {
                 let [factor, x, y] = numbers(&row["numbers"]).map(|it| it as f32);
                 let Padding { left, top, right, bottom } =
-                    random_sizes::zoom_out(source, factor, [x, y]);
+                    random_zoom_out::zoom_out(source, factor, [x, y]);
                 [left, top, right, bottom].map(i64::from).to_vec()
             }
             "scale_jitter" => {
                 let [scale] = numbers(&row["numbers"]);
-                drawn(random_sizes::scale_jitter(source, Size::new(1024, 600), scale as f32))
+                drawn(scale_jitter::scale_jitter(source, Size::new(1024, 600), scale as f32))
             }
             _ => {
                 let [shorter, longest] = numbers(&row["numbers"]).map(|it| it as u32);
-                drawn(random_sizes::shortest_size(
+                drawn(random_shortest_size::shortest_size(
                     source,
                     shorter,
                     (longest > 0).then_some(longest),
@@ -379,8 +380,8 @@ fn numbers_are_distributed_as_in_torchvision() {
                     perspective::draw(size, 0.6, rng)[corner][usize::from(axis == "y")].into()
                 }
                 ("zoom", part) => {
-                    let (factor, place) = random_sizes::draw_zoom_out([1.0, 4.0], rng);
-                    let padding = random_sizes::zoom_out(size, factor, place);
+                    let (factor, place) = random_zoom_out::draw_zoom_out([1.0, 4.0], rng);
+                    let padding = random_zoom_out::zoom_out(size, factor, place);
                     f64::from(match part {
                         "width" => padding.left + padding.right,
                         "left" => padding.left,
@@ -388,12 +389,12 @@ fn numbers_are_distributed_as_in_torchvision() {
                     })
                 }
                 ("jitter", _) => {
-                    let scale = random_sizes::draw_scale_jitter([0.1, 2.0], rng);
-                    random_sizes::scale_jitter(size, Size::new(64, 64), scale).width.into()
+                    let scale = scale_jitter::draw_scale_jitter([0.1, 2.0], rng);
+                    scale_jitter::scale_jitter(size, Size::new(64, 64), scale).width.into()
                 }
                 ("shortest", _) => {
-                    let shorter = random_sizes::draw_shortest_size(&[10, 20, 40], rng);
-                    random_sizes::shortest_size(size, shorter, None).height.into()
+                    let shorter = random_shortest_size::draw_shortest_size(&[10, 20, 40], rng);
+                    random_shortest_size::shortest_size(size, shorter, None).height.into()
                 }
                 (_, part) => {
                     let crop = IouCrop::default().draw(size, &boxes, rng);

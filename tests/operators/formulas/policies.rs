@@ -6,14 +6,13 @@ use serde_json::Value;
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::HostImage;
-use feedwater::internals::random::{SampleKey, SampleRng};
-use feedwater::op::formula::affine::Affine;
-use feedwater::op::formula::policy::timm::{self, Operations, RandAugment};
-use feedwater::op::formula::policy::{
-    Drawn, Magnitudes, Operation, Step, aug_mix, auto_augment, rand_augment, three_augment,
-    trivial_augment_wide,
-};
 use feedwater::op::policy::apply::{self, Warping};
+use feedwater::op::policy::aug_mix::formula as aug_mix;
+use feedwater::op::policy::auto_augment::formula as auto_augment;
+use feedwater::op::policy::steps::{Drawn, Magnitudes, Operation, Step};
+use feedwater::op::policy::timm::{self, Operations, RandAugment};
+use feedwater::op::policy::{rand_augment, three_augment, trivial_augment_wide};
+use feedwater::op::spatial::affine::formula::Affine;
 use feedwater::op::{Actions, Draw, Kinds, Operator};
 
 use super::samples::{assert_same_counts, assert_same_quantiles};
@@ -255,8 +254,10 @@ fn operations_and_magnitudes_are_drawn_as_often_as_by_the_libraries() {
         for index in 0..row["times"].as_u64().unwrap() {
             let rng = &mut rng(index);
             match (policy, pairs) {
-                ("rand_augment", _) => see(name(rand_augment::draw(9, 31, image, rng))),
-                ("trivial_augment_wide", _) => see(name(trivial_augment_wide::draw(5, image, rng))),
+                ("rand_augment", _) => see(name(rand_augment::draw_step(9, 31, image, rng))),
+                ("trivial_augment_wide", _) => {
+                    see(name(trivial_augment_wide::draw_step(5, image, rng)))
+                }
                 ("aug_mix", _) => see(name(aug_mix::draw(3, true, image, rng))),
                 (_, Some(pairs)) => {
                     let drawn = auto_augment::draw(pairs, image, rng);
@@ -321,7 +322,7 @@ fn weights_of_aug_mix_sum_to_one() {
 fn three_augment_draws_each_step_as_often() {
     let mut seen = [0; 3];
     for index in 0..3000 {
-        match three_augment::draw(&mut rng(index)) {
+        match three_augment::draw_step(&mut rng(index)) {
             Step::Grayscale => seen[0] += 1,
             Step::Solarize(threshold) => seen[1] += i32::from(threshold == 128.0),
             Step::GaussianBlur(radius) => seen[2] += i32::from((0.1..2.0).contains(&radius)),

@@ -10,9 +10,9 @@ use feedwater::op::colour::{
 use feedwater::op::custom::Cuda;
 use feedwater::op::erase::{cutout, grid_mask, random_erasing};
 use feedwater::op::filter::{sharpen, sharpness};
-use feedwater::op::formula::Histograms;
 use feedwater::op::kind::{ColourFormula, PositionFormula, StatisticsFormula, StencilFormula};
 use feedwater::op::noise::{gaussian_noise, salt_and_pepper};
+use feedwater::op::shared::Histograms;
 use feedwater::op::{
     Autocontrast, ChannelPermutation, ColorTwist, Contrast, Cutout, Equalize, GaussianNoise,
     Grayscale, GridMask, Hue, NormalizeImage, RandomErasing, SaltAndPepper, Saturation, Sharpen,

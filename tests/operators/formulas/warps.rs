@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::image::{HostImage, Image};
-use feedwater::internals::random::SampleKey;
-use feedwater::op::formula::affine::{self, Affine};
-use feedwater::op::formula::warp::{self, Interpolation, Warp};
-use feedwater::op::formula::{perspective, rotate};
+use feedwater::op::spatial::affine::formula::{self as affine, Affine};
+use feedwater::op::spatial::perspective::formula as perspective;
+use feedwater::op::spatial::rotate::formula as rotate;
+use feedwater::op::warp::{self, Interpolation, Warp};
 use feedwater::op::{self, Actions, Operator};
 
 use super::device;

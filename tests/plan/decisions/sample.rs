@@ -158,7 +158,7 @@ fn a_reused_sample_plan_equals_a_new_one() {
         assert_eq!(reused.actions.table, new.actions.table);
         assert_eq!((reused.stored_window, reused.trace), (new.stored_window, new.trace));
         for (a, b) in reused.actions.list.iter().zip(&new.actions.list) {
-            assert_eq!(a.what.params(0).as_bytes(), b.what.params(0).as_bytes());
+            assert_eq!(a.params.bytes(0).as_bytes(), b.params.bytes(0).as_bytes());
             assert_eq!((&a.table, a.input, a.output), (&b.table, b.input, b.output));
         }
     }

@@ -21,7 +21,7 @@ use feedwater::op::device_chain::{Block, DeviceChain, Sample};
 use feedwater::op::kernel_text::Leaf;
 use feedwater::op::kind::crop;
 use feedwater::op::program::{Addresses, Extent};
-use feedwater::op::{self, Action, Actions, Kind};
+use feedwater::op::{Action, ActionParams, Actions, Kind};
 use feedwater::plan::Plan;
 use feedwater::{Error, Result};
 
@@ -300,9 +300,9 @@ impl<'a> Kernels<'a> {
                     let whole = wanted.size();
                     let end = Size::new(wanted.right(), wanted.bottom());
                     let at = (wanted.x.into(), wanted.y.into());
-                    let what = op::What::Crop(crop::Params::new(at, whole, end, [0.0; 3]));
+                    let params = ActionParams::Crop(crop::Params::new(at, whole, end, [0.0; 3]));
                     let output = whole.window();
-                    actions.list.push(Action { what, table: 0..0, whole, input: wanted, output });
+                    actions.list.push(Action { params, table: 0..0, whole, input: wanted, output });
                 }
                 (&images[place], actions.end(place), wanted.size(), values(&images[place + 1]))
             }

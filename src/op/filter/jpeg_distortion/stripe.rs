@@ -7,10 +7,11 @@ use std::ops::Range;
 
 use crate::geometry::Size;
 use crate::image::Image;
-use crate::op::formula::jpeg::blocks::{self, Steps};
-use crate::op::formula::jpeg::{self, Pixel, Quality, neighbour};
 use crate::op::wide::Loop;
 use crate::op::wide::pixels::Shuffles;
+
+use super::formula::blocks::{self, Steps};
+use super::formula::{self as jpeg, Pixel, Quality, neighbour};
 
 /// Compresses and decompresses the output's window of an image of size `size`, wider than 4 pixels.
 pub struct Compression<'a> {

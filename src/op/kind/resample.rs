@@ -1,0 +1,85 @@
+//! Resamplings: separable sums with a table of coefficients, by `op/resample/`.
+
+use serde_json::{Value, json};
+
+use crate::geometry::{Roi, Size};
+use crate::image::HostImage;
+use crate::op::resample::{self, Weights};
+use crate::op::{Trace, Wanted};
+
+use super::mix::Mixer;
+use super::{
+    ActionKind, Cases, Codes, Cuda, Execution, Executor, Facts, ParamBytes, ProgramRole, Tiling,
+};
+
+const CUDA: Cuda =
+    Cuda::new("Resample", include_str!("../../../kernels/resample.cu")).tiled(Tiling::Resamples);
+
+/// The kind.
+pub static FACTS: Facts = Facts {
+    cuda: Some(CUDA),
+    params_bytes: size_of::<resample::Params>(),
+    nests: true,
+    program: ProgramRole { cases, ..ProgramRole::BUILT_IN },
+    ..Facts::new::<Params>(Execution::Resample)
+};
+
+/// Resampling of one sample.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// Box, output and offsets of the table.
+    pub axes: resample::Params,
+    /// Where the coefficients come from.
+    pub weights: Weights,
+}
+
+impl Params {
+    /// Resamples the box `of` of an image to an image of size `to`.
+    pub fn new(of: Roi, to: Size, weights: Weights) -> Self {
+        Self { axes: resample::Params::new(of, to), weights }
+    }
+}
+
+impl ActionKind for Params {
+    fn demand(&mut self, wanted: Wanted, table: &mut Vec<i32>, _: usize) -> Roi {
+        self.weights.fill_table(&mut self.axes, wanted, table)
+    }
+
+    fn trace(&self, _: Size, trace: &mut Trace) {
+        trace.crop(self.axes.of());
+        trace.cropping = false;
+        trace.view.resize(self.axes.of(), self.axes.output());
+    }
+
+    fn executor(&self) -> Executor<'_> {
+        Executor::Resample(self)
+    }
+
+    fn reference(&self, table: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
+        resample::reference(&self.axes, table, src, out);
+    }
+
+    fn bytes(&self, table_address: u64) -> ParamBytes {
+        ParamBytes::new(&resample::Params { table: table_address, ..self.axes })
+    }
+
+    fn named(&self) -> (&'static str, Option<Value>) {
+        match self.weights {
+            Weights::Filter(filter) => {
+                let Roi { x, y, width, height } = self.axes.of();
+                ("resample", Some(json!({ "box": [x, y, width, height], "filter": filter })))
+            }
+            Weights::Blur(blur) => {
+                ("blur", Some(json!({ "kernel": blur.kernel, "sigma": blur.sigma })))
+            }
+        }
+    }
+}
+
+/// Two passes read through it: sums along rows, then along columns.
+fn cases(_: &Codes, cases: &mut Cases) {
+    cases.reads.push_str(
+        "    case READ_ACROSS: value.bytes = sum_across(pass.as<Resample<Roi>>(), x, y); break;\n    \
+         case READ_DOWN: value.bytes = sum_down(pass.as<Resample<Roi>>(), x, y); break;\n",
+    );
+}

@@ -1,0 +1,108 @@
+//! Warps: each pixel is read at a position of the input that a map gives, by `op/warp/`.
+
+use serde_json::{Value, json};
+
+use crate::geometry::{Roi, Size};
+use crate::image::{HostImage, Image};
+use crate::op::warp::field::{Field, Smoothness};
+use crate::op::warp::{self, Warp};
+use crate::op::{Trace, Wanted};
+use crate::tensor::CHANNELS;
+
+use super::mix::Mixer;
+use super::{
+    ActionKind, Cases, Codes, Cuda, Execution, Executor, Facts, MakeRow, ParamBytes, ProgramRole,
+};
+
+/// Code of the program kernel's reader for warps: `READ_WARP` in `kernels/steps.cu`.
+const READ_WARP: i32 = 4;
+
+/// The kind.
+pub static FACTS: Facts = Facts {
+    cuda: Some(Cuda::new("Warp", include_str!("../../../kernels/warp.cu"))),
+    params_bytes: size_of::<Warp>(),
+    entries: warp::START_ENTRIES,
+    program: ProgramRole { reader: Some(READ_WARP), ..ProgramRole::added(cases) },
+    ..Facts::new::<Params>(Execution::Rows)
+};
+
+/// Warp of one sample.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The map.
+    pub warp: Warp,
+    /// Size of the input.
+    pub input: Size,
+    /// Field of displacements, if the map has one.
+    pub field: Option<Field>,
+}
+
+impl ActionKind for Params {
+    fn demand(&mut self, wanted: Wanted, table: &mut Vec<i32>, start: usize) -> Roi {
+        if let Some(field) = &self.field {
+            field.append(self.input, table);
+        }
+        warp::demand(&self.warp, &table[start..], self.input, wanted.output)
+    }
+
+    fn trace(&self, output: Size, trace: &mut Trace) {
+        trace.cropping = false;
+        // Boxes stay where they are when pixels are displaced one by one.
+        if let Some(back) = self.warp.back() {
+            trace.view.warp(back, output);
+        }
+    }
+
+    fn executor(&self) -> Executor<'_> {
+        Executor::Rows(self)
+    }
+
+    fn reference(&self, table: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
+        let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
+            unreachable!("warps map bytes to bytes");
+        };
+        let window = out.window();
+        for y in window.y..window.bottom() {
+            for x in window.x..window.right() {
+                let read = |x: i32, y: i32| src.pixel(x as u32, y as u32);
+                out.set_pixel(x, y, warp::pixel(&self.warp, table, &read, x as i32, y as i32));
+            }
+        }
+    }
+
+    fn bytes(&self, table_address: u64) -> ParamBytes {
+        let mut warp = self.warp;
+        if warp.has_table() {
+            warp.set_table(table_address);
+        }
+        ParamBytes::new(&warp)
+    }
+
+    fn named(&self) -> (&'static str, Option<Value>) {
+        let (interpolation, fill) = (self.warp.interpolation(), self.warp.fill());
+        match &self.field {
+            Some(Field { smoothness: Smoothness { alpha, sigma }, key }) => {
+                let params = json!({ "alpha": alpha, "sigma": sigma, "key": key, "interpolation": interpolation, "fill": fill });
+                ("displace", Some(params))
+            }
+            None => {
+                let matrix = self.warp.back().map(|plane| plane.matrix());
+                let params =
+                    json!({ "matrix": matrix, "interpolation": interpolation, "fill": fill });
+                ("warp", Some(params))
+            }
+        }
+    }
+}
+
+impl MakeRow for Params {
+    fn row(&self, table: &[i32], src: &Image<u8>, (x, y): (u32, u32), out: &mut [[u8; CHANNELS]]) {
+        warp::row(&self.warp, table, src, x, y, out);
+    }
+}
+
+fn cases(_: &Codes, cases: &mut Cases) {
+    cases
+        .reads
+        .push_str("    case READ_WARP: value.bytes = pass.as<Warp<Roi>>().at(x, y); break;\n");
+}

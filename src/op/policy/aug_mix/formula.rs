@@ -1,0 +1,95 @@
+//! `aug_mix`: torchvision's `AugMix` (`torchvision/transforms/v2/_auto_augment.py`).
+//!
+//! torchvision converts a PIL image to a tensor first, and applies the steps to that. Here they are those of PIL
+//! images, as in the other policies.
+
+use crate::geometry::Size;
+use crate::random::SampleRng;
+
+use super::super::steps::{Drawn, Magnitudes, Operation, Space, drawn_from, normal, signed};
+
+/// Operations and magnitudes. Without `all_ops`, only the first nine.
+pub const SPACE: &Space = &[
+    (Operation::ShearX, Magnitudes::Signed(0.3)),
+    (Operation::ShearY, Magnitudes::Signed(0.3)),
+    (Operation::TranslateX, Magnitudes::Sides(|size| f64::from(size.width) / 3.0)),
+    (Operation::TranslateY, Magnitudes::Sides(|size| f64::from(size.height) / 3.0)),
+    (Operation::Rotate, Magnitudes::Signed(30.0)),
+    (Operation::Posterize, Magnitudes::Bits(4.0, 4.0)),
+    (Operation::Solarize, Magnitudes::Plain(1.0, 0.0)),
+    (Operation::AutoContrast, Magnitudes::None),
+    (Operation::Equalize, Magnitudes::None),
+    (Operation::Brightness, Magnitudes::Signed(0.9)),
+    (Operation::Color, Magnitudes::Signed(0.9)),
+    (Operation::Contrast, Magnitudes::Signed(0.9)),
+    (Operation::Sharpness, Magnitudes::Signed(0.9)),
+];
+
+/// Operations of [`SPACE`] without `all_ops`.
+pub const PARTIAL: usize = 9;
+
+/// Magnitudes per operation. A severity of `s` draws from the first `s`.
+pub const BINS: u32 = 10;
+
+/// Draws one step of a chain, for a `severity` of 1 to 10 (default 3).
+pub fn draw(severity: u32, all_ops: bool, size: Size, rng: &mut SampleRng) -> Drawn {
+    let entry = drawn_from(if all_ops { SPACE } else { &SPACE[..PARTIAL] }, rng);
+    let bin = match entry.1 {
+        Magnitudes::None => 0,
+        _ => rng.below(severity.into()) as u32,
+    };
+    signed(entry, (bin, BINS), size, rng)
+}
+
+/// Maximum number of steps of a chain if it is not given.
+pub const MOST_DEPTH: u32 = 3;
+
+/// Draws the number of steps of a chain if it is not given: 1 to [`MOST_DEPTH`], evenly.
+pub fn depth(rng: &mut SampleRng) -> u32 {
+    1 + rng.below(MOST_DEPTH.into()) as u32
+}
+
+/// Maximum number of chains.
+pub const MOST_WIDTH: usize = 16;
+
+/// Draws the weight of the image, followed by those of the chains, at most [`MOST_WIDTH`] and 3 by default; their sum
+/// is 1. `alpha` (default 1) is the parameter of both Dirichlet distributions: of the image against all chains, and
+/// of the chains.
+pub fn put_weights(alpha: f64, weights: &mut [f32], rng: &mut SampleRng) {
+    let [image, chains] = [gamma(alpha, rng), gamma(alpha, rng)];
+    let mut gammas = [0.0; MOST_WIDTH];
+    let gammas = &mut gammas[..weights.len() - 1];
+    gammas.fill_with(|| gamma(alpha, rng));
+    let (whole, sum) = (image + chains, gammas.iter().sum::<f64>());
+    weights[0] = (image / whole) as f32;
+    for (weight, it) in weights[1..].iter_mut().zip(gammas) {
+        *weight = (*it / sum * (chains / whole)) as f32;
+    }
+}
+
+/// Weighted sum of the image's byte and the chains' bytes, in f32 and in this order, without its fraction.
+#[inline(always)]
+pub fn mixed(weights: &[f32], bytes: impl IntoIterator<Item = u8>) -> u8 {
+    let products = weights.iter().zip(bytes).map(|(weight, byte)| weight * f32::from(byte));
+    products.fold(0.0, |sum, product| sum + product) as u8
+}
+
+/// Draws from a gamma distribution of this shape (Marsaglia and Tsang, "A simple method for generating gamma
+/// variables", 2000).
+fn gamma(shape: f64, rng: &mut SampleRng) -> f64 {
+    if shape < 1.0 {
+        let uniform = 1.0 - rng.uniform();
+        return gamma(shape + 1.0, rng) * libm::pow(uniform, 1.0 / shape);
+    }
+    let d = shape - 1.0 / 3.0;
+    let c = 1.0 / (9.0 * d).sqrt();
+    loop {
+        let normal = normal(rng);
+        let v = 1.0 + c * normal;
+        let v = v * v * v;
+        let uniform = 1.0 - rng.uniform();
+        if v > 0.0 && libm::log(uniform) < 0.5 * normal * normal + d - d * v + d * libm::log(v) {
+            return d * v;
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! `auto_augment`: pairs of operations that were found by search.
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::settings::one_or_each;
+use crate::op::{BuiltIn, Draw, Interpolation, Kinds, Operator};
+
+use super::apply::{self, Warping};
+use super::steps::Operation;
+
+pub mod formula;
+
+/// Applies one of 25 pairs of operations, each with its own probability and strength: torchvision's `AutoAugment`, whose
+/// operations, magnitudes and order of draws it has. Pixels are those of PIL images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AutoAugment {
+    /// Pairs. Default `imagenet`.
+    pub policy: Policy,
+    /// Interpolation between pixels. Default nearest.
+    pub interpolation: Interpolation,
+    /// Red, green and blue of what becomes empty. In TOML also one number for all. Default 0.
+    #[serde(deserialize_with = "one_or_each")]
+    pub fill: [u8; 3],
+}
+
+/// Dataset for which the pairs were found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// ImageNet.
+    #[default]
+    Imagenet,
+    /// CIFAR-10.
+    Cifar10,
+    /// Street View House Numbers.
+    Svhn,
+}
+
+impl Operator for AutoAugment {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        apply::kinds(2, false)
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let Self { policy, interpolation, fill } = *self;
+        let pairs = match policy {
+            Policy::Imagenet => formula::IMAGENET,
+            Policy::Cifar10 => formula::CIFAR10,
+            Policy::Svhn => formula::SVHN,
+        };
+        let size = draw.size();
+        let drawn: [(Operation, f64); 2] = formula::draw(pairs, size, draw.rng());
+        for (operation, magnitude) in drawn {
+            apply::draw(draw, operation.step(magnitude), Warping { interpolation, fill });
+        }
+    }
+}
+
+impl BuiltIn for AutoAugment {
+    const NAME: &'static str = "auto_augment";
+
+    fn examples() -> Vec<Self> {
+        let base = Self::default();
+        vec![
+            base,
+            Self { policy: Policy::Cifar10, interpolation: Interpolation::Bilinear, ..base },
+            Self { policy: Policy::Svhn, fill: [9, 99, 199], ..base },
+        ]
+    }
+}

@@ -1,0 +1,163 @@
+//! Steps of augmentation policies, and what torchvision's policies share. What a policy draws are [`Step`]s, which
+//! `apply.rs` turns into actions.
+
+use crate::geometry::Size;
+use crate::random::SampleRng;
+
+use crate::op::spatial::affine::formula::{Affine, policy};
+
+/// One drawn step with its parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// Changes nothing.
+    Identity,
+    /// torchvision's `affine`.
+    Affine(Affine),
+    /// Affine matrix from the result to the input, row by row: Pillow's `Image.transform`.
+    Matrix([f64; 6]),
+    /// Rotation around the centre in degrees, counter-clockwise, without enlarging the image.
+    Rotate(f64),
+    /// Factor of brightness.
+    Brightness(f64),
+    /// Factor of saturation; 0 is gray.
+    Saturation(f64),
+    /// Factor of contrast.
+    Contrast(f64),
+    /// Factor of sharpness.
+    Sharpness(f64),
+    /// Bits that are kept, 0 to 8.
+    Posterize(u32),
+    /// Bytes from this threshold on are inverted, 0 to 256.
+    Solarize(f64),
+    /// This is added to bytes below 128, up to 255.
+    SolarizeAdd(u32),
+    /// Stretches each channel to 0 to 255.
+    AutoContrast,
+    /// Equalizes each channel's histogram.
+    Equalize,
+    /// Inverts all bytes.
+    Invert,
+    /// Pillow's `L` in all channels.
+    Grayscale,
+    /// Pillow's `GaussianBlur` with this radius (standard deviation) in pixels.
+    GaussianBlur(f64),
+}
+
+/// Operation of torchvision's policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of torchvision")]
+pub enum Operation {
+    Identity,
+    ShearX,
+    ShearY,
+    TranslateX,
+    TranslateY,
+    Rotate,
+    Brightness,
+    Color,
+    Contrast,
+    Sharpness,
+    Posterize,
+    Solarize,
+    AutoContrast,
+    Equalize,
+    Invert,
+}
+
+impl Operation {
+    /// Step of a magnitude: `_apply_image_or_video_transform` of `torchvision/transforms/v2/_auto_augment.py` for PIL images.
+    pub fn step(self, magnitude: f64) -> Step {
+        match self {
+            Self::Identity => Step::Identity,
+            Self::ShearX => Step::Affine(policy::shear_x(magnitude)),
+            Self::ShearY => Step::Affine(policy::shear_y(magnitude)),
+            Self::TranslateX => Step::Affine(policy::translate_x(magnitude)),
+            Self::TranslateY => Step::Affine(policy::translate_y(magnitude)),
+            Self::Rotate => Step::Rotate(magnitude),
+            Self::Brightness => Step::Brightness(1.0 + magnitude),
+            Self::Color => Step::Saturation(1.0 + magnitude),
+            Self::Contrast => Step::Contrast(1.0 + magnitude),
+            Self::Sharpness => Step::Sharpness(1.0 + magnitude),
+            Self::Posterize => Step::Posterize(magnitude as u32),
+            Self::Solarize => Step::Solarize(255.0 * magnitude),
+            Self::AutoContrast => Step::AutoContrast,
+            Self::Equalize => Step::Equalize,
+            Self::Invert => Step::Invert,
+        }
+    }
+}
+
+/// Magnitudes of an operation, evenly spaced over the bins of a policy.
+#[derive(Clone, Copy, Debug)]
+pub enum Magnitudes {
+    /// No magnitude.
+    None,
+    /// From the first number to the second, never negated.
+    Plain(f64, f64),
+    /// From 0 to this number, negated with probability 1/2.
+    Signed(f64),
+    /// From 0 to this function of the image's size, negated with probability 1/2.
+    Sides(fn(Size) -> f64),
+    /// From the first number down by the second, rounded to even: bits.
+    Bits(f32, f32),
+}
+
+impl Magnitudes {
+    /// Magnitude number `bin` of `bins` (at least 2), before it is negated. Equal to torchvision's, which are f32.
+    pub fn at(&self, bin: u32, bins: u32, size: Size) -> f64 {
+        match *self {
+            Self::None => 0.0,
+            Self::Plain(from, to) => linear(from, to, bin, bins),
+            Self::Signed(to) => linear(0.0, to, bin, bins),
+            Self::Sides(to) => linear(0.0, to(size), bin, bins),
+            Self::Bits(from, span) => {
+                f64::from((from - bin as f32 / ((bins - 1) as f32 / span)).round_ties_even())
+            }
+        }
+    }
+
+    fn is_signed(&self) -> bool {
+        matches!(self, Self::Signed(_) | Self::Sides(_))
+    }
+}
+
+/// Drawn operation with its magnitude; [`Operation::step`] is what it does.
+pub type Drawn = (Operation, f64);
+
+/// Operations of a policy with their magnitudes.
+pub type Space = [(Operation, Magnitudes)];
+
+/// Draws an operation of a space, evenly.
+pub(super) fn drawn_from<'a>(space: &'a Space, rng: &mut SampleRng) -> &'a (Operation, Magnitudes) {
+    &space[rng.below(space.len() as u64) as usize]
+}
+
+/// Operation with magnitude number `bin`, after drawing its sign if it has one.
+pub(super) fn signed(
+    (operation, magnitudes): &(Operation, Magnitudes),
+    (bin, bins): (u32, u32),
+    size: Size,
+    rng: &mut SampleRng,
+) -> Drawn {
+    let magnitude = magnitudes.at(bin, bins, size);
+    let negated = magnitudes.is_signed() && rng.chance(0.5);
+    (*operation, if negated { -magnitude } else { magnitude })
+}
+
+/// Draws from the standard normal distribution (Box and Muller, 1958).
+pub(super) fn normal(rng: &mut SampleRng) -> f64 {
+    let radius = (-2.0 * libm::log(1.0 - rng.uniform())).sqrt();
+    radius * libm::cos(2.0 * std::f64::consts::PI * rng.uniform())
+}
+
+/// Element of `torch.linspace(from, to, count)`: f32, from the nearer end, with one rounding as on processors with FMA.
+fn linear(from: f64, to: f64, number: u32, count: u32) -> f64 {
+    let (from, to) = (from as f32, to as f32);
+    let step = f64::from((to - from) / (count - 1) as f32);
+    let value = if number < count / 2 {
+        f64::from(from) + step * f64::from(number)
+    } else {
+        f64::from(to) - step * f64::from(count - 1 - number)
+    };
+    f64::from(value as f32)
+}

@@ -1,0 +1,180 @@
+//! Borders of `pad` that repeat or mirror the image.
+
+use bytemuck::{Pod, Zeroable};
+use serde::Serialize;
+
+use crate::geometry::{Roi, Size};
+use crate::image::{HostImage, Image};
+use crate::op::kind::{ActionKind, ImageFormula, Kind, Kinds, crop};
+use crate::op::shared::padding::{PadMode, PaddedAxis, Padding, Run, Step};
+use crate::op::wide::{Instructions, bytes};
+use crate::op::{Cuda, Draw, FieldError, Trace, Wanted};
+use crate::tensor::CHANNELS;
+
+/// An image with more of itself around it.
+pub enum Border {}
+
+/// Kinds of [`draw_padded`].
+pub fn kinds_of_padded(mode: PadMode) -> Kinds {
+    match mode {
+        PadMode::Constant => Kinds::exactly([Kind::Crop]),
+        _ => Kinds::up_to(2, [Kind::image::<Border>(), Kind::Crop]),
+    }
+}
+
+/// Crops a window at a position of the padded image.
+pub fn draw_padded(
+    draw: &mut Draw<'_>,
+    padding: Padding,
+    mode: PadMode,
+    fill: [f32; CHANNELS],
+    (x, y): (i64, i64),
+    size: Size,
+) {
+    let input = draw.size();
+    match (padding.output(input), Params::new(padding, input, mode)) {
+        (Some(padded), Some(params)) => {
+            if padding != Padding::default() {
+                draw.image::<Border>(&params, padded);
+            }
+            draw.crop((x, y), size, fill);
+        }
+        _ => draw.crop((x - i64::from(padding.left), y - i64::from(padding.top)), size, fill),
+    }
+}
+
+/// Checks that only a padding of one colour has a colour.
+pub fn check_mode(mode: PadMode, fill: [f32; CHANNELS]) -> Result<(), FieldError> {
+    if mode != PadMode::Constant && fill != [0.0; CHANNELS] {
+        let problem = format!("is {fill:?}, but only the mode constant has a colour");
+        return Err(FieldError::new("fill", problem));
+    }
+    Ok(())
+}
+
+/// Border of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
+#[repr(C)]
+pub struct Params {
+    left: i32,
+    top: i32,
+    width: i32,
+    height: i32,
+    mode: i32,
+    unused: i32,
+}
+
+impl Params {
+    /// Border of an image of size `input`. `None` for a constant, which is a crop.
+    pub fn new(padding: Padding, input: Size, mode: PadMode) -> Option<Self> {
+        let mode = match mode {
+            PadMode::Constant => return None,
+            PadMode::Edge => 0,
+            PadMode::Reflect => 1,
+            PadMode::Symmetric => 2,
+        };
+        let Padding { left, top, .. } = padding;
+        let (width, height) = (input.width as i32, input.height as i32);
+        Some(Self { left, top, width, height, mode, unused: 0 })
+    }
+
+    fn mode(&self) -> PadMode {
+        match self.mode {
+            0 => PadMode::Edge,
+            1 => PadMode::Reflect,
+            _ => PadMode::Symmetric,
+        }
+    }
+
+    fn padding(&self) -> Padding {
+        Padding { left: self.left, top: self.top, right: 0, bottom: 0 }
+    }
+
+    fn input(&self) -> Size {
+        Size::new(self.width as u32, self.height as u32)
+    }
+
+    fn axes(&self) -> (PaddedAxis, PaddedAxis) {
+        let (padding, mode, input) = (self.padding(), self.mode(), self.input());
+        (padding.columns(mode, input), padding.rows(mode, input))
+    }
+}
+
+impl ImageFormula for Border {
+    type Params = Params;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("Border", include_str!("../../../kernels/border.cu")));
+
+    fn reference(params: &Params, src: &HostImage, out: &mut HostImage) {
+        match (src, out) {
+            (HostImage::U8(src), HostImage::U8(out)) => each(params, src, out),
+            (HostImage::F32(src), HostImage::F32(out)) => each(params, src, out),
+            _ => unreachable!("a border preserves the pixel type"),
+        }
+    }
+
+    fn apply(params: &Params, src: &HostImage, out: &mut HostImage) {
+        match (src, out) {
+            (HostImage::U8(src), HostImage::U8(out)) => {
+                let instructions = Instructions::here();
+                rows(params, src, out, |from, to| bytes::reverse(from, to, instructions));
+            }
+            (HostImage::F32(src), HostImage::F32(out)) => {
+                rows(params, src, out, bytes::reverse_each)
+            }
+            _ => unreachable!("a border preserves the pixel type"),
+        }
+    }
+
+    fn demand(params: &mut Params, wanted: Wanted) -> Roi {
+        params.padding().demand(params.mode(), params.input(), wanted.output)
+    }
+
+    /// Boxes move as with a border of one colour: what is mirrored has none.
+    fn trace(params: &Params, output: Size, trace: &mut Trace) {
+        let position = (-i64::from(params.left), -i64::from(params.top));
+        crop::Params::new(position, output, params.input(), [0.0; CHANNELS]).trace(output, trace);
+    }
+}
+
+fn each<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) {
+    let (columns, rows) = params.axes();
+    let window = out.window();
+    for y in window.y..window.bottom() {
+        for x in window.x..window.right() {
+            // Only a constant border has no pixel.
+            if let (Some(column), Some(row)) = (columns.at(x), rows.at(y)) {
+                out.set_pixel(x, y, src.pixel(column, row));
+            }
+        }
+    }
+}
+
+/// The same, run by run of each row.
+fn rows<T: Copy + Default>(
+    params: &Params,
+    src: &Image<T>,
+    out: &mut Image<T>,
+    reverse: impl Fn(&[T], &mut [T]),
+) {
+    let (columns, rows) = params.axes();
+    let (window, first) = (out.window(), src.window().x);
+    for y in window.y..window.bottom() {
+        // Only a constant border has no row.
+        let Some(row) = rows.at(y) else { continue };
+        let (row, mut out) = (src.row(row), out.row_mut(y));
+        for Run { input, step, count } in columns.runs(window.x..window.right()) {
+            let (at, len) = (CHANNELS * (input - first) as usize, CHANNELS * count as usize);
+            let (to, after) = out.split_at_mut(len);
+            out = after;
+            match step {
+                Step::Up => to.copy_from_slice(&row[at..][..len]),
+                Step::Down => reverse(&row[..at + CHANNELS][at + CHANNELS - len..], to),
+                Step::Stays => {
+                    let pixel = [row[at], row[at + 1], row[at + 2]];
+                    to.as_chunks_mut().0.fill(pixel);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! `elastic`: displaces each pixel by smooth noise.
+
+use serde::{Deserialize, Serialize};
+
+use crate::geometry::Size;
+use crate::op::settings::{check_number, one_or_each};
+use crate::op::warp::field::Smoothness;
+use crate::op::{Bounds, BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
+
+/// Displaces each pixel by noise that is blurred: torchvision's `ElasticTransform`, within one level for the same noise.
+///
+/// Boxes, masks and keypoints stay where they are. torchvision moves the corners of a box by the displacements at the
+/// corners. Unlike in torchvision, the image may be smaller than the blur.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Elastic {
+    /// Strength along columns and rows, 0 to 10,000: noise of 1 before the blur is half as many pixels. One number or
+    /// two. Default 50.
+    #[serde(deserialize_with = "one_or_each")]
+    pub alpha: [f64; 2],
+    /// Standard deviation of the blur along columns and rows, in pixels: 0 to 100, and either both are 0 or none is. One
+    /// number or two. Default 5.
+    #[serde(deserialize_with = "one_or_each")]
+    pub sigma: [f64; 2],
+    /// Interpolation between pixels: `bilinear` (default) or `nearest`.
+    pub interpolation: Interpolation,
+    /// Red, green and blue outside of the image, 0 to 255. In TOML also one number for all. Default 0.
+    #[serde(deserialize_with = "one_or_each")]
+    pub fill: [u8; 3],
+}
+
+impl Default for Elastic {
+    fn default() -> Self {
+        Self {
+            alpha: [50.0; 2],
+            sigma: [5.0; 2],
+            interpolation: Interpolation::Bilinear,
+            fill: [0; 3],
+        }
+    }
+}
+
+impl Elastic {
+    fn smoothness(&self) -> Smoothness {
+        Smoothness { alpha: self.alpha, sigma: self.sigma }
+    }
+}
+
+impl Operator for Elastic {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::Warp])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        draw.displace(self.smoothness(), self.interpolation, self.fill);
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        for axis in [0, 1] {
+            check_number(&format!("alpha[{axis}]"), self.alpha[axis], 0.0, 10_000.0)?;
+            check_number(&format!("sigma[{axis}]"), self.sigma[axis], 0.0, 100.0)?;
+        }
+        let [along_columns, along_rows] = self.sigma;
+        if (along_columns == 0.0) != (along_rows == 0.0) {
+            let problem = format!("must both be 0 or both be over 0, are {:?}", self.sigma);
+            return Err(FieldError::new("sigma", problem));
+        }
+        if self.interpolation == Interpolation::Bicubic {
+            let problem = "must be \"nearest\" or \"bilinear\", is \"bicubic\"";
+            return Err(FieldError::new("interpolation", problem));
+        }
+        Ok(())
+    }
+
+    fn coefficients(&self, bounds: Bounds) -> usize {
+        let size = Size::new(bounds.side, bounds.pixels.div_ceil(bounds.side.into()) as u32);
+        self.smoothness().entries(size)
+    }
+}
+
+impl BuiltIn for Elastic {
+    const NAME: &'static str = "elastic";
+
+    fn examples() -> Vec<Self> {
+        let nearest = Interpolation::Nearest;
+        vec![
+            Self { sigma: [2.0; 2], ..Self::default() },
+            Self { alpha: [200.0, 0.0], sigma: [1.0, 4.0], fill: [9, 200, 0], ..Self::default() },
+            Self { alpha: [6.0; 2], sigma: [0.0; 2], interpolation: nearest, ..Self::default() },
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::warp::field::Field;
+
+    /// Noise does not repeat in large images.
+    #[test]
+    fn displacements_of_a_large_image_do_not_repeat() {
+        let field =
+            Field { smoothness: Smoothness { alpha: [2.0; 2], sigma: [0.0; 2] }, key: [1, 2] };
+        let (size, mut table) = (Size::new(700, 500), Vec::new());
+        field.append(size, &mut table);
+        let mut pairs: Vec<[i32; 2]> = table.as_chunks().0.to_vec();
+        assert_eq!(pairs.len() as u64, size.pixels());
+        let [x, y] = [0, 1].map(|axis| pairs.iter().map(|it| f64::from(it[axis])).sum::<f64>());
+        // Uniform from -1 to 1 pixel: four standard deviations of the sum.
+        let most = 4.0 * 65536.0 * (pairs.len() as f64 / 3.0).sqrt();
+        assert!(x.abs() < most && y.abs() < most, "{x} {y}");
+        pairs.sort_unstable();
+        pairs.dedup();
+        // Of 350,000 draws from 2^34 pairs, 3.6 are expected to be drawn before.
+        assert!(pairs.len() as u64 > size.pixels() - 20, "{}", pairs.len());
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        let field = |elastic: Elastic| elastic.check().unwrap_err().field;
+        assert_eq!(field(Elastic { alpha: [1.0, -1.0], ..Elastic::default() }), "alpha[1]");
+        assert_eq!(field(Elastic { sigma: [101.0, 1.0], ..Elastic::default() }), "sigma[0]");
+        assert_eq!(field(Elastic { sigma: [0.0, 1.0], ..Elastic::default() }), "sigma");
+        let interpolation = Interpolation::Bicubic;
+        assert_eq!(field(Elastic { interpolation, ..Elastic::default() }), "interpolation");
+        for elastic in Elastic::examples() {
+            assert_eq!(elastic.check(), Ok(()));
+        }
+    }
+}
