@@ -16,7 +16,7 @@ pub struct Gpu {
     pub device: Arc<Device>,
     /// Version of the kernel compiler.
     pub compiler: (u32, u32),
-    /// Whether nvJPEG is available, or why not.
+    /// Whether nvJPEG is available; the error states why not.
     pub nvjpeg: Result<(), String>,
 }
 
@@ -49,7 +49,7 @@ impl Gpu {
         Ok(self.on(loaders::builder()?))
     }
 
-    /// Whether the route can decode images, or why not.
+    /// Checks whether the route can decode images; the error states why not.
     pub fn offers(&self, route: Route) -> Result<(), String> {
         offered(&self.device, route).map_err(message).flatten()
     }
