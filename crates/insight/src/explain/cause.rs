@@ -35,7 +35,7 @@ pub enum Cause {
     Kernel,
     /// The ring has too few slots.
     Ring,
-    /// Times of samples or steps vary too much for the ring to even out.
+    /// Times of samples or steps vary too much for the ring to compensate.
     Variance,
     /// One thread is slower than the others.
     Straggler,
@@ -52,7 +52,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Description as a sentence: "... limits".
+    /// Phrase that names the bottleneck in reports, such as "reading limits".
     pub const fn words(self) -> &'static str {
         match self {
             Cause::Consumer => "the consumer limits",
@@ -78,12 +78,12 @@ impl Cause {
         }
     }
 
-    /// Whether others use the processors.
+    /// Whether the cause is that other programs, a quota or the hypervisor take processor time.
     pub const fn is_contention(self) -> bool {
         matches!(self, Cause::OtherPrograms | Cause::Quota | Cause::Hypervisor)
     }
 
-    /// What helps when no setting of the loader does.
+    /// Phrase that says what the pipeline needs if no setting of the loader helps.
     pub const fn takes(self) -> &'static str {
         match self {
             Cause::OtherPrograms => "it needs processors without other programs",
@@ -94,15 +94,16 @@ impl Cause {
     }
 }
 
-/// Share of the time that the consumer may wait before anything else is the cause.
+/// Share of the time that the consumer waits, below which the consumer is the cause.
 pub(super) const NEGLIGIBLE: f64 = 0.02;
-/// Speed-up without contention from which contention is the cause.
+/// Smallest speed-up without contention for which contention is the cause.
 const CONTENDED: f64 = 1.25;
-/// Share of the smallest capacity bound from which that part is the cause.
+/// Smallest ratio of the throughput to the smallest capacity bound for which the bounded part is
+/// the cause.
 const NEAR: f64 = 0.95;
-/// Share of the time spent on fixed costs per batch from which batches are too small.
+/// Share of the time spent on fixed costs per batch, above which batches are too small.
 const ONCE_A_BATCH: f64 = 0.25;
-/// Ratio of image to output pixels from which images are huge.
+/// Ratio of image pixels to output pixels, above which images are huge.
 const HUGE: f64 = 24.0;
 
 /// Finds the bottleneck of a model, in this order:
@@ -170,7 +171,7 @@ pub fn named(model: &Model, profile: &Profile) -> f64 {
     (all / profile.batches.max(1) as f64).min(model.consumer.step.mean)
 }
 
-/// Stage that takes most time of the scarce part.
+/// Returns the cause for a capacity bound: the stage that takes most time of the bounded part.
 fn part(model: &Model, limit: Limit, profile: &Profile) -> Cause {
     let most = |takes: &dyn Fn(&crate::model::Stage) -> bool| {
         let mut sums: Vec<(&str, f64)> = Vec::new();
@@ -214,7 +215,8 @@ fn smooth(model: &mut Model) {
     model.consumer.step = Service::constant(model.consumer.step.mean);
 }
 
-/// Who takes most of the processor time that the workers wait for.
+/// Returns who takes most of the processor time that the workers wait for. `None` if nobody does,
+/// or if it was not measured.
 pub(super) fn contender(profile: &Profile) -> Option<Cause> {
     let Waits { others, quota, stolen, .. } = profile.processors.waits?;
     let all = [(Cause::OtherPrograms, others), (Cause::Quota, quota), (Cause::Hypervisor, stolen)];

@@ -46,7 +46,7 @@ impl Ranks {
     }
 }
 
-/// Fills in a page; `causes` are those whose text it shows.
+/// Fills in a page. The page gets the texts of `causes`.
 fn page(
     page: &str,
     verdict: &str,

@@ -35,11 +35,12 @@ mod own;
 mod ranks;
 mod spent;
 
-/// Largest model error with which gains and causes are reported. The error is at most 7 % for runs that the model explains
-/// (`benches/bottlenecks`), and more than 50 % for those whose predicted gains were wrong by factors.
+/// Largest error of the model for which gains and causes are reported. The error is at most 7 % for
+/// runs that the model explains (`benches/bottlenecks`). It is above 50 % for runs whose predicted
+/// gains were wrong by factors.
 const TRUSTED: f64 = 0.25;
-/// Fewest batches for which settings are recommended. Fewer may all come from the slots that were full at the beginning, and say
-/// nothing of a steady state.
+/// Smallest number of batches for which settings are recommended. All of fewer batches may have
+/// been ready at the beginning, which does not show a steady state.
 const MIN_BATCHES_FOR_ADVICE: u64 = 12;
 /// Default number of knobs in a report.
 const KNOBS: usize = 3;
@@ -225,7 +226,7 @@ impl ReadScaling {
     }
 }
 
-/// Relative error of a model of this quality: both twice and half the measured throughput are 1.
+/// Relative error of a model. It is 1 if the model predicts twice or half the measured throughput.
 fn error(quality: f64) -> f64 {
     quality.max(1.0 / quality.max(1e-9)) - 1.0
 }
@@ -240,8 +241,8 @@ fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
         .unwrap_or(Cause::Unexplained)
 }
 
-/// The profile without contradictions of older versions, which took the share on a processor as 1 where it was not measured, also
-/// where the stage waited for one.
+/// Corrects profiles of older versions. They stored a processor share of 1 for stages where it was
+/// not measured, even if these stages had waited for a processor.
 fn consistent(profile: &Profile) -> Profile {
     let mut profile = profile.clone();
     for stage in &mut profile.stages {
@@ -330,7 +331,7 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
     let threads = f64::from(setup.workers) * seconds.max(1e-9);
     let share = |stage: &StageProfile| {
         let of_workers = spent.stages.iter().find(|it| it.0 == stage.stage).map(|it| it.1);
-        // The kernel's thread is no worker.
+        // The kernel stage runs on the launcher's thread, not on a worker.
         of_workers.unwrap_or(stage.without_waiting() / threads)
     };
     for stage in
@@ -428,7 +429,7 @@ impl fmt::Display for Report {
             let stall = |fast: f64, slow: f64| percent((1.0 - slow / fast.max(1e-9)).max(0.0));
             writeln!(
                 f,
-                "  three runs: {synthetic:.0} images/s without a loader, {cached:.0} from memory, {cold:.0} as it is: \
+                "  three runs: {synthetic:.0} images/s without a loader, {cached:.0} from memory, {cold:.0} unchanged: \
                  preparing takes {}, fetching {}",
                 stall(synthetic, cached),
                 stall(cached, cold),

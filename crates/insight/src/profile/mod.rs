@@ -155,8 +155,8 @@ pub struct StageProfile {
     pub latency: Latency,
     /// Equally likely times of an item, as multiples of the mean.
     pub quantiles: Vec<f64>,
-    /// Device time of the stage, by the device clock; `None` for stages on the host. For `upload` it is the copies, for
-    /// `device_decode` the decoding, and for `kernel` the kernel alone.
+    /// Device time of the stage, by the device clock; `None` for stages on the host. It covers the
+    /// copies of `upload`, the decoding of `device_decode`, and only the kernel of `kernel`.
     pub device: Option<DeviceTime>,
 }
 
@@ -337,8 +337,9 @@ impl Profile {
         self.stages.iter().find(|it| it.stage == stage)
     }
 
-    /// Throughput in samples per second while the consumer was asking for samples. A step that does not end with a request, such as
-    /// that after an epoch which was left early, is not measured; it is assumed to be as long as the others.
+    /// Throughput in samples per second, without the time between epochs. A step is not measured if
+    /// no request follows it, as after an epoch that was left early. Unmeasured steps count with
+    /// the mean step time.
     pub fn images_per_second(&self) -> f64 {
         let ConsumerProfile { waited, stepped, step, .. } = &self.consumer;
         let seconds = waited + stepped.max(self.batches as f64 * step.mean);

@@ -7,7 +7,7 @@
   const report = read('report'), causes = Object.fromEntries(read('causes'));
   const { ranks, cost, knobs, world } = report, usual = report.usual_images_per_second;
   const slow = ranks.filter((it) => it.slow), last = ranks[0];
-  // Of many ranks only the slowest are shown. All are in a strip, and the others in a section that opens.
+  // Many ranks: the rows show only the slowest, the strip shows all, and sections that open show the others.
   const shown = ranks.length <= 24 ? ranks.length : 16, first = ranks.slice(0, shown), rest = ranks.slice(shown);
   const call = (it) => `rank ${it.rank}`;
   const counted = (many, of) => `${many} ${of}${many === 1 ? '' : 's'}`;
@@ -87,7 +87,7 @@
     : 'None could deliver or use at least 10 % less than the median.';
   $('side-note').textContent = which + marks;
 
-  // With many ranks, all of them by number: neighbours share a machine.
+  // With many ranks, a strip shows all of them by number, because neighbours often share a machine.
   const byNumber = [...ranks].sort((a, b) => a.rank - b.rank);
   let spots = [], cursor = null, place = null;
   const strip = (width) => {
@@ -105,7 +105,7 @@
     });
     for (let at = 0; at < lines; at++) {
       const begin = at * each, end = Math.min(begin + each, byNumber.length) - 1, y = line * at + line - high.words + 14;
-      // Labels slow ranks where there is room, and others at intervals.
+      // Labels slow ranks if their labels fit, and others at intervals.
       const taken = [];
       const name = (index, slow) => {
         const x = spots[index].x + wide / 2, words = String(byNumber[index].rank), half = 4 * words.length + 4;
@@ -151,7 +151,7 @@
     };
   }
 
-  // Section with the rest, filled in when it is opened.
+  // Section with the other ranks, which is filled in when it is opened.
   const later = (id, rest, words, fill) => {
     const element = $(id);
     if (rest.length === 0) return;

@@ -33,7 +33,7 @@ pub(super) enum State {
     Slot,
 }
 
-/// State of a worker, its begin, and the total time in each state.
+/// State of a worker, the time at which it began, and the total time in each state.
 #[derive(Clone, Copy)]
 pub(super) struct Worker {
     pub state: State,
