@@ -11,12 +11,13 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from .loader import Loader
 
-#: What `classes_of` may be.
+#: Values that `classes_of` may have, for messages.
 _TAKEN = "a loader, its state_dict(), a list of names or the number of each name"
 
 
 def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> list[str] | dict[str, int] | None:
-    """The class names of another loader, of a state, or of a list, or the numbers of names."""
+    """Returns the class names of a loader, a state or a list. For a mapping from names to numbers, returns the
+    mapping."""
     if classes_of is None:
         return None
     if isinstance(classes_of, str):
@@ -28,7 +29,7 @@ def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> l
     elif isinstance(classes_of, Sequence):
         names = classes_of
     else:
-        # Wrappers of a loader have its names.
+        # A wrapper of a loader has the loader's names.
         names = getattr(classes_of, "classes", None)
         if names is None:
             raise TypeError(f"classes_of is a {type(classes_of).__name__}; it is {_TAKEN}")
@@ -39,18 +40,18 @@ def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> l
 
 
 def name_of(name: Any) -> str:
-    """A name of a class, which is a text."""
+    """Returns the name of a class. Fails if it is not Unicode text."""
     if not isinstance(name, str):
         raise ConfigError(f"classes has the name {name!r}, a {type(name).__name__}; names of classes are texts", key="classes")
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"classes has the name {name!r}, which is not Unicode; names of classes are", key="classes") from None
+        raise ConfigError(f"classes has the name {name!r}, which is not Unicode; names of classes must be", key="classes") from None
     return str(name)
 
 
 def numbers_of(classes: Mapping[Any, Any]) -> dict[str, int]:
-    """The numbers of classes, checked."""
+    """Returns the numbers of classes, checked."""
     numbers = {}
     for name, number in classes.items():
         try:

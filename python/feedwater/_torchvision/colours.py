@@ -11,7 +11,7 @@ from .state import Form, Inconvertible, Misplaced, State, converts
 
 
 def _maybe(probability: float, operator: Operator) -> list[Operator]:
-    """The operator with a probability."""
+    """Returns the operator, applied with a probability."""
     return [operator] if probability == 1 else [ops.RandomApply([operator], probability=probability)]
 
 

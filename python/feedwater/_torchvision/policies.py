@@ -53,7 +53,7 @@ def _aug_mix(step: Any, state: State) -> list[Operator]:
 
 @converts("AugMixAugment")
 def _timm_aug_mix(step: Any, state: State) -> list[Operator]:
-    """timm's: the text that it was made of."""
+    """Converts timm's AugMix to its configuration text."""
     from timm.data import auto_augment
 
     _policy(step, state)
@@ -71,7 +71,7 @@ def _timm_aug_mix(step: Any, state: State) -> list[Operator]:
 
 
 def _timm_auto_augment(step: Any) -> Operator:
-    """timm's: the text that it was made of."""
+    """Converts timm's AutoAugment to its configuration text."""
     from timm.data import auto_augment
 
     def entries(policy: Any) -> Any:
@@ -95,7 +95,7 @@ def _timm_auto_augment(step: Any) -> Operator:
 
 
 def _timm_rand_augment(step: Any) -> Operator:
-    """timm's: the text that it was made of."""
+    """Converts timm's RandAugment to its configuration text."""
     from timm.data import auto_augment
 
     names = [it.name for it in step.ops]
@@ -133,7 +133,7 @@ def _whole(number: float) -> int:
 
 
 def _common(operations: Sequence[Any], named: Sequence[Any]) -> Any:
-    """The first operation, with whose settings all others agree."""
+    """Returns the first operation, after a check that all operations have the same settings."""
     if [it.name for it in operations] != [it.name for it in named]:
         raise Inconvertible("its operations are a set of their own")
     first = operations[0]
@@ -151,7 +151,7 @@ def _translate(operation: Any) -> float:
 
 
 def _timm_warping(operation: Any) -> dict[str, Any]:
-    """Interpolation and colour outside of the image."""
+    """Returns the interpolation, and the colour outside of the image."""
     resample = operation.kwargs["resample"]
     filters = {0: "nearest", 2: "bilinear", 3: "bicubic"}
     if isinstance(resample, (list, tuple)):

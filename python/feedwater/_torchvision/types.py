@@ -24,7 +24,7 @@ def _tensor_of_bytes(step: Any, state: State) -> list[Operator]:
 @converts("ToTensor", "MaybeToTensor")
 def _tensor(step: Any, state: State) -> list[Operator]:
     if library(step) == "timm" and type(step).__name__ == "ToTensor":
-        # timm's does not scale.
+        # timm's ``ToTensor`` does not scale.
         if state.form is Form.PIL:
             state.becomes(Form.BYTES, "u8", step)
         return _as_dtype(state, step.dtype, step, scales=False)
@@ -55,7 +55,7 @@ _DTYPES = {"torch.uint8": "u8", "torch.float32": "f32", "torch.float16": "f16", 
 def _dtype(step: Any, state: State) -> list[Operator]:
     dtype = step.dtype
     if isinstance(dtype, dict):
-        # As for an image; boxes and masks are not part of the chain.
+        # Use the type for images. Boxes and masks are not part of the chain.
         names = {getattr(key, "__name__", key): value for key, value in dtype.items()}
         image = "Image" if state.tensor_by == "ToImage" else "Tensor"
         if image not in names and "others" not in names:
@@ -65,7 +65,7 @@ def _dtype(step: Any, state: State) -> list[Operator]:
             return []
     if state.form is Form.PIL:
         if type(step).__name__ == "ToDtype":
-            # torchvision leaves PIL images as they are.
+            # torchvision does not change PIL images here.
             return []
         raise Misplaced("torchvision takes tensors only there; put ToImage or PILToTensor before it")
     return _as_dtype(state, dtype, step, scales=getattr(step, "scale", True))
@@ -94,7 +94,7 @@ def _normalize(step: Any, state: State) -> list[Operator]:
     mean, std = ([float(value) for value in values] for values in (step.mean, step.std))
     mean, std = (values * 3 if len(values) == 1 else values for values in (mean, std))
     if state.form is Form.UNSCALED:
-        # Values are 0 to 255, as are mean and deviation.
+        # Values are 0 to 255, and so are mean and deviation.
         mean, std = [value / 255 for value in mean], [value / 255 for value in std]
     state.becomes(Form.NORMALIZED, state.dtype, step)
     return [ops.Normalize(mean=mean, std=std)]
@@ -102,7 +102,7 @@ def _normalize(step: Any, state: State) -> list[Operator]:
 
 @converts("ImageClassification", "SemanticSegmentation", "ObjectDetection")
 def _preset(step: Any, state: State) -> list[Operator]:
-    """The ``transforms()`` of weights."""
+    """Converts the ``transforms()`` of weights."""
     import torch
     from torchvision import transforms
 

@@ -1,4 +1,4 @@
-"""Settings of torchvision's transforms in the form of feedwater's."""
+"""Converts settings of torchvision's transforms to those of feedwater."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .state import Form, Inconvertible, State
 
 _FILTERS = {
     "nearest": "nearest",
-    # On PIL images torchvision does the same for both.
+    # On PIL images torchvision treats both in the same way.
     "nearest-exact": "nearest",
     "box": "box",
     "bilinear": "bilinear",
@@ -20,7 +20,7 @@ _PIL_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box
 
 
 def filter_of(interpolation: Any) -> Any:
-    """A filter by torchvision's ``InterpolationMode`` or Pillow's number."""
+    """Returns a filter for torchvision's ``InterpolationMode`` or Pillow's number."""
     name = getattr(interpolation, "value", interpolation)
     name = _PIL_FILTERS.get(name, name) if isinstance(name, int) else name
     if name not in _FILTERS:
@@ -29,13 +29,13 @@ def filter_of(interpolation: Any) -> Any:
 
 
 def resampling(step: Any, state: State, interpolation: Any = None) -> Any:
-    """The filter of a transform that resizes, whose pixels are those of torchvision at this place."""
+    """Returns the filter of a transform that resizes. Fails if its pixels differ from torchvision's at this place."""
     state.rounds()
     mode = step.interpolation if interpolation is None else interpolation
     name, filter = getattr(mode, "value", mode), filter_of(mode)
     if state.form is Form.PIL:
         return filter
-    # timm's transforms have no setting, and torchvision's default is an antialias.
+    # timm's transforms do not have this setting, and antialiasing is torchvision's default.
     if filter == "bilinear" and not getattr(step, "antialias", True):
         state.needs_pil_pixels(f"its antialias is {step.antialias}, with which torchvision reduces tensors without a filter")
     elif filter == "bicubic" and state.form is Form.SCALED:
@@ -48,14 +48,14 @@ def resampling(step: Any, state: State, interpolation: Any = None) -> Any:
 
 
 def pair(size: Any) -> tuple[int, int]:
-    """Height and width of a size."""
+    """Returns height and width of a size."""
     if isinstance(size, int):
         return size, size
     return (size[0], size[0]) if len(size) == 1 else (size[0], size[1])
 
 
 def fill_of(fill: Any, state: State) -> Any:
-    """The colour of ``fill`` in feedwater's values; v2 has one for each type of input."""
+    """Converts ``fill`` to a colour in feedwater's values. In v2, ``fill`` may have one colour per type of input."""
     if isinstance(fill, dict):
         others = [value for key, value in fill.items() if getattr(key, "__name__", key) in ("Image", "Tensor", "PIL", "others")]
         if len(others) != len(fill) or any(other != others[0] for other in others):
@@ -68,7 +68,7 @@ def fill_of(fill: Any, state: State) -> Any:
     scaled = [float(value) * state.unit() for value in values]
     if state.form is Form.NORMALIZED:
         return scaled
-    # 0.2 * 255 is a byte but for the last bit.
+    # Allow for rounding: 0.2 * 255 is a whole number except for the last bit.
     whole = [round(value) for value in scaled]
     if any(abs(value - near) > 1e-4 or not 0 <= near <= 255 for value, near in zip(scaled, whole)):
         raise Inconvertible(f"its fill or value {fill} is no byte (0 to 255) at this place; put it after Normalize, or choose one that is")
@@ -76,6 +76,6 @@ def fill_of(fill: Any, state: State) -> Any:
 
 
 def padding_of(padding: Any) -> list[int]:
-    """Left, top, right and bottom, of torchvision's ``padding``."""
+    """Returns left, top, right and bottom of torchvision's ``padding``."""
     sides = [padding] if isinstance(padding, int) else list(padding)
     return {1: sides * 4, 2: sides * 2, 4: sides}[len(sides)]

@@ -11,7 +11,8 @@ from ..loader import Loader
 
 
 class Batches(IterableDataset):  # type: ignore[misc]
-    """Batches of a loader, without a length. ``copies`` is for consumers that keep more of them than a loader has memory for."""
+    """Batches of a loader, without a length. ``copies`` is for consumers that keep more batches than a loader has
+    memory for."""
 
     def __init__(self, loader: Loader, keys: tuple[str, str] | None, padding_label: int | None, *, copies: bool = False) -> None:
         if loader.framework != "torch":
@@ -48,7 +49,7 @@ class Batches(IterableDataset):  # type: ignore[misc]
 
 
 class BatchDataset(Batches):
-    """Batches of a loader. Its length is their number."""
+    """Batches of a loader. The length is the number of batches."""
 
     def __len__(self) -> int:
         return self.loader.batches_per_epoch

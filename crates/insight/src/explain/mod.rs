@@ -182,7 +182,8 @@ pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
 
 impl ReadScaling {
     /// Measures with 1 thread, with `workers` threads and with twice as many, for a third of `seconds` each. The threads call
-    /// `read` with consecutive numbers. Failed reads are not counted. If the system starts fewer threads, those are measured.
+    /// `read` with consecutive numbers. Failed reads are not counted. If the system refuses to start a
+    /// thread, the rate of the started threads is measured.
     pub fn measure(workers: u32, seconds: f64, read: impl Fn(u64) -> bool + Sync) -> Self {
         let next = AtomicU64::new(0);
         let each = Duration::from_secs_f64(seconds / 3.0);
