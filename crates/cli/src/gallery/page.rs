@@ -40,8 +40,7 @@ figcaption pre { font-size: 0.8rem; margin: 0.4rem 0 0; max-width: 15rem; white-
 /// Returns the HTML of the page.
 pub fn page(sections: &[Section]) -> String {
     let mut page = String::from(HEAD);
-    page +=
-        "<h1>Operators</h1>\n<p>Every operator of feedwater, applied to this image. ";
+    page += "<h1>Operators</h1>\n<p>Every operator of feedwater, applied to this image. ";
     page += "Operators that draw random numbers are shown for several samples.\n";
     page += &figure(PHOTO, "the image", "the image");
     page += "<nav>\n";

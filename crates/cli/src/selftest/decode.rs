@@ -231,7 +231,9 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
     let exact = Bound { most: 0, mean: 0.0 };
     let found = difference.within(if route.on_device() { BOUND_REDUCED } else { exact })?;
     let (most, mean) = (by_resizing.most(), by_resizing.mean());
-    Ok(format!("{found}; resizing the whole image instead differs by {most} levels, {mean:.3} on average"))
+    Ok(format!(
+        "{found}; resizing the whole image instead differs by {most} levels, {mean:.3} on average"
+    ))
 }
 
 fn builder(source: Arc<Memory>, chain: &Chain) -> LoaderBuilder {

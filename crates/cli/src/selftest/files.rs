@@ -85,7 +85,11 @@ fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
     let turned = |record: &&SampleRecord| record.size == Size::new(53, 75);
     match seen.records.iter().filter(turned).count() {
         4 if seen.records.len() == odd.len() => Ok(()),
-        count => Err(format!("read {} of {} files, {count} of them rotated instead of 4", seen.records.len(), odd.len())),
+        count => Err(format!(
+            "read {} of {} files, {count} of them rotated instead of 4",
+            seen.records.len(),
+            odd.len()
+        )),
     }
 }
 
@@ -155,7 +159,10 @@ fn damaged_on_gpu(
         named(&damaged, &actual)?;
     }
     let found = Difference::between(&expected.data, &actual.data).within(bound)?;
-    Ok(format!("{} files have the CPU's outcomes; the pixels of the good files are {found}", damaged.len()))
+    Ok(format!(
+        "{} files have the CPU's outcomes; the pixels of the good files are {found}",
+        damaged.len()
+    ))
 }
 
 /// Checks that each damaged file stops a loader with its own error, after the batches before it.

@@ -191,7 +191,9 @@ impl Straggling {
     fn words(&self, ranks: usize, slow: usize) -> String {
         let (now, then, gain) = (self.images_per_second, self.without, self.gain());
         if gain < 0.005 {
-            return format!("it costs nothing: without slow ranks, no rank would exceed {now:.0} images/s");
+            return format!(
+                "it costs nothing: without slow ranks, no rank would exceed {now:.0} images/s"
+            );
         }
         let (them, they) = if slow == 1 { ("it", "it") } else { ("them", "they") };
         let all = if ranks == 2 { "both".into() } else { format!("all {ranks}") };
