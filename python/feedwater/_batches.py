@@ -59,7 +59,7 @@ class Batches(Iterator[Batch]):
         by = "another loop over the same loader" if self.ended_by is None else f"the loop that begins at {self.ended_by.place}"
         raise StoppedError(
             f"the loop that begins at {self.place} was ended by {by}, {left} batches before the end of epoch {epoch.number}: a loader runs "
-            "one loop at a time; loader.peek() looks at the next batch without a loop, and a second loader runs a second loop"
+            "one loop at a time; loader.peek() returns the next batch without a loop; a second loop needs a second loader"
         )
 
 

@@ -35,14 +35,14 @@ def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> l
             raise TypeError(f"classes_of is a {type(classes_of).__name__}; it is {_TAKEN}")
     names = [name_of(name) for name in names]
     if not names:
-        raise ValueError("classes_of has no class names: its labels are the numbers in its data, which need no table")
+        raise ValueError("classes_of has no class names: its labels are numbers, so remove classes_of")
     return names
 
 
 def name_of(name: Any) -> str:
     """Returns the name of a class. Fails if it is not Unicode text."""
     if not isinstance(name, str):
-        raise ConfigError(f"classes has the name {name!r}, a {type(name).__name__}; names of classes are texts", key="classes")
+        raise ConfigError(f"classes has the name {name!r}, a {type(name).__name__}; class names are texts", key="classes")
     try:
         name.encode()
     except UnicodeEncodeError:

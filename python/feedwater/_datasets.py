@@ -68,7 +68,7 @@ def _folder(source: Any, pairs: list[tuple[str, int]]) -> Samples:
     transform = getattr(source, "transform", None)
     if transform is not None:
         raise ValueError(
-            f"the {type(source).__name__} has a transform, which would not run; build it without, and pass the chain "
+            f"the {type(source).__name__} has a transform, which would not run; create it without the transform, and pass the chain "
             "fw.from_torchvision(transform) to the loader"
         )
     _check_reads(source)
@@ -84,7 +84,7 @@ def _check_reads(source: Any) -> None:
     reader = getattr(source, "loader", None)
     if reader is not None and getattr(reader, "__module__", "").partition(".")[0] != "torchvision":
         raise ValueError(
-            f"the {name} has a loader of its own, which would not run; build it without, or pass fw.samples(items) with items that are encoded "
+            f"the {name} has a loader of its own, which would not run; create it without this loader, or pass fw.samples(items) with items that are encoded "
             "images or paths"
         )
     kinds = [kind.__module__.partition(".")[0] == "torchvision" for kind in type(source).__mro__ if "__getitem__" in vars(kind)]

@@ -38,7 +38,7 @@ def html(batch: Batch, classes: Sequence[str], ends: Sequence[Sequence[float]] |
         cells.append(_cell(picture + _boxes(objects[place], classes), sample, _label(sample["label"], classes)))
     parts = [f"<div>{text.escape(_title(batch, count))}</div>"]
     if images is None:
-        parts.append("<div>The images were given away by <code>__dlpack__</code>; keep the array that was made of them.</div>")
+        parts.append("<div>The images were given away by <code>__dlpack__</code>; use the array that was made from them.</div>")
     parts.append(f'<div style="display: flex; flex-wrap: wrap; gap: 8px; margin: 8px 0">{"".join(cells)}</div>')
     parts += _failed(batch.errors)
     return f'<div style="font: 12px sans-serif">{"".join(parts)}</div>'

@@ -46,7 +46,7 @@ def value(item: Any) -> str:
         items = iter(item)
     except TypeError:
         kind = type(item).__name__
-        raise TypeError(f"{item!r} is a {kind}, which no setting can be") from None
+        raise TypeError(f"{item!r} is a {kind}, which no setting accepts") from None
     return "[" + ", ".join(value(it) for it in items) + "]"
 
 

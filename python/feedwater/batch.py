@@ -167,12 +167,12 @@ class Batch:
     ) -> object:
         device = self._inner.device if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
         if device != self._inner.device and device != (_CPU, 0):
-            raise BufferError(f"the batch is on {self.device}; it is given to that device or copied to the CPU, not to {device}")
+            raise BufferError(f"the batch is on {self.device}; it can be used there or copied to the CPU, but not copied to {device}")
         if copy or device != self._inner.device:
             if copy is False:
-                raise BufferError(f"the batch is on {self.device}, so that it must be copied to the CPU, but copy=False")
+                raise BufferError(f"the batch is on {self.device}, so it must be copied to the CPU, but copy=False")
             if device != (_CPU, 0):
-                raise BufferError("a batch on a GPU is only copied to the CPU; copy its array")
+                raise BufferError("a batch on a GPU can only be copied to the CPU; copy its array instead")
             return _exported(self._host_copy(), max_version)
         with self._lock:
             if self._array is None:

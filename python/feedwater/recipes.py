@@ -117,7 +117,7 @@ class Recipe(list[Operator]):
         chain."""
         if self.rest and len(operators):
             raise ValueError(
-                f"the recipe has transforms that stay Python ({len(self.rest)}), after which no operator can run; add it before them in the "
+                f"the recipe has transforms that stay Python ({len(self.rest)}), and no operator can run after them; add it before them in the "
                 "transforms that are converted, or put it in front: [operator] + recipe"
             )
 

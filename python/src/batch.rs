@@ -307,6 +307,6 @@ fn locked<'a, T>(py: Python<'_>, value: &'a Mutex<T>) -> MutexGuard<'a, T> {
 
 fn given_away() -> PyErr {
     PyBufferError::new_err(
-        "the tensor of this batch was given away; keep the array that was made of it",
+        "the tensor of this batch was given away; use the array that was made from it",
     )
 }

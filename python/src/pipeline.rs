@@ -152,7 +152,8 @@ impl Pipeline {
         let state: Option<LoaderState> = match state.map(serde_json::from_str).transpose() {
             Ok(state) => state,
             Err(problem) => {
-                let error = Error::config("state", format!("is not one: {problem}"));
+                let error =
+                    Error::config("state", format!("is not the state of a loader: {problem}"));
                 return Err(raised(py, &error));
             }
         };

@@ -191,7 +191,7 @@ impl Sequence {
                     Err(_) => item.get_type().to_string(),
                 };
                 pyo3::exceptions::PyTypeError::new_err(format!(
-                    "an item is a {kind}; it must be bytes or a path, or a tuple of one of them, a label and fields"
+                    "an item is a {kind}; it must be bytes or a path, or a tuple of bytes or a path, a label and optional fields"
                 ))
             })?,
         };

@@ -193,7 +193,7 @@ impl fmt::Display for Report {
         }
         write!(f, "consumer  waited {consumer_waiting:.2} s for batches")?;
         if device_waiting > 0.0 {
-            write!(f, ", its stream {device_waiting:.3} s more")?;
+            write!(f, ", its stream waited {device_waiting:.3} s more")?;
         }
         writeln!(f)?;
         writeln!(f, "outcomes  {}", counts(&self.outcomes))?;

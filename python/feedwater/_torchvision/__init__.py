@@ -93,7 +93,7 @@ def _checked(operators: list[Any]) -> list[Any]:
         try:
             _feedwater.Pipeline.from_toml(text, os.getcwd(), {"images": ([], None, [])})
         except ConfigError as problem:
-            raise Inconvertible(f"feedwater does not take its settings: {problem}") from None
+            raise Inconvertible(f"feedwater does not accept its settings: {problem}") from None
     return operators
 
 

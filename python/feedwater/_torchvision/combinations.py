@@ -64,11 +64,11 @@ def _mixes(step: Any, state: State) -> list[Operator]:
         if name == "Identity":
             continue
         if name not in ("MixUp", "CutMix") or name in shares:
-            raise Inconvertible(f"{name_of(inner)} beside MixUp or CutMix; these are chosen among each other and Identity, once each")
+            raise Inconvertible(f"{name_of(inner)} beside MixUp or CutMix; only MixUp, CutMix and Identity can be combined, each once")
         shares[name] = share, inner
     classes = {inner.num_classes for _, inner in shares.values()}
     if len(classes) != 1 or None in classes:
-        raise Inconvertible("its num_classes is not given, or not the same for all; soft targets need the number of classes")
+        raise Inconvertible("its num_classes is missing, or differs between transforms; soft targets need the number of classes")
     state.targets["classes"] = classes.pop()
     probability = sum(share for share, _ in shares.values())
     operator: BatchOperator
@@ -103,7 +103,7 @@ def _choices(step: Any) -> list[tuple[float, Any]]:
 def _timm_mixup(step: Any, state: State) -> list[Operator]:
     """Converts timm's mixup."""
     if step.mode == "elem":
-        raise Inconvertible("its mode is elem, a weight for each sample; feedwater has one for each pair, as with mode pair")
+        raise Inconvertible("its mode is elem, with a weight per sample; feedwater has a weight per pair, as in mode pair")
     if step.cutmix_minmax is not None:
         raise Inconvertible("its cutmix_minmax is given")
     if not step.correct_lam:

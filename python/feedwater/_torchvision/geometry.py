@@ -69,7 +69,7 @@ def _border(step: Any, state: State) -> dict[str, Any]:
     if step.padding_mode == "constant":
         return {"fill": fill_of(step.fill, state)}
     if step.padding_mode in ("reflect", "symmetric"):
-        state.needs_pil_pixels(f"torchvision refuses a padding_mode {step.padding_mode} of tensors that is larger than the image")
+        state.needs_pil_pixels(f"for tensors, torchvision rejects padding with padding_mode {step.padding_mode} that is larger than the image")
     return {"mode": step.padding_mode}
 
 
@@ -201,4 +201,4 @@ def _erasing(step: Any, state: State) -> list[Operator]:
 
 def _random_values(state: State) -> None:
     if state.form is not Form.NORMALIZED:
-        raise Misplaced("its random values are normal numbers, also below 0 and above 1, and feedwater has bytes there; put it after Normalize")
+        raise Misplaced("its random values may be below 0 or above 1, but feedwater has bytes at this place; put it after Normalize")

@@ -59,7 +59,7 @@ def _timm_aug_mix(step: Any, state: State) -> list[Operator]:
     _policy(step, state)
     first = _common(step.ops, auto_augment.augmix_ops())
     if step.blended:
-        raise Inconvertible("it blends each chain by itself (b1), which timm calls not well tested")
+        raise Inconvertible("it blends each chain separately (b1), which timm calls not well tested")
     if any(it.prob != 1.0 or it.magnitude != first.magnitude for it in step.ops):
         raise Inconvertible("its operations have strengths of their own")
     config = f"augmix-m{_whole(first.magnitude)}-w{step.width}-a{step.alpha}"
@@ -113,7 +113,7 @@ def _timm_rand_augment(step: Any) -> Operator:
     if isinstance(known, dict):
         shares = [weight / sum(known.values()) for weight in known.values()]
         if any(abs(share - given) > 1e-9 for share, given in zip(shares, step.choice_weights)):
-            raise Inconvertible("its operations have weights of their own")
+            raise Inconvertible("the weights of its operations are not those of timm")
     first = _common(step.ops, step.ops)
     if any((it.prob, it.magnitude) != (first.prob, first.magnitude) for it in step.ops):
         raise Inconvertible("its operations have strengths of their own")
@@ -142,7 +142,7 @@ def _common(operations: Sequence[Any], named: Sequence[Any]) -> Any:
         return it.magnitude_std, it.magnitude_max, _translate(it), it.kwargs
 
     if any(settings(it) != settings(first) for it in operations):
-        raise Inconvertible("its operations have settings of their own")
+        raise Inconvertible("its operations have different settings")
     return first
 
 

@@ -84,7 +84,7 @@ class State:
         floats. For floats from 0 to 1 the results differ by at most one level of 255."""
         self.needs_bytes()
         if self.form is Form.UNSCALED:
-            raise Misplaced(f"{self.tensor_by} and a ToDtype without scale=True made floats above 1 of the image, which torchvision limits to 1")
+            raise Misplaced(f"{self.tensor_by} and a ToDtype without scale=True give the image floats above 1, which torchvision limits to 1")
 
 
 Convert = Callable[[Any, State], list[Operator]]
@@ -175,7 +175,7 @@ def converted(step: Any, state: State) -> list[Operator]:
         raise Inconvertible("it has a hook or a replaced forward, which would not run")
     convert = CONVERTERS.get(type(step).__name__)
     if type(step).__name__ == "Lambda":
-        raise Inconvertible(f"it calls {origin_of(step.lambd)}, a function of Python")
+        raise Inconvertible(f"it calls {origin_of(step.lambd)}, a Python function")
     if convert is None:
         raise Inconvertible(_REFUSED.get(type(step).__name__, "feedwater has no operator for it"))
     if state.batch_operators:
@@ -183,10 +183,10 @@ def converted(step: Any, state: State) -> list[Operator]:
     return convert(step, state)
 
 
-_BOXES = "it changes boxes, which batch.objects() gives; leave it out"
+_BOXES = "it changes boxes, which batch.objects() returns; remove it"
 #: Transforms that change only boxes and points.
 OF_BOXES = ("ConvertBoundingBoxFormat", "ClampBoundingBoxes", "SanitizeBoundingBoxes", "ClampKeyPoints", "SanitizeKeyPoints", "SetClampingMode")
-_VIEWS = "it makes several images of one, and a sample has one; as the rest in Python (keep_rest=True) its views are an axis of the batch"
+_VIEWS = "it makes several images of one, but a sample has one; with keep_rest=True it runs in Python and its views are an axis of the batch"
 _VIDEO = "it is for videos"
 #: Why transforms cannot be converted, by name.
 _REFUSED = {
@@ -197,10 +197,10 @@ _REFUSED = {
     "UniformTemporalSubsample": _VIDEO,
     "OpticalFlow": "it takes two images",
     "StereoMatching": "it takes two images",
-    "RandomCropOrPad": "it places smaller images at random; use CenterCropOrPad, or train_crop_mode='rkrc'",
-    "RandomPad": "it pads to a size at random, and no operator does",
+    "RandomCropOrPad": "it places smaller images at random positions; use CenterCropOrPad, or train_crop_mode='rkrc'",
+    "RandomPad": "it pads to a random size, which no operator does",
     "LinearTransformation": "it multiplies the whole image by a matrix",
-    "TrimBorder": "it cuts pixels from each side, and no operator does",
+    "TrimBorder": "it cuts pixels from each side, which no operator does",
 }
 
 
@@ -215,7 +215,7 @@ def sequence(transforms: Any, state: State) -> list[Operator]:
             raise Inconvertible(f"{name_of(step)} in it: {problem}") from None
         if state.saved() != before:
             state.restore(before)
-            raise Inconvertible(f"{name_of(step)} in it changes the type of the values, or mixes batches; put it outside")
+            raise Inconvertible(f"{name_of(step)} in it changes the type of the image or mixes batches; move it out of the group")
     return operators
 
 

@@ -37,11 +37,11 @@ def resampling(step: Any, state: State, interpolation: Any = None) -> Any:
         return filter
     # timm's transforms do not have this setting, and antialiasing is torchvision's default.
     if filter == "bilinear" and not getattr(step, "antialias", True):
-        state.needs_pil_pixels(f"its antialias is {step.antialias}, with which torchvision reduces tensors without a filter")
+        state.needs_pil_pixels(f"its antialias is {step.antialias}, so torchvision reduces tensors without a filter")
     elif filter == "bicubic" and state.form is Form.SCALED:
-        state.needs_pil_pixels("bicubic filters of floats exceed the range of bytes, and torchvision keeps the excess")
+        state.needs_pil_pixels("bicubic results of floats exceed the range of bytes, and torchvision does not clip them")
     elif filter == "bicubic":
-        state.needs_pil_pixels("bicubic filters exceed the range of bytes, and between its passes Pillow limits them where torchvision does not")
+        state.needs_pil_pixels("bicubic results exceed the range of bytes; Pillow clips them between its passes, torchvision does not")
     elif filter != "bilinear":
         state.needs_pil_pixels(f"torchvision's interpolation {name} of tensors has other pixels than that of PIL images")
     return filter
@@ -59,7 +59,7 @@ def fill_of(fill: Any, state: State) -> Any:
     if isinstance(fill, dict):
         others = [value for key, value in fill.items() if getattr(key, "__name__", key) in ("Image", "Tensor", "PIL", "others")]
         if len(others) != len(fill) or any(other != others[0] for other in others):
-            raise Inconvertible(f"its fill is {fill}, one for each type")
+            raise Inconvertible(f"its fill is {fill}, which differs between types")
         fill = others[0] if others else None
     if fill is None:
         return None
@@ -71,7 +71,7 @@ def fill_of(fill: Any, state: State) -> Any:
     # Allow for rounding: 0.2 * 255 is a whole number except for the last bit.
     whole = [round(value) for value in scaled]
     if any(abs(value - near) > 1e-4 or not 0 <= near <= 255 for value, near in zip(scaled, whole)):
-        raise Inconvertible(f"its fill or value {fill} is no byte (0 to 255) at this place; put it after Normalize, or choose one that is")
+        raise Inconvertible(f"its fill or value {fill} is no byte (0 to 255) at this place; put it after Normalize, or choose a byte")
     return whole
 
 

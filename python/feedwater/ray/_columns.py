@@ -27,7 +27,7 @@ _FIELD_TYPES = {
     bytes: pyarrow.binary(),
 }
 _FIELD_NAMES = "int, float, bool, str, bytes, arrays of NumPy with one or two axes, or a type of Arrow"
-_ADVICE = 'Name the fields that are to be columns: fields={"caption": str}'
+_ADVICE = 'Name the fields that become columns: fields={"caption": str}'
 #: Type of a field that is `None` in the first item.
 _UNKNOWN = type(None)
 #: Name of the column for fields that are no dictionary.
@@ -58,11 +58,11 @@ class Fields:
         """Returns the given fields, or else the fields of the first item of each sequence. ``has_objects``: whether the
         source has annotated objects."""
         if types is not None and not own:
-            raise TypeError("fields are those of items of fw.samples, which the source does not have")
+            raise TypeError("fields are those of items of fw.samples, but the source has none")
         found = _inferred(own) if types is None else types
         for name, kind in found.items():
             if not isinstance(name, str):
-                raise ValueError(f"field {name!r} has a name that is no text, which columns need. {_ADVICE}")
+                raise ValueError(f"field {name!r} has a name that is no text; names of columns are texts. {_ADVICE}")
             if name in _COLUMNS or (has_objects and name in _OBJECTS):
                 raise ValueError(f"field {name!r} has the name of another column; rename it. {_ADVICE}")
             is_plain = isinstance(kind, type) and kind in _FIELD_TYPES

@@ -60,7 +60,7 @@ def map_batches(
         raise ValueError(f'framework is {framework!r}; it is "numpy" or "torch"')
     is_class = isinstance(model, type)
     if arguments and not is_class:
-        raise TypeError("arguments are those of a class, and the model is a function")
+        raise TypeError("arguments are passed to a class, but the model is a function")
     settings = (framework, output, keep, batch_size is None)
     return dataset.map_batches(
         _Actor if is_class else _Applied(model, *settings).apply,

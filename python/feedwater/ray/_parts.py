@@ -84,7 +84,7 @@ class Order:
                 return self.epoch + number, min(self._begin(number) + rows, self.samples)
             rows -= own
         if rows > 0:
-            raise ValueError(f"rows is {rows} more than the data set has, which is {self.rows}")
+            raise ValueError(f"rows is {rows} more than the {self.rows} rows of the data set")
         return self.epoch + self.epochs, 0
 
 

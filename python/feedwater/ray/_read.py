@@ -70,7 +70,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         if num_gpus < 0:
             raise ValueError(f"num_gpus is {num_gpus}; it must be at least 0")
         if getattr(chain, "rest", []):
-            raise ValueError("the recipe has transforms that stay Python; apply them with map_batches")
+            raise ValueError("the recipe has transforms that run in Python; apply them with map_batches")
         if epochs < 1:
             raise ValueError(f"epochs is {epochs}; it must be at least 1")
         settings["loader"] = {**(settings.get("loader") or {}), "shard": "none"}
@@ -243,7 +243,7 @@ def read(
     if isinstance(source, Datasource):
         given = settings or fields is not None or masks or state is not None
         if chain or given or (batch, epoch, epochs, num_gpus) != (64, 0, 1, 0):
-            raise TypeError("the source is a Datasource, which has all settings of the loader")
+            raise TypeError("the source is a Datasource, which has all settings of the loader already")
         datasource = source
     else:
         threads = max(1, int(num_cpus))
@@ -267,6 +267,6 @@ def read(
         **(ray_remote_args or {}),
     }
     dataset = ray.data.read_datasource(datasource, override_num_blocks=override_num_blocks, **options)
-    require("a read task", options, "Pass others of num_cpus, num_gpus and memory, or start such a node first.")
+    require("a read task", options, "Change num_cpus, num_gpus or memory, or start such a node first.")
     dataset.context.execution_options.preserve_order = True
     return dataset

@@ -32,7 +32,7 @@ pub fn all() -> Result<Vec<(&'static str, Vec<Strength>)>, CommandError> {
         };
         let strengths = settings.into_iter().map(|settings| {
             let text = format!("op = \"{name}\"\n{settings}");
-            let operator = op::read(name, settings).expect("the name of an operator");
+            let operator = op::read(name, settings).expect("all names in NAMES are operators");
             let operator = operator.map_err(|error| broken(name, error.to_string()))?;
             let problem =
                 |error: op::custom::FieldError| format!("{}: {}", error.field, error.problem);

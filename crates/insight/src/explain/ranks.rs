@@ -375,7 +375,7 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
             let many = counted(slow.cores, "processor");
             format!("it has {many}, the median rank {}", usual.cores)
         }
-        None => format!("its stages take as long as elsewhere; {}", slow.cause.words()),
+        None => format!("its stages take as long as on other ranks; {}", slow.cause.words()),
     }
 }
 

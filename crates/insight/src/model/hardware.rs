@@ -171,7 +171,8 @@ impl Hardware {
         let Some(rate) = rate else { return Ok(()) };
         positive(&format!("the rate of the {name}"), rate)?;
         let Some(bytes) = self.sample_bytes else {
-            let problem = format!("the rate of the {name} needs the bytes of a sample");
+            let problem =
+                format!("is missing; the rate of the {name} needs the mean bytes per sample");
             return Err(Error::new("sample_bytes", problem));
         };
         positive("sample_bytes", bytes)?;

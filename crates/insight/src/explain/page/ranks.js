@@ -202,7 +202,7 @@
     knob.ranks.length > 1 ? make('p', { class: 'named' }, `${list(knob.ranks)}.`) : null,
     make('p', { class: 'note' }, `Costs: ${knob.cost}. Then ${causes[knob.then]}.`));
   const FEW = 6;
-  $('knobs-note').textContent = knobs.length === 0 ? 'No report names a setting that helps.' : slow.length === 0
+  $('knobs-note').textContent = knobs.length === 0 ? 'No report recommends a setting.' : slow.length === 0
     ? "Settings from the ranks' reports, with the gain of each rank alone."
     : 'Settings from the reports, with the gain of each rank alone; those for slow ranks come first. As long as a rank is slow, only making it faster helps the others.';
   $('knobs').append(...knobs.slice(0, FEW).map(setting));
