@@ -1,4 +1,4 @@
-"""Checks of arguments that the compiled part does not see."""
+"""Checks of arguments that the compiled part does not receive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import ConfigError, MissingPackageError
 
-#: Packages behind frameworks, and names for people.
+#: Frameworks, and their names in messages.
 _PACKAGES = {"torch": "PyTorch", "numpy": "NumPy", "jax": "JAX", "tensorflow": "TensorFlow"}
 #: Names of element types in NumPy and other libraries.
 _DTYPES = {"float32": "f32", "float": "f32", "float16": "f16", "half": "f16", "bfloat16": "bf16", "uint8": "u8"}

@@ -128,7 +128,7 @@ def _picture(levels: ndarray[Any, Any]) -> str:
 
 
 def _png(levels: ndarray[Any, Any]) -> bytes:
-    """An RGB image as a PNG file."""
+    """Returns an RGB image as a PNG file."""
     height, width, _ = levels.shape
     # Each row begins with the number of its filter, 0 for none.
     rows = b"".join(b"\0" + row.tobytes() for row in levels)

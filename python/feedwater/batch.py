@@ -330,7 +330,7 @@ class Batch:
             return self._inner.to_host(samples) if self._array is None else None
 
     def _owned(self, from_dlpack: Any) -> Any:
-        """Returns an array of the memory. The first array owns it."""
+        """Returns an array that shares the batch's memory. The first array owns the memory."""
         with self._lock:
             if self._array is None:
                 self._array = from_dlpack(self)

@@ -37,7 +37,7 @@ class ConfigError(Error, ValueError):
 
 
 class ConversionError(Error, ValueError):
-    """A transform of torchvision or timm has no equal chain."""
+    """A transform of torchvision or timm cannot be converted to operators."""
 
     #: The transforms, each with the reason.
     problems: list[str]

@@ -52,8 +52,9 @@ impl Drop for Kept {
     fn drop(&mut self) {
         if self.0 && !ENDS.load(Ordering::Acquire) {
             Python::try_attach(|_| {
-                // SAFETY: this thread holds the lock, and `new` has counted its state once more than this call of `try_attach`. `LOCKED`
-                // takes that count away and keeps the lock, which `try_attach` releases together with the state.
+                // SAFETY: `try_attach` holds the lock. It has counted the state once, and `new` has
+                // counted it once before. Releasing with `LOCKED` removes the count of `new` and
+                // keeps the lock. `try_attach` then releases the lock and the state.
                 unsafe { ffi::PyGILState_Release(ffi::PyGILState_STATE::PyGILState_LOCKED) }
             });
         }

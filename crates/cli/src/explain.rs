@@ -225,7 +225,7 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
     }
     consumer.end();
     match explain(&profile, &explain_options) {
-        // The signal came before enough was measured.
+        // The signal arrived before enough was measured.
         Err(_) if interrupt::requested().is_some() => Err(CommandError::Interrupted),
         explained => Ok(explained?),
     }
@@ -304,7 +304,7 @@ fn cached(
 fn scaling(source: &dyn Source, workers: u32, seconds: f64) -> ReadScaling {
     let len = u128::from(source.len());
     ReadScaling::measure(workers, (0.3 * seconds).clamp(0.6, 6.0), |place| {
-        // Spread the reads, so that none hits recently read data.
+        // Spread the reads, so that no read finds its data in a cache.
         let index = (u128::from(place) * 0x9e37_79b9_7f4a_7c15 % len) as u64;
         source.read(index, &mut HostPage::default(), u64::MAX).is_ok()
     })

@@ -102,7 +102,8 @@ pub fn listen() {
     if start(handle) {
         let _ = registered.recv();
     }
-    // A write beyond `ulimit -f` then returns an error with the file's name instead of killing the process.
+    // With a handler for SIGXFSZ, a write beyond `ulimit -f` returns an error with the file's name
+    // instead of killing the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
@@ -137,7 +138,7 @@ fn on_signal(signal: Signal) {
     }
 }
 
-/// Runs work on a thread of its own. Returns false if the system starts none.
+/// Runs work on another thread. Returns false if no thread can be started.
 fn start(work: impl FnOnce() + Send + 'static) -> bool {
     thread::Builder::new().name("feedwater-signal".into()).spawn(work).is_ok()
 }

@@ -257,7 +257,7 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
     code
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments. Returns the exit code.
+/// Prints the requested help, or the error in the arguments. Returns the exit code.
 fn not_parsed(error: clap::Error, arguments: &[OsString]) -> u8 {
     // Arguments may contain file names with control characters. The escaped arguments have the same
     // error.

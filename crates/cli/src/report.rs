@@ -62,7 +62,8 @@ pub struct Report {
     pub tolerated: BTreeMap<&'static str, u64>,
     /// JPEGs decoded on the CPU, by decoder; those of libjpeg-turbo by the reason for using it.
     pub jpeg: BTreeMap<&'static str, u64>,
-    /// Samples processed wholly on the CPU although the plan has operators on the device, by reason.
+    /// Number of samples that were processed only on the CPU although the plan uses the device, by
+    /// reason.
     pub cpu_fallback: BTreeMap<&'static str, u64>,
     /// Images and throughput of each decode route; empty if nothing is decoded for a device.
     pub routes: Vec<RouteReport>,

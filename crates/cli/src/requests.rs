@@ -1,4 +1,4 @@
-//! Remote request warnings on standard error: slow and retried requests.
+//! Warnings on standard error about slow and retried requests to remote storage.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 //! | from a batch | to | copies |
 //! |---|---|---|
 //! | in host memory | a tensor of the `flex` device | none: the tensor owns the batch |
-//! | in host memory | a tensor of another device | as that device copies from host memory |
+//! | in host memory | a tensor of another device | the copy from host memory to that device |
 //! | in device memory | any | not supported: [`Error::Config`] |
 //!
 //! burn's `flex` device stores values in a `Bytes`, which may refer to memory of another owner.

@@ -1,4 +1,4 @@
-//! Tensors of burn share memory with batches, and keep their slots.
+//! Tensors of burn share memory with batches, and occupy their slots.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use common::{assert_slot_waits, small_batch, small_batches};

@@ -1,4 +1,4 @@
-//! Tensors of libtorch share memory with batches, and keep their slots.
+//! Tensors of libtorch share memory with batches, and occupy their slots.
 
 use common::{assert_slot_waits, small_batch, small_batches};
 use feedwater::{DType, Layout};
@@ -50,7 +50,7 @@ fn a_slot_waits_for_the_graph_of_a_backward_pass() {
         let images = feedwater_tch::images(batch).unwrap();
         let weights =
             Tensor::ones([4, 3, 32, 32], (Kind::Float, Device::Cpu)).set_requires_grad(true);
-        // The gradient of the weights is the images.
+        // The gradient of the weights equals the images.
         (weights * images).sum(Kind::Float)
     });
 }

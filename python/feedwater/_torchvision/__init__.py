@@ -10,7 +10,7 @@ from .. import _feedwater, _toml
 from ..errors import ConfigError, ConversionError
 from ..recipes import Recipe
 
-# These register their converters.
+# Importing these modules registers their converters.
 from . import colours, combinations, geometry, policies, types  # noqa: F401
 from .chain import has_one_size, is_random
 from .combinations import is_of_batches

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._settings import Operator
 
-#: Operators without random numbers and without ranges.
+#: Operators that draw no random numbers, because no setting of theirs is a range.
 _FIXED = {
     "autocontrast",
     "center_crop",

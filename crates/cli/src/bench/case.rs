@@ -49,7 +49,8 @@ pub struct Measured {
     pub read_ahead: Option<(usize, String)>,
     /// Samples by outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// Samples processed wholly on the CPU although the plan has operators on the device, by reason.
+    /// Number of samples that were processed only on the CPU although the plan uses the device, by
+    /// reason.
     pub cpu_fallback: BTreeMap<String, u64>,
     pub device_bytes_predicted: u64,
     pub device_bytes_peak: u64,

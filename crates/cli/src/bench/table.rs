@@ -68,7 +68,7 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-/// A route and the names of sets.
+/// A route, with the names of its sets.
 type SetsOf<'a> = (By, Vec<Cow<'a, str>>);
 
 impl Table<'_> {

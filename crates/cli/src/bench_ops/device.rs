@@ -29,7 +29,7 @@ pub struct Device {
 
 /// Kernel measurements on a device. After an error, nothing more is measured.
 pub struct OnDevice<'a> {
-    /// The device, or why nothing is measured on one.
+    /// The device, or the reason why no device is measured.
     found: Result<Found<'a>, String>,
     /// Whether the user required a GPU. If so, an error of the GPU fails the command.
     required: bool,

@@ -20,7 +20,7 @@ use super::made::{Made, megapixels, operator_name};
 use super::measured::{Measured, Row};
 use super::table::Part;
 
-/// Times of one step, sample by sample.
+/// Times of one step in seconds, one per sample.
 struct Step {
     name: String,
     part: Part,

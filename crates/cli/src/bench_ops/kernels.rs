@@ -349,7 +349,7 @@ struct Layouts {
     bodies: Vec<usize>,
     /// Offsets of the two scratch images of each sample.
     scratches: Vec<usize>,
-    /// Start of the parameters for the program kernel.
+    /// Offset of the program kernel's parameters.
     programs: usize,
     input_bytes: usize,
     output_bytes: usize,

@@ -49,7 +49,7 @@ pub struct Options {
 /// side.
 const PHOTO: Size = Size::new(240, 180);
 
-/// Number of pictures of an operator that draws random numbers.
+/// Number of images shown for an operator that draws random numbers.
 const DRAWS: u64 = 4;
 
 /// JPEG quality of the page's images. From 90 on, the encoder does not subsample chroma.
@@ -62,7 +62,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let dir = &options.dir;
     let photo = match &options.image {
         Some(path) => read(path)?,
-        // The scene with the most colours and edges.
+        // Of the generated scenes, this one has the most colours and edges.
         None => Image::from_data(PHOTO.window(), synth::image(1, 4, PHOTO.width, PHOTO.height)),
     };
     fs::create_dir_all(dir).map_err(|error| io_failure(dir, &error))?;
@@ -123,10 +123,10 @@ fn strips(options: &Options, photo: &Image<u8>, operators: &Operators) -> Result
     print(format!("{}: {} strips", options.dir.display(), entries.len()))
 }
 
-/// All operators with their strengths.
+/// All operators, each with the settings to show.
 type Operators = [(&'static str, Vec<Strength>)];
 
-/// Pictures of an operator, and their pixels.
+/// Returns the images of an operator: their descriptions, and their pixels.
 fn shown<'a>(
     name: &str,
     strengths: &'a [Strength],

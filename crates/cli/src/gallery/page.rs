@@ -1,9 +1,9 @@
-//! The page of the gallery.
+//! HTML of the gallery's page.
 
 /// File name of the unchanged image.
 pub const PHOTO: &str = "image.jpg";
 
-/// A picture of an operator.
+/// Description of one image of an operator.
 pub struct Picture<'a> {
     pub file: String,
     /// Settings as in a pipeline file.
@@ -12,7 +12,7 @@ pub struct Picture<'a> {
     pub draw: u64,
 }
 
-/// The pictures of an operator.
+/// Section of the page with the images of one operator.
 pub struct Section {
     pub name: &'static str,
     pub text: String,

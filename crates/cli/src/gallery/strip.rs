@@ -1,4 +1,4 @@
-//! Strips of small pictures, one file per operator, for the operator reference.
+//! Strips of small images, one file per operator, for the operator reference.
 
 use feedwater::error::DataError;
 use feedwater::geometry::Size;
@@ -17,7 +17,8 @@ const GAP: u32 = 4;
 /// Largest number of images in a strip, besides the unchanged one.
 const MOST: usize = 3;
 
-/// Positions of the pictures that a strip shows: one of each strength, then further samples.
+/// Returns the positions of the images that a strip shows: first one per strength, then further
+/// samples.
 pub fn chosen(pictures: &[Picture<'_>]) -> Vec<usize> {
     let mut chosen: Vec<usize> = (0..pictures.len()).collect();
     chosen.sort_by_key(|&at| pictures[at].draw);
@@ -68,7 +69,7 @@ pub fn alt(pictures: &[Picture<'_>], chosen: &[usize]) -> String {
         let settings: Vec<&str> = settings.lines().skip(1).collect();
         text += "; ";
         text += &match (draw, settings.as_slice()) {
-            // Its settings are those of the previous image.
+            // The image has the settings of the previous one.
             (1.., _) => format!("sample {draw}"),
             (0, []) => String::from("with its defaults"),
             (0, settings) => settings.join(", "),

@@ -36,7 +36,7 @@ const BOUND_REDUCED: Bound = Bound { most: 64, mean: 2.0 };
 /// Size of the images: many blocks, with partial blocks at the right and lower edges.
 const SIZE: Size = Size::new(203, 149);
 
-/// Images of each kind.
+/// Number of images of each kind.
 const PER_SORT: usize = 3;
 
 /// Windows as x, y, width, height: the whole image, inside blocks, corners, borders of one pixel, a single pixel.
@@ -60,7 +60,7 @@ const WINDOWS: [[u32; 4]; 11] = {
 /// Sizes after resizing for which the decoder downscales by 2, 4 and 8.
 const REDUCED: [(u32, u32); 3] = [(100, 70), (50, 37), (25, 18)];
 
-/// Returns a check per route and kind of JPEG, and per route that downscales; lazily, route by route.
+/// Yields the checks route by route: one per kind of JPEG, and one for routes that downscale.
 pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let expected = WINDOWS.iter().map(|&window| {
         let builder = builder(source()?, &crop(window)).decode(Placement::Cpu);

@@ -25,7 +25,7 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// Returns the checks of every route against the CPU, lazily, then those of every error policy.
+/// Yields the checks that compare every route with the CPU, then those of every error policy.
 pub fn on_gpu(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let by_route = Route::ALL.into_iter().map(|route| of_route(gpu, route));
     by_route.chain(std::iter::once_with(|| policies(gpu)))

@@ -10,7 +10,7 @@ use feedwater::plan::Route;
 
 use super::{Found, loaders, message};
 
-/// A GPU that kernels can be compiled for.
+/// A GPU for which kernels can be compiled.
 pub struct Gpu {
     /// The device.
     pub device: Arc<Device>,
@@ -44,7 +44,7 @@ impl Gpu {
         self.on(builder).decode(place).routes([route])
     }
 
-    /// Creates the loader of the CPU checks with everything on this device.
+    /// Creates the loader of the CPU checks, with all steps on this device.
     pub fn builder(&self) -> Result<LoaderBuilder, String> {
         Ok(self.on(loaders::builder()?))
     }

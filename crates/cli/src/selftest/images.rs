@@ -10,7 +10,7 @@ use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 /// A kind of JPEG.
 #[derive(Clone, Copy, Debug)]
 pub struct Sort {
-    /// Name within the check's name.
+    /// Part of the check's name.
     pub name: &'static str,
     pub sampling: SamplingFactor,
     pub gray: bool,
@@ -19,7 +19,8 @@ pub struct Sort {
     pub restart: u16,
 }
 
-/// Every chroma subsampling, and the other properties that decide on the decode route.
+/// Kinds of JPEGs: every chroma subsampling, and the other properties that determine the decode
+/// route.
 pub const SORTS: [Sort; 7] = [
     sampled("sampling=4:4:4", SamplingFactor::F_1_1),
     sampled("sampling=4:2:2", SamplingFactor::F_2_1),

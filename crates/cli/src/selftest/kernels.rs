@@ -94,7 +94,8 @@ struct Job<'a> {
     other: Option<usize>,
 }
 
-/// Compares chains in several threads: most of the time goes into compilation. Returns the number of the check with each result.
+/// Compares chains in several threads, because compilation takes most of the time. Returns each
+/// result with the number of its check.
 fn in_threads(gpu: &Gpu, jobs: &[Job<'_>]) -> Vec<(usize, Result<Cases, String>)> {
     const MOST: usize = 8;
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST);
@@ -300,5 +301,5 @@ fn equal(expected: &[u8], actual: &[u8], samples: usize) -> Result<(), String> {
     }
 }
 
-/// Seed of all samples here.
+/// Seed of all loaders in these checks.
 const SEED: u64 = 7;

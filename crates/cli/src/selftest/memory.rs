@@ -14,7 +14,7 @@ const EPOCHS: u32 = 200;
 /// Warm-up epochs after which memory must be stable.
 const SETTLED: u32 = 20;
 
-/// Allowed extra resident memory in bytes: the allocator's own, and per-epoch counters.
+/// Allowed extra resident memory in bytes, for the allocator and for counters of each epoch.
 const HOST_SLACK: u64 = 16 << 20;
 
 /// Allowed decrease of free device memory, in bytes. Other processes use the device too. A leak in

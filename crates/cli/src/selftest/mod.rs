@@ -57,9 +57,9 @@ pub struct Options {
 pub enum Group {
     /// Loaders on the CPU
     Loader,
-    /// Fast paths of operators against references
+    /// Fast paths of operators, compared with references
     Operator,
-    /// Kernels of the GPU against the CPU
+    /// GPU kernels, compared with the CPU
     Kernels,
     /// Decode routes, by kind of JPEG
     Decode,

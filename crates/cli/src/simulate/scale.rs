@@ -45,7 +45,7 @@ pub struct Hardware {
     /// Number of servers of a resource per GPU, such as its JPEG engines
     #[arg(long, requires = "from", value_name = "NAME=SERVERS")]
     resource: Vec<String>,
-    /// Multiply the time of a stage
+    /// Multiply the time of a stage by a factor
     #[arg(long, requires = "from", value_name = "NAME=FACTOR")]
     scale_stage: Vec<String>,
     /// Throughput of the disk shared by a host's GPUs, in 10^6 bytes per second
@@ -62,7 +62,7 @@ pub struct Hardware {
 /// Reads a share of time from a forecast.
 type Share = fn(&Forecast) -> f64;
 
-/// The fields of a report that are used here; others are ignored.
+/// The fields of a report that this command reads. Other fields are ignored.
 #[derive(Deserialize)]
 struct Report {
     model: Value,

@@ -39,7 +39,7 @@ pub enum Cause {
     Variance,
     /// One thread is slower than the others.
     Straggler,
-    /// Fixed cost per batch: handing it over, and the named parts of the consumer's step.
+    /// Fixed costs per batch: delivering the batch, and the named parts of the consumer's step.
     TinyBatches,
     /// Other programs on this machine use the processors that the workers wait for.
     OtherPrograms,
@@ -110,8 +110,9 @@ const HUGE: f64 = 24.0;
 ///
 /// 1. The consumer, if it hardly ever waits. If the named parts of its steps take a large share of the time, the batches are too
 ///    small.
-/// 2. Contention, if removing it speeds up the pipeline more than any other change here.
-/// 3. A straggler, if making it as fast as the others speeds up the pipeline as much as any other change here.
+/// 2. Contention, if removing it speeds up the pipeline more than any other change that is tried.
+/// 3. A straggler, if making it as fast as the others speeds up the pipeline as much as any other
+///    change that is tried.
 /// 4. Too small batches, if handing them over and the named parts of the consumer's steps take a large share of the time.
 /// 5. The part with the smallest capacity bound, if the throughput is close to that bound. For workers and processors, the stage
 ///    that takes most of their time.
@@ -145,7 +146,7 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
         return Ok(Cause::TinyBatches);
     }
     let bounds = model.capacity();
-    // Without the bound of the ring: step 6 tests whether a longer ring would help.
+    // Ignore the bound of the ring, because step 6 tests whether a longer ring would help.
     let scarce = bounds.iter().find(|(limit, _)| !matches!(limit, Limit::Slots | Limit::Pages));
     if let Some(&(limit, most)) = scarce
         && (rate >= NEAR * most || (long < 1.03 && smooth < 1.03))
@@ -156,7 +157,7 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
         self::smooth(it);
         it.slots = (8 * it.slots).min(256);
     })?;
-    // The gain of a longer ring without variance is structural.
+    // Gain of a longer ring if no times varied.
     let structural = long_and_smooth / smooth;
     Ok(if structural - 1.0 >= 0.5 * (long - 1.0) && structural > 1.02 {
         Cause::Ring

@@ -122,8 +122,9 @@ fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     }))
 }
 
-/// Larger batches, if the fixed cost per batch matters. The step time is assumed to grow with the batch, except for empty steps
-/// and the parts that the consumer has named. The time of threads between their stages is assumed to be per batch.
+/// Tries larger batches, if the fixed cost per batch matters. The step time is assumed to grow with
+/// the batch, except for empty steps and the parts that the consumer has named. The time of threads
+/// between their stages is assumed to be per batch.
 fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     let named = named(model, profile);
     let share = (model.per_batch + named) * forecast(model)?.batches_per_second;

@@ -211,7 +211,8 @@ impl ReadScaling {
         Self { rates }
     }
 
-    /// Slowdown of a read per concurrent read, as a fraction of its time alone.
+    /// Additional time of a read per concurrent read, as a fraction of the time that a read takes
+    /// alone.
     pub fn slowdown(&self) -> f64 {
         let Some(&(_, alone)) = self.rates.first() else { return 0.0 };
         let most = self.rates.iter().map(|it| it.1).fold(alone, f64::max);
@@ -232,7 +233,7 @@ fn error(quality: f64) -> f64 {
     quality.max(1.0 / quality.max(1e-9)) - 1.0
 }
 
-/// Cause without a trusted model: measured contention, otherwise unknown.
+/// Returns the cause without a trusted model: measured contention, otherwise unknown.
 fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
     if profile.consumer.waiting_share < cause::NEGLIGIBLE {
         return by_model;

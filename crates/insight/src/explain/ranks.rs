@@ -58,9 +58,9 @@ pub struct Ranks {
 pub struct RankLine {
     /// Rank number.
     pub rank: u64,
-    /// Whether its loader or its steps are slow.
+    /// Whether the loader or the steps of the rank are slow.
     pub slow: bool,
-    /// Whether its steps are slow.
+    /// Whether the steps of the rank are slow.
     pub slow_steps: bool,
     /// Throughput of its loader, in samples per second: its model without the consumer.
     pub loader_images_per_second: f64,
@@ -300,7 +300,8 @@ fn line(report: &Report, own: &Own) -> RankLine {
     }
 }
 
-/// Milliseconds per sample; items of a stage may be batches or groups.
+/// Returns the milliseconds per sample of each stage. They cannot be taken per item, because an
+/// item may be a batch or a group.
 fn stages(profile: &Profile) -> Vec<(Stage, f64)> {
     let samples = samples(profile);
     let each = profile.stages.iter().filter(|it| it.stage != Stage::List).map(|it| {
@@ -416,7 +417,7 @@ fn straggling(ranks: &[Rank], usual: &Usual) -> Result<Straggling> {
 /// has the slowest loader. `now` is the lowest throughput of these ranks.
 fn with_other_loaders(ranks: &[&Rank], slowest: &Rank, now: f64, usual: &Usual) -> Result<f64> {
     let mut without = f64::INFINITY;
-    // If another rank does less than the slow ones, all wait for its consumer.
+    // If another rank is slower than `slowest`, all ranks wait for that rank's consumer.
     if SLOW * slowest.own.alone > now {
         without = now;
     }

@@ -14,8 +14,9 @@ use super::{Contention, Model, On, Resource, Service, Stage};
 ///   number, it is rounded up and each core is slower in proportion. A loader never gets more
 ///   processor time than exists.
 /// * Each GPU has its own copy of every resource. Only cores, `disk` and `link` are shared.
-/// * `disk` is shared by the GPUs of a host, and `link` by all GPUs. Each becomes a resource with one server. Before all other
-///   stages, every sample holds it for its bytes divided by this GPU's share of the rate.
+/// * `disk` is shared by the GPUs of a host, and `link` by all GPUs. Each becomes a resource with
+///   one server, and a stage before all others. A sample occupies the server for its bytes divided
+///   by this GPU's share of the rate.
 /// * With another batch size, the step time scales in proportion unless `step` is set as well.
 /// * Added workers are as fast as the measured ones. Removed workers are the last ones.
 /// * Not modelled: GPUs that wait for each other at the end of a step, and for the slowest.

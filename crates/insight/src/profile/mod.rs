@@ -23,13 +23,13 @@ pub struct Profile {
     pub images: u64,
     /// Batches delivered to the consumer.
     pub batches: u64,
-    /// Settings and machine.
+    /// Settings that affect the speed, and the machine.
     pub setup: Setup,
     /// Properties of the data set, from the samples seen so far.
     pub data: Data,
     /// Stages that ran, summed over all threads.
     pub stages: Vec<StageProfile>,
-    /// Decode routes, where images are decoded for a device.
+    /// Decode routes, if images are decoded for a device.
     pub routes: Vec<RouteProfile>,
     /// Memory use since the loader was built.
     pub memory: MemoryProfile,
@@ -121,7 +121,8 @@ pub struct Data {
     pub mean_pixels: f64,
     /// Mean pixels of the window that is decoded.
     pub mean_window_pixels: f64,
-    /// Slowdown of a read per concurrent read, as a fraction of its time alone; `None` if unknown.
+    /// Additional time of a read per concurrent read, as a fraction of the time that a read takes
+    /// alone; `None` if unknown.
     pub read_slowdown: Option<f64>,
     /// Mean number of other reads in flight when one begins.
     pub read_others: f64,
@@ -324,7 +325,7 @@ pub struct Seen {
 }
 
 impl Profile {
-    /// Worker threads: numbered ones, with numbers below the configured count.
+    /// Returns the worker threads: the numbered threads whose number is below the configured count.
     pub fn workers(&self) -> impl Iterator<Item = &ThreadProfile> {
         self.threads.iter().filter(|it| {
             let number = it.name.strip_prefix("feedwater-").and_then(|it| it.parse::<u32>().ok());

@@ -29,13 +29,13 @@ pub struct ProcessorProfile {
 pub struct Waits {
     /// Total.
     pub seconds: f64,
-    /// Other programs used the processors.
+    /// Part in which other programs used the processors.
     pub others: f64,
-    /// Other threads of this process used them.
+    /// Part in which other threads of this process used the processors.
     pub own: f64,
-    /// The quota of the container was exhausted.
+    /// Part in which the container's quota was exhausted.
     pub quota: f64,
-    /// The hypervisor used them.
+    /// Part in which the hypervisor used the processors.
     pub stolen: f64,
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Worker {
     pub sums: [f64; 4],
 }
 
-/// Count, integrated over time.
+/// A count, and its integral over time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Level {
     pub count: u32,
