@@ -52,7 +52,7 @@ class Batches(Iterator[Batch]):
                 self._begun = True
 
     def _check_end(self, epoch: _feedwater.Epoch) -> None:
-        """Raises an error if another loop ended this one. Without it, this would look like the end of the epoch."""
+        """Raises an error if another loop ended this one. Otherwise this would look like the end of the epoch."""
         left = epoch.remaining
         if not left:
             return

@@ -71,7 +71,7 @@ def check_classes(saved: Sequence[str] | None, classes: Sequence[str]) -> None:
     number = differing[0] if differing else min(len(saved), len(classes))
     was, now = (repr(names[number]) if number < len(names) else "none" for names in (saved, classes))
     raise ConfigError(
-        f"state.classes: class {number} was {was} and is {now} now, so labels would change their meaning; give the loader the names of "
-        "the state by classes_of=state",
+        f"state.classes: class {number} was {was} and is {now} now, so labels would change their meaning; pass "
+        "classes_of=state to keep the names of the state",
         key="state.classes",
     )

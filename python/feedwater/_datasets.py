@@ -52,7 +52,7 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
 
 
 def _check_subset(source: Any) -> None:
-    """Checks that a ``Subset`` only selects samples. Other code of it would not run."""
+    """Checks that a ``Subset`` only selects samples. Its other code would not run."""
     name = type(source).__name__
     reads = next((kind for kind in type(source).__mro__ if "__getitem__" in vars(kind)), None)
     if getattr(source, "transform", None) is not None:
@@ -79,7 +79,7 @@ def _folder(source: Any, pairs: list[tuple[str, int]]) -> Samples:
 
 
 def _check_reads(source: Any) -> None:
-    """Checks that the data set returns the images of its files. Code of its own would not run."""
+    """Checks that the data set returns the images of its files. Its other code would not run."""
     name = type(source).__name__
     reader = getattr(source, "loader", None)
     if reader is not None and getattr(reader, "__module__", "").partition(".")[0] != "torchvision":

@@ -167,7 +167,7 @@ class Batch:
     ) -> object:
         device = self._inner.device if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
         if device != self._inner.device and device != (_CPU, 0):
-            raise BufferError(f"the batch is on {self.device}; it can be used there or copied to the CPU, but not copied to {device}")
+            raise BufferError(f"the batch is on {self.device}; it can stay there or be copied to the CPU, but not to {device}")
         if copy or device != self._inner.device:
             if copy is False:
                 raise BufferError(f"the batch is on {self.device}, so it must be copied to the CPU, but copy=False")

@@ -39,7 +39,7 @@ class ConfigError(Error, ValueError):
 class ConversionError(Error, ValueError):
     """A transform of torchvision or timm cannot be converted to operators."""
 
-    #: The transforms, each with the reason.
+    #: The transforms that cannot be converted, each with the reason.
     problems: list[str]
 
 

@@ -172,8 +172,8 @@ impl Loader {
         Ok(self.open(py)?.source().classes().to_vec())
     }
 
-    /// Raises an error within `__getitem__` of a sequence of this loader. The caller must not wait
-    /// for the loader's threads there.
+    /// Raises an error if `__getitem__` of a sequence of this loader is the caller. The loader's
+    /// threads wait for that item, so the caller must not wait for them.
     fn check_caller(&self) -> PyResult<()> {
         check_thread(&self.sequences)
     }
@@ -331,8 +331,8 @@ impl Drop for Loader {
     }
 }
 
-/// Drops a value that may be the last owner of a loader, which waits for the loader's threads. If
-/// this thread is one of them, another thread drops the value.
+/// Drops a value that may be the last owner of a loader. Dropping a loader waits for its threads,
+/// so another thread drops the value if this thread is one of them.
 fn dropped(py: Python<'_>, sequences: &[Arc<Sequence>], owner: impl Send + 'static) {
     match check_thread(sequences) {
         Ok(()) => py.detach(|| drop(owner)),
@@ -463,7 +463,7 @@ impl Drop for Ended {
     }
 }
 
-/// The epoch may be the last owner of its loader, whose threads it then waits for, as above.
+/// Dropping an epoch may drop its loader, which waits for the loader's threads.
 impl Drop for Epoch {
     fn drop(&mut self) {
         let ended = Ended(self.shared.clone());

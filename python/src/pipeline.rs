@@ -55,8 +55,8 @@ impl Pipeline {
     fn open(&self, py: Python<'_>, keep_fields: bool) -> PyResult<Opened> {
         let sequences = self.sequences(py, keep_fields)?;
         let (pipeline, named) = (self.pipeline.clone(), sequences.clone());
-        // Selecting by labels may read items. On another thread, their exceptions cannot be
-        // mistaken for those of signal handlers.
+        // Selecting by labels may read items. On another thread, exceptions of items cannot be
+        // mistaken for exceptions of signal handlers.
         let source = background::run(py, move || given(&pipeline, &named)?.open())?;
         let source = source.map_err(|error| self.raised(py, error))?;
         Ok(Opened { source, sequences })

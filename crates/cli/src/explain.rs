@@ -248,7 +248,7 @@ fn warm_up(loader: &mut Loader, consumer: &mut Consumer, seconds: f64) -> Result
 /// Hands batches to the consumer for `seconds`, epoch after epoch, and returns their number.
 ///
 /// The number is at least [`MIN_BATCHES`], unless a signal arrives or a command reads too slowly.
-/// The command has `most` seconds, but at least [`MIN_DEADLINE_SECONDS`].
+/// The command has `most` seconds to read, or [`MIN_DEADLINE_SECONDS`] if that is more.
 fn measure(
     loader: &mut Loader,
     consumer: &mut Consumer,

@@ -60,7 +60,8 @@ pub struct Report {
     pub excluded: Vec<Exclusion>,
     /// Damaged samples that were accepted because `decode.strict = false`, by kind of damage.
     pub tolerated: BTreeMap<&'static str, u64>,
-    /// JPEGs decoded on the CPU, by decoder; those of libjpeg-turbo by the reason for using it.
+    /// Number of JPEGs decoded on the CPU, by decoder. JPEGs that libjpeg-turbo decoded are counted
+    /// by the reason for using it.
     pub jpeg: BTreeMap<&'static str, u64>,
     /// Number of samples that were processed only on the CPU although the plan uses the device, by
     /// reason.

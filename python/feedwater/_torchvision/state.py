@@ -75,7 +75,8 @@ class State:
             raise Misplaced("it comes after Normalize, and its operator works on bytes; move it before Normalize")
 
     def needs_pil_pixels(self, why: str) -> None:
-        """Checks that pixels may be those of PIL images, for a computation that has other pixels on tensors."""
+        """Fails for a computation whose pixels differ between tensors and PIL images, if the image is a tensor and
+        ``as_pil`` is not set."""
         if self.form is not Form.PIL and not self.as_pil:
             raise Misplaced(f"{why}; move it before {self.tensor_by}, or pass as_pil=True for the pixels of PIL images")
 

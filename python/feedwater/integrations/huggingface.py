@@ -50,7 +50,7 @@ class _Rest(Batches):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        # The loader moves to the epoch when the loop begins, in one step with the position.
+        # The loader moves to the epoch when the loop begins, together with the position.
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:

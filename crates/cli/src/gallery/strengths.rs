@@ -16,7 +16,7 @@ pub struct Strength {
 /// Settings per operator, as a table of lists.
 const STRENGTHS: &str = include_str!("strengths.toml");
 
-/// Returns all operators with the settings to show: those of `strengths.toml`, else the examples
+/// Returns all operators with the settings to show: from `strengths.toml`, or else the examples
 /// that the tests use.
 pub fn all() -> Result<Vec<(&'static str, Vec<Strength>)>, CommandError> {
     let broken =

@@ -38,8 +38,8 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
 /// Queues much work that writes a page, then decodes an image into the page. In stream order, the
 /// image is written last.
 ///
-/// Without a wait on the host, the check counts how often the engines write too early. With it, the
-/// image must be correct.
+/// Without a wait on the host, the check counts how often the engines write too early. With a wait,
+/// the image must be correct.
 fn by_hand_of(gpu: &Gpu) -> Found {
     const ROUNDS: u32 = 20;
     const FILLS: u8 = 200;

@@ -24,9 +24,9 @@ use feedwater::tune::Choice;
 use super::gpu::Gpu;
 use super::{Check, Found, by_hand, epoch, loaders, message, read};
 
-/// Returns a check per operator and per chain, or only those of the operators in `named`. With
-/// `brief`, an operator is compared in two combinations of element type and layout. Chains are
-/// always compared in all of them.
+/// Returns one check per operator and per chain. If `named` has operators, returns only their
+/// checks. With `brief`, an operator is compared in two combinations of element type and layout.
+/// Chains are always compared in all combinations.
 pub fn checks(gpu: &Gpu, brief: bool, named: &[String]) -> Vec<Check> {
     let all = named.is_empty();
     let wanted = op::NAMES.iter().filter(|name| all || named.iter().any(|it| it == *name));

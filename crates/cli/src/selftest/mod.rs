@@ -94,7 +94,7 @@ pub enum Outcome {
     Pass,
     /// The check failed.
     Fail,
-    /// Not run because something it needs is missing.
+    /// The check was not run, because something that it needs is missing.
     Skip,
 }
 

@@ -14,7 +14,7 @@ use super::fit::{OVERHEAD, STORAGE, forecast};
 pub enum Cause {
     /// The consumer: the loader is fast enough.
     Consumer,
-    /// Reading: latency of each worker's reads, which more workers would hide.
+    /// Reading: each worker waits for its reads. More workers would hide this latency.
     Reading,
     /// The storage is saturated.
     Storage,
@@ -83,7 +83,7 @@ impl Cause {
         matches!(self, Cause::OtherPrograms | Cause::Quota | Cause::Hypervisor)
     }
 
-    /// Phrase that says what the pipeline needs if no setting of the loader helps.
+    /// Phrase about what the pipeline needs if no setting of the loader helps.
     pub const fn takes(self) -> &'static str {
         match self {
             Cause::OtherPrograms => "it needs processors without other programs",
@@ -216,8 +216,8 @@ fn smooth(model: &mut Model) {
     model.consumer.step = Service::constant(model.consumer.step.mean);
 }
 
-/// Returns who takes most of the processor time that the workers wait for. `None` if nobody does,
-/// or if it was not measured.
+/// Returns the cause that takes most of the processor time for which the workers wait. `None` if
+/// nobody takes any, or if it was not measured.
 pub(super) fn contender(profile: &Profile) -> Option<Cause> {
     let Waits { others, quota, stolen, .. } = profile.processors.waits?;
     let all = [(Cause::OtherPrograms, others), (Cause::Quota, quota), (Cause::Hypervisor, stolen)];

@@ -32,8 +32,8 @@ const STRAGGLER: f64 = 1.4;
 const MIN_STANDARD_ERRORS: f64 = 4.0;
 /// Model error above which the estimate of read contention is dropped.
 const DOUBTFUL: f64 = 0.12;
-/// Smallest share of a stage's time without waits for a processor for which its measured
-/// distribution is used. With more waits, the distribution is mostly that of the waits.
+/// If waits for a processor leave less than this share of a stage's time, the stage's measured
+/// distribution is not used, because the waits dominate it.
 const STEADY: f64 = 0.8;
 /// Seconds per sample below which stragglers are not detected.
 const LONG: f64 = 100e-6;
@@ -174,8 +174,8 @@ fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<Stor
     }
     match storage {
         Some(Storage { servers, others, seconds }) => {
-            // The measured wait is that of `1 + others` reads at a time, of which the storage
-            // serves `servers`.
+            // The measured wait is the wait of `1 + others` concurrent reads, of which the storage
+            // serves `servers` at a time.
             let alone = seconds.unwrap_or(wait / ((1.0 + others) / f64::from(servers)).max(1.0));
             let resource = model.resources.len();
             model.resources.push(Resource { name: STORAGE.into(), servers });

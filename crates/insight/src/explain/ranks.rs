@@ -255,8 +255,9 @@ impl<'a> Rank<'a> {
         self.line.slow = self.slow_loader || self.line.slow_steps;
     }
 
-    /// Sort key: slow ranks first, then by throughput. For slow ranks it is the throughput that the
-    /// slow loader or steps allow, for others that of the loader.
+    /// Sort key. Slow ranks come first. Ranks are then sorted by throughput: for slow ranks the
+    /// throughput that the slow loader or steps allow, for other ranks the throughput of the
+    /// loader.
     fn allows(&self) -> (bool, f64) {
         let loader = self.line.loader_images_per_second;
         let steps = self.line.consumer_images_per_second;

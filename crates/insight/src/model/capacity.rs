@@ -58,7 +58,8 @@ impl Model {
     /// [`check`](Self::check).
     ///
     /// * workers: the sum over workers of 1 / (time that a sample holds the worker)
-    /// * cores: (cores minus those that others take) / (time on a core per sample, including the consumer's)
+    /// * cores: (cores minus the cores that others take) / (time on a core per sample, including
+    ///   the consumer's)
     /// * a resource: servers / (time on it per sample)
     /// * pages: pages / (time from the first stage to the end of the last)
     /// * slots: samples in all slots / (time that a batch holds its slot). This time is the assignment of its samples at the rate

@@ -11,7 +11,7 @@
 //!   all are busy, samples queue first come, first served. A `wait` stage occupies nothing.
 //! * Other programs slow down work on a core by the factor that was measured for one thread. The
 //!   factor is larger if the process has more running threads than cores are left ([`Contention`]).
-//! * When the first detached stage begins, the worker goes on to its next sample.
+//! * When the first detached stage begins, the worker continues with its next sample.
 //! * Samples finish in any order. Once all samples of a batch are finished, the batch takes another `per_batch` seconds. It is
 //!   ready when all batches before it are.
 //! * The consumer takes batches in order and works for one step. It frees the slot at the end of the step, or at its start if it
@@ -57,7 +57,8 @@ pub fn slots<N: Add<Output = N> + From<u8>>(prefetch: N) -> N {
 pub struct Model {
     /// Samples per batch.
     pub batch: u32,
-    /// Batches the ring can hold: the ready ones, the ones that are being filled and the consumer's. See [`slots`].
+    /// Number of batches in the ring: ready batches, batches that are being filled, and the
+    /// consumer's batch. See [`slots`].
     pub slots: u32,
     /// Slowness of each worker: 1 is as measured, and a straggler of 4 takes four times as long.
     pub workers: Vec<f64>,
@@ -117,7 +118,7 @@ pub struct Stage {
     pub on: On,
     /// Service time, without waiting for what the stage occupies.
     pub service: Service,
-    /// Whether the worker goes on without waiting for this stage.
+    /// Whether the worker continues with its next sample without waiting for this stage.
     #[serde(default)]
     pub detached: bool,
 }

@@ -145,7 +145,8 @@ pub struct StageProfile {
     pub busy: f64,
     /// Share of these seconds on a processor: less than 1 where the stage waits for a disk, a device or a processor.
     pub cpu_share: f64,
-    /// Estimated seconds in the stage in which its threads waited for a processor, from their total waiting. `None` if unknown.
+    /// Estimated seconds that threads waited for a processor in this stage, computed from the total
+    /// waiting of the threads. `None` if unknown.
     #[serde(default)]
     pub waited_for_processor: Option<f64>,
     /// Seconds that threads waited for input.
