@@ -114,8 +114,8 @@ const HUGE: f64 = 24.0;
 /// 3. A straggler, if making it as fast as the others speeds up the pipeline as much as any other
 ///    change that is tried.
 /// 4. Too small batches, if handing them over and the named parts of the consumer's steps take a large share of the time.
-/// 5. The part with the smallest capacity bound, if the throughput is close to that bound. For workers and processors, the stage
-///    that takes most of their time.
+/// 5. The part with the smallest capacity bound, if the throughput is close to that bound. If those are the
+///    workers or the processors, the cause is the stage that takes most of their time.
 /// 6. Otherwise the ring or variance: the ring, if a longer one would help even without variance.
 pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     let now = forecast(model)?;

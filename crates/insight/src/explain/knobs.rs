@@ -168,7 +168,10 @@ fn cache(model: &Model, profile: &Profile) -> Option<Tried> {
         let limit = mebibytes(1.1 * all);
         Tried {
             setting: format!("cache.encoded = \"{limit} MiB\""),
-            cost: format!("{} of memory; from the second epoch on", bytes(limit << 20)),
+            cost: format!(
+                "{} of memory; the gain begins with the second epoch",
+                bytes(limit << 20)
+            ),
             model: with_reads(model, 1e-6 + profile.data.mean_bytes / COPIES),
         }
     })
@@ -192,7 +195,10 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
         let limit = mebibytes(1.1 * all);
         Tried {
             setting: format!("cache.decoded = \"{limit} MiB\""),
-            cost: format!("{} of memory; from the second epoch on", bytes(limit << 20)),
+            cost: format!(
+                "{} of memory; the gain begins with the second epoch",
+                bytes(limit << 20)
+            ),
             model,
         }
     })
@@ -211,7 +217,7 @@ fn row_index(model: &Model, profile: &Profile) -> Option<Tried> {
     let limit = mebibytes(1.1 * needed as f64);
     Some(Tried {
         setting: format!("cache.row_index = \"{limit} MiB\""),
-        cost: format!("{} of memory; from the second epoch on", bytes(limit << 20)),
+        cost: format!("{} of memory; the gain begins with the second epoch", bytes(limit << 20)),
         model,
     })
 }

@@ -262,7 +262,7 @@ fn nothing(cause: Cause, quality: f64, batches: u64) -> String {
             "no advice: at least {MIN_BATCHES_FOR_ADVICE} batches are needed, measured: {batches}; measure for longer"
         ),
         (_, error) if error > TRUSTED => format!(
-            "no gain is predicted: the model gives {} of the measured throughput",
+            "no gain is predicted: the model predicts {} of the measured throughput",
             percent(quality)
         ),
         (_, error) if error > knobs::WORTH => {
