@@ -1,6 +1,8 @@
-//! Operators of your own. The first one is of a known kind, a look-up table: it is composed with its neighbours and runs in the
-//! same kernel as the built-in operators, without CUDA text. The second one computes pixels from any pixels of its input, in Rust
-//! and in CUDA text. Both are tested bit for bit with the same harness as the built-in operators.
+//! Operators of your own. The first one, `Posterize`, is of a built-in kind, a look-up table.
+//! feedwater composes it with its neighbours and runs it in the same kernel as the built-in
+//! operators, without CUDA source. The second one, `Frame`, computes each pixel from any pixels of
+//! its input, in Rust and in CUDA. Both are tested bit for bit with the test harness of the
+//! built-in operators.
 //!
 //! `cargo run --release --example 02-own-operator -- DIRECTORY`, and `cargo test --example 02-own-operator`.
 
@@ -57,7 +59,7 @@ struct Frame {
     colour: [u8; 3],
 }
 
-/// Parameters of one sample: plain bytes, the same on CPU and GPU, with a size that is a multiple of 8.
+/// Parameters of one sample: plain bytes, the same on CPU and GPU. Their size is a multiple of 8.
 #[derive(Clone, Copy, Debug, Pod, Zeroable, Serialize)]
 #[repr(C)]
 struct FrameParams {
@@ -95,7 +97,7 @@ impl Operator for Frame {
 
 impl ImageFormula for Frame {
     type Params = FrameParams;
-    // `at(x, y)` of the image that leaves, from `src.at(x, y)` of the image that enters.
+    // `at(x, y)` returns a pixel of the output. It reads pixels of the input with `src.at(x, y)`.
     const CUDA: Option<Cuda> = Some(Cuda::new(
         "Frame",
         "

@@ -1,5 +1,5 @@
-//! An epoch without a GPU: everything placed on the CPU by hand, an operator of one's own for the CPU alone, damaged files
-//! skipped and counted, and where the time went.
+//! An epoch without a GPU: all steps are placed on the CPU, one operator is your own and runs only
+//! on the CPU, damaged files are skipped and counted, and the time of each stage is printed.
 //!
 //! `cargo run --release --example 03-cpu-only -- DIRECTORY`
 
@@ -10,8 +10,8 @@ use feedwater::op::{self, Chain, Operator, Placement};
 use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::Directory;
 
-/// Shows the upper left pixel of each block of pixels. Without `CUDA` text an operator runs on the CPU, and so do decoding and all
-/// operators before it.
+/// Replaces each block of pixels with its upper left pixel. An operator without CUDA source runs on
+/// the CPU, and so do decoding and all operators before it.
 #[derive(Clone, Copy, Debug)]
 struct Pixelate {
     /// Width and height of a block, in pixels.
@@ -33,7 +33,7 @@ impl Operator for Pixelate {
 }
 
 impl ImageFormula for Pixelate {
-    // The block's size; a multiple of 8 bytes.
+    // Size of a block. The size of the type must be a multiple of 8 bytes.
     type Params = u64;
 
     fn pixels(input: PixelType) -> Option<PixelType> {
@@ -84,7 +84,7 @@ fn main() -> Result<(), feedwater::MainError> {
         for error in batch.errors() {
             println!("{error}");
         }
-        // The tensor without a copy; dropping `batch` returns the slot to the loader.
+        // The tensor, without a copy. Dropping `batch` returns its slot to the loader.
         let _: Option<&[u8]> = batch.host();
     }
 

@@ -1,5 +1,6 @@
-//! A consumer with its own kernel: it sums up each channel of each image in its own stream, while the loader fills the next
-//! batches. Without a GPU it says so and sums up on the host.
+//! A consumer with its own kernel, which sums up each channel of each image in the consumer's
+//! stream while the loader fills the next batches. Without a GPU, it prints that and computes the
+//! sums on the host.
 //!
 //! `cargo run --release --example 04-own-kernel -- DIRECTORY`
 
@@ -37,23 +38,24 @@ struct Consumer {
 
 impl Consumer {
     fn new(ordinal: usize) -> Result<Self, Box<dyn std::error::Error>> {
-        // The loader has opened this device, so a driver exists; without one cudarc would panic. The context is the primary one,
-        // which the loader uses too.
+        // The loader has opened this device, so a driver exists; without a driver cudarc would
+        // panic. The context is the device's primary context, which the loader uses too.
         let context = CudaContext::new(ordinal)?;
         let stream = context.new_stream()?;
-        // NVRTC's code for exactly this architecture; kept on disk for the next time.
+        // Compiles for the architecture of this device. The result is cached on disk.
         let cubin = gpu::compile(&*Device::open(ordinal)?, SUMS)?;
         let sums = context.load_module(Ptx::from_binary(cubin))?.load_function("sums")?;
         Ok(Self { stream, sums })
     }
 
-    /// Returns the sum of each plane. The host waits only for these numbers; a consumer that keeps its results on the device need
-    /// not wait at all.
+    /// Returns the sum of each plane. The host waits only for these numbers. A consumer that keeps
+    /// its results on the device does not need to wait.
     #[allow(unsafe_code, reason = "a launch is as safe as its kernel")]
     fn sums(&self, batch: Batch) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
         let shape = batch.shape();
         let pixels = shape.width as i32 * shape.height as i32;
-        // From here on our stream waits for the batch, and reuse of the slot waits for our stream.
+        // From here on, our stream waits for the batch, and the slot is refilled only after the
+        // work in our stream.
         let tensor = CudaTensor::<f32>::new(batch, &self.stream)?;
         let mut out = self.stream.alloc_zeros::<f32>(shape.batch * CHANNELS)?;
         let config = LaunchConfig {
@@ -66,7 +68,7 @@ impl Consumer {
         launch.arg(&view).arg(&mut out).arg(&pixels);
         // SAFETY: the arguments have the kernel's types; it reads and writes within the two slices.
         unsafe { launch.launch(config) }?;
-        // The kernel may still run: the slot is filled again only after it.
+        // The kernel may still run. The slot is refilled only after it.
         drop(tensor);
         Ok(self.stream.clone_dtoh(&out)?)
     }

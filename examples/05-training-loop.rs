@@ -1,5 +1,5 @@
-//! A training loop without a model: each step keeps the device, or the CPU, busy for a given time. At the end the loop prints the
-//! share of the time in which it had no data.
+//! A training loop without a model: each step keeps the device, or the CPU, busy for a given time.
+//! For each epoch, it prints the share of the time in which the loop waited for data.
 //!
 //! `cargo run --release --example 05-training-loop -- DIRECTORY [MILLISECONDS PER STEP] [EPOCHS]`
 
@@ -18,8 +18,8 @@ use feedwater::{DType, Layout};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Keeps one multiprocessor busy, and records its begin and end. `globaltimer` counts nanoseconds, in steps of up to a
-/// microsecond.
+/// Keeps one multiprocessor busy, and records begin and end of the step. `globaltimer` counts
+/// nanoseconds, in steps of up to a microsecond.
 const SPIN: &str = r#"
 __device__ unsigned long long now() {
     unsigned long long nanoseconds;
@@ -36,16 +36,18 @@ extern "C" __global__ void spin(unsigned long long* times, int step, unsigned lo
 }
 "#;
 
-/// Replaces the model on the device: a kernel in its own stream. The host enqueues steps without waiting for them.
+/// Stands in for a model on the device: a kernel in its own stream. The host enqueues steps without
+/// waiting for them.
 struct OnDevice {
     stream: Arc<CudaStream>,
     ours: Arc<Stream>,
     spin: CudaFunction,
-    /// Begin and end of every step of an epoch; step 0 marks its beginning.
+    /// Begin and end of every step of an epoch, in nanoseconds. Step 0 marks the beginning of the
+    /// epoch.
     times: CudaSlice<u64>,
 }
 
-/// Seconds of an epoch, in total and without data.
+/// Seconds of an epoch: the total, and the part without data.
 struct Seconds {
     all: f64,
     waited: f64,
@@ -84,9 +86,10 @@ impl OnDevice {
             batch.on(&self.ours)?;
             steps += 1;
             self.launch(steps, time)?;
-            // Dropped before the step has run: the slot is filled again only after it.
+            // The batch is dropped before the step has run. The slot is refilled only after the
+            // step.
         }
-        // Between the end of a step and the beginning of the next, the device had no batch.
+        // Between the end of a step and the begin of the next one, the device had no batch.
         let times = self.stream.clone_dtoh(&self.times)?;
         let times = &times[1..2 * (steps + 1)];
         let (gaps, _) = times.as_chunks::<2>();
@@ -96,7 +99,7 @@ impl OnDevice {
     }
 }
 
-/// Replaces the model for batches on the host: a computation on this thread.
+/// Stands in for a model on the host: a computation on this thread.
 fn epoch_on_host(loader: &mut Loader, time: Duration) -> Result<Seconds> {
     let (begin, mut waited) = (Instant::now(), Duration::ZERO);
     let mut batches = loader.epoch();

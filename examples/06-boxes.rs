@@ -14,7 +14,7 @@ fn main() -> Result<(), feedwater::MainError> {
     let (Some(json), Some(images)) = (arguments.next(), arguments.next()) else {
         return Err("name the annotations and the folder of the images".into());
     };
-    // Makes the folder absolute: a relative one would be relative to the annotations.
+    // Make the folder absolute. A relative path would be relative to the folder of the annotations.
     let settings =
         CocoSettings { images: absolute(images)?, skip_empty: true, ..Default::default() };
     let coco = Coco::open(json, &settings)?;
@@ -30,7 +30,8 @@ fn main() -> Result<(), feedwater::MainError> {
     for (place, index) in batch.indices().enumerate() {
         println!("{}", loader.source().location(index));
         let objects = batch.objects(place);
-        // As in DETR: boxes with at least a quarter visible, without crowds, as fractions of the tensor's sides.
+        // As in DETR: boxes of which at least a quarter is visible, without crowds, as fractions of
+        // the tensor's sides.
         for (number, object) in objects.iter().enumerate() {
             if object.crowd || object.visible < 0.25 {
                 continue;

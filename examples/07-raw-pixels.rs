@@ -1,5 +1,6 @@
-//! A source of your own whose images are pixels already: each gets a PNM header of a few bytes before its pixels, and
-//! goes through the chain as a file would. A second source wraps it and gives other labels.
+//! A source of your own whose images are already pixels. Each image gets a PNM header of a few
+//! bytes, and passes through the chain like a file. A second source wraps the first one and
+//! replaces the labels.
 //!
 //! `cargo run --release --example 07-raw-pixels`
 
@@ -35,7 +36,7 @@ impl Source for Camera {
         format!("frame {index}")
     }
 
-    // Called from many threads at once, with different pages.
+    // Many threads call this at the same time, with different pages.
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let head = self.head();
         let head = head.bytes();
@@ -73,7 +74,7 @@ impl<S: Source> Source for Labelled<S> {
         self.source.read(index, page, limit)
     }
 
-    // What the source can do besides comes through: boxes, reading ahead, hints for the plan.
+    // Other features of the wrapped source stay available: boxes, prefetching, hints for the plan.
     fn inner(&self) -> Option<&dyn Source> {
         Some(&self.source)
     }

@@ -1,4 +1,4 @@
-"""Operators and sources with their settings, as the doc comments in src/ describe them. Read by scripts that write references."""
+"""Reads operators and sources with their settings from the doc comments in src/, for scripts that write references."""
 
 import functools
 import pathlib
@@ -20,7 +20,7 @@ class Setting(NamedTuple):
 
 
 class Described(NamedTuple):
-    """An operator, or a source with its settings."""
+    """An operator or a source, with its settings."""
 
     key: str
     type: str
@@ -29,7 +29,8 @@ class Described(NamedTuple):
 
 
 def operators():
-    """Pairs of a folder of src/op/ (empty for itself) and its operators, in the order of the lists; `batch` comes last."""
+    """Yields pairs of a folder of src/op/ (empty for src/op/ itself) and its operators, in the order of the lists.
+    `batch` is last."""
     alone, folders = listed("operators", OPERATORS / "mod.rs").split(";", 1)
     groups = [("", alone)] + re.findall(r"(\w+)(?: \[[\w, ]+\])? \{(.*?)\}", folders, re.S)
     groups.append(("batch", listed("batch_operators", OPERATORS / "batch" / "mod.rs")))
@@ -45,14 +46,15 @@ def file(folder, module):
 
 
 def operator(path, name):
-    """The operator that is the struct `name` of a file."""
+    """Returns the operator that is the struct `name` of a file."""
     source = path.read_text()
     doc, settings = struct(source, name)
     return Described(re.search(r"const NAME: &'static str = \"(\w+)\";", source)[1], name, doc, settings)
 
 
 def sources():
-    """The sources in the order of their list. The settings of each are a struct whose name ends in `Settings`."""
+    """Yields the sources in the order of their list. The settings of each are a struct whose name ends in
+    `Settings`."""
     for module, name in re.findall(r"(\w+)::(\w+)", listed("sources", SOURCES / "mod.rs")):
         files = [SOURCES / f"{module}.rs", *sorted((SOURCES / module).glob("*.rs"))]
         text = "\n".join(file.read_text() for file in files if file.is_file())
@@ -63,7 +65,8 @@ def sources():
 
 
 def struct(source, name):
-    """The doc comment of a struct, and its fields that are settings; those of the struct that it is read from, if it names one."""
+    """Returns the doc comment of a struct and its settings. If serde reads the struct from another one, the settings
+    are the fields of that one."""
     pattern = rf"((?:^///[^\n]*\n)+)((?:^#\[[^\n]*\n)*)^(?:pub )?struct {name} (?:\{{(.*?)^\}}$|\{{\}}$)"
     found = re.search(pattern, source, re.M | re.S)
     if written := re.search(r"serde\(from = \"(\w+)\"", found[2]):
@@ -86,7 +89,7 @@ def struct(source, name):
 
 @functools.cache
 def choices(name):
-    """The texts of an enum whose variants are written in lower case."""
+    """Returns the texts of an enum whose variants are written in lower case."""
     for path in sorted((ROOT / "src").rglob("*.rs")):
         pattern = rf"rename_all = \"lowercase\"[^\n]*\n(?:^#\[[^\n]*\n)*^pub enum {name} \{{(.*?)^\}}"
         if found := re.search(pattern, path.read_text(), re.M | re.S):
@@ -95,11 +98,11 @@ def choices(name):
 
 
 def comment(lines):
-    """The text of doc comments, without links of rustdoc."""
+    """Returns the text of doc comments, without links of rustdoc."""
     text = "\n".join(line.strip().removeprefix("///").removeprefix(" ") for line in lines)
     return re.sub(r"\[(`[^`\]]+`)\](\([^)]*\))?", r"\1", text).strip()
 
 
 def listed(macro, path):
-    """What a macro is called with."""
+    """Returns the arguments with which a macro is called."""
     return re.search(rf"^{macro}! \{{(.*?)^\}}", path.read_text(), re.M | re.S)[1]

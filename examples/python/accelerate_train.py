@@ -3,7 +3,8 @@
     python examples/python/accelerate_train.py data/train --epochs 4
     accelerate launch --num_processes 2 examples/python/accelerate_train.py data/train --epochs 4
 
-`prepare` leaves a loader as it is: each process reads its own shard already. `save_state` writes the loader's position too.
+`prepare` returns a loader unchanged, because each process already reads its own shard. `save_state` also stores the
+loader's position.
 """
 
 import argparse
@@ -54,10 +55,10 @@ def small_network(classes):
 
 
 def evaluate(network, options, accelerator):
-    """Correct and seen images over all processes."""
+    """Returns the numbers of correct and of all images, over all processes."""
     counts = torch.zeros(2, device=accelerator.device)
     network.eval()
-    # `last_batch="pad"` gives all processes the same number of batches; what only pads is not counted.
+    # `last_batch="pad"` gives all processes the same number of batches. Padding is not counted.
     evaluation = fw.Loader(options.data, fw.eval_recipe(32), batch_size=options.batch, last_batch="pad", framework="batch")
     with evaluation as loader, torch.inference_mode():
         for batch in loader:

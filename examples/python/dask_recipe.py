@@ -2,9 +2,9 @@
 
     python examples/python/dask_recipe.py /data/train vectors --tasks 64 --scheduler tcp://scheduler:8786
 
-Each Dask task reads a part of the epoch's order with a loader of its own, and writes a file. The parts together are what one loader
-gives, and a task that Dask repeats writes the same file. All machines need feedwater, and both paths. Without a scheduler two
-processes of this machine do the work.
+Each Dask task reads a part of the epoch's order with its own loader, and writes one file. Together the parts equal the
+output of a single loader. A task that Dask repeats writes the same file. All machines need feedwater, and both paths.
+Without a scheduler, two processes of this machine run the tasks.
 """
 
 import argparse
@@ -37,7 +37,8 @@ def main():
 
 
 def parts(samples, tasks):
-    """First position of each task, and the one after its last. Parts begin where a batch begins."""
+    """Returns the first position of each task, and the position after its last. Parts begin at the beginning of a
+    batch."""
     batches = -(-samples // BATCH)
     bounds = [min(batches * task // tasks * BATCH, samples) for task in range(tasks + 1)]
     return [(begin, end) for begin, end in zip(bounds, bounds[1:]) if begin < end]
@@ -47,7 +48,7 @@ def write(work, source, directory):
     """Writes the vectors of a part, and returns their number."""
     number, positions = work
     tables = []
-    # One thread for each core of the task.
+    # Use one thread per core of the task.
     with fw.Loader(
         source,
         fw.eval_recipe(224),
@@ -72,7 +73,7 @@ def write(work, source, directory):
                 )
             )
     table = pyarrow.concat_tables(tables)
-    # Whole or absent: two workers may have the same task for a while.
+    # Write the file completely or not at all, because two workers may run the same task for a while.
     path = directory / f"part-{number:05}.parquet"
     temporary = directory / f".{path.name}.{os.getpid()}"
     parquet.write_table(table, temporary)
@@ -81,7 +82,7 @@ def write(work, source, directory):
 
 
 def model(images):
-    """The place of a model: the mean of each channel."""
+    """Stands in for a model: returns the mean of each channel."""
     return images.mean(axis=(2, 3))
 
 

@@ -3,7 +3,8 @@
     python examples/python/hf_trainer.py data/train --epochs 4
     torchrun --nproc-per-node 2 examples/python/hf_trainer.py data/train --epochs 4
 
-A Trainer of `feedwater.integrations.huggingface` takes loaders as data sets. A run that is started again continues from its last checkpoint.
+The Trainer of `feedwater.integrations.huggingface` accepts loaders as data sets. Run the program again to continue from
+its last checkpoint.
 """
 
 import argparse
@@ -33,7 +34,7 @@ def main():
     )
     torch.manual_seed(0)
     loader = fw.Loader(options.data, fw.train_recipe(32), batch_size=options.batch, seed=0)
-    # `last_batch="pad"` gives all ranks the same number of batches; what only pads has the label -100.
+    # `last_batch="pad"` gives all ranks the same number of batches. Padding has the label -100.
     evaluation = fw.Loader(options.data, fw.eval_recipe(32), batch_size=options.batch, last_batch="pad")
     network = Classifier(len(loader.classes))
     trainer = Trainer(model=network, args=settings, train_dataset=loader, eval_dataset=evaluation, compute_metrics=metrics)

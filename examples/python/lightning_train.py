@@ -3,7 +3,7 @@
     python examples/python/lightning_train.py data/train --epochs 4
     torchrun --nproc-per-node 2 examples/python/lightning_train.py data/train --epochs 4
 
-A loader is what `fit` takes. Each process reads its own shard, and Lightning's checkpoints have the loader's position.
+`fit` accepts a loader. Each process reads its own shard, and Lightning's checkpoints contain the loader's position.
 """
 
 import argparse
@@ -20,7 +20,7 @@ def main():
     options = arguments()
     lightning.seed_everything(0, verbose=False)
     loader = fw.Loader(options.data, fw.train_recipe(32), batch_size=options.batch, seed=0)
-    # `last_batch="pad"` gives all ranks the same number of batches; what only pads is not counted.
+    # `last_batch="pad"` gives all ranks the same number of batches. Padding is not counted.
     evaluation = fw.Loader(options.data, fw.eval_recipe(32), batch_size=options.batch, last_batch="pad", framework="batch")
     trainer = lightning.Trainer(
         max_epochs=options.epochs,

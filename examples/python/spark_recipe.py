@@ -2,8 +2,8 @@
 
     spark-submit examples/python/spark_recipe.py /data/train vectors --tasks 64
 
-Each Spark task reads a part of the epoch's order with a loader of its own. The parts together are what one loader gives, and a task that
-Spark repeats gives the same rows. All machines need feedwater, and the images at the same path.
+Each Spark task reads a part of the epoch's order with its own loader. Together the parts equal the output of a single
+loader. A task that Spark repeats gives the same rows. All machines need feedwater, and the images at the same path.
 """
 
 import argparse
@@ -33,19 +33,20 @@ def main():
 
 
 def parts(samples, tasks):
-    """First position of each task, and the one after its last. Parts begin where a batch begins."""
+    """Returns the first position of each task, and the position after its last. Parts begin at the beginning of a
+    batch."""
     batches = -(-samples // BATCH)
     bounds = [min(batches * task // tasks * BATCH, samples) for task in range(tasks + 1)]
     return [(begin, end) for begin, end in zip(bounds, bounds[1:]) if begin < end]
 
 
 def task(source):
-    """The function that Spark runs on its parts."""
+    """Returns the function that Spark runs on each part."""
 
     def run(tables):
         for table in tables:
             for part in table.to_pylist():
-                # One thread for each core of the task, spark.task.cpus.
+                # Use one thread per core of the task (spark.task.cpus).
                 with fw.Loader(
                     source,
                     fw.eval_recipe(224),
@@ -72,7 +73,7 @@ def task(source):
 
 
 def model(images):
-    """The place of a model: the mean of each channel."""
+    """Stands in for a model: returns the mean of each channel."""
     return images.mean(axis=(2, 3))
 
 

@@ -4,7 +4,9 @@
     torchrun --nproc-per-node 2 examples/python/train.py data/train --epochs 4
     torchrun --nproc-per-node 2 examples/python/train.py data/train --epochs 4 --fsdp
 
-With --fsdp the ranks share parameters and states of the optimizer instead of keeping copies of them. Each rank reads its own shard, by torchrun's environment variables. On CPUs the ranks talk by gloo, on GPUs by NCCL.
+With --fsdp, the ranks shard the parameters and the optimizer's state instead of keeping copies. Each rank reads its own
+shard of the data, which torchrun's environment variables select. On CPUs the ranks communicate by gloo, on GPUs by
+NCCL.
 """
 
 import argparse
@@ -35,7 +37,7 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
     first = 0
-    # Whole tensors, whatever part of them this rank has.
+    # Save and load whole tensors, even if this rank has only a part of them.
     whole = states.StateDictOptions(full_state_dict=True, cpu_offload=True)
     if options.checkpoint.exists():
         checkpoint = torch.load(options.checkpoint, map_location="cpu")
@@ -77,7 +79,7 @@ def small_network(classes):
 
 
 def train(model, optimizer, loader):
-    """One epoch. Returns the mean loss of this rank."""
+    """Runs one epoch. Returns the mean loss of this rank."""
     total = 0.0
     for images, labels in loader:
         optimizer.zero_grad()
@@ -89,10 +91,10 @@ def train(model, optimizer, loader):
 
 
 def evaluate(model, options, device):
-    """Correct and seen images over all ranks."""
+    """Returns the numbers of correct and of all images, over all ranks."""
     counts = torch.zeros(2, device=device)
     model.eval()
-    # `last_batch="pad"` gives all ranks the same number of batches; what only pads is not counted.
+    # `last_batch="pad"` gives all ranks the same number of batches. Padding is not counted.
     loader = fw.Loader(options.data, fw.eval_recipe(options.size), batch_size=options.batch, last_batch="pad", framework="batch")
     with loader, torch.inference_mode():
         for batch in loader:

@@ -1,4 +1,5 @@
-//! Compiles the call of libtorch that tch does not bind, against the libtorch that `torch-sys` has found.
+//! Compiles the only function of libtorch that tch does not bind, with the libtorch that
+//! `torch-sys` has found.
 
 use std::env;
 use std::path::PathBuf;
@@ -16,6 +17,6 @@ fn main() {
         .include(include.join("torch/csrc/api/include"))
         .file("src/dlpack.cpp")
         .compile("feedwater_tch");
-    // Tests and examples of this package find libtorch without LD_LIBRARY_PATH.
+    // Lets tests and examples of this package find libtorch without LD_LIBRARY_PATH.
     println!("cargo::rustc-link-arg=-Wl,-rpath,{}", lib.display());
 }

@@ -6,7 +6,8 @@
     for images, labels in loader:
         ...
 
-``fw.ops`` has the operators of chains. ``fw.directory``, ``fw.webdataset`` and the other functions of ``fw.sources`` name sources.
+``fw.ops`` has the operators of chains. ``fw.directory``, ``fw.webdataset`` and the other functions of ``fw.sources``
+describe sources.
 """
 
 from typing import TYPE_CHECKING, Any

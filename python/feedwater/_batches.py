@@ -1,4 +1,4 @@
-"""Iterators of a loader: the batches of one epoch."""
+"""Iterator over the batches of one epoch of a loader."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class Batches(Iterator[Batch]):
-    """The batches of an epoch, which begins when the first one is asked for. Threads may share it."""
+    """The batches of an epoch. The epoch begins with the first ``next``. Threads may share the iterator."""
 
     def __init__(self, loader: Loader, place: str) -> None:
         self._loader = loader
-        #: File and line of the ``iter``.
+        #: File and line of the call of ``iter``.
         self.place = place
         #: The iterator that ended this one.
         self.ended_by: Batches | None = None
         self._begun = False
-        # While the epoch runs.
+        # The loader and the epoch, while the epoch runs.
         self._running: tuple[_feedwater.Loader, _feedwater.Epoch] | None = None
 
     def __next__(self) -> Batch:
@@ -52,14 +52,14 @@ class Batches(Iterator[Batch]):
                 self._begun = True
 
     def _check_end(self, epoch: _feedwater.Epoch) -> None:
-        """Raises an error if another loop ended this one, which would else look like the end of the epoch."""
+        """Raises an error if another loop ended this one. Otherwise this would look like the end of the epoch."""
         left = epoch.remaining
         if not left:
             return
         by = "another loop over the same loader" if self.ended_by is None else f"the loop that begins at {self.ended_by.place}"
         raise StoppedError(
             f"the loop that begins at {self.place} was ended by {by}, {left} batches before the end of epoch {epoch.number}: a loader runs "
-            "one loop at a time; loader.peek() looks at the next batch without a loop, and a second loader runs a second loop"
+            "one loop at a time; loader.peek() returns the next batch without a loop; a second loop needs a second loader"
         )
 
 
@@ -74,14 +74,14 @@ def caller() -> str:
 def process_group() -> tuple[int, int] | None:
     """Rank and world size of the process group of PyTorch, if there is one."""
     distributed = sys.modules.get("torch.distributed")
-    # While another thread imports it, it may lack its functions.
+    # While another thread imports the module, its functions may be missing.
     if distributed is None or not hasattr(distributed, "is_initialized") or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed.get_rank(), distributed.get_world_size()
 
 
 def applied(rest: Sequence[Callable[[Any], Any]], images: Any) -> Any:
-    """The images after transforms that stay Python, which end with tensors."""
+    """Returns the images after transforms that run in Python. The last transform returns tensors."""
     import torch
 
     changed = []

@@ -1,4 +1,4 @@
-"""Checks of arguments that the compiled part does not see."""
+"""Checks of arguments that the compiled part does not receive."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from .errors import ConfigError, MissingPackageError
 
-#: Packages behind frameworks, and names for people.
+#: Frameworks, and their names in messages.
 _PACKAGES = {"torch": "PyTorch", "numpy": "NumPy", "jax": "JAX", "tensorflow": "TensorFlow"}
 #: Names of element types in NumPy and other libraries.
 _DTYPES = {"float32": "f32", "float": "f32", "float16": "f16", "half": "f16", "bfloat16": "bf16", "uint8": "u8"}
 
 
 def check_framework(framework: str, dtype: str | None = None) -> None:
-    """Checks that a framework exists and is installed, and what arrays of this type need."""
+    """Checks that a framework is known and installed, with the packages that arrays of this type need."""
     if framework == "batch":
         return
     name = _PACKAGES.get(framework)
@@ -30,7 +30,7 @@ def check_framework(framework: str, dtype: str | None = None) -> None:
 
 
 def require_ml_dtypes() -> None:
-    """NumPy has no type of its own for 16 bits of ``bf16``."""
+    """Checks that ml_dtypes is installed, because NumPy has no ``bf16``."""
     if not _is_installed("ml_dtypes"):
         raise MissingPackageError(
             'arrays of NumPy with dtype="bf16" need ml_dtypes, which is not installed: pip install ml_dtypes, or use dtype="f32"',
@@ -42,7 +42,7 @@ def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
     except ValueError:
-        # A module that a program made itself, without a specification.
+        # The program created this module itself, without a specification.
         return True
 
 
@@ -57,7 +57,7 @@ def check_epoch(name: str, number: Any, least: int) -> None:
 
 
 def checked_positions(positions: Any) -> tuple[int, int]:
-    """The first position and the one after the last."""
+    """Returns the first position and the position after the last, checked."""
     try:
         first, end = (operator.index(position) for position in positions)
     except (TypeError, ValueError):
@@ -68,7 +68,7 @@ def checked_positions(positions: Any) -> tuple[int, int]:
 
 
 def operators_of(chain: Any) -> list[Any]:
-    """The operators of an argument ``transform``, which may be one of them."""
+    """Returns the operators of the argument ``transform``, which may be a single operator."""
     if hasattr(chain, "settings") and not hasattr(chain, "sections"):
         return [chain]
     foreign: list[Any] = [chain]
@@ -86,8 +86,8 @@ def operators_of(chain: Any) -> list[Any]:
 
 
 def dtype_name(dtype: Any) -> Any:
-    """The name of an element type, as a pipeline file has it: also for types of PyTorch, NumPy, JAX and TensorFlow. What is none stays,
-    and is refused with the key."""
+    """Returns the name of an element type in a pipeline file, also for types of PyTorch, NumPy, JAX and TensorFlow.
+    Other texts are returned unchanged. The compiled part rejects them and names the key."""
     if dtype is None or (isinstance(dtype, str) and dtype not in _DTYPES):
         return dtype
     # `torch.float16`, `numpy.float16` and `numpy.dtype("float16")`, `tensorflow.float16`.

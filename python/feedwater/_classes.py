@@ -11,12 +11,13 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from .loader import Loader
 
-#: What `classes_of` may be.
+#: Values that `classes_of` may have, for messages.
 _TAKEN = "a loader, its state_dict(), a list of names or the number of each name"
 
 
 def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> list[str] | dict[str, int] | None:
-    """The class names of another loader, of a state, or of a list, or the numbers of names."""
+    """Returns the class names of a loader, a state or a list. For a mapping from names to numbers, returns the
+    mapping."""
     if classes_of is None:
         return None
     if isinstance(classes_of, str):
@@ -28,29 +29,29 @@ def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> l
     elif isinstance(classes_of, Sequence):
         names = classes_of
     else:
-        # Wrappers of a loader have its names.
+        # A wrapper of a loader has the loader's names.
         names = getattr(classes_of, "classes", None)
         if names is None:
             raise TypeError(f"classes_of is a {type(classes_of).__name__}; it is {_TAKEN}")
     names = [name_of(name) for name in names]
     if not names:
-        raise ValueError("classes_of has no class names: its labels are the numbers in its data, which need no table")
+        raise ValueError("classes_of has no class names: its labels are numbers, so remove classes_of")
     return names
 
 
 def name_of(name: Any) -> str:
-    """A name of a class, which is a text."""
+    """Returns the name of a class. Fails if it is not Unicode text."""
     if not isinstance(name, str):
-        raise ConfigError(f"classes has the name {name!r}, a {type(name).__name__}; names of classes are texts", key="classes")
+        raise ConfigError(f"classes has the name {name!r}, a {type(name).__name__}; class names are texts", key="classes")
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"classes has the name {name!r}, which is not Unicode; names of classes are", key="classes") from None
+        raise ConfigError(f"classes has the name {name!r}, which is not Unicode; names of classes must be", key="classes") from None
     return str(name)
 
 
 def numbers_of(classes: Mapping[Any, Any]) -> dict[str, int]:
-    """The numbers of classes, checked."""
+    """Returns the numbers of classes, checked."""
     numbers = {}
     for name, number in classes.items():
         try:
@@ -70,7 +71,7 @@ def check_classes(saved: Sequence[str] | None, classes: Sequence[str]) -> None:
     number = differing[0] if differing else min(len(saved), len(classes))
     was, now = (repr(names[number]) if number < len(names) else "none" for names in (saved, classes))
     raise ConfigError(
-        f"state.classes: class {number} was {was} and is {now} now, so labels would change their meaning; give the loader the names of "
-        "the state by classes_of=state",
+        f"state.classes: class {number} was {was} and is {now} now, so labels would change their meaning; pass "
+        "classes_of=state to keep the names of the state",
         key="state.classes",
     )

@@ -14,7 +14,7 @@ __all__ = ["dataset"]
 
 
 class Dataset(Protocol):
-    """A data set that :func:`dataset` takes."""
+    """A data set that :func:`dataset` accepts."""
 
     def __len__(self) -> int: ...
 
@@ -22,16 +22,18 @@ class Dataset(Protocol):
 
 
 def dataset(source: Dataset, *, image: str | None = None, label: str | None = None) -> Source:
-    """A data set of another library as a source. Only encoded images and labels are taken. The loader decodes and transforms, and turns
-    images upright by EXIF, which ``ImageFolder`` does not (``decode={"orientation": False}``). :class:`feedwater.Loader` takes such a data
-    set directly, too.
+    """Converts a data set of another library to a source. The source has only the encoded images and the labels. The
+    loader decodes and transforms them. Unlike ``ImageFolder``, it turns images upright by their EXIF orientation,
+    unless ``decode={"orientation": False}``. :class:`feedwater.Loader` also accepts such a data set directly.
 
-    * ``ImageFolder`` and other data sets of torchvision with ``samples`` (pairs of path and label) and ``classes``, and a
-      ``torch.utils.data.Subset`` of one. ``target_transform`` applies once to each label. A ``transform`` is an error, because it would not
-      run: the argument ``transform`` takes its place, as ``fw.from_torchvision(transform)``. For the same reason an image reader (``loader=``)
-      or an overridden ``__getitem__`` is an error, also of a subclass of ``Subset``.
-    * ``datasets.Dataset`` of Hugging Face, without ``set_transform``. ``image`` and ``label`` name its columns; by default the only column
-      of images, and the only one of class labels. Their names are those of the classes.
+    * ``ImageFolder`` and other data sets of torchvision with ``samples`` (pairs of path and label) and ``classes``, and
+      a ``torch.utils.data.Subset`` of one. ``target_transform`` is applied once to each label. A ``transform`` is an
+      error, because it would not run; pass ``fw.from_torchvision(transform)`` as the argument ``transform`` instead. An
+      image reader (``loader=``) or an overridden ``__getitem__``, also of a subclass of ``Subset``, is an error for the
+      same reason.
+    * ``datasets.Dataset`` of Hugging Face, without ``set_transform``. ``image`` and ``label`` name its columns.
+      Default: the only column of images, and the only column of class labels. The names of the class labels become the
+      names of the classes.
     """
     inner = getattr(source, "dataset", None)
     indices = getattr(source, "indices", None)
@@ -50,7 +52,7 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
 
 
 def _check_subset(source: Any) -> None:
-    """Checks that a ``Subset`` only chooses, because its own code would not run."""
+    """Checks that a ``Subset`` only selects samples. Its other code would not run."""
     name = type(source).__name__
     reads = next((kind for kind in type(source).__mro__ if "__getitem__" in vars(kind)), None)
     if getattr(source, "transform", None) is not None:
@@ -66,7 +68,7 @@ def _folder(source: Any, pairs: list[tuple[str, int]]) -> Samples:
     transform = getattr(source, "transform", None)
     if transform is not None:
         raise ValueError(
-            f"the {type(source).__name__} has a transform, which would not run; build it without, and pass the chain "
+            f"the {type(source).__name__} has a transform, which would not run; create it without the transform, and pass the chain "
             "fw.from_torchvision(transform) to the loader"
         )
     _check_reads(source)
@@ -77,12 +79,12 @@ def _folder(source: Any, pairs: list[tuple[str, int]]) -> Samples:
 
 
 def _check_reads(source: Any) -> None:
-    """Checks that the data set gives the images of its files, because its own code would not run."""
+    """Checks that the data set returns the images of its files. Its other code would not run."""
     name = type(source).__name__
     reader = getattr(source, "loader", None)
     if reader is not None and getattr(reader, "__module__", "").partition(".")[0] != "torchvision":
         raise ValueError(
-            f"the {name} has a loader of its own, which would not run; build it without, or pass fw.samples(items) with items that are encoded "
+            f"the {name} has a loader of its own, which would not run; create it without this loader, or pass fw.samples(items) with items that are encoded "
             "images or paths"
         )
     kinds = [kind.__module__.partition(".")[0] == "torchvision" for kind in type(source).__mro__ if "__getitem__" in vars(kind)]
@@ -109,7 +111,7 @@ class _Rows:
         image = row[self._image]
         if image is None:
             raise ValueError(f"row {index} has no {self._image}")
-        # The bytes where the table has them, else the path of a file.
+        # The bytes if the table has them, otherwise the path of a file.
         encoded = image["path"] if image["bytes"] is None else image["bytes"]
         return encoded, None if self._label is None else row[self._label]
 
@@ -134,7 +136,8 @@ def _table(rows: Any, image: str | None, label: str | None) -> Samples:
 
 
 def _columns(kinds: dict[str, str], name: str | None, argument: str, kind: str) -> list[str]:
-    """The column that an argument names, else the only one of this type. Labels may be absent."""
+    """Returns the column that an argument names, or else the only column of this type. There may be no column of
+    labels."""
     if name is not None:
         if name not in kinds:
             raise ValueError(f"{argument} is {name!r}; the data set has the columns {', '.join(kinds)}")
@@ -148,7 +151,7 @@ def _columns(kinds: dict[str, str], name: str | None, argument: str, kind: str) 
 
 
 def as_source(source: Source | str | bytes | os.PathLike[str] | Dataset) -> Source:
-    """The source that an argument of a loader is."""
+    """Converts the argument ``source`` of a loader to a source."""
     if isinstance(source, Source):
         return source
     if isinstance(source, (str, bytes, os.PathLike)):

@@ -15,18 +15,20 @@ if TYPE_CHECKING:
     from .batch import Batch
     from .objects import Objects
 
-#: Most images that are shown, and the longest side of each, in pixels. Noise, which no PNG compresses, then takes 0.8 MB.
+#: Largest number of images shown, and their longest side in pixels. A sheet of noise, which PNG does not compress,
+#: takes 0.8 MB.
 _IMAGES = 32
 _SIDE = 80
-#: Most messages of samples that failed, and the longest label, in characters.
+#: Largest number of error messages shown, and the longest label in characters.
 _MESSAGES = 8
 _LABEL = 20
-#: Most boxes of an image.
+#: Largest number of boxes shown per image.
 _BOXES = 50
 
 
 def html(batch: Batch, classes: Sequence[str], ends: Sequence[Sequence[float]] | None) -> str:
-    """The first images of a batch with label, index and boxes, marked where they replace an unusable sample or fill a batch."""
+    """Returns the first images of a batch as HTML, with label, index and boxes. Images that replace an unusable sample
+    or only fill a batch are marked."""
     count = min(len(batch), _IMAGES)
     samples, objects = batch.samples[:count], batch.objects()
     images = batch._first_on_host(count)
@@ -36,7 +38,7 @@ def html(batch: Batch, classes: Sequence[str], ends: Sequence[Sequence[float]] |
         cells.append(_cell(picture + _boxes(objects[place], classes), sample, _label(sample["label"], classes)))
     parts = [f"<div>{text.escape(_title(batch, count))}</div>"]
     if images is None:
-        parts.append("<div>The images were given away by <code>__dlpack__</code>; keep the array that was made of them.</div>")
+        parts.append("<div>The images were given away by <code>__dlpack__</code>; use the array that was made from them.</div>")
     parts.append(f'<div style="display: flex; flex-wrap: wrap; gap: 8px; margin: 8px 0">{"".join(cells)}</div>')
     parts += _failed(batch.errors)
     return f'<div style="font: 12px sans-serif">{"".join(parts)}</div>'
@@ -55,7 +57,7 @@ def _label(label: int | None, classes: Sequence[str]) -> str:
     return name if len(name) <= _LABEL else name[: _LABEL - 1] + "…"
 
 
-#: In place of an image whose memory was given away.
+#: Shown in place of an image whose memory was given away.
 _MISSING = f'<div style="width: {_SIDE}px; height: {_SIDE}px; background: #8884"></div>'
 
 
@@ -69,7 +71,7 @@ def _cell(picture: str, sample: dict[str, Any], label: str) -> str:
 
 
 def _boxes(objects: Objects, classes: Sequence[str]) -> str:
-    """The boxes of objects over a picture, each with its category."""
+    """Returns the boxes of objects over an image, each with its category."""
     if not len(objects):
         return ""
     width, height = objects.size
@@ -83,7 +85,7 @@ def _boxes(objects: Objects, classes: Sequence[str]) -> str:
 
 
 def _mark(sample: dict[str, Any]) -> tuple[str, str]:
-    """Colour of the frame, and what is said of the sample."""
+    """Returns the colour of the frame and the note for a sample."""
     if sample["outcome"] == "substituted":
         return "#d33", "unusable"
     if sample["replaces"] is not None:
@@ -92,27 +94,28 @@ def _mark(sample: dict[str, Any]) -> tuple[str, str]:
 
 
 def _failed(errors: Sequence[tuple[int, str]]) -> list[str]:
-    """Messages of the samples that failed."""
+    """Returns the messages of the samples that failed."""
     lines = [f'<div style="color: #d33">#{index}: {text.escape(message[:500])}</div>' for index, message in errors[:_MESSAGES]]
     more = len(errors) - _MESSAGES
     return [*lines, f'<div style="color: #d33">and {more} more that failed</div>'] if more > 0 else lines
 
 
 def _levels(image: ndarray[Any, Any], layout: str, ends: Sequence[Sequence[float]] | None) -> ndarray[Any, Any]:
-    """The bytes of a small copy of an image, ``[rows, columns, 3]``, with the chain's normalization undone."""
+    """Returns the bytes of a small copy of an image, ``[rows, columns, 3]``, with the chain's normalization undone."""
     import numpy
 
     image = image if layout == "nhwc" else image.transpose(1, 2, 0)
     height, width, _ = image.shape
     block = -(-max(height, width) // _SIDE)
     if block > 1:
-        # Means of blocks of pixels; a rest at the edges is left out, unless it is all there is.
+        # Average blocks of pixels. Incomplete blocks at the edges are omitted, unless the image is smaller than a
+        # block.
         tall, wide = min(block, height), min(block, width)
         image = image[: height // tall * tall, : width // wide * wide]
         image = image.reshape(height // tall, tall, width // wide, wide, 3).mean(axis=(1, 3))
     if ends is not None:
         low, high = numpy.asarray(ends, numpy.float32).T
-        # A channel whose bytes all have one value says nothing.
+        # Avoid a division by 0 if all bytes of a channel have one value.
         image = (image - low) / numpy.where(high == low, 1, high - low) * 255
     levels: ndarray[Any, Any] = numpy.nan_to_num(image).clip(0, 255).round().astype(numpy.uint8)
     return levels
@@ -125,7 +128,7 @@ def _picture(levels: ndarray[Any, Any]) -> str:
 
 
 def _png(levels: ndarray[Any, Any]) -> bytes:
-    """An RGB image as a PNG file."""
+    """Returns an RGB image as a PNG file."""
     height, width, _ = levels.shape
     # Each row begins with the number of its filter, 0 for none.
     rows = b"".join(b"\0" + row.tobytes() for row in levels)

@@ -1,4 +1,4 @@
-"""Settings as TOML, which the compiled part reads."""
+"""Writes settings as TOML for the compiled part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def table(settings: Mapping[str, Any]) -> str:
-    """The text of a table: ``{a = 1, b = "c"}``. Settings that are ``None`` are left out."""
+    """Returns a table as TOML: ``{a = 1, b = "c"}``. Settings that are ``None`` are omitted."""
     pairs = []
     for key, item in settings.items():
         if item is None:
@@ -22,7 +22,7 @@ def table(settings: Mapping[str, Any]) -> str:
 
 
 def value(item: Any) -> str:
-    """The text of a value."""
+    """Returns a value as TOML."""
     if isinstance(item, bool):
         return "true" if item else "false"
     if isinstance(item, int):
@@ -46,24 +46,25 @@ def value(item: Any) -> str:
         items = iter(item)
     except TypeError:
         kind = type(item).__name__
-        raise TypeError(f"{item!r} is a {kind}, which no setting can be") from None
+        raise TypeError(f"{item!r} is a {kind}, which no setting accepts") from None
     return "[" + ", ".join(value(it) for it in items) + "]"
 
 
 def number(item: float) -> str:
-    """A float as TOML writes it."""
+    """Returns a float as TOML."""
     written = repr(float(item))
     return written if any(sign in written for sign in ".einf") else written + ".0"
 
 
 def text(item: str | bytes) -> str:
-    """A text as TOML writes it."""
+    """Returns a text as TOML."""
     if isinstance(item, bytes):
         item = os.fsdecode(item)
     try:
         item.encode()
     except UnicodeEncodeError:
-        # A path whose bytes are not Unicode, as `os.fsdecode` gives it. TOML is Unicode, so it is written as a URL.
+        # A path whose bytes are not Unicode, as `os.fsdecode` returns it. TOML must be Unicode, so the path becomes a
+        # URL.
         item = "file://" + urllib.parse.quote(os.fsencode(os.path.abspath(item)))
     out = ['"']
     for sign in item:

@@ -1,4 +1,4 @@
-"""A batch, and its tensor as an array of other libraries without a copy."""
+"""A batch, and its tensor as an array of other libraries, without a copy."""
 
 from __future__ import annotations
 
@@ -25,39 +25,40 @@ __all__ = ["Batch"]
 
 Framework = Literal["torch", "numpy", "jax", "tensorflow"]
 
-# DLPack's type of a device.
+# DLPack's device types.
 _CPU = 1
 _CUDA = 2
 
 
 class Meaning(NamedTuple):
-    """What labels and values of a loader's batches mean."""
+    """Meaning of the labels and values of a loader's batches."""
 
     #: Names of the classes in the order of their labels.
     classes: Sequence[str] = ()
-    #: Values of the bytes 0 and 255 of each channel; ``None`` if values are 0 to 255.
+    #: Tensor values of the bytes 0 and 255 for each channel; ``None`` if values are 0 to 255.
     ends: Sequence[Sequence[float]] | None = None
 
 
 class Batch:
     """Images that are ready for the model, in host memory or on a GPU.
 
-    The first call of :meth:`torch`, :meth:`numpy`, :meth:`jax` or :meth:`tensorflow` gives the memory to the array that it returns; later
-    calls return arrays of the same memory. ``__dlpack__`` before all of them gives the memory to its consumer only; they then raise
-    ``BufferError``. The memory goes back to the loader when the batch and all of its arrays are gone. Threads may share a batch.
+    The first call of :meth:`torch`, :meth:`numpy`, :meth:`jax` or :meth:`tensorflow` gives the memory to the array that
+    it returns. Later calls return arrays of the same memory. If ``__dlpack__`` is called before all of them, only its
+    consumer gets the memory, and the methods raise ``BufferError``. The memory returns to the loader when the batch and
+    all of its arrays are gone. Threads may share a batch.
     """
 
     def __init__(self, inner: _feedwater.Batch, meaning: Meaning | None = None, fields: list[Any] | None = None) -> None:
         self._inner = inner
         self._meaning = meaning or Meaning()
         self._fields = fields
-        # The array that owns the memory. The lock is for giving the memory away, during which a library calls `__dlpack__`.
+        # The array that owns the memory. The lock is held while a library takes the memory by calling `__dlpack__`.
         self._array: Any = None
         self._lock = threading.RLock()
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Extents in the order of ``layout``."""
+        """Shape in the order of ``layout``."""
         return self._inner.shape
 
     @property
@@ -88,39 +89,41 @@ class Batch:
 
     @property
     def labels(self) -> list[int]:
-        """Label of each sample, -1 if it has none."""
+        """Label of each sample, -1 for a sample without one."""
         return self._inner.labels
 
     @property
     def indices(self) -> list[int]:
-        """Place of each sample in the loader's source, as :meth:`feedwater.Loader.location` takes it. After ``select``, ``concat`` or
-        ``mixture`` that is the place in what they made; see :attr:`source_indices`."""
+        """Index of each sample in the loader's source, as :meth:`feedwater.Loader.location` takes it. If the source was
+        made by ``select``, ``concat`` or ``mixture``, this is the index in the result; see :attr:`source_indices`."""
         return self._inner.indices
 
     @property
     def source_indices(self) -> list[int]:
-        """Place of each sample in the source that it is from, before ``select``, ``concat`` and ``mixture``: of a data set, a folder or
-        :func:`feedwater.samples`."""
+        """Index of each sample in its original source, such as a folder, a data set or :func:`feedwater.samples`,
+        before ``select``, ``concat`` and ``mixture``."""
         return self._inner.source_indices
 
     @property
     def classes(self) -> int:
-        """Classes of the soft targets, 0 without."""
+        """Number of classes of the soft targets; 0 without soft targets."""
         return self._inner.classes
 
     @property
     def fields(self) -> list[Any] | None:
-        """What the items of :func:`feedwater.samples` have beside image and label, for each sample: ``None`` for one that has nothing, or
-        is of another source. ``None`` if no part of the loader's source is such a sequence."""
+        """Additional fields of each sample, from items of :func:`feedwater.samples` that have more than image and
+        label. ``None`` for a sample without such fields. ``None`` instead of a list if no part of the loader's source
+        is such a sequence."""
         return self._fields
 
     def objects(self, *, visible: float = 0, crowd: bool = True) -> list[Objects]:
-        """Annotated objects of each sample, with boxes, categories and masks in pixels of its tensor. A sample of a source without annotations has
-        no objects, and neither has one that was replaced with zeros. Computed on each call; the tensor may have been given away.
+        """Annotated objects of each sample, with boxes, categories and masks in pixels of its tensor. A sample has no
+        objects if its source has no annotations, or if it was replaced with zeros. Objects are computed on each call,
+        also after the tensor was given away.
 
-        Without those of which less than ``visible`` of the box can be seen, from 0 to 1, and without crowds if not ``crowd``. A box
-        that is too narrow for an extent in 32-bit floats is left out too. Operators on pairs do not change objects: a mixed sample
-        also shows those of its partner.
+        Skips objects whose visible share of the box is below ``visible``, from 0 to 1, and crowds if not ``crowd``. A
+        box that is too narrow to have an extent in 32-bit floats is skipped too. Operators on pairs do not change
+        objects: a mixed sample also shows those of its partner.
         """
         if not 0 <= visible <= 1:
             raise ValueError(f"visible is {visible}; it is a share of a box, from 0 to 1")
@@ -128,19 +131,20 @@ class Batch:
 
     @property
     def samples(self) -> list[dict[str, Any]]:
-        """What happened to each sample, with keys of ``feedwater dump``. ``operators`` is what each operator of the chain drew, by name and in
-        the units of its settings: a list of ``{"op", "actions"}``, whose actions have ``kind``, ``formula``, ``params`` and ``size``. ``location``
-        is the path or another name, ``source_index`` the place as in :attr:`source_indices`."""
+        """Record of each sample, with the keys of ``feedwater dump``. ``operators`` has the random choices of each
+        operator of the chain, by name and in the units of its settings: a list of ``{"op", "actions"}``, whose actions
+        have ``kind``, ``formula``, ``params`` and ``size``. ``location`` is the path or another name, ``source_index``
+        the index as in :attr:`source_indices`."""
         return self._inner.samples()
 
     @property
     def errors(self) -> list[tuple[int, str]]:
-        """Place and message of each sample that failed."""
+        """Index and message of each sample that failed."""
         return self._inner.errors
 
     @property
     def data_ptr(self) -> int:
-        """Address of the tensor on its device. Ask before the tensor is used."""
+        """Address of the tensor on its device. It must be read before the tensor is given away."""
         return self._inner.data_ptr
 
     def __len__(self) -> int:
@@ -163,12 +167,12 @@ class Batch:
     ) -> object:
         device = self._inner.device if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
         if device != self._inner.device and device != (_CPU, 0):
-            raise BufferError(f"the batch is on {self.device}; it is given to that device or copied to the CPU, not to {device}")
+            raise BufferError(f"the batch is on {self.device}; it can stay there or be copied to the CPU, but not to {device}")
         if copy or device != self._inner.device:
             if copy is False:
-                raise BufferError(f"the batch is on {self.device}, so that it must be copied to the CPU, but copy=False")
+                raise BufferError(f"the batch is on {self.device}, so it must be copied to the CPU, but copy=False")
             if device != (_CPU, 0):
-                raise BufferError("a batch on a GPU is only copied to the CPU; copy its array")
+                raise BufferError("a batch on a GPU can only be copied to the CPU; copy its array instead")
             return _exported(self._host_copy(), max_version)
         with self._lock:
             if self._array is None:
@@ -201,13 +205,13 @@ class Batch:
 
         with self._lock:
             if self._array is None and self._inner.device[0] == _CPU:
-                # PyTorch takes a capsule in less time than an object, whose device and versions it asks for first.
+                # PyTorch takes a capsule faster than an object, whose device and versions it queries first.
                 self._array = torch.utils.dlpack.from_dlpack(self._inner.dlpack(None, False))
                 return self._array
         return self._owned(torch.from_dlpack)
 
     def numpy(self) -> NumpyArray:
-        """The tensor for NumPy. One on a GPU is copied; ``bf16`` needs ``ml_dtypes``."""
+        """The tensor for NumPy. A tensor on a GPU is copied; ``bf16`` needs ``ml_dtypes``."""
         import numpy
 
         if self._is_shared_with_numpy:
@@ -222,9 +226,9 @@ class Batch:
         return self._owned(jax.dlpack.from_dlpack)
 
     def tensorflow(self) -> TensorFlowTensor:
-        """The tensor for TensorFlow, on the loader's device. On a GPU this blocks until the batch is filled, and the memory is refilled
-        after all GPU work that the process had enqueued when the tensor was freed. A batch that another framework has on a GPU is a
-        ``BufferError``."""
+        """The tensor for TensorFlow, on the loader's device. On a GPU this blocks until the batch is filled. After
+        TensorFlow has freed the tensor, the memory is refilled once all GPU work that the process had enqueued by then
+        is done. If another framework already has the batch on a GPU, this raises ``BufferError``."""
         from tensorflow.experimental import dlpack
 
         with self._lock:
@@ -233,7 +237,7 @@ class Batch:
                 return self._array
             owner = self._array
         if self._inner.device[0] == _CUDA and not type(owner).__module__.startswith("tensorflow"):
-            # The owner frees the memory when its own streams are done, and knows nothing of TensorFlow's.
+            # The owner frees the memory when its own streams are done. It does not wait for TensorFlow's streams.
             raise BufferError(
                 f"the batch on {self.device} is a {type(owner).__module__} array already, which does not wait for TensorFlow; "
                 "call tensorflow() first, or copy the array"
@@ -241,7 +245,7 @@ class Batch:
         return dlpack.from_dlpack(_exported(owner, None))
 
     def targets(self) -> NumpyArray:
-        """Soft targets, ``[samples, classes]`` of f32, if ``classes`` is set; else labels as 64-bit integers."""
+        """Soft targets, ``[samples, classes]`` of f32, if ``classes`` is set; otherwise labels as 64-bit integers."""
         import numpy
 
         if self.classes > 0:
@@ -278,11 +282,12 @@ class Batch:
         return self.numpy(), self.targets()
 
     def _repr_html_(self) -> str:
-        """The contact sheet of the first images, for Jupyter. The batch keeps its tensor."""
+        """Returns the contact sheet of the first images, for Jupyter. The batch keeps its tensor."""
         return _sheet.html(self, self._meaning.classes, self._meaning.ends)
 
     def _first_on_host(self, samples: int) -> NumpyArray | None:
-        """A copy of the first images in host memory, as floats. ``None`` if the tensor was given away by ``__dlpack__``."""
+        """Copies the first images to host memory, as floats. ``None`` if the tensor was given away by
+        ``__dlpack__``."""
         import numpy
 
         try:
@@ -294,7 +299,7 @@ class Batch:
             return array
         shape = (-1, *self.shape[1:])
         if self.dtype == "bf16":
-            # The upper half of a float of 32 bits.
+            # The bits of a bf16 are the upper half of a 32-bit float.
             return (numpy.frombuffer(data, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32).reshape(shape)
         kind: Any = {"u8": numpy.uint8, "f16": numpy.float16, "f32": numpy.float32}[self.dtype]
         return numpy.frombuffer(data, kind).astype(numpy.float32).reshape(shape)
@@ -304,7 +309,7 @@ class Batch:
         return self._inner.device[0] == _CPU and self.dtype != "bf16"
 
     def _host_copy(self) -> NumpyArray:
-        """A copy of the tensor in host memory."""
+        """Copies the tensor to host memory."""
         import numpy
 
         data = self._unowned_bytes(len(self))
@@ -320,12 +325,12 @@ class Batch:
         return numpy.frombuffer(bytearray(data), kind).reshape(self.shape)
 
     def _unowned_bytes(self, samples: int) -> bytes | None:
-        """A copy of the first samples in host memory; ``None`` if an array owns the memory."""
+        """Copies the first samples to host memory. ``None`` if an array owns the memory."""
         with self._lock:
             return self._inner.to_host(samples) if self._array is None else None
 
     def _owned(self, from_dlpack: Any) -> Any:
-        """An array of the memory. The first one owns it."""
+        """Returns an array that shares the batch's memory. The first array owns the memory."""
         with self._lock:
             if self._array is None:
                 self._array = from_dlpack(self)
@@ -334,7 +339,7 @@ class Batch:
 
 
 def _exported(array: Any, max_version: tuple[int, int] | None, stream: int | None = None) -> object:
-    """The capsule of an array of any framework."""
+    """Returns the capsule of an array of any framework."""
     if not hasattr(array, "__dlpack__"):
         # TensorFlow's tensors.
         from tensorflow.experimental import dlpack
@@ -344,12 +349,12 @@ def _exported(array: Any, max_version: tuple[int, int] | None, stream: int | Non
     try:
         return array.__dlpack__(max_version=max_version, **given)
     except TypeError:
-        # Before version 1 of DLPack.
+        # The library uses DLPack before version 1.
         return array.__dlpack__(**given)
 
 
 def _on_host(array: Any) -> Any:
-    """An array or tensor of any framework as an array of NumPy, copied if need be."""
+    """Converts an array or tensor of any framework to an array of NumPy, with a copy if needed."""
     import numpy
 
     torch = sys.modules.get("torch")

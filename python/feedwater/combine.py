@@ -10,7 +10,8 @@ __all__ = ["OneOf", "RandomApply", "RandomOrder", "SomeOf"]
 
 
 class RandomApply(Operator):
-    """Runs all of its operators in order with a probability, 0.5 by default, and else none: torchvision's ``RandomApply``."""
+    """Runs all of its operators in order with a probability, 0.5 by default, and otherwise none: torchvision's
+    ``RandomApply``."""
 
     OP = "random_apply"
 
@@ -21,7 +22,8 @@ class RandomApply(Operator):
 
 
 class OneOf(Operator):
-    """Runs one of its operators for each sample: torchvision's ``RandomChoice``. ``weights``: one for each operator, 1 by default."""
+    """Runs one of its operators for each sample: torchvision's ``RandomChoice``. ``weights``: weight of each operator,
+    1 by default."""
 
     OP = "one_of"
 
@@ -36,7 +38,8 @@ class OneOf(Operator):
 
 
 class SomeOf(Operator):
-    """Runs ``count`` different ones of its operators in a random order: Albumentations' ``SomeOf`` without replacement."""
+    """Runs ``count`` of its operators in a random order, each at most once: Albumentations' ``SomeOf`` without
+    replacement."""
 
     OP = "some_of"
 

@@ -1,4 +1,4 @@
-"""Errors, grouped by who can mend the problem. Each says the noun, the value and the way out."""
+"""Errors, grouped by who can solve the problem. Each message names the setting, its value and what to do."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class ConfigError(Error, ValueError):
 
 
 class ConversionError(Error, ValueError):
-    """A transform of torchvision or timm has no equal chain."""
+    """A transform of torchvision or timm cannot be converted to operators."""
 
-    #: The transforms, each with the reason.
+    #: The transforms that cannot be converted, each with the reason.
     problems: list[str]
 
 
 class SampleError(Error, ValueError):
     """A sample is unusable, and ``on_error`` is ``"stop"``."""
 
-    #: Place of the sample in the source.
+    #: Index of the sample in the source.
     index: int
-    #: Its path, URL or other name.
+    #: Path, URL or other name of the sample.
     location: str
     #: ``"unreadable"``, ``"empty"``, ``"truncated"``, ``"corrupt"``, ``"unsupported"``, ``"oversized"``, ``"out_of_memory"`` or
     #: ``"label"``.
@@ -61,7 +61,7 @@ class FileError(Error, OSError):
     filename: str
 
     def __str__(self) -> str:
-        # That of `OSError` has no message once there is a name.
+        # `OSError.__str__` omits the message if there is a file name.
         return str(self.args[0])
 
 
@@ -73,13 +73,13 @@ class UnavailableError(Error, RuntimeError):
 
 
 class MissingPackageError(UnavailableError, ImportError):
-    """A package of Python that an argument needs is not installed."""
+    """A Python package that an argument needs is not installed."""
 
 
 class BudgetError(Error, MemoryError):
-    """A limit of memory is too small."""
+    """A memory limit is too small."""
 
-    #: The row of the footprint, its bytes, and the bytes that the limit leaves.
+    #: Name and bytes of the entry of the memory plan that does not fit, and the bytes that the limit leaves.
     row: str
     needed: int
     limit: int
@@ -88,7 +88,7 @@ class BudgetError(Error, MemoryError):
 class HostMemoryError(Error, MemoryError):
     """The machine, its control group or a limit of the process has too little memory."""
 
-    #: Bytes. ``available`` is ``None`` where the system refused an allocation.
+    #: Bytes. ``available`` is ``None`` if the system refused an allocation.
     needed: int
     available: int | None
 
@@ -96,7 +96,7 @@ class HostMemoryError(Error, MemoryError):
 class ForkedError(Error, RuntimeError):
     """A loader of the parent process was used in a child. Build loaders after ``fork``."""
 
-    #: Process that built the loader.
+    #: ID of the process that built the loader.
     built_in: int
 
 
@@ -107,12 +107,12 @@ class DeviceError(Error, RuntimeError):
 
 
 class CompileError(Error, RuntimeError):
-    """The CUDA text of an operator does not compile."""
+    """The CUDA source of an operator does not compile."""
 
 
 class StoppedError(Error, RuntimeError):
-    """The loader was closed, or another loop over it has ended this one."""
+    """The loader was closed, or another loop over the loader has ended this one."""
 
 
 class InternalError(Error, RuntimeError):
-    """A fault of feedwater, or of a user's operator."""
+    """An error of feedwater itself, or of a user's operator."""

@@ -18,9 +18,11 @@ __all__ = ["Objects"]
 
 
 class Objects:
-    """Objects of one sample that are visible in its tensor, in the order of the annotations. ``len`` is their number ``n``.
+    """Objects of one sample that are visible in its tensor, in the order of the annotations. ``len`` is their number
+    ``n``.
 
-    Coordinates are edges in pixels of the tensor: they follow crops, flips, resizes and warps. All arrays are new ones on each call.
+    Coordinates are edges in pixels of the tensor: they follow crops, flips, resizes and warps. Each call returns new
+    arrays.
     """
 
     def __init__(self, inner: _feedwater.Objects) -> None:
@@ -40,47 +42,51 @@ class Objects:
 
     @property
     def boxes(self) -> NumpyArray:
-        """Left, top, right and bottom edge of each box, clipped to what is visible of the image: f32, ``[n, 4]``."""
+        """Left, top, right and bottom edge of each box, clipped to the visible part of the image: f32, ``[n, 4]``."""
         return _array(self._inner.boxes(), "float32").reshape(len(self), 4)
 
     @property
     def categories(self) -> NumpyArray:
-        """Category of each, from 0, in the order of the loader's ``classes``: 64-bit integers, ``[n]``."""
+        """Category of each object, from 0, in the order of the loader's ``classes``: 64-bit integers, ``[n]``."""
         return _array(self._inner.categories(), "int64")
 
     @property
     def ids(self) -> NumpyArray:
-        """ID of each in the annotations: 64-bit integers, ``[n]``."""
+        """ID of each object in the annotations: 64-bit integers, ``[n]``."""
         return _array(self._inner.ids(), "int64")
 
     @property
     def areas(self) -> NumpyArray:
-        """Area of each as annotated, in pixels of the image before the chain: f64, ``[n]``."""
+        """Annotated area of each object, in pixels of the image before the chain: f64, ``[n]``."""
         return _array(self._inner.areas(), "float64")
 
     @property
     def visible(self) -> NumpyArray:
-        """Share of the box that is visible, above 0 and up to 1: f64, ``[n]``."""
+        """Visible share of each box, above 0 and up to 1: f64, ``[n]``."""
         return _array(self._inner.visible(), "float64")
 
     @property
     def crowd(self) -> NumpyArray:
-        """Whether each is a crowd of objects that were not annotated separately (``iscrowd`` of COCO): ``[n]``."""
+        """Whether each object is a crowd of objects that were not annotated separately (``iscrowd`` of COCO):
+        ``[n]``."""
         return _array(self._inner.crowd(), "bool")
 
     def masks(self) -> NumpyArray:
-        """1 inside of an object and 0 elsewhere, by pycocotools' rule: u8, ``[n, height, width]``. Zeros for an object without an outline."""
+        """Masks, 1 inside of an object and 0 elsewhere, by pycocotools' rule: u8, ``[n, height, width]``. Zeros for an
+        object without an outline."""
         width, height = self.size
         return _array(self._inner.masks(), "uint8").reshape(len(self), height, width)
 
     def run_lengths(self) -> list[dict[str, Any] | None]:
-        """The masks as pycocotools encodes them: ``size``, height and width, and ``counts``. ``None`` for an object without an outline."""
+        """The masks as pycocotools encodes them: ``size``, which is height and width, and ``counts``. ``None`` for an
+        object without an outline."""
         width, height = self.size
         return [None if counts is None else {"size": [height, width], "counts": counts} for counts in self._inner.runs()]
 
     def torch(self, *, masks: bool = False, first_label: int = 1) -> dict[str, Tensor]:
-        """The target of torchvision's detection models, in host memory: ``boxes``, ``labels``, ``area``, ``iscrowd``, and ``masks`` if asked for.
-        Labels begin with ``first_label``, because these models have the background as 0."""
+        """The target of torchvision's detection models, in host memory: ``boxes``, ``labels``, ``area``, ``iscrowd``,
+        and ``masks`` if requested. Labels begin with ``first_label``, because label 0 is the background in these
+        models."""
         import torch
 
         target = {

@@ -1,4 +1,4 @@
-"""Chains that most training runs begin with."""
+"""Chains with which most training runs begin."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Recipe(list[Operator]):
     * ``batch_operators``: operators on pairs of samples, unless the loader has its own.
 
     Sums with other operators, slices, copies and multiples are recipes with the same settings: ``fw.train_recipe(224) +
-    [ops.RandomErasing()]`` still shuffles. Two recipes can be added if their settings do not contradict each other. ``list(recipe)`` has the
-    operators alone.
+    [ops.RandomErasing()]`` still shuffles. Two recipes can be added if their settings do not contradict each other.
+    ``list(recipe)`` has only the operators.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Recipe(list[Operator]):
     __copy__ = copy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # That of a list appends the operators one by one, to a recipe without settings.
+        # The method of a list would append the operators one by one to a recipe without settings.
         return _made, (list(self), self.sections, self.rest, self.batch_operators)
 
     @overload
@@ -107,15 +107,17 @@ class Recipe(list[Operator]):
         self += operators
 
     def _with(self, operators: Iterable[Operator]) -> Recipe:
-        """These operators with the settings of this recipe. Later changes of one do not change the other."""
+        """Returns a recipe of these operators with the settings of this one. Later changes of one recipe do not affect
+        the other."""
         sections = {name: dict(section) for name, section in self.sections.items()}
         return Recipe(operators, sections, rest=self.rest, batch_operators=self.batch_operators)
 
     def _check_nothing_follows(self, operators: Collection[Operator]) -> None:
-        """Transforms that stay Python run after the whole chain."""
+        """Checks that no operator would follow transforms that run in Python, because these run after the whole
+        chain."""
         if self.rest and len(operators):
             raise ValueError(
-                f"the recipe has transforms that stay Python ({len(self.rest)}), after which no operator can run; add it before them in the "
+                f"the recipe has transforms that stay Python ({len(self.rest)}), and no operator can run after them; add it before them in the "
                 "transforms that are converted, or put it in front: [operator] + recipe"
             )
 
@@ -130,7 +132,7 @@ def _made(
 
 
 def _joined(first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """The settings of two recipes."""
+    """Merges the settings of two recipes."""
     joined = {name: dict(section) for name, section in first.items()}
     for name, section in second.items():
         for key, value in section.items():
@@ -150,8 +152,8 @@ def train_recipe(
     mean: Sequence[float] = IMAGENET_MEAN,
     std: Sequence[float] = IMAGENET_STD,
 ) -> Recipe:
-    """Torchvision's training recipe: RandomResizedCrop to ``size`` x ``size`` pixels, a horizontal flip with this probability, and
-    normalization. The order is shuffled in each epoch."""
+    """Torchvision's training recipe: RandomResizedCrop to ``size`` x ``size`` pixels, a horizontal flip with
+    probability ``flip``, and normalization. Each epoch is shuffled."""
     return Recipe(
         [
             ops.RandomResizedCrop(width=size, height=size, scale=scale),
@@ -169,8 +171,8 @@ def eval_recipe(
     mean: Sequence[float] = IMAGENET_MEAN,
     std: Sequence[float] = IMAGENET_STD,
 ) -> Recipe:
-    """Torchvision's evaluation recipe: the shorter side is resized to ``resize`` pixels (default: 256 for 224, in this proportion),
-    then ``size`` x ``size`` pixels in the centre are cropped and normalized. The last batch may be smaller."""
+    """Torchvision's evaluation recipe. It resizes the shorter side to ``resize`` pixels (default: 256 for 224, in this
+    proportion), crops ``size`` x ``size`` pixels in the centre, and normalizes. The last batch may be smaller."""
     shorter = resize if resize is not None else round(size * 256 / 224)
     return Recipe(
         [

@@ -1,4 +1,4 @@
-"""What limits a loop, and what to change."""
+"""The report on what limits a loop and what to change."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["Report"]
 
 
 class Report:
-    """The verdict on a run so far. ``str`` gives the text of ``feedwater explain``; Jupyter shows the page."""
+    """The report on a run so far. ``str`` returns the text of ``feedwater explain``; Jupyter shows the page."""
 
     def __init__(self, text: str, data: str, html: str) -> None:
         self._text = text
         self._data = data
-        #: A page of its own, which needs no network.
+        #: The page as a self-contained HTML document.
         self.html = html
 
     @property
@@ -33,6 +33,6 @@ class Report:
         return self._text
 
     def _repr_html_(self) -> str:
-        # In a frame, so that the page's style does not change the notebook's.
+        # Use a frame, so that the page's style does not change the notebook's.
         page = self.html.replace("&", "&amp;").replace('"', "&quot;")
         return f'<iframe srcdoc="{page}" style="width: 100%; height: 640px; border: 0"></iframe>'

@@ -1,4 +1,5 @@
-//! Work on threads of its own, while the interpreter's thread looks for signals. So Ctrl-C ends a wait at once.
+//! Runs work on other threads, while the interpreter's thread checks for signals. So Ctrl-C ends a
+//! wait at once.
 
 use std::panic;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -13,13 +14,15 @@ use crate::error::raised;
 
 const NAME: &str = "feedwater-python";
 
-/// Time between looks for signals.
+/// Interval between two checks for signals.
 pub const LOOK: Duration = Duration::from_millis(50);
 
-/// Threads that nobody waits for. They may need the interpreter, so the end of the program waits for them.
+/// Threads that nobody waits for while the program runs. They may need the interpreter, so the end
+/// of the program waits for them.
 static LEFT: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 
-/// Runs work that may take long. If a signal raises an exception, the work goes on and its result is dropped.
+/// Runs work on another thread and returns its result. If a signal raises an exception, the work
+/// continues and its result is dropped.
 pub fn run<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -45,12 +48,12 @@ pub fn run<T: Send + 'static>(
     }
 }
 
-/// Runs work that nobody waits for.
+/// Runs work on another thread without waiting for it.
 pub fn leave(py: Python<'_>, work: impl FnOnce() + Send + 'static) -> PyResult<()> {
     start(py, work).map(keep)
 }
 
-/// Waits for all work that nobody waited for.
+/// Waits for all threads in [`LEFT`].
 pub fn finish(py: Python<'_>) -> PyResult<()> {
     loop {
         let next = LEFT.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -60,7 +63,8 @@ pub fn finish(py: Python<'_>) -> PyResult<()> {
 }
 
 fn start(py: Python<'_>, work: impl FnOnce() + Send + 'static) -> PyResult<JoinHandle<()>> {
-    // If no thread can be made, the work is dropped here, and what it owns may wait for threads that need the interpreter.
+    // Start the thread detached from the interpreter. If it cannot be started, the work is dropped
+    // here, and values that it owns may wait for threads that need the interpreter.
     let started = py.detach(|| thread::Builder::new().name(NAME.into()).spawn(work));
     started.map_err(|error| {
         raised(py, &refused(NAME, &error, "end other programs, or use fewer workers"))

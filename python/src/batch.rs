@@ -1,4 +1,5 @@
-//! A batch: its tensor, which is given away once, and what is known of its samples.
+//! Python's class of a batch: its tensor, which can be exported once, and the records of its
+//! samples.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,12 +16,12 @@ use crate::error::raised;
 use crate::objects::Objects;
 use crate::text::{json, location};
 
-/// A batch. Once its tensor is given away, the tensor owns the memory.
+/// A batch. When its tensor is exported, the batch's memory belongs to the consumer.
 #[pyclass(frozen)]
 pub struct Batch {
     batch: Mutex<Option<feedwater::Batch>>,
     shape: TensorShape,
-    /// DLPack's type and number of the device.
+    /// Device as DLPack's device type and number.
     device: (i32, i32),
     epoch: u32,
     number: u64,
@@ -31,7 +32,7 @@ pub struct Batch {
     /// Index and message of each sample that failed.
     errors: Vec<(u64, String)>,
     classes: usize,
-    /// The soft targets, kept when the tensor is given away.
+    /// Soft targets, copied before the tensor is exported.
     targets: Mutex<Option<Vec<f32>>>,
 }
 
@@ -57,7 +58,7 @@ impl Batch {
         }
     }
 
-    /// Samples of the source that failed.
+    /// Indices of the samples that failed.
     pub fn failed(&self) -> impl Iterator<Item = u64> {
         self.errors.iter().map(|(index, _)| *index)
     }
@@ -67,7 +68,7 @@ impl Batch {
         self.failed().any(|failed| failed == index)
     }
 
-    /// What the operators drew for a sample, as JSON.
+    /// Random choices of the operators for a sample, as JSON.
     fn drawn(&self, sample: &SampleRecord) -> PyResult<String> {
         let boxes = match self.plan.reads_boxes() {
             true => sample.upright_boxes(&*self.source),
@@ -77,7 +78,8 @@ impl Batch {
         json(&self.plan.drawn(self.epoch, index, repeat, size, boxes))
     }
 
-    /// Uses the batch, unless its tensor was given away. An error becomes Python's after the lock is free.
+    /// Calls `then` with the batch. Fails if its tensor was exported. An error is converted to a
+    /// Python exception after the lock is released.
     fn with<T>(
         &self,
         py: Python<'_>,
@@ -87,12 +89,12 @@ impl Batch {
         made.ok_or_else(given_away)?.map_err(|error| raised(py, &error))
     }
 
-    /// Keeps the soft targets, for when the tensor is gone.
+    /// Copies the soft targets, so that they are available after the tensor was exported.
     fn keep_targets(&self, py: Python<'_>) -> PyResult<()> {
         if self.classes > 0 && locked(py, &self.targets).is_none() {
             match self.with(py, feedwater::Batch::soft_targets_to_host) {
                 Ok(copied) => *locked(py, &self.targets) = Some(copied),
-                // Another thread has kept them, and then given the tensor away.
+                // Another thread has copied the targets and then exported the tensor.
                 Err(_) if locked(py, &self.targets).is_some() => {}
                 Err(error) => return Err(error),
             }
@@ -118,7 +120,7 @@ impl Batch {
         self.shape.layout.name()
     }
 
-    /// DLPack's type and number of the device.
+    /// Device as DLPack's device type and number.
     #[getter]
     fn device(&self) -> (i32, i32) {
         self.device
@@ -139,20 +141,21 @@ impl Batch {
         self.classes
     }
 
-    /// Places of the samples in the source.
+    /// Index of each sample in the source.
     #[getter]
     pub fn indices(&self) -> Vec<u64> {
         self.samples.iter().map(|sample| sample.index).collect()
     }
 
-    /// Places of the samples in the sources that no other source combines or selects from.
+    /// Index of each sample in its original source, before sources were combined or samples
+    /// selected.
     #[getter]
     fn source_indices(&self, py: Python<'_>) -> Vec<u64> {
         let place = |sample: &SampleRecord| self.source.part(sample.index).1;
         py.detach(|| self.samples.iter().map(place).collect())
     }
 
-    /// Whether each sample only fills the batch.
+    /// Whether each sample is padding, which only fills the last batch.
     #[getter]
     fn padding(&self) -> Vec<bool> {
         self.samples.iter().map(|sample| sample.padding).collect()
@@ -163,13 +166,13 @@ impl Batch {
         self.labels.clone()
     }
 
-    /// The labels as 64-bit integers in the machine's order.
+    /// The labels as 64-bit integers in native byte order.
     fn label_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
         let bytes: Vec<u8> = self.labels.iter().flat_map(|label| label.to_ne_bytes()).collect();
         PyByteArray::new(py, &bytes)
     }
 
-    /// The soft targets as 32-bit floats in the machine's order.
+    /// The soft targets as 32-bit floats in native byte order.
     fn soft_target_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
         self.keep_targets(py)?;
         let targets = locked(py, &self.targets);
@@ -178,7 +181,7 @@ impl Batch {
         Ok(PyByteArray::new(py, &bytes))
     }
 
-    /// What happened to each sample.
+    /// The record of each sample, as a dictionary.
     fn samples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let drawn = py.detach(|| self.samples.iter().map(|sample| self.drawn(sample)).collect());
         let (read, drawn): (_, Vec<PyResult<String>>) =
@@ -194,7 +197,8 @@ impl Batch {
         PyList::new(py, entries?)
     }
 
-    /// Annotated objects of each sample: those of which at least `visible` of the box can be seen, and crowds if `crowd`.
+    /// Annotated objects of each sample. Skips objects whose visible share of the box is below
+    /// `visible`, and crowds unless `crowd`.
     fn objects(&self, py: Python<'_>, visible: f64, crowd: bool) -> Vec<Objects> {
         let objects = |sample: &SampleRecord| sample.objects(&*self.source);
         py.detach(|| {
@@ -235,7 +239,8 @@ impl Batch {
         })
     }
 
-    /// Gives the tensor away as a DLPack capsule, for a consumer on this stream, or on streams that it does not name.
+    /// Exports the tensor as a DLPack capsule for a consumer on this stream. With `unnamed`, the
+    /// consumer does not name its streams.
     #[pyo3(signature = (stream, versioned, unnamed=false))]
     fn dlpack<'py>(
         &self,
@@ -250,7 +255,7 @@ impl Batch {
         };
         self.keep_targets(py)?;
         let batch = locked(py, &self.batch).take().ok_or_else(given_away)?;
-        // Without the interpreter's lock: the export may wait for the device.
+        // Detach from the interpreter, because the export may wait for the device.
         let exported = py.detach(|| match versioned {
             true => dlpack::export(batch, &stream).map(Tensor::Versioned),
             false => dlpack::export_legacy(batch, &stream).map(Tensor::Legacy),
@@ -272,7 +277,7 @@ impl Batch {
     }
 }
 
-/// A record as a dictionary. Its keys are those of `feedwater dump`.
+/// Converts a record to a dictionary. Its keys are those of `feedwater dump`.
 fn sample_entry<'py>(py: Python<'py>, sample: &SampleRecord) -> PyResult<Bound<'py, PyDict>> {
     let window = sample.trace.roi;
     let entry = PyDict::new(py);
@@ -294,13 +299,14 @@ fn sample_entry<'py>(py: Python<'py>, sample: &SampleRecord) -> PyResult<Bound<'
     Ok(entry)
 }
 
-/// A thread that waits for the lock detaches: its holder may make objects, for which Python may stop all attached threads.
+/// Locks a value. A thread detaches from the interpreter while it waits, because the lock's holder
+/// may create Python objects. Python may then stop all attached threads.
 fn locked<'a, T>(py: Python<'_>, value: &'a Mutex<T>) -> MutexGuard<'a, T> {
     value.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
 }
 
 fn given_away() -> PyErr {
     PyBufferError::new_err(
-        "the tensor of this batch was given away; keep the array that was made of it",
+        "the tensor of this batch was given away; use the array that was made from it",
     )
 }

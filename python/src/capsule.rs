@@ -1,5 +1,5 @@
-//! DLPack's capsules, as the Python array API standard's `__dlpack__` says. The only `unsafe` of the package beside
-//! `thread_state`.
+//! DLPack capsules, as specified for `__dlpack__` in the Python array API standard. Only this
+//! module and `thread_state` use `unsafe`.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use feedwater::{Batch, Result};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Names of capsules whose tensor nobody has taken.
+/// Names of capsules whose tensor no consumer has taken yet.
 const VERSIONED: &CStr = c"dltensor_versioned";
 const LEGACY: &CStr = c"dltensor";
 
@@ -23,14 +23,14 @@ pub enum Tensor {
     Legacy(Exported<DLManagedTensor>),
 }
 
-/// The stream of a consumer, by its number in Python.
+/// Converts the argument `stream` of `__dlpack__` to a consumer's stream.
 pub fn stream(batch: &Batch, number: Option<i64>) -> Result<ConsumerStream> {
-    // SAFETY: the array API standard asks the same of callers of `__dlpack__`: a handle is of the device's primary context, and
-    // lives as long as the tensor is used.
+    // SAFETY: the array API standard requires the same of callers of `__dlpack__`: the handle
+    // belongs to the device's primary context, and is valid as long as the tensor is used.
     unsafe { ConsumerStream::from_number(batch, number) }
 }
 
-/// A capsule that owns the tensor until a consumer takes it.
+/// Creates a capsule that owns the tensor until a consumer takes it.
 pub fn new(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> {
     let (pointer, name, free): (*mut c_void, _, ffi::PyCapsule_Destructor) = match tensor {
         Tensor::Versioned(tensor) => (tensor.into_raw().cast(), VERSIONED, free_versioned),
@@ -44,11 +44,12 @@ pub fn new(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> {
     }
 }
 
-/// Frees the tensor of a capsule that nobody has taken: consumers rename it.
+/// Frees the tensor of a capsule, unless a consumer has taken it. Consumers rename the capsules
+/// that they take.
 unsafe extern "C" fn free_versioned(capsule: *mut ffi::PyObject) {
     // SAFETY: called by the interpreter with a capsule of `new`.
     let tensor = unsafe { taken(capsule, VERSIONED) }.cast::<DLManagedTensorVersioned>();
-    // SAFETY: null, or what `into_raw` gave, which nobody else has freed.
+    // SAFETY: the pointer is null or comes from `into_raw`, and nobody else has freed it.
     if let Some(tensor) = unsafe { tensor.as_ref() }
         && let Some(deleter) = tensor.deleter
     {
@@ -57,11 +58,11 @@ unsafe extern "C" fn free_versioned(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// The same for the form before version 1.
+/// Frees the tensor like `free_versioned`, for DLPack before version 1.
 unsafe extern "C" fn free_legacy(capsule: *mut ffi::PyObject) {
     // SAFETY: called by the interpreter with a capsule of `new`.
     let tensor = unsafe { taken(capsule, LEGACY) }.cast::<DLManagedTensor>();
-    // SAFETY: null, or what `into_raw` gave, which nobody else has freed.
+    // SAFETY: the pointer is null or comes from `into_raw`, and nobody else has freed it.
     if let Some(tensor) = unsafe { tensor.as_ref() }
         && let Some(deleter) = tensor.deleter
     {
@@ -70,12 +71,12 @@ unsafe extern "C" fn free_legacy(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// The pointer of a capsule, or null if it was taken.
+/// Returns the pointer of a capsule, or null if a consumer has taken the tensor.
 ///
 /// # Safety
-/// A capsule, with the interpreter attached.
+/// `capsule` must be a capsule, and the interpreter must be attached.
 unsafe fn taken(capsule: *mut ffi::PyObject, name: &CStr) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match ffi::PyCapsule_IsValid(capsule, name.as_ptr()) {
             1 => ffi::PyCapsule_GetPointer(capsule, name.as_ptr()),

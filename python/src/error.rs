@@ -1,11 +1,12 @@
-//! feedwater's errors as Python's: classes of `feedwater.errors`, which have the key, the file or the sample as attributes.
+//! Converts feedwater's errors to the exceptions of `feedwater.errors`. The key, the file or the
+//! sample of an error becomes an attribute of its exception.
 
 use feedwater::Error;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The Python exception for an error.
+/// Returns the Python exception for an error.
 pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
     made(py, error).unwrap_or_else(|problem| {
         let text = PyRuntimeError::new_err(error.to_string());
@@ -14,14 +15,15 @@ pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
     })
 }
 
-/// The Python exception for the error of an item of a sequence, which no command can list.
+/// Returns the Python exception for a sample of a Python sequence. No command can list the bad
+/// samples of a sequence, so the text advises to set `on_error`.
 pub fn raised_of_item(py: Python<'_>, error: &Error) -> PyErr {
     let raised = raised(py, error);
     if let Error::Sample(sample) = error {
         let text = format!(
             "{sample}; to go on without such samples, set on_error to \"skip\", \"substitute\" or \"drop\""
         );
-        // Without it the text of the error stays.
+        // If this fails, the exception keeps its text.
         let _ = raised.value(py).setattr("args", (text,));
     }
     raised

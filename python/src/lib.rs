@@ -1,7 +1,8 @@
 //! The compiled part of the Python package `feedwater`: pipelines from TOML, loaders, batches and their tensors.
 //!
-//! What users see is the Python code beside it, which writes settings as TOML, so that there is one reader of settings, and
-//! turns batches into arrays of other libraries. Nothing here keeps the interpreter while it reads, decodes or waits.
+//! Users call the Python code of the package. It writes settings as TOML, so that only Rust reads
+//! settings, and converts batches to arrays of other libraries. The Rust code detaches from the
+//! interpreter while it reads, decodes or waits.
 
 mod background;
 mod batch;
@@ -19,7 +20,8 @@ use std::ffi::OsString;
 
 use pyo3::prelude::*;
 
-/// Runs a command of the command line, and returns its exit code. `program` starts the same again.
+/// Runs a command of the command line, and returns its exit code. `program` is the command that
+/// starts this program again.
 #[pyfunction]
 fn main(py: Python<'_>, program: Vec<OsString>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| feedwater_cli::main_as(program, arguments))
@@ -31,7 +33,8 @@ fn set_checking_program(program: Vec<OsString>) {
     feedwater::internals::gpu::nvjpeg::set_checking_program(program);
 }
 
-/// The module `feedwater._feedwater`. Interpreters without a global lock stay without it.
+/// The module `feedwater._feedwater`. It does not enable the global lock in free-threaded
+/// interpreters.
 #[pymodule(gil_used = false)]
 mod _feedwater {
     #[pymodule_export]

@@ -20,27 +20,30 @@ use crate::source::Sequence;
 use crate::text::{json, location};
 use crate::thread_state;
 
-/// Longest wait, a day.
+/// Longest wait in seconds: a day.
 const MOST_SECONDS: f64 = 86_400.0;
-/// Pause between two waits of a thread. A mutex is not fair, so other threads have their turn later without it: of five threads that
-/// waited, the one with a signal looked for it after 0.4 to 0.6 s, and after at most 0.2 s with the pause.
+/// Pause of a thread between two waits. Mutexes are not fair: without a pause, other waiting
+/// threads get the lock late. With five waiting threads, the thread with a signal noticed it after
+/// 0.4 to 0.6 s without the pause, and after at most 0.2 s with it.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Loaders that run. At the end of the program their threads end before the interpreter, which those that read a sequence need.
+/// Running loaders. The end of the program closes them before the interpreter ends, because threads
+/// that read a sequence need the interpreter.
 static RUNNING: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
 
 /// A loader, until it is closed.
 #[pyclass(frozen)]
 pub struct Loader {
     slot: Arc<Slot>,
-    /// Sequences of its source.
+    /// Python sequences in the loader's source.
     sequences: Vec<Arc<Sequence>>,
 }
 
-/// A loader that runs. Nothing calls Python or waits while it holds this lock, so it may be taken with the interpreter attached.
+/// A running loader, or `None` after it was closed. Nobody calls Python or waits while holding this
+/// lock, so it may be taken with the interpreter attached.
 type Slot = Mutex<Option<Running>>;
 
-/// A loader and its epochs, which own it too.
+/// A loader and its epochs. The epochs own the loader too.
 struct Running {
     loader: Arc<feedwater::Loader>,
     epochs: Vec<Weak<Shared>>,
@@ -58,7 +61,7 @@ impl Loader {
         Self { slot, sequences }
     }
 
-    /// The loader, for a call that waits for its threads.
+    /// Returns the loader, for a call that waits for the loader's threads.
     fn open_to_wait(&self, py: Python<'_>) -> PyResult<Arc<feedwater::Loader>> {
         check_thread(&self.sequences)?;
         self.open(py)
@@ -70,7 +73,8 @@ impl Loader {
     }
 }
 
-/// Closes a loader for others, and returns what is left to do: to wait for its threads.
+/// Stops a loader and removes it from its slot. Returns a function that waits for the loader's
+/// threads.
 fn closed(slot: &Slot) -> Option<impl FnOnce() + Send + 'static> {
     let Running { loader, epochs } = locked(slot).take()?;
     loader.stopper().stop();
@@ -82,7 +86,7 @@ fn closed(slot: &Slot) -> Option<impl FnOnce() + Send + 'static> {
     })
 }
 
-/// Closes all loaders, and waits for all work that nobody waited for.
+/// Closes all loaders, and waits for all background work.
 #[pyfunction]
 pub fn finish(py: Python<'_>) -> PyResult<()> {
     let running = std::mem::take(&mut *locked(&RUNNING));
@@ -102,7 +106,7 @@ impl Loader {
     fn epoch(&self, py: Python<'_>) -> PyResult<Epoch> {
         let loader = self.open_to_wait(py)?;
         if loader.is_in_an_epoch() {
-            // What was read for the rest of it is in no batch.
+            // Samples that were read for the rest of that epoch are in no batch.
             self.sequences.iter().for_each(|it| it.forget_all());
         }
         let owner = Arc::downgrade(&loader);
@@ -117,7 +121,8 @@ impl Loader {
             running.epochs.push(Arc::downgrade(&begun.shared));
             return Ok(begun);
         }
-        // Closed meanwhile. The epoch may be the last owner of the loader, so it is dropped without the lock.
+        // Another thread has closed the loader. The epoch may be its last owner, so it is dropped
+        // without the lock.
         drop(slot);
         Err(raised(py, &feedwater::Error::Stopped))
     }
@@ -134,7 +139,7 @@ impl Loader {
         Ok(self.open(py)?.batches_per_epoch())
     }
 
-    /// Extents of a full batch, and the type of its elements.
+    /// Shape of a full batch, and the type of its elements.
     #[getter]
     fn shape(&self, py: Python<'_>) -> PyResult<(Vec<usize>, &'static str)> {
         let shape = self.open(py)?.plan().shape;
@@ -167,7 +172,8 @@ impl Loader {
         Ok(self.open(py)?.source().classes().to_vec())
     }
 
-    /// Raises an error if `__getitem__` of a sequence of this loader calls, so this call must not wait for its threads.
+    /// Raises an error if `__getitem__` of a sequence of this loader is the caller. The loader's
+    /// threads wait for that item, so the caller must not wait for them.
     fn check_caller(&self) -> PyResult<()> {
         check_thread(&self.sequences)
     }
@@ -191,8 +197,9 @@ impl Loader {
         }
     }
 
-    /// Fields of the samples of a batch, once unless they are to stay: `None` for a sample that has none. `None` if no part of the source
-    /// is a sequence.
+    /// Returns the fields of a batch's samples, with Python's `None` for a sample without fields.
+    /// Unless `stay`, the fields are removed from memory. Returns `None` if the source contains no
+    /// sequence.
     #[pyo3(signature = (batch, stay=false))]
     fn fields(
         &self,
@@ -212,7 +219,7 @@ impl Loader {
                 return Ok(fields.clone_ref(py));
             }
             let fields = match self.sequences[number].fields(py, place, stay) {
-                // The item could not be read, which is an error of its sample.
+                // The item could not be read. The batch reports this error.
                 Err(_) if batch.has_failed(index) => py.None(),
                 fields => fields?,
             };
@@ -223,27 +230,28 @@ impl Loader {
         if stay {
             return Ok(Some(fields));
         }
-        // Samples that others replaced are in no batch.
+        // Drop the fields of replaced samples, which are in no batch.
         for (number, place) in batch.failed().filter_map(sequence_of) {
             self.sequences[number].forget(place);
         }
         Ok(Some(fields))
     }
 
-    /// Where batches are made and why.
+    /// The device on which batches are made, and why it was chosen.
     #[getter]
     fn device(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.open(py)?.device().to_string())
     }
 
-    /// Rank and world.
+    /// Rank and world size.
     #[getter]
     fn shard(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         let shard = self.open(py)?.plan().shard;
         Ok((shard.rank, shard.world))
     }
 
-    /// Values of the bytes 0 and 255 of each channel, if the chain makes floats of bytes.
+    /// Tensor values of the bytes 0 and 255 for each channel, if the chain converts bytes to
+    /// floats.
     #[getter]
     fn normalization(&self, py: Python<'_>) -> PyResult<Option<[[f32; 2]; 3]>> {
         Ok(feedwater_cli::normalization(self.open(py)?.plan()))
@@ -272,31 +280,32 @@ impl Loader {
         Ok(self.open(py)?.plan().to_string())
     }
 
-    /// Warnings for people, but for those of samples that failed.
+    /// Warnings for the user, except the warning about failed samples.
     fn notices(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let loader = self.open(py)?;
         Ok(py.detach(|| loader.notices()))
     }
 
-    /// The warning that samples failed, with their number so far.
+    /// The warning about failed samples, with their number so far.
     fn failures(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let loader = self.open(py)?;
         Ok(py.detach(|| loader.failures()))
     }
 
-    /// Waits for the next batch at most this number of seconds. Returns whether it is known now, and a copy of it, or none after the last
-    /// epoch. The position stays.
+    /// Waits at most `seconds` for the next batch, without advancing the position. Returns whether
+    /// the wait has ended, and a copy of the batch, or `None` after the last epoch.
     fn peek_within(&self, py: Python<'_>, seconds: f64) -> PyResult<(bool, Option<Batch>)> {
         let loader = self.open_to_wait(py)?;
         let owner = Arc::downgrade(&loader);
         let next = waited(py, seconds, &self.sequences, &owner, || loader.peek_within(LOOK));
-        // This may be the last owner by now, which ends threads that need the interpreter.
+        // This may be the last owner. Dropping it waits for threads that need the interpreter, so
+        // detach.
         py.detach(move || drop(loader));
         next
     }
 
-    /// Ends the loader and its threads. Batches stay valid. Threads that read a sequence end after the items that they asked for;
-    /// `wait` says whether this call waits for them.
+    /// Ends the loader and its threads. Batches stay valid. Threads that read a sequence end after
+    /// their current items. With `wait`, this call waits for them.
     #[pyo3(signature = (wait=true))]
     fn close(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
         self.sequences.iter().for_each(|it| it.forget_all());
@@ -305,14 +314,15 @@ impl Loader {
         let sequences = self.sequences.clone();
         let end = move || {
             end();
-            // Items that were being read meanwhile are in no batch either.
+            // Items that were still being read are in no batch either.
             Python::attach(|_| sequences.iter().for_each(|it| it.forget_all()));
         };
         if wait { background::run(py, end) } else { background::leave(py, end) }
     }
 }
 
-/// Threads that read from a sequence in Python need the interpreter before they end.
+/// Dropping a loader waits for its threads. Threads that read a Python sequence need the
+/// interpreter before they end.
 impl Drop for Loader {
     fn drop(&mut self) {
         let Some(running) = locked(&self.slot).take() else { return };
@@ -321,16 +331,19 @@ impl Drop for Loader {
     }
 }
 
-/// Drops what may be the last owner of a loader, which waits for its threads: on another thread if this one is one of them.
+/// Drops a value that may be the last owner of a loader. Dropping a loader waits for its threads,
+/// so another thread drops the value if this thread is one of them.
 fn dropped(py: Python<'_>, sequences: &[Arc<Sequence>], owner: impl Send + 'static) {
     match check_thread(sequences) {
         Ok(()) => py.detach(|| drop(owner)),
-        // Without a thread the owner is dropped at once, and an error about that has nowhere to go.
+        // If no thread can be started, the owner is dropped here. This function cannot report the
+        // error.
         Err(_) => drop(background::leave(py, move || drop(owner))),
     }
 }
 
-/// Checks that this thread is not asking for an item, which the threads of its loader wait for.
+/// Fails if this thread is in `__getitem__` of one of these sequences. The loader's threads wait
+/// for that item, so a wait for them would never end.
 fn check_thread(sequences: &[Arc<Sequence>]) -> PyResult<()> {
     match sequences.iter().any(|it| it.is_asked_here()) {
         true => Err(PyRuntimeError::new_err(
@@ -345,7 +358,7 @@ fn check_thread(sequences: &[Arc<Sequence>]) -> PyResult<()> {
 pub struct Epoch {
     number: u32,
     shared: Arc<Shared>,
-    /// For errors.
+    /// Used to find the sample of an error.
     loader: Weak<feedwater::Loader>,
     sequences: Vec<Arc<Sequence>>,
 }
@@ -358,14 +371,14 @@ impl Epoch {
         self.number
     }
 
-    /// Batches that are left. After the end there are some if another epoch has ended this one.
+    /// Number of remaining batches. It is above 0 after the end if another epoch ended this one.
     #[getter]
     fn remaining(&self, py: Python<'_>) -> u64 {
         py.detach(|| locked(&self.shared).as_ref().map_or(0, SharedEpoch::remaining))
     }
 
-    /// Waits for the next batch at most this number of seconds. Returns whether it is known now, and the batch, or none at the end. Signals,
-    /// as of Ctrl-C, are handled while it waits.
+    /// Waits at most `seconds` for the next batch. Returns whether the wait has ended, and the
+    /// batch, or `None` at the end. Signals, such as that of Ctrl-C, are handled meanwhile.
     fn next_within(&self, py: Python<'_>, seconds: f64) -> PyResult<(bool, Option<Batch>)> {
         check_thread(&self.sequences)?;
         waited(py, seconds, &self.sequences, &self.loader, || match locked(&self.shared).as_mut() {
@@ -388,7 +401,7 @@ fn waited(
         let next = py.detach(|| {
             let next = next();
             if next.is_pending() {
-                // Another waiting thread gets a turn and checks for signals.
+                // Give other waiting threads a turn, in which they check for signals.
                 thread::sleep(TURN);
             }
             next
@@ -407,7 +420,8 @@ fn waited(
     }
 }
 
-/// The exception for an error. Its cause is the exception of the sequence's item, if that is what failed.
+/// Returns the exception for an error. If an item of a sequence failed, the item's exception is the
+/// cause.
 fn with_cause(
     py: Python<'_>,
     error: &feedwater::Error,
@@ -418,7 +432,7 @@ fn with_cause(
         return raised(py, error);
     };
     let found = sequence_of(sequences, loader.source(), sample.index);
-    // This may be the last owner by now.
+    // This may be the last owner, so detach.
     py.detach(move || drop(loader));
     let Some((number, place)) = found else { return raised(py, error) };
     let raised = raised_of_item(py, error);
@@ -428,7 +442,8 @@ fn with_cause(
     raised
 }
 
-/// The sequence that a sample is of, by its number, and the sample's place in it.
+/// Finds the sequence that a sample belongs to. Returns the sequence's number and the sample's
+/// index in it.
 fn sequence_of(
     sequences: &[Arc<Sequence>],
     source: &dyn feedwater::Source,
@@ -439,7 +454,7 @@ fn sequence_of(
     sequences.iter().position(is_it).map(|number| (number, place))
 }
 
-/// Takes an epoch from all who share it when it is dropped.
+/// Guard that ends an epoch when it is dropped, even if others share the epoch.
 struct Ended(Arc<Shared>);
 
 impl Drop for Ended {
@@ -448,7 +463,7 @@ impl Drop for Ended {
     }
 }
 
-/// The last owner of a loader ends its threads, as above.
+/// Dropping an epoch may drop its loader, which waits for the loader's threads.
 impl Drop for Epoch {
     fn drop(&mut self) {
         let ended = Ended(self.shared.clone());

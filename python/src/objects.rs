@@ -5,23 +5,24 @@ use feedwater::annotation::{PlacedObject, RunLengths};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
-/// Objects of one sample that are visible in its tensor. Columns are bytes in the machine's order.
+/// Objects of one sample that are visible in its tensor. Columns are bytes in native byte order.
 #[pyclass(frozen)]
 pub struct Objects {
     objects: annotation::Objects,
-    /// Numbers of those that were asked for.
+    /// Numbers of the chosen objects.
     chosen: Vec<usize>,
 }
 
 impl Objects {
-    /// Without those of which less than `visible` of the box can be seen, and without crowds unless `crowd`.
+    /// Creates the list. Skips objects whose visible share of the box is below `visible`, and
+    /// crowds unless `crowd`.
     pub fn new(objects: annotation::Objects, visible: f64, crowd: bool) -> Self {
         let is_chosen = |it: &PlacedObject| it.visible >= visible && (crowd || !it.crowd);
         let chosen = (0..objects.len()).filter(|&number| is_chosen(&objects[number])).collect();
         Self { objects, chosen }
     }
 
-    /// Values of each chosen object.
+    /// Returns the values of each chosen object.
     fn column<'py, const N: usize, const BYTES: usize>(
         &self,
         py: Python<'py>,
@@ -71,12 +72,12 @@ impl Objects {
         self.column(py, |it| [it.visible.to_ne_bytes()])
     }
 
-    /// Whether each is a crowd, a byte.
+    /// Whether each object is a crowd, as a byte.
     fn crowd<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
         self.column(py, |it| [[it.crowd.into()]])
     }
 
-    /// Masks, a byte for each pixel of the tensor; zeros for one without an outline.
+    /// Masks, one byte per pixel of the tensor; zeros for an object without an outline.
     fn masks<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
         let pixels = self.objects.size().pixels() as usize;
         let masks = py.detach(|| {
@@ -91,7 +92,7 @@ impl Objects {
         PyByteArray::new(py, &masks)
     }
 
-    /// Masks as compressed run lengths of COCO; `None` for one without an outline.
+    /// Masks as compressed run lengths of COCO; `None` for an object without an outline.
     fn runs<'py>(&self, py: Python<'py>) -> Vec<Option<Bound<'py, PyBytes>>> {
         let runs: Vec<_> = py.detach(|| {
             let mask = |&number| self.objects.mask(number);

@@ -15,7 +15,7 @@ use crate::error::raised;
 use crate::pipeline::Pipeline;
 use crate::text::json;
 
-/// Settings of a pack; limits are those of the pipeline.
+/// Settings of a pack. Limits come from the pipeline.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PackSettings {
@@ -29,7 +29,7 @@ struct PackSettings {
     row_index: bool,
 }
 
-/// A source and a directory, on one of the machines that pack.
+/// Source and directory of a pack, on one of the machines that pack.
 #[pyclass(frozen)]
 pub struct Packer {
     source: Arc<dyn Source>,
@@ -76,7 +76,7 @@ impl Packer {
         Ok(Self { source: pipeline.source(py)?, directory, settings })
     }
 
-    /// Locks the directory and begins or resumes.
+    /// Locks the directory, and begins or resumes the pack.
     fn coordinate(&self, py: Python<'_>) -> PyResult<PackCoordinator> {
         let begun =
             py.detach(|| Coordinator::begin(&*self.source, &self.directory, &self.settings));
@@ -84,7 +84,8 @@ impl Packer {
         Ok(PackCoordinator(Mutex::new(Some(coordinator))))
     }
 
-    /// Encodes samples. Returns the bytes that each adds to a shard, and the piece.
+    /// Encodes the samples `begin..end`. Returns the bytes that each adds to a shard, and the
+    /// encoded piece.
     fn encode<'py>(
         &self,
         py: Python<'py>,
@@ -121,7 +122,7 @@ impl Packer {
     }
 }
 
-/// The process that knows what is packed, until it has finished.
+/// Progress of a pack. One process has it, until the pack is finished.
 #[pyclass(frozen)]
 pub struct PackCoordinator(Mutex<Option<Coordinator>>);
 
@@ -141,7 +142,8 @@ impl PackCoordinator {
         result.map_err(|error| raised(py, &error))
     }
 
-    /// Waits for another thread's call, so the interpreter must be detached.
+    /// Takes the coordinator. This waits for calls of other threads, so the interpreter must be
+    /// detached.
     fn taken(&self) -> Option<Coordinator> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -161,12 +163,13 @@ impl PackCoordinator {
         self.with(py, |coordinator| Ok(coordinator.next()))
     }
 
-    /// Takes the sizes of the next samples, and returns the shards that have an end now, as JSON.
+    /// Adds the sizes of the next samples. Returns the shards whose last sample is now known, as
+    /// JSON.
     fn sized(&self, py: Python<'_>, sizes: Vec<u64>) -> PyResult<String> {
         json(&self.with(py, |coordinator| Ok(coordinator.sized(&sizes)))?)
     }
 
-    /// Lists a written shard, the next one.
+    /// Records that the next shard was written.
     fn written(&self, py: Python<'_>, written: &str) -> PyResult<()> {
         let written: Written = parsed(py, "written", written)?;
         self.with(py, |coordinator| coordinator.written(written))
@@ -178,7 +181,7 @@ impl PackCoordinator {
         json(&manifest.map_err(|error| raised(py, &error))?)
     }
 
-    /// Gives the lock of the directory back.
+    /// Releases the lock of the directory.
     fn close(&self, py: Python<'_>) {
         py.detach(|| drop(self.taken()));
     }

@@ -14,7 +14,7 @@ use crate::loader::Loader;
 use crate::source::{Own, Sequence};
 use crate::text::json;
 
-/// The source at a path, as JSON of its table in a pipeline file.
+/// Detects the source at a path. Returns its table in a pipeline file, as JSON.
 #[pyfunction]
 pub fn detected(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     let table = background::run(py, move || {
@@ -27,7 +27,7 @@ pub fn detected(py: Python<'_>, path: PathBuf) -> PyResult<String> {
 #[pyclass(frozen)]
 pub struct Pipeline {
     pipeline: feedwater::Pipeline,
-    /// Whether it is from a text, whose lines and columns say nothing to users.
+    /// Whether the pipeline comes from generated text. Users do not know its lines and columns.
     is_text: bool,
     /// Sequences that the pipeline names.
     own: Own,
@@ -47,7 +47,7 @@ impl Pipeline {
         raised(py, &if self.is_text { without_place(error) } else { error })
     }
 
-    /// Opens the source, whose sequences keep no fields.
+    /// Opens the source. Its sequences keep no fields.
     pub fn source(&self, py: Python<'_>) -> PyResult<Arc<dyn Source>> {
         Ok(self.open(py, false)?.source)
     }
@@ -55,7 +55,8 @@ impl Pipeline {
     fn open(&self, py: Python<'_>, keep_fields: bool) -> PyResult<Opened> {
         let sequences = self.sequences(py, keep_fields)?;
         let (pipeline, named) = (self.pipeline.clone(), sequences.clone());
-        // Selecting by labels asks for items, whose exceptions are not those of signal handlers on another thread.
+        // Selecting by labels may read items. On another thread, exceptions of items cannot be
+        // mistaken for exceptions of signal handlers.
         let source = background::run(py, move || given(&pipeline, &named)?.open())?;
         let source = source.map_err(|error| self.raised(py, error))?;
         Ok(Opened { source, sequences })
@@ -74,7 +75,7 @@ impl Pipeline {
     }
 }
 
-/// The pipeline with the sequences that it names.
+/// Returns the pipeline together with the sequences that it names.
 fn given(
     pipeline: &feedwater::Pipeline,
     sequences: &[Arc<Sequence>],
@@ -126,7 +127,7 @@ impl Pipeline {
         Ok(Self { pipeline, is_text, own: Own::new(), opened })
     }
 
-    /// Whether the settings say which shard a loader reads, or where that is written.
+    /// Whether the settings choose the shard, or where the loader finds it.
     #[getter]
     fn has_shard(&self) -> bool {
         let loader = &self.pipeline.settings.loader;
@@ -134,8 +135,9 @@ impl Pipeline {
         given || loader.shard != ShardFrom::Environment
     }
 
-    /// Opens the source and builds a loader that begins with an epoch, or at a state as JSON, and has all positions of its epochs
-    /// or some. `shard`, rank and world, takes the place of the launcher's variables.
+    /// Opens the source and builds a loader. It begins with `epoch`, or at `state` (JSON).
+    /// `positions` selects a part of each epoch. `shard`, rank and world size, replaces the
+    /// launcher's variables.
     #[pyo3(signature = (epoch=0, epochs=None, state=None, positions=None, shard=None))]
     #[allow(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn build(
@@ -150,7 +152,8 @@ impl Pipeline {
         let state: Option<LoaderState> = match state.map(serde_json::from_str).transpose() {
             Ok(state) => state,
             Err(problem) => {
-                let error = Error::config("state", format!("is not one: {problem}"));
+                let error =
+                    Error::config("state", format!("is not the state of a loader: {problem}"));
                 return Err(raised(py, &error));
             }
         };
@@ -171,7 +174,8 @@ impl Pipeline {
             };
             let positions = positions.map(|(begin, end)| begin..end);
             let builder = builder.start_epoch(epoch).epochs(epochs).positions(positions);
-            // A program's arrays keep their memory until Python lets go of them.
+            // Python may keep arrays, and so the memory of batches, for long. The loader then adds
+            // batches.
             let builder = builder.add_batches(true);
             match state {
                 Some(state) => builder.resume(state),

@@ -20,49 +20,52 @@ use pyo3::types::{PyList, PyString, PyTuple};
 use crate::error::raised;
 use crate::thread_state;
 
-/// A label that was not asked for yet.
+/// Label of an item that has not been read yet.
 const UNKNOWN: i64 = i64::MIN;
-/// Limit from which on a float does not represent every whole number, so a label may have been rounded to it.
+/// First float beyond which not every whole number is a float. A label at or above it may have been
+/// rounded.
 const MOST_OF_A_FLOAT: f64 = (1u64 << 53) as f64;
 
-/// Numbers the sequences of this process.
+/// Number of the next sequence in this process.
 static SEQUENCES: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// What this thread has read last: number of the sequence, index and label.
+    /// Last item that this thread has read: number of the sequence, index and label.
     static LAST_READ: Cell<(u64, u64, i64)> = const { Cell::new((0, 0, NO_LABEL)) };
-    /// Numbers of the sequences whose items this thread is asking for.
+    /// Numbers of the sequences whose `__getitem__` this thread is running.
     static ASKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A sequence whose items are encoded bytes or paths, or tuples of them, a label and fields.
+/// A sequence whose items are encoded bytes or paths, or tuples of bytes or a path, a label and
+/// fields.
 pub struct Sequence {
     /// Number in this process.
     number: u64,
     /// Name in the pipeline.
     name: String,
     items: Py<PyAny>,
-    /// Labels in place of those of the items, or the last known ones of those.
+    /// Given labels, or else the last known labels of the items.
     labels: Vec<AtomicI64>,
     labels_are_given: bool,
     classes: Vec<String>,
-    /// Fields of samples that were read and are in no batch yet; `None` if batches do not ask for them.
+    /// Fields of samples that were read and are in no batch yet; `None` if batches do not need
+    /// fields.
     fields: Option<Mutex<HashMap<u64, Py<PyAny>>>>,
     /// Whether some item that was read has fields.
     has_fields: AtomicBool,
-    /// Exceptions of items, if the first one ends the loader.
+    /// Exceptions of items; `None` unless the first exception ends the loader.
     exceptions: Option<Mutex<HashMap<u64, PyErr>>>,
 }
 
-/// What an item is.
+/// An item of a sequence.
 struct Item {
     encoded: Encoded,
     label: i64,
-    /// `None` of Python if it has none.
+    /// Python's `None` if the item has no fields.
     fields: Py<PyAny>,
 }
 
-/// Items, labels if they are not those of the items, and names of the classes.
+/// Items, labels that replace those of the items, and names of the classes.
 pub type Given = (Py<PyAny>, Option<Vec<i64>>, Vec<String>);
 
 /// Sequences by their names in the pipeline.
@@ -75,8 +78,8 @@ enum Encoded {
 }
 
 impl Sequence {
-    /// `keeps_fields`: whether batches ask for [`fields`](Self::fields). `keeps_exceptions`: whether errors ask for
-    /// [`exception`](Self::exception).
+    /// Creates a source. `keeps_fields`: whether batches need [`fields`](Self::fields).
+    /// `keeps_exceptions`: whether errors need [`exception`](Self::exception).
     pub fn new(
         py: Python<'_>,
         name: &str,
@@ -113,12 +116,13 @@ impl Sequence {
         })
     }
 
-    /// Whether this thread is asking for an item, so it must not wait for a loader of the sequence.
+    /// Whether this thread is running `__getitem__` of this sequence. It must then not wait for a
+    /// loader of the sequence.
     pub fn is_asked_here(&self) -> bool {
         ASKED.with_borrow(|asked| asked.contains(&self.number))
     }
 
-    /// The exception that an item raised when it was read last, once.
+    /// Takes the exception that an item raised when it was last read.
     pub fn exception(&self, index: u64) -> Option<PyErr> {
         let mut kept = self.exceptions.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         kept.remove(&index)
@@ -129,8 +133,9 @@ impl Sequence {
         &self.name
     }
 
-    /// The fields of an item that was read, once unless they are to stay; `None` of Python if it has none. If they were given before,
-    /// or the sample came from a cache, the item is asked for again.
+    /// Returns the fields of an item that was read, or Python's `None`. Unless `stay`, they are
+    /// removed from memory. If they were removed before, or if the sample came from a cache, the
+    /// item is read again.
     pub fn fields(&self, py: Python<'_>, index: u64, stay: bool) -> PyResult<Py<PyAny>> {
         if !self.has_fields.load(Ordering::Relaxed) {
             return Ok(py.None());
@@ -145,19 +150,19 @@ impl Sequence {
         }
     }
 
-    /// Drops the fields of all items, which are then asked for again.
+    /// Drops the fields of all items. Fields that are needed later are read again.
     pub fn forget_all(&self) {
-        // Dropped without the lock, as that may run code of Python.
+        // Drop them without the lock, because destructors may run Python code.
         let _fields = self.kept().map(|mut kept| std::mem::take(&mut *kept));
     }
 
     /// Drops the fields of an item whose sample failed.
     pub fn forget(&self, index: u64) {
-        // Dropped without the lock, as that may run code of Python.
+        // Drop them without the lock, because destructors may run Python code.
         let _fields = self.kept().and_then(|mut kept| kept.remove(&index));
     }
 
-    /// Asks the sequence, which is the only thing that needs the interpreter.
+    /// Calls `__getitem__` of the sequence. Nothing else needs the interpreter.
     fn item(&self, py: Python<'_>, index: u64) -> PyResult<Item> {
         ASKED.with_borrow_mut(|asked| asked.push(self.number));
         let item = self.items.bind(py).get_item(index);
@@ -165,7 +170,7 @@ impl Sequence {
         let item = item?;
         let (item, label, fields) = match item.cast::<PyTuple>() {
             Ok(tuple) if matches!(tuple.len(), 2 | 3) => {
-                // With labels of their own, those of the items need not be any.
+                // Given labels replace those of the items, which may then be anything.
                 let label = match self.labels_are_given {
                     true => self.labels[index as usize].load(Ordering::Relaxed),
                     false => label_of(&tuple.get_item(1)?)?,
@@ -186,14 +191,14 @@ impl Sequence {
                     Err(_) => item.get_type().to_string(),
                 };
                 pyo3::exceptions::PyTypeError::new_err(format!(
-                    "an item is a {kind}; it must be bytes or a path, or a tuple of one of them, a label and fields"
+                    "an item is a {kind}; it must be bytes or a path, or a tuple of bytes or a path, a label and optional fields"
                 ))
             })?,
         };
         Ok(Item { encoded, label, fields })
     }
 
-    /// Asks for an item that goes into a batch. Its label is the one that counts, also if it was another one before.
+    /// Reads an item for a batch. Its label replaces an earlier label of the same item.
     fn taken(&self, py: Python<'_>, index: u64) -> PyResult<Encoded> {
         let Item { encoded, label, fields } = self.item(py, index)?;
         if !self.labels_are_given {
@@ -204,7 +209,7 @@ impl Sequence {
             self.has_fields.store(true, Ordering::Relaxed);
         }
         if self.has_fields.load(Ordering::Relaxed) && !is_opening() {
-            // The former ones are dropped without the lock, as that may run code of Python.
+            // Drop earlier fields without the lock, because destructors may run Python code.
             let _former = self.kept().and_then(|mut kept| kept.insert(index, fields));
         }
         Ok(encoded)
@@ -221,8 +226,9 @@ impl Source for Sequence {
         self.labels.len() as u64
     }
 
-    /// The label of the item that this thread has read last, if that is the sample: another thread may read the same item for another
-    /// epoch, in which it may have another label. Else the last known label.
+    /// Returns the label of the item that this thread has read last, if that is this sample.
+    /// Another thread may read the same item for another epoch, with another label. Otherwise
+    /// returns the last known label.
     fn label(&self, index: u64) -> i64 {
         let known = &self.labels[index as usize];
         if !self.labels_are_given
@@ -233,7 +239,7 @@ impl Source for Sequence {
         }
         match known.load(Ordering::Relaxed) {
             UNKNOWN => {
-                // An error is that of the sample, when it is read.
+                // Ignore an error here. It is reported when the sample is read.
                 let item = Python::attach(|py| self.item(py, index).ok().map(|item| item.label));
                 let Some(label) = item else { return NO_LABEL };
                 let former =
@@ -291,7 +297,7 @@ impl Hints for Sequence {
     }
 }
 
-/// Checks that there is memory for the label of each item.
+/// Checks that the labels of all items fit into memory.
 fn check_memory(len: usize, name: &str) -> Result<()> {
     let needed = (len as u64).saturating_mul(size_of::<AtomicI64>() as u64);
     match Available::of_process() {
@@ -307,7 +313,7 @@ fn check_memory(len: usize, name: &str) -> Result<()> {
     }
 }
 
-/// A label: a whole number of any type, or `None` for none.
+/// Converts a label: a whole number of any type, or Python's `None` for no label.
 fn label_of(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     if value.is_none() {
         return Ok(NO_LABEL);
@@ -326,7 +332,7 @@ fn label_of(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     Err(pyo3::exceptions::PyValueError::new_err(text))
 }
 
-/// Type and text of an exception.
+/// Formats type and text of an exception.
 fn message(py: Python<'_>, error: &PyErr) -> String {
     let name = error.get_type(py).name().map(|name| name.to_string());
     let name = name.unwrap_or_else(|_| "an exception".into());
@@ -336,8 +342,8 @@ fn message(py: Python<'_>, error: &PyErr) -> String {
     }
 }
 
-/// The path of an item of a list or tuple, which can be read without running code of the user. The item is a string, or a tuple
-/// that begins with one.
+/// Returns the path of an item of a list or tuple. Reading such an item runs no code of the user.
+/// The item is a string, or a tuple that begins with a string.
 fn path_in_list(items: &Bound<'_, PyAny>, index: u64) -> Option<PathBuf> {
     if !items.is_exact_instance_of::<PyList>() && !items.is_exact_instance_of::<PyTuple>() {
         return None;

@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// Path of a sample, or another name for it. Python has the bytes of a path that is not Unicode by `os.fsencode`.
+/// Returns the path of a sample, or another name for it. A path that is not Unicode keeps its
+/// bytes, which Python reads with `os.fsencode`.
 pub fn location(source: &dyn feedwater::Source, index: u64) -> OsString {
     let (part, place) = source.part(index);
     let path = part.identity().and_then(|it| it.path(place)).map(PathBuf::into_os_string);
     path.filter(|it| it.to_str().is_none()).unwrap_or_else(|| source.named_location(index).into())
 }
 
-/// A value as JSON.
+/// Converts a value to JSON.
 pub fn json(value: &impl serde::Serialize) -> PyResult<String> {
     serde_json::to_string(value).map_err(|problem| PyRuntimeError::new_err(problem.to_string()))
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The GPU path's tests with real device code: NVIDIA's NVRTC compiles the kernels, and the interpreter of PTX (crates/ptx)
-# executes them on the simulated machine. Installs NVRTC from PyPI into target/device-code on first use; without Python or
-# access to PyPI it says that the tests are skipped, and succeeds: scripts/test has run them with kernels compiled for the host.
+# Runs the tests of the GPU path with real device code: NVIDIA's NVRTC compiles the kernels, and the interpreter of PTX
+# (crates/ptx) executes them on the simulated machine. Installs NVRTC from PyPI into target/device-code on first use.
+# Without Python or access to PyPI it prints that the tests are skipped, and succeeds. scripts/test runs the same tests
+# with kernels compiled for the host.
 #
 #   tests/device_code/run.sh [command]      default: the tests that launch kernels, and the kernels' part of the self-test
 #   FEEDWATER_NVRTC=/path/libnvrtc.so       uses this library instead
@@ -34,20 +35,20 @@ if [ -z "$nvrtc" ]; then
 fi
 echo "NVRTC: ${nvrtc#"$target"/}"
 cargo build --quiet -p feedwater-ptx
-# A copy with another soname. The loader takes an NVRTC that the process has loaded already, and in some tests it must find the
-# simulated one.
+# Use a copy with another soname. Otherwise the dynamic loader would return this library to tests that must load the
+# simulated NVRTC.
 renamed=$target/device-code-nvrtc
 mkdir -p "$renamed"
 LC_ALL=C sed 's/libnvrtc\.so\./librenam.so./g' "$nvrtc" > "$renamed/libnvrtc.so"
 ln -sf "$(dirname "$nvrtc")"/libnvrtc-builtins.so.* "$renamed"
 export SIM_NVRTC=$renamed/libnvrtc.so SIM_PTX=$target/debug/libfeedwater_ptx.so
-# Kernels for the host are not in the way.
+# Use another cache, because the usual one may have kernels that were compiled for the host.
 export FEEDWATER_CACHE=$venv/cache
 if [ $# -gt 0 ]; then
     exec "$@"
 fi
 
-# Built once; then in two halves, because an interpreter runs on one core.
+# Build once, then run two halves side by side, because an interpreter runs on one core.
 cargo test --workspace --quiet --no-run --test device --test gpu --test loader --test operators
 {
     cargo test --workspace --test operators -- parity:: && cargo test --workspace --test gpu -- failures:: handoff:: \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compares the golden data of tests/golden/operators with the installed libraries: each script with --check. Python is python3, or
-# the one that FEEDWATER_GOLDEN_PYTHON names. Scripts whose libraries are not installed are skipped, with the reason; they
-# are too large (torch alone is over 1 GB) to be installed here.
+# Compares the golden data of tests/golden/operators with the installed libraries: runs each script with --check. Python
+# is python3, or FEEDWATER_GOLDEN_PYTHON. A script is skipped, with the reason, if its libraries are not installed. They
+# are too large to be installed here (torch alone is over 1 GB).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/operators"
 
@@ -26,7 +26,7 @@ def wanted(file):
             yield ast.literal_eval(node.args[0])
 
 def module(name):
-    """The first name of a module's path. Every library of NVIDIA's is inside of `nvidia`, so there the first two."""
+    """Returns the first name of a module's path, or the first two for NVIDIA's libraries, which are all inside of `nvidia`."""
     return ".".join(name.split(".")[:2 if name.startswith("nvidia.") else 1])
 
 def installed(name):

@@ -4,14 +4,14 @@
     tests/mutations/run.py [--only NAME]... [--target-dir FOLDER] [--env NAME=VALUE]... [--limit SECONDS]
     tests/mutations/run.py --list
 
-The scratch copy is a git worktree of HEAD in the target directory (TARGET/mutations/tree, which stays for the next run): what
-is not committed is not tested, and the user's files are never changed. Results go to RESULTS.md, of single mutations into the
-rows of the last run. The output of each mutation is in TARGET/mutations/NAME.log.
+The scratch copy is a git worktree of HEAD in the target directory (TARGET/mutations/tree, which is kept for the next
+run). Uncommitted changes are not tested, and the user's files are never changed. Results are written to RESULTS.md;
+with --only, only the rows of these mutations change. The output of each mutation is in TARGET/mutations/NAME.log.
 
-A mutation is killed by the first test that fails, ends the test program or exceeds the time limit. A build that fails is an
-error of the list: such a mutation shows nothing. Mutations with `device_code = true` are invisible to kernels compiled for
-the host. They need a mode of the tests that runs code compiled for the device, which `--env` turns on, and are not run
-without it.
+A mutation is killed by the first test that fails, ends the test program or exceeds the time limit. A build that fails
+is an error of the list, because such a mutation shows nothing. Mutations with `device_code = true` do not change
+kernels compiled for the host. They run only with `--env` variables that make the tests run code compiled for the
+device.
 
 Needs Python 3.11, git and cargo. A full run takes more than an hour.
 """
@@ -52,7 +52,7 @@ class Mutation:
 
 @dataclasses.dataclass
 class Result:
-    """Killed by a test, or survived all of them; `problem` if nothing was shown."""
+    """Result of a mutation: killed by a test, or survived all tests. `problem`: why the run shows nothing."""
 
     killed_by: str = ""
     problem: str = ""
@@ -63,8 +63,8 @@ def main():
     parser.add_argument("--only", action="append", metavar="NAME", help="run this mutation only; repeatable")
     parser.add_argument("--list", action="store_true", help="list the mutations and run none")
     parser.add_argument("--target-dir", type=pathlib.Path, default=ROOT / "target")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the tests; repeatable")
-    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for one test program; 300")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of the tests; repeatable")
+    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="time limit of one test program, by default 300")
     options = parser.parse_args()
 
     groups, mutations = read_list()
@@ -101,7 +101,7 @@ def main():
 
 
 def read_list():
-    """The test programs of each group, and the mutations."""
+    """Returns the test programs of each group, and the mutations."""
     table = tomllib.loads((HERE / "mutations.toml").read_text())
     return table["groups"], [Mutation(**it) for it in table["mutation"]]
 
@@ -164,7 +164,8 @@ class Runner:
         return Result()
 
     def test(self, test, log):
-        """Builds and runs one test program, named as in `groups`: `lib` or a folder of tests/, and filters."""
+        """Builds and runs one test program. `test` is an entry of `groups`: `lib` or a folder of tests/, and
+        filters."""
         program, *filters = test.split()
         target = ["--lib"] if program == "lib" else ["--test", program]
         build = ["cargo", "test", "--workspace", "--quiet", "--no-run", *target]
@@ -193,7 +194,8 @@ class Watched:
         self.lines.put(None)
 
     def result(self):
-        """With one thread, libtest writes `test NAME ... `, what the test writes, and `ok` or `FAILED`."""
+        """Returns the result. With one thread, libtest writes `test NAME ... `, then the test's output, and `ok` or
+        `FAILED`."""
         current = None
         try:
             while (line := self.lines.get(timeout=max(0, self.end - time.monotonic()))) is not None:
@@ -232,7 +234,7 @@ def git(folder, *arguments):
 
 
 def read_results():
-    """The result of each mutation in the table of the last run."""
+    """Returns the result of each mutation in the table of the last run."""
     rows = {}
     for line in RESULTS.read_text().splitlines() if RESULTS.exists() else []:
         cells = [it.strip() for it in line.strip("|").split(" | ")]

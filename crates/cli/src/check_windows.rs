@@ -1,4 +1,5 @@
-//! `check-windows`: what the library starts to find out whether the JPEG engines decode windows. It may crash.
+//! `check-windows`: tests whether the JPEG engines decode windows. The library runs this command as
+//! a process of its own, because the test may crash.
 
 use clap::Args;
 use feedwater::gpu::{Device, Runtime};

@@ -12,7 +12,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use super::group::Group;
 use super::{CommandError, interrupt};
 
-/// Time that a command has to exit after its input ends.
+/// Longest wait for a command's exit after its input was closed.
 const AFTER_INPUT: Duration = Duration::from_secs(2);
 /// Interval at which signals are checked while the command reads nothing.
 const STEP: Duration = Duration::from_millis(50);
@@ -34,7 +34,7 @@ pub struct Fed {
     input: ChildStdin,
     /// Batches written completely.
     batches: u64,
-    /// Whether the time ran out within a batch. Nothing more is written then: the stream is cut within a batch.
+    /// Whether the command stopped reading within a batch. Then nothing more is written to it.
     stuck: bool,
 }
 
@@ -55,8 +55,8 @@ impl Consumer {
         Ok(Consumer::Runs(Fed { command, group, input, batches: 0, stuck: false }))
     }
 
-    /// Consumes a batch. Returns false if a signal arrived, or if a command has not read all of it by `until`; that command
-    /// receives nothing more.
+    /// Consumes a batch. Returns false if a signal arrived, or if the command has not read the
+    /// whole batch by `until`. Such a command receives no more batches.
     pub fn take(&mut self, batch: Batch, until: Instant) -> Result<bool, CommandError> {
         Ok(match self {
             Consumer::Idle => true,

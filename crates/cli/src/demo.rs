@@ -27,7 +27,8 @@ pub struct Options {
     /// Number of images
     #[arg(long, default_value_t = Settings::default().images, value_parser = clap::value_parser!(u64).range(1..))]
     images: u64,
-    /// Device to run on, the default being auto; cuda is the GPU of the launcher's local rank, auto the same or the CPU
+    /// Device to run on [default: auto]; cuda is the GPU of the launcher's local rank, auto is that
+    /// GPU or else the CPU
     #[arg(long, value_name = DEVICES)]
     device: Option<DeviceChoice>,
     /// Print the result as one line of JSON

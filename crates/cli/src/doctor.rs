@@ -76,7 +76,8 @@ pub fn warn_without_simd(jpegs: &BTreeMap<&'static str, u64>) {
     }
 }
 
-/// Cargo cleans one profile at a time.
+/// How to rebuild libjpeg-turbo with SIMD code. `cargo clean` removes the files of one profile
+/// only.
 const BUILD_AGAIN: &str = if cfg!(debug_assertions) {
     "install nasm, run cargo clean -p mozjpeg-sys, and build again"
 } else {
@@ -195,7 +196,7 @@ mod tests {
         for text in [warning, libjpeg(false)] {
             assert!(text.ends_with(BUILD_AGAIN) && BUILD_AGAIN.contains("nasm"), "{text}");
         }
-        // Cargo would clean nothing that was built for release.
+        // Without `--release`, cargo would not clean a release build.
         assert_eq!(BUILD_AGAIN.contains("--release"), !cfg!(debug_assertions));
     }
 }

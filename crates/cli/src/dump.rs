@@ -52,10 +52,10 @@ struct SampleEntry {
     roi: [u32; 4],
     flipped_horizontally: bool,
     flipped_vertically: bool,
-    /// What the operators of the chain drew, enough to make the image again.
+    /// Random choices of the chain's operators, sufficient to reproduce the image.
     operators: Vec<DrawnOperator>,
     outcome: &'static str,
-    /// Number of earlier places of the epoch that have the same sample.
+    /// Number of earlier positions of the epoch that have the same sample.
     #[serde(skip_serializing_if = "is_first")]
     repeat: u32,
     /// Index of the unusable sample that this one replaces.
@@ -67,7 +67,7 @@ struct SampleEntry {
     /// Why the replaced sample could not be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    /// What the batch operators did, if they mixed the sample with another one.
+    /// Blends with another sample, if batch operators mixed the two.
     #[serde(skip_serializing_if = "Option::is_none")]
     mixed: Option<MixedEntry>,
     /// Objects visible in the tensor.
@@ -80,7 +80,7 @@ struct SampleEntry {
 struct MixedEntry {
     /// Index of the other sample.
     with: u64,
-    /// In order. Enough to compute the pixels from those of both samples.
+    /// Blends in the order of execution. With them, the pixels can be computed from both samples.
     blends: Vec<BlendEntry>,
 }
 
@@ -103,7 +103,7 @@ struct ObjectEntry {
     category: i64,
     /// Left, upper, right and lower edge in pixels of the tensor.
     bbox: [f32; 4],
-    /// Fraction of the box that is left, 0 to 1.
+    /// Fraction of the box that is inside of the tensor, 0 to 1.
     visible: f64,
     crowd: bool,
 }
@@ -121,7 +121,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let samples = out.join("samples.json");
     let samples_failed = |error| io_failure(&samples, &error);
     let mut file = AtomicFile::create(&samples).map_err(samples_failed)?;
-    // Serialize element by element: memory does not grow with the batches.
+    // Serialize element by element, so that memory does not grow with the number of batches.
     let mut json = serde_json::Serializer::pretty(&mut file);
     let mut entries = json.serialize_seq(None).map_err(|error| samples_failed(error.into()))?;
     let mut count = 0;

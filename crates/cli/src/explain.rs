@@ -33,10 +33,11 @@ pub struct Options {
     /// A pipeline file, or saved reports
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local rank, auto the same or the CPU
+    /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local
+    /// rank, auto is that GPU or else the CPU
     #[arg(long, value_name = DEVICES)]
     device: Option<DeviceChoice>,
-    /// Milliseconds per batch that the consumer takes
+    /// Milliseconds per batch of a simulated consumer
     #[arg(long, conflicts_with = "consumer_cmd", value_parser = milliseconds)]
     step_ms: Option<f64>,
     /// Shell command that receives every batch's bytes on standard input and sets the consumer's pace. It and its child processes
@@ -67,17 +68,18 @@ pub struct Options {
 /// Fewest batches in a measurement.
 const MIN_BATCHES: u64 = 2;
 
-/// Longest duration of a measurement, as a multiple of the requested seconds. The consumer finishes its current batch if it is
-/// fast enough for [`MIN_BATCHES`].
+/// Time after which a measurement ends even if the command has not read the current batch, as a
+/// multiple of the requested seconds.
 const DEADLINE_FACTOR: f64 = 1.5;
 
-/// Fewest seconds that a command has to read two batches, which include its start.
+/// Shortest time that a command gets to read [`MIN_BATCHES`] batches, in seconds. It includes the
+/// command's start.
 const MIN_DEADLINE_SECONDS: f64 = 3.0;
 
 /// Largest report file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Most samples in the cached run.
+/// Largest number of samples that are kept in memory for the run with cached bytes.
 const CACHED_SAMPLES: u64 = 4096;
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
@@ -223,13 +225,14 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
     }
     consumer.end();
     match explain(&profile, &explain_options) {
-        // The signal came before enough was measured.
+        // The signal arrived before enough was measured.
         Err(_) if interrupt::requested().is_some() => Err(CommandError::Interrupted),
         explained => Ok(explained?),
     }
 }
 
-/// Runs the loader unmeasured until it is settled: its start, and any autotuning (up to four times as long).
+/// Runs the loader unmeasured until it has started and autotuning has ended, but at most four times
+/// as long as `seconds`.
 fn warm_up(loader: &mut Loader, consumer: &mut Consumer, seconds: f64) -> Result<(), CommandError> {
     for _ in 0..20 {
         // A command may need most of the time to start.
@@ -244,8 +247,8 @@ fn warm_up(loader: &mut Loader, consumer: &mut Consumer, seconds: f64) -> Result
 
 /// Hands batches to the consumer for `seconds`, epoch after epoch, and returns their number.
 ///
-/// The number is at least two, unless a signal arrives or a command does not read them within `most` seconds or
-/// [`MIN_DEADLINE_SECONDS`].
+/// The number is at least [`MIN_BATCHES`], unless a signal arrives or a command reads too slowly.
+/// The command has `most` seconds to read, or [`MIN_DEADLINE_SECONDS`] if that is more.
 fn measure(
     loader: &mut Loader,
     consumer: &mut Consumer,
@@ -276,7 +279,8 @@ fn measure(
     }
 }
 
-/// Measures images/s with the first samples' bytes in memory. `None` if the consumer stops taking batches.
+/// Measures images/s while the encoded bytes of the first samples are in memory. Returns `None` if
+/// the consumer stops taking batches.
 fn cached(
     builder: LoaderBuilder,
     consumer: &mut Consumer,
@@ -300,7 +304,7 @@ fn cached(
 fn scaling(source: &dyn Source, workers: u32, seconds: f64) -> ReadScaling {
     let len = u128::from(source.len());
     ReadScaling::measure(workers, (0.3 * seconds).clamp(0.6, 6.0), |place| {
-        // Spread the reads, so that none hits recently read data.
+        // Spread the reads, so that no read finds its data in a cache.
         let index = (u128::from(place) * 0x9e37_79b9_7f4a_7c15 % len) as u64;
         source.read(index, &mut HostPage::default(), u64::MAX).is_ok()
     })

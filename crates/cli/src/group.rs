@@ -39,7 +39,8 @@ impl Group {
     pub fn output(mut self) -> io::Result<Output> {
         let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
         let (stdout, stderr) = thread::scope(|scope| {
-            // Without a thread for it the command could block on a full pipe.
+            // Read standard error in another thread, so that the command does not block on a full
+            // pipe.
             let stderr = thread::Builder::new().spawn_scoped(scope, || read(stderr))?;
             Ok::<_, io::Error>((read(stdout), stderr.join().unwrap_or_default()))
         })?;

@@ -18,7 +18,8 @@ pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, C
         None => {
             let images = counted(settings.images, "image");
             note(format!("generate  {images} in {}", directory.display()))?;
-            // Tables and kernels are kept in the same folder, and only one of this user alone is believed.
+            // Tables and compiled kernels are cached in the same folder. Such a folder is trusted
+            // only if no other user can write to it.
             create_private_folder(cache).map_err(|error| io_failure(cache, &error))?;
             let bar = progress(settings.images, "images");
             let summary = synth::write(&directory, settings, |_| bar.inc(1))?;
@@ -44,8 +45,8 @@ pub fn cache() -> Result<PathBuf, CommandError> {
         })
 }
 
-/// Returns the folder name of a set: its kind, its number of images, plus every setting that is not the default. Earlier versions
-/// named folders `synth-2000`, which have other images.
+/// Returns the folder name of a set: its kind, its number of images, and every setting that is not
+/// the default. Folders such as `synth-2000` are from earlier versions and have other images.
 fn name(settings: &Settings) -> String {
     let images = settings.images;
     let Files::Uniform(Uniform { width, height, quality, progressive }) = settings.files else {

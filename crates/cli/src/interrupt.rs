@@ -1,11 +1,16 @@
 //! Handling of SIGINT, SIGTERM and SIGHUP.
 //!
-//! * By default a command ends at once, with a line that states the position of its progress bar. A command with results to
-//!   report holds a [`Polled`]: it checks [`requested`], reports, and returns.
-//! * Either way the process ends within one second, even if a thread hangs in a read; a trace being written gets ten seconds. A
-//!   second signal ends the process at once. Output files are then complete or absent, and started process groups are killed.
+//! * By default, a signal ends a command at once. A last line states the position of its progress
+//!   bar.
+//! * A command with results to report holds a [`Polled`]. It checks [`requested`], reports, and
+//!   returns.
+//! * In both cases the process ends within one second, even if a thread hangs in a read. A trace
+//!   may be written for up to ten seconds. A second signal ends the process at once.
+//! * When the process ends, output files are complete or absent, and started process groups are
+//!   killed.
 //! * The exit code is 128 + the signal's number: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP.
-//! * A signal that was ignored when the program started stays ignored, as `nohup` and shells expect.
+//! * A signal that was ignored when the program started stays ignored, as `nohup` and shells
+//!   expect.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -22,13 +27,13 @@ use rustix::process::{Pid, Signal as Kill, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
-/// Time that a command with a [`Polled`] has from the signal to its end.
+/// Longest time from a signal to the end of a command with a [`Polled`].
 const GRACE: Duration = Duration::from_millis(700);
-/// Time that it has if it is writing files.
+/// Longest time from a signal to the end of a command that is writing files.
 const SAVING: Duration = Duration::from_secs(10);
 /// Interval at which the end of writing is polled.
 const STEP: Duration = Duration::from_millis(20);
-/// Time for removing unfinished files, and again for printing the last line.
+/// Longest time for removing unfinished files, and again for printing the last line.
 const LAST: Duration = Duration::from_millis(100);
 
 /// A signal that asks the program to end.
@@ -79,13 +84,14 @@ static CHANGED: Condvar = Condvar::new();
 /// Whether a thread is already ending the process.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Starts handling signals. If that fails, as where no thread can be started, signals keep their default action.
+/// Starts handling signals. If no thread can be started, signals keep their default action.
 pub fn listen() {
     let ignored = ignored();
     let handled =
         [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |it| ignored >> (it - 1) & 1 == 0);
     let (sender, registered) = channel();
-    // Signals are registered by the thread that handles them: a registration without it would swallow them.
+    // Register the signals in the thread that handles them. Without this thread, registered signals
+    // would be lost.
     let handle = move || {
         let signals = Signals::new(handled);
         let _ = sender.send(());
@@ -96,7 +102,8 @@ pub fn listen() {
     if start(handle) {
         let _ = registered.recv();
     }
-    // A write beyond `ulimit -f` then returns an error with the file's name instead of killing the process.
+    // With a handler for SIGXFSZ, a write beyond `ulimit -f` returns an error with the file's name
+    // instead of killing the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
@@ -122,16 +129,16 @@ fn on_signal(signal: Signal) {
         end(first);
     };
     if !start(end_in_time) {
-        // The loader is not stopped, because that could wait for longer.
+        // Without a thread, wait here. The loader is not stopped, because that could take longer.
         end_in_time();
     }
-    // Last, because it waits for locks of the loader.
+    // Stop the loader last, because this waits for the loader's locks.
     if let Some(stopper) = stopper {
         stopper.stop();
     }
 }
 
-/// Runs work on a thread of its own. Returns false if the system starts none.
+/// Runs work on another thread. Returns false if no thread can be started.
 fn start(work: impl FnOnce() + Send + 'static) -> bool {
     thread::Builder::new().name("feedwater-signal".into()).spawn(work).is_ok()
 }
@@ -148,9 +155,9 @@ fn end(signal: Signal) {
     // Print in another thread: a stopped terminal accepts no output and must not delay the exit.
     let (sender, receiver) = channel();
     let message = message(signal);
-    // Without a thread for it the line is not printed; the exit code still names the signal.
+    // If no thread can be started, the line is not printed; the exit code still names the signal.
     start(move || {
-        // Do not append to the progress bar's line.
+        // Begin a new line after the progress bar.
         let line = if io::stderr().is_terminal() { "\n" } else { "" };
         let _ = writeln!(io::stderr(), "{line}feedwater: {message}");
         let _ = sender.send(());
@@ -204,7 +211,7 @@ impl Drop for Polled {
     fn drop(&mut self) {
         let mut state = lock();
         state.stopper = None;
-        // After a signal the command is still ending by itself.
+        // After a signal, the command still ends by itself.
         state.polled = state.signal.is_some();
     }
 }

@@ -4,8 +4,9 @@
 //!   128 + N: interrupted by signal N (`interrupt.rs`).
 //! * Results go to standard output. Progress (on a terminal only) and errors go to standard error.
 //! * With `--json`, the last line of standard output is one JSON object.
-//! * Nothing from data reaches the terminal raw: `print`, `print_lines`, `print_json` and `tell` write all output, and
-//!   escape control characters and direction marks. Text that takes several lines escapes the line feeds of its data itself.
+//! * `print`, `print_lines`, `print_json` and `tell` write all output. They escape control
+//!   characters and direction marks, so that data cannot control the terminal. A text of several
+//!   lines must escape the line feeds of its data itself.
 //! * A command whose standard output is closed early exits quietly.
 
 use std::env;
@@ -101,7 +102,8 @@ enum Command {
 struct PipelineOptions {
     /// Path of the pipeline file (TOML)
     file: PathBuf,
-    /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local rank, auto the same or the CPU
+    /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local
+    /// rank, auto is that GPU or else the CPU
     #[arg(long, value_name = DEVICES)]
     device: Option<DeviceChoice>,
 }
@@ -114,7 +116,7 @@ impl PipelineOptions {
     }
 }
 
-/// Form of the option `--device`.
+/// Values of the option `--device`, as the help shows them.
 const DEVICES: &str = "auto|cpu|cuda|cuda:N";
 
 /// Sets the device of a builder if the command line names one.
@@ -139,7 +141,7 @@ pub enum CommandError {
     Failed(String),
     /// The arguments or settings are wrong: exit code 2.
     Misused(String),
-    /// One of both, with lines after the message.
+    /// A failure or a usage error, with further lines after the message.
     Explained {
         /// The exit code.
         code: u8,
@@ -163,7 +165,7 @@ impl From<feedwater_insight::Error> for CommandError {
 impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         let text = error.to_string();
-        // The log of a compiler.
+        // Errors of kernel compilation have the compiler's log after the first line.
         let (text, mut more) = match text.split_once('\n') {
             Some((text, log)) => (text.to_string(), log.to_string()),
             None => (text, String::new()),
@@ -197,7 +199,7 @@ fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> CommandError {
     Error::Config(error).into()
 }
 
-/// How this program is started again, without arguments.
+/// Command that starts this program again: its path and its first arguments.
 static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
 
 /// Runs the command named by the arguments.
@@ -209,8 +211,9 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Runs the command named by the arguments in another program, which is started as `program` (its path, and what it needs to get
-/// here). Returns the exit code, or ends the process after a signal.
+/// Runs the command named by `arguments` within another program. `program` starts that program
+/// again: its path, and the arguments that lead to this function. Returns the exit code, or ends
+/// the process after a signal.
 pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsString>) -> u8 {
     set_checking_program(PROGRAM.get_or_init(|| program).iter().cloned());
     let arguments: Vec<OsString> = iter::once("feedwater".into()).chain(arguments).collect();
@@ -219,7 +222,7 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
         Err(error) => return not_parsed(error, &arguments),
     };
     interrupt::listen();
-    // If the system refuses, descriptors are closed and reopened more often.
+    // If the limit cannot be raised, files are closed and reopened more often.
     let _ = feedwater::internals::storage::raise_open_files_limit();
     let done = match command {
         Command::Demo(options) => demo::main(&options),
@@ -254,12 +257,13 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
     code
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments. Returns the exit code.
+/// Prints the requested help, or the error in the arguments. Returns the exit code.
 fn not_parsed(error: clap::Error, arguments: &[OsString]) -> u8 {
-    // Shells put file names into arguments. The same arguments, escaped, have the same error.
+    // Arguments may contain file names with control characters. The escaped arguments have the same
+    // error.
     let shown = arguments.iter().map(|it| escaped(&it.to_string_lossy()).into_owned());
     let error = Cli::try_parse_from(shown).err().unwrap_or(error);
-    // Help whose reader has left is no failure.
+    // If the reader has closed its end, nothing more can be printed, which is no failure.
     let _ = error.print();
     error.exit_code() as u8
 }
@@ -290,7 +294,8 @@ fn print_json(result: &impl Serialize) -> Result<(), CommandError> {
     write_result(&escaped_json(&redacted(line)))
 }
 
-/// Prints a line on standard error, with secrets in URLs redacted. It may be closed; then the exit code is all that remains.
+/// Prints a line on standard error, with secrets in URLs redacted. If standard error is closed, the
+/// line is lost.
 fn tell(line: impl Display) {
     let _ = writeln!(io::stderr(), "{}", escaped(&redacted(line)));
 }

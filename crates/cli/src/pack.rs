@@ -42,7 +42,7 @@ pub struct Options {
     /// JPEG quality of downscaled images, 1 to 100
     #[arg(long, default_value_t = 90, requires = "shorter")]
     quality: u8,
-    /// Delete what an earlier pack wrote to the directory, and pack everything again
+    /// Delete the files of an earlier pack from the directory, and pack everything again
     #[arg(long)]
     overwrite: bool,
     /// Before resuming, read the packed samples of the source again and compare their bytes. Without this, a file whose length,
@@ -73,7 +73,7 @@ enum FormatOption {
     Tfrecord,
 }
 
-/// Images sampled to estimate the gain.
+/// Number of images that are sampled to estimate the gain.
 const GAIN_SAMPLES: u64 = 64;
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
@@ -98,7 +98,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     settings.check()?;
     let print_text = |text: String| if options.json { Ok(()) } else { print(text) };
     print_text(format!("source    {}", source.describe()))?;
-    // Report skipped files before the work, which may take hours: they will be missing from the shards.
+    // List excluded files first: packing may take hours, and these files will be missing from the
+    // shards.
     let excluded = source.excluded();
     for line in exclusion_lines(&excluded) {
         print_text(format!("excluded  {line}"))?;

@@ -30,7 +30,7 @@ pub struct Options {
     /// Inspect this many evenly spaced samples instead of all
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     samples: Option<u64>,
-    /// Also decode every image, to find damage within the coded data
+    /// Also decode every image, to find corrupt image data
     #[arg(long)]
     decode: bool,
     /// Accept damaged images that Pillow accepts, like a pipeline with `decode.strict = false`
@@ -44,7 +44,7 @@ pub struct Options {
     json: bool,
 }
 
-/// Most labels listed individually.
+/// Largest number of labels that are listed one by one.
 const MAX_ROWS: usize = 20;
 
 /// A source, and the `[source]` table that describes it.

@@ -27,7 +27,8 @@ pub struct Report {
     pub images: u64,
     /// Batches delivered.
     pub batches: u64,
-    /// Samples of this shard that no batch held, because they did not fill the last batch of an epoch (`loader.last_batch = "drop"`).
+    /// Samples of this shard that were not delivered, because they did not fill the last batch of
+    /// an epoch (`loader.last_batch = "drop"`).
     pub left_over: u64,
     /// Samples in a batch.
     #[serde(skip)]
@@ -50,7 +51,8 @@ pub struct Report {
     pub choice: Choice,
     /// Autotuning decisions with their reasons, in order; empty if nothing was tuned.
     pub decisions: Vec<Decision>,
-    /// Prefetching of remote samples, with the reason for its window; `null` if nothing is prefetched.
+    /// Prefetching of remote samples, with the reasons for the number of prefetched samples; `null`
+    /// if nothing is prefetched.
     pub read_ahead: Option<PrefetcherReport>,
     /// Samples by outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
@@ -60,9 +62,11 @@ pub struct Report {
     pub excluded: Vec<Exclusion>,
     /// Damaged samples that were accepted because `decode.strict = false`, by kind of damage.
     pub tolerated: BTreeMap<&'static str, u64>,
-    /// JPEGs that were decoded on the CPU, by what decoded them, and why it was libjpeg-turbo.
+    /// Number of JPEGs decoded on the CPU, by decoder. JPEGs that libjpeg-turbo decoded are counted
+    /// by the reason for using it.
     pub jpeg: BTreeMap<&'static str, u64>,
-    /// Samples processed wholly on the CPU although the plan has operators on the device, by reason.
+    /// Number of samples that were processed only on the CPU although the plan uses the device, by
+    /// reason.
     pub cpu_fallback: BTreeMap<&'static str, u64>,
     /// Images and throughput of each decode route; empty if nothing is decoded for a device.
     pub routes: Vec<RouteReport>,
@@ -193,14 +197,14 @@ impl fmt::Display for Report {
         }
         write!(f, "consumer  waited {consumer_waiting:.2} s for batches")?;
         if device_waiting > 0.0 {
-            write!(f, ", its stream {device_waiting:.3} s more")?;
+            write!(f, ", its stream waited {device_waiting:.3} s more")?;
         }
         writeln!(f)?;
         writeln!(f, "outcomes  {}", counts(&self.outcomes))?;
         if !self.routes.is_empty() {
             writeln!(f, "routes    {}", shares(&self.routes))?;
         }
-        // Row indexes are there by default, but not looked up in a first epoch.
+        // The cache of row indexes exists by default, but it is not used in a first epoch.
         for cache in self.caches.iter().filter(|cache| !cache.epochs.is_empty()) {
             writeln!(f, "{:<9} {}", "cache", held(cache))?;
         }

@@ -1,4 +1,4 @@
-//! Remote request warnings on standard error: slow and retried requests.
+//! Warnings on standard error about slow and retried requests to remote storage.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,7 +7,8 @@ use feedwater::storage::{RequestEvent, Storage};
 
 use super::tell;
 
-/// Shortest time between two lines. The first line is printed at once; hundreds of requests may fail for one reason.
+/// Shortest time between two lines, because hundreds of requests may fail for one reason. The first
+/// line is printed at once.
 const PAUSE: Duration = Duration::from_secs(3);
 
 /// Prints the request events of a storage handle, and returns the handle.

@@ -23,7 +23,7 @@ mod caption;
 mod font;
 mod line;
 
-/// Most images on one sheet.
+/// Largest number of images on a sheet.
 const MAX_IMAGES: usize = 64;
 
 /// Gap between images, in pixels.
@@ -42,7 +42,7 @@ const MIN_CHARACTERS: usize = 16;
 /// Height of a caption line with the space below it, in pixels at scale 1.
 const LINE: usize = font::ROWS + 2;
 
-/// Values of byte 0 and byte 255 of each channel.
+/// Tensor values of the bytes 0 and 255, for each channel.
 pub type Ends = [[f32; 2]; CHANNELS];
 
 /// Contact sheet: RGB images with captions on a dark background, in a grid as square as possible.
@@ -187,8 +187,9 @@ pub fn on_host(batch: &Batch) -> Result<Cow<'_, [u8]>> {
     batch.host().map_or_else(|| batch.to_host().map(Cow::Owned), |data| Ok(Cow::Borrowed(data)))
 }
 
-/// Returns the values of the bytes 0 and 255 of each channel, by the chain's last table from bytes to floats. `None` if it has no such
-/// table: values are then 0 to 255.
+/// Returns the tensor values of the bytes 0 and 255 for each channel, from the chain's last table
+/// that maps bytes to floats. Returns `None` if the chain has no such table. Tensor values are then
+/// 0 to 255.
 pub fn normalization(plan: &Plan) -> Option<Ends> {
     plan.steps.iter().rev().find_map(|step| {
         let (mut actions, size) = (Actions::default(), Size::new(1, 1));

@@ -11,7 +11,8 @@ use super::{CommandError, print, print_json, progress};
 
 /// Generates a reproducible set of photo-like JPEGs, the same bytes on every machine
 ///
-/// Sizes, chroma samplings, qualities and Huffman tables have the shares counted on 1,000 ImageNet files.
+/// Sizes, chroma samplings, qualities and Huffman tables occur as often as in 1,000 files of
+/// ImageNet.
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater synth data/train --images 200 --classes 5")]
 pub struct Options {

@@ -33,8 +33,9 @@ pub fn counted<N: Copy + Display + From<u8> + PartialEq>(many: N, what: &str) ->
 
 /// Escapes text from data, such as a class or file name, for one line of a terminal or a log: `\n`, `\u{1b}`.
 ///
-/// Escaped are the characters that a terminal obeys or that hide or reorder others: control characters (C0, DEL and C1), line
-/// and paragraph separators, direction marks, and characters without a width. Joiners stay, because scripts and emoji need them.
+/// Escapes the characters that a terminal obeys or that hide or reorder others: control characters
+/// (C0, DEL and C1), line and paragraph separators, direction marks, and characters without a
+/// width. Joiners stay, because scripts and emoji need them.
 #[doc(hidden)]
 pub fn escaped(text: &str) -> Cow<'_, str> {
     replaced(text, is_obeyed, |it| it.escape_default().to_string())

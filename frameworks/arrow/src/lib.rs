@@ -1,7 +1,8 @@
 //! Batches of feedwater in host memory as record batches of Apache Arrow, without a copy.
 //!
-//! Images, labels and soft targets stay where they are: Arrow's buffers own the batch together. Its slot is filled again after the last
-//! array that shares it is dropped, slices included. So an array that is kept keeps a slot busy.
+//! Images, labels and soft targets are not copied: Arrow's buffers share the batch. The batch's
+//! slot is refilled after the last array that shares it is dropped, slices included. So each array
+//! that is kept occupies a slot.
 //!
 //! | column | type | |
 //! |---|---|---|
@@ -29,7 +30,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema};
 use feedwater::loader::Batch;
 use feedwater::{DType, Error, Layout, Result};
 
-/// All of a batch: the columns `image`, `label` and, if it has soft targets, `target`.
+/// Converts a batch to the columns `image`, `label` and, if it has soft targets, `target`.
 ///
 /// # Errors
 /// [`Error::Config`] if the batch is in device memory, its element type is bf16, which Arrow does not have, or an image has more than
@@ -53,7 +54,7 @@ pub fn record_batch(batch: Batch) -> Result<RecordBatch> {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(internal)
 }
 
-/// The column of images, and its field with the name and metadata of the extension type.
+/// Returns the column of images, and its field with the name and metadata of the extension type.
 fn images(batch: &Arc<Batch>) -> Result<(Field, ArrayRef)> {
     let shape = &batch.array_shape()[1..];
     let len = shape.iter().product();
@@ -71,7 +72,8 @@ fn images(batch: &Arc<Batch>) -> Result<(Field, ArrayRef)> {
         Layout::Nhwc => ["H", "W", "C"],
     };
     let names = Some(names.map(String::from).into());
-    // The axes are in the order of memory. Without this arrow-schema 60.1 writes metadata that it cannot read.
+    // The order of the axes is that of memory. Without this setting, arrow-schema 60.1 writes
+    // metadata that it cannot read.
     let order = Some(vec![0, 1, 2]);
     let tensor = FixedShapeTensor::try_new(images.value_type(), shape.to_vec(), names, order);
     let mut field = Field::new("image", images.data_type().clone(), false);
@@ -79,7 +81,7 @@ fn images(batch: &Arc<Batch>) -> Result<(Field, ArrayRef)> {
     Ok((field, Arc::new(images)))
 }
 
-/// Lists of `len` of the values.
+/// Divides the values into lists of `len` values.
 fn list<T: ArrowPrimitiveType>(
     values: PrimitiveArray<T>,
     len: usize,
@@ -93,7 +95,7 @@ fn list<T: ArrowPrimitiveType>(
     FixedSizeListArray::try_new(field, len, Arc::new(values), None).map_err(internal)
 }
 
-/// A part of a batch, which it shares.
+/// Returns a part of a batch as an array that shares the batch.
 fn array<T: ArrowPrimitiveType>(batch: &Arc<Batch>, part: Part) -> PrimitiveArray<T> {
     let bytes = bytes::Bytes::from_owner(Shared { batch: Arc::clone(batch), part });
     PrimitiveArray::new(ScalarBuffer::from(Buffer::from(bytes)), None)
@@ -121,7 +123,7 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
-/// Shapes and lengths of a batch always agree.
+/// Converts an error that cannot occur, because shapes and lengths of a batch always agree.
 fn internal(error: ArrowError) -> Error {
     Error::Internal { problem: format!("Arrow refused a batch: {error}") }
 }

@@ -1,4 +1,4 @@
-//! Record batches share memory with batches, and keep their slots.
+//! Record batches share memory with batches, and occupy their slots.
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;

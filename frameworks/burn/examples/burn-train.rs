@@ -1,4 +1,4 @@
-//! Trains a small network on feedwater's synthetic images, and checks its accuracy on images that it has not seen.
+//! Trains a small network on feedwater's synthetic images, and checks its accuracy on other images.
 //!
 //! In `frameworks/`: `cargo run -p feedwater-burn --example burn-train`
 
@@ -57,7 +57,8 @@ fn main() -> Result<(), feedwater::MainError> {
         println!("epoch {epoch}: loss {:.4}", total / loader.batches_per_epoch() as f64);
     }
 
-    // Without autodiff, because only a backward pass frees the graph that a forward pass makes, and the batches in it.
+    // Evaluate without autodiff. Only a backward pass would free the graph of a forward pass, and
+    // the batches in the graph.
     let (network, device) = (network.valid(), device.without_autodiff());
     let (mut right, mut seen) = (0, 0);
     for batch in &mut common::held_out_images()? {

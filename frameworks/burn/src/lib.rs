@@ -3,15 +3,17 @@
 //! | from a batch | to | copies |
 //! |---|---|---|
 //! | in host memory | a tensor of the `flex` device | none: the tensor owns the batch |
-//! | in host memory | a tensor of another device | as that device copies from host memory |
+//! | in host memory | a tensor of another device | the copy from host memory to that device |
 //! | in device memory | any | not supported: [`Error::Config`] |
 //!
-//! burn's `flex` device keeps its values in a `Bytes`, which may refer to memory of others. [`images`] gives it the slot of the batch.
-//! The loader fills that slot again after the last tensor that shares it is dropped, so a tensor that is kept keeps a slot busy. An
-//! operation that would change the values in place copies them first.
+//! burn's `flex` device stores values in a `Bytes`, which may refer to memory of another owner.
+//! [`images`] passes the batch's slot to it. The loader refills that slot after the last tensor
+//! that shares it is dropped. So each tensor that is kept occupies a slot. An operation that would
+//! change the values in place copies them first.
 //!
-//! With autodiff the graph of a forward pass has the images, and burn frees it in the backward pass. So evaluate with `Module::valid` on a
-//! device without autodiff: a loop that never calls `backward` would keep every slot, and wait for a free one.
+//! With autodiff, the graph of a forward pass keeps the images, and burn frees it in the backward
+//! pass. So evaluate with `Module::valid` on a device without autodiff. A loop that never calls
+//! `backward` would keep every slot, and then wait forever for a free one.
 //!
 //! ```no_run
 //! use burn::tensor::Device;
@@ -35,7 +37,8 @@ use feedwater::{Error, Result};
 /// The images of a batch with elements of f32, f16 or bf16: four axes in the order of the loader's layout.
 ///
 /// # Errors
-/// [`Error::Config`] if the batch is in device memory or has elements of u8; [`pixels`] takes those.
+/// [`Error::Config`] if the batch is in device memory or has elements of u8, for which [`pixels`]
+/// exists.
 pub fn images(batch: Batch, device: &Device) -> Result<Tensor<4>> {
     let dtype = match batch.shape().dtype {
         feedwater::DType::F32 => DType::F32,
@@ -54,7 +57,8 @@ pub fn images(batch: Batch, device: &Device) -> Result<Tensor<4>> {
 /// The images of a batch with elements of u8, as a tensor of integers: four axes in the order of the loader's layout.
 ///
 /// # Errors
-/// [`Error::Config`] if the batch is in device memory or has another element type; [`images`] takes those.
+/// [`Error::Config`] if the batch is in device memory or has another element type, for which
+/// [`images`] exists.
 pub fn pixels(batch: Batch, device: &Device) -> Result<Tensor<4, Int>> {
     let dtype = batch.shape().dtype;
     if dtype != feedwater::DType::U8 {
@@ -64,13 +68,14 @@ pub fn pixels(batch: Batch, device: &Device) -> Result<Tensor<4, Int>> {
     Ok(Tensor::from_data(data(batch, DType::U8)?, (device, DType::U8)))
 }
 
-/// A copy of the labels in the integers that the device uses by default: `[samples]`, -1 for a sample without a label.
+/// Copies the labels to the device's default integer type: `[samples]`, -1 for a sample without a
+/// label.
 pub fn labels(batch: &Batch, device: &Device) -> Tensor<1, Int> {
     let data = TensorData::new(batch.labels().to_vec(), [batch.len()]);
     Tensor::from_data(data, device)
 }
 
-/// A copy of the soft targets: `[samples, classes]`, f32.
+/// Copies the soft targets: `[samples, classes]`, f32.
 ///
 /// # Errors
 /// [`Error::Config`] if the batch has none; [`Error::Device`] if it is in device memory and the driver fails.
@@ -84,7 +89,7 @@ pub fn soft_targets(batch: &Batch, device: &Device) -> Result<Tensor<2>> {
     Ok(Tensor::from_data(data, (device, DType::F32)))
 }
 
-/// The values of a batch, which they own.
+/// Converts a batch to values that own the batch.
 fn data(batch: Batch, dtype: DType) -> Result<TensorData> {
     if batch.host().is_none() {
         let problem = "the batch is in device memory, which burn cannot take over: build the loader on the CPU";

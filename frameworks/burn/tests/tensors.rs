@@ -1,4 +1,4 @@
-//! Tensors of burn share memory with batches, and keep their slots.
+//! Tensors of burn share memory with batches, and occupy their slots.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use common::{assert_slot_waits, small_batch, small_batches};
@@ -8,7 +8,7 @@ fn address(data: &TensorData) -> *const u8 {
     data.as_bytes().as_ptr()
 }
 
-/// burn copies the values of a tensor only if another tensor shares them, so these are not shared.
+/// burn copies the values of a tensor only if another tensor shares them. Nothing shares them here.
 #[test]
 fn a_tensor_has_the_values_of_its_batch_without_a_copy() {
     let batch = small_batch(feedwater::DType::F32, Layout::Nchw);
@@ -51,7 +51,7 @@ fn a_slot_waits_for_the_last_tensor_that_shares_it() {
         drop(tensor);
         clone
     });
-    // A view of the same memory with other axes.
+    // A view has the same memory with other axes.
     assert_slot_waits(loader(), |batch| {
         feedwater_burn::images(batch, &device).unwrap().reshape([4, 3 * 32 * 32])
     });
@@ -73,14 +73,15 @@ fn a_slot_waits_for_the_backward_pass_that_needs_it() {
         assert_ne!(next().host().unwrap().as_ptr(), there);
     }
     let gradients = loss.backward();
-    // The gradient of the weights is the images.
+    // The gradient of the weights equals the images.
     let gradient = weights.grad(&gradients).unwrap().into_data();
     assert_eq!(gradient.as_slice::<f32>().unwrap(), values);
     drop(gradients);
     assert!((0..4).any(|_| next().host().unwrap().as_ptr() == there));
 }
 
-/// An operation in place gets a copy: it must not write into a slot that other tensors read.
+/// An operation in place gets a copy, because it must not write into a slot that other tensors
+/// read.
 #[test]
 fn a_change_of_one_tensor_leaves_its_clone_as_it_is() {
     let batch = small_batch(feedwater::DType::F32, Layout::Nchw);

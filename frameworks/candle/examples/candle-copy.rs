@@ -1,4 +1,5 @@
-//! Measures the copy of a batch into a tensor of candle: into new memory, and into a tensor that exists.
+//! Measures the copy of a batch into a tensor of candle: into new memory, and into an existing
+//! tensor.
 //!
 //! In `frameworks/`: `cargo run -p feedwater-candle --example candle-copy`
 
@@ -15,7 +16,7 @@ use feedwater_candle::{copy_images, images};
 /// Images per batch, and their side in pixels.
 const BATCH: usize = 64;
 const SIDE: usize = 224;
-/// Batches that are measured, after one that is not.
+/// Number of measured batches. One more batch comes first and is not measured.
 const ROUNDS: usize = 21;
 
 fn main() -> Result<(), feedwater::MainError> {
@@ -28,13 +29,13 @@ fn main() -> Result<(), feedwater::MainError> {
         let new = median(&mut next, |batch| images(batch, &Device::Cpu).map(drop))?;
         let existing = median(&mut next, |batch| copy_images(batch, &tensor))?;
         println!(
-            "{dtype}, batch of {megabytes:.1} MB: {new:.2} ms into new memory, {existing:.2} ms into a tensor that exists"
+            "{dtype}, batch of {megabytes:.1} MB: {new:.2} ms into new memory, {existing:.2} ms into an existing tensor"
         );
     }
     Ok(())
 }
 
-/// Median of the milliseconds that `copy` takes.
+/// Returns the median time of `copy`, in milliseconds.
 fn median(
     next: &mut impl FnMut() -> feedwater::Result<Batch>,
     copy: impl Fn(Batch) -> candle_core::Result<()>,
@@ -52,7 +53,7 @@ fn median(
     Ok(times[ROUNDS / 2])
 }
 
-/// Batches of one small image, which a worker makes in little time.
+/// Creates a loader whose batches repeat one small image, which takes a worker little time.
 fn loader(dtype: DType) -> feedwater::Result<Loader> {
     let image = [b"P6 2 2 255\n".as_slice(), &[7; 12]].concat();
     let source = Memory::new(vec![(image, 0); BATCH])?;

@@ -1,4 +1,4 @@
-//! Trains a small network on feedwater's synthetic images, and checks its accuracy on images that it has not seen.
+//! Trains a small network on feedwater's synthetic images, and checks its accuracy on other images.
 //!
 //! In `frameworks/`: `cargo run -p feedwater-candle --example candle-train`
 
@@ -14,7 +14,7 @@ struct Network {
 }
 
 impl Network {
-    /// candle has no seed for the CPU, so the weights are drawn here.
+    /// Creates the network with seeded weights, because candle has no seed for the CPU.
     fn new(variables: &VarMap, device: &Device) -> Result<Self> {
         let builder = VarBuilder::from_varmap(variables, DType::F32, device);
         let halving = Conv2dConfig { stride: 2, padding: 1, ..Default::default() };
@@ -41,7 +41,7 @@ impl Network {
     }
 }
 
-/// Draws all weights evenly from +-sqrt(3 / inputs of a neuron), in the order of their names.
+/// Draws all weights uniformly from +-sqrt(3 / inputs of a neuron), in the order of their names.
 fn seed(variables: &VarMap) -> Result<()> {
     let variables = variables.data().lock().expect("no other thread has them");
     let mut names: Vec<_> = variables.keys().collect();
@@ -58,7 +58,7 @@ fn seed(variables: &VarMap) -> Result<()> {
     Ok(())
 }
 
-/// The next number from 0 to 1 of SplitMix64 (Steele, Lea, Flood 2014).
+/// Returns the next number from 0 to 1 of SplitMix64 (Steele, Lea, Flood 2014).
 fn uniform(state: &mut u64) -> f32 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

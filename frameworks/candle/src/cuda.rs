@@ -48,7 +48,8 @@ fn copy<T: Element + CudaDType>(batch: Batch, device: &CudaDevice) -> Result<Ten
     Ok(Tensor::from_storage(storage, &shape, BackpropOp::none(), false))
 }
 
-/// Copies a batch into the storage of a tensor of as many elements, in candle's stream.
+/// Copies a batch into the storage of a tensor with the same number of elements, in candle's
+/// stream.
 struct Copy<T: Element>(CudaTensor<T>);
 
 impl<T: Element> Copy<T> {

@@ -13,7 +13,7 @@ pub fn images(batch: &Batch, device: &Device) -> Result<Tensor> {
     }
 }
 
-/// Copies a batch into the storage of a tensor of as many elements.
+/// Copies a batch into the storage of a tensor with the same number of elements.
 pub struct Copy<'a>(pub &'a Batch);
 
 impl InplaceOp1 for Copy<'_> {

@@ -1,7 +1,7 @@
 //! Batches of feedwater as tensors of candle.
 //!
-//! candle's tensors own their memory: a `Vec` on the CPU, a `CudaSlice` on a GPU. So one copy is needed, and the slot returns to the
-//! loader at once.
+//! candle's tensors own their memory: a `Vec` on the CPU, a `CudaSlice` on a GPU. So one copy is
+//! needed. The batch's slot then returns to the loader at once.
 //!
 //! | from a batch | to | copies |
 //! |---|---|---|
@@ -10,11 +10,13 @@
 //! | in host memory | a new tensor on a GPU, [`images`] | the upload |
 //! | in device memory | a new or an existing tensor on that GPU | one on the GPU, in candle's stream |
 //!
-//! Large new memory comes from the kernel page by page, which can take longer than the copy itself.
-//! `cargo run -p feedwater-candle --example candle-copy` measures both. A batch of u8 is a quarter of the size of one of f32.
+//! The kernel provides large new memory page by page, which can take longer than the copy itself.
+//! `cargo run -p feedwater-candle --example candle-copy` measures both. A batch of u8 has a quarter
+//! of the size of a batch of f32.
 //!
-//! Batches in device memory need the feature `cuda`, which no real GPU has run yet. Nothing waits on the host: candle's stream waits for
-//! the batch, and the slot is filled again after the copy.
+//! Batches in device memory need the feature `cuda`, which has not been tested on a real GPU.
+//! Nothing waits on the host: candle's stream waits for the batch, and the slot is refilled after
+//! the copy.
 //!
 //! ```no_run
 //! use candle_core::Device;
@@ -54,9 +56,9 @@ pub fn images(batch: Batch, device: &Device) -> Result<Tensor> {
 
 /// Copies the images of a batch into an existing tensor with the same shape, element type and kind of device.
 ///
-/// Everything that shares the memory of `tensor` sees the new values: clones, views, and a graph whose backward pass has yet to run.
-/// So call it after the backward pass of the previous batch. The last batch of an epoch may be smaller:
-/// [`LastBatch::Drop`](feedwater::LastBatch) leaves it out.
+/// Everything that shares the memory of `tensor` gets the new values: clones, views, and graphs
+/// whose backward pass has not run yet. So call this after the backward pass of the previous batch.
+/// The last batch of an epoch may be smaller, unless [`LastBatch::Drop`](feedwater::LastBatch) omits it.
 ///
 /// # Errors
 /// If shape, element type or device differ, `tensor` is not contiguous, or candle fails. The tensor is unchanged then.
@@ -77,7 +79,7 @@ pub fn copy_images(batch: Batch, tensor: &Tensor) -> Result<()> {
     }
 }
 
-/// A copy of the labels: `[samples]`, i64, -1 for a sample without a label.
+/// Copies the labels: `[samples]`, i64, -1 for a sample without a label.
 ///
 /// # Errors
 /// If candle fails.
@@ -85,7 +87,7 @@ pub fn labels(batch: &Batch, device: &Device) -> Result<Tensor> {
     Tensor::from_slice(batch.labels(), batch.len(), device)
 }
 
-/// A copy of the soft targets: `[samples, classes]`, f32.
+/// Copies the soft targets: `[samples, classes]`, f32.
 ///
 /// # Errors
 /// If the batch has none, or the driver or candle fails.
@@ -99,7 +101,7 @@ pub fn soft_targets(batch: &Batch, device: &Device) -> Result<Tensor> {
     Tensor::from_vec(targets, (batch.len(), batch.classes()), device)
 }
 
-/// The element type of a batch, in candle's terms.
+/// Converts the element type of a batch to candle's type.
 ///
 /// # Errors
 /// If candle has no such type.

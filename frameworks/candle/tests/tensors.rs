@@ -61,7 +61,8 @@ fn every_element_type_keeps_its_values() {
     }
 }
 
-/// The ring has two slots. A tensor that kept one would leave the loader without any after the second batch.
+/// The ring has two slots. If tensors kept slots, the loader would have none after the second
+/// batch.
 #[test]
 fn a_slot_is_free_at_once() {
     let loader = small_batches(DType::F32, Layout::Nchw).unwrap();
@@ -89,7 +90,7 @@ fn an_existing_tensor_keeps_its_memory_and_gets_the_next_batch() {
     }
 }
 
-/// A part of a larger tensor is filled, and nothing else.
+/// Only a part of a larger tensor is filled.
 #[test]
 fn a_batch_is_copied_into_a_part_of_a_tensor() {
     let two = Tensor::zeros((8, 3, 32, 32), candle_core::DType::F32, &Device::Cpu).unwrap();

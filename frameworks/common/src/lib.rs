@@ -10,7 +10,7 @@ pub use slots::assert_slot_waits;
 
 mod slots;
 
-/// Number of classes: the scenes that the synthetic images show.
+/// Number of classes. Each is a scene of the synthetic images.
 pub const CLASSES: usize = 10;
 /// Side of the images of a batch, in pixels.
 pub const SIDE: usize = 32;
@@ -33,7 +33,7 @@ pub fn training_images() -> Result<Loader> {
     loader(images(0, 1000)?, DType::F32, Layout::Nchw).shuffle(true).epochs(Some(EPOCHS)).build()
 }
 
-/// Loader of 200 images that [`training_images`] does not have, once and in order.
+/// Loader of 200 images that are not in [`training_images`], once and in order.
 ///
 /// # Errors
 /// None on a machine with enough memory.
@@ -41,7 +41,8 @@ pub fn held_out_images() -> Result<Loader> {
     loader(images(1, 200)?, DType::F32, Layout::Nchw).last_batch(LastBatch::Partial).epochs(Some(1)).build()
 }
 
-/// Loader of endless epochs of 24 images in batches of 4, with two slots. Two batches that are alive together have them all.
+/// Loader of endless epochs of 24 images in batches of 4, with two slots. Two live batches occupy
+/// both slots.
 ///
 /// # Errors
 /// None on a machine with enough memory.

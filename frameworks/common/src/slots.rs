@@ -1,8 +1,9 @@
-//! When a slot of the loader may be filled again.
+//! A check of when the loader refills a slot.
 
 use feedwater::loader::{Batch, Loader};
 
-/// Checks that the slot of a batch is not filled again while the value that `hold` makes of it lives, and that it is afterwards.
+/// Checks that a batch's slot is not refilled while the value that `hold` makes from the batch is
+/// alive, and that it is refilled afterwards.
 ///
 /// `loader` has two slots and endless epochs, as [`small_batches`](crate::small_batches) makes it.
 ///
@@ -18,7 +19,8 @@ pub fn assert_slot_waits<T>(loader: Loader, hold: impl FnOnce(Batch) -> T) {
         assert_ne!(self::address(&next()), address, "the slot was filled while its owner lives");
     }
     drop(held);
-    // The loader may have filled the other slot before the drop, so the next batch may be from that one.
+    // The loader may have filled the other slot before the drop, so the next batch may come from
+    // that slot.
     let free = (0..4).any(|_| self::address(&next()) == address);
     assert!(free, "the slot was not filled again after its owner was dropped");
 }

@@ -1,7 +1,8 @@
 //! Batches of feedwater in host memory as views of ndarray, without a copy.
 //!
-//! ndarray's arrays own a `Vec`, so an array without a copy is a view that borrows the batch. The slot of the batch is filled again
-//! after the batch is dropped. `images(&batch)?.to_owned()` is a copy that does not need the batch.
+//! ndarray's arrays own a `Vec`, so an array without a copy is a view that borrows the batch. The
+//! batch's slot is refilled after the batch is dropped. `images(&batch)?.to_owned()` is a copy that
+//! does not borrow the batch.
 //!
 //! ```no_run
 //! # fn run(loader: &mut feedwater::loader::Loader) -> feedwater::Result<()> {
@@ -28,7 +29,7 @@ pub fn images<T: Element>(batch: &Batch) -> Result<ArrayView4<'_, T>> {
     ArrayView4::from_shape(batch.array_shape(), values).map_err(internal)
 }
 
-/// [`images`] for changes in place.
+/// The images of a batch like [`images`], for changes in place.
 ///
 /// # Errors
 /// As [`images`].
@@ -61,7 +62,7 @@ pub trait Element: Sized + 'static {
     const DTYPE: feedwater::DType;
     /// The values of a batch with this element type in host memory.
     fn values(batch: &Batch) -> Option<&[Self]>;
-    /// [`values`](Self::values) for changes in place.
+    /// The values of a batch like [`values`](Self::values), for changes in place.
     fn values_mut(batch: &mut Batch) -> Option<&mut [Self]>;
 }
 
@@ -86,7 +87,7 @@ element!(f16, F16, as_f16, as_f16_mut);
 element!(bf16, BF16, as_bf16, as_bf16_mut);
 element!(f32, F32, as_f32, as_f32_mut);
 
-/// Why a batch has no values of this type.
+/// Returns the error for a batch without values of this type in host memory.
 fn unfit<T: Element>(batch: &Batch) -> Error {
     let dtype = batch.shape().dtype;
     if dtype != T::DTYPE {
@@ -101,7 +102,7 @@ fn unfit<T: Element>(batch: &Batch) -> Error {
     )
 }
 
-/// A batch always has as many values as its shape says.
+/// Converts an error that cannot occur, because a batch has as many values as its shape requires.
 fn internal(error: ndarray::ShapeError) -> Error {
     Error::Internal { problem: format!("the shape of a batch: {error}") }
 }

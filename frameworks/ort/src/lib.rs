@@ -1,6 +1,7 @@
 //! Batches of feedwater in host memory as inputs of ONNX Runtime, without a copy.
 //!
-//! The input borrows the batch, which must live until the session has run. The example `ort-inference` classifies images.
+//! The input borrows the batch, which must live until the session has finished its run. The example
+//! `ort-inference` classifies images.
 //!
 //! ```no_run
 //! # fn run(loader: &mut feedwater::loader::Loader, session: &mut ort::session::Session) -> Result<(), Box<dyn std::error::Error>> {
@@ -25,7 +26,7 @@ use ort::value::{PrimitiveTensorElementType, TensorRef};
 /// If the batch has another element type or is in device memory, or ONNX Runtime fails.
 ///
 /// # Panics
-/// If ONNX Runtime cannot be opened. `ort::init_from` opens it first, with an error instead.
+/// If ONNX Runtime cannot be opened. Call `ort::init_from` before to get an error instead.
 pub fn images<T: Element>(batch: &Batch) -> ort::Result<TensorRef<'_, T>> {
     let Some(values) = T::values(batch) else {
         let dtype = batch.shape().dtype;

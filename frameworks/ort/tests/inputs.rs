@@ -1,4 +1,5 @@
-//! Inputs of ONNX Runtime are the memory of batches. Needs the library: `ORT_DYLIB_PATH` names it.
+//! Tests that inputs of ONNX Runtime use the memory of batches. `ORT_DYLIB_PATH` must name the
+//! library.
 
 use common::small_batch;
 use feedwater::half::{bf16, f16};

@@ -1,4 +1,4 @@
-//! Trains a small network on feedwater's synthetic images, and checks its accuracy on images that it has not seen.
+//! Trains a small network on feedwater's synthetic images, and checks its accuracy on other images.
 //!
 //! In `frameworks/tch/`, with libtorch 2.13: `cargo run --example tch-train`
 
@@ -25,7 +25,7 @@ fn network(variables: &nn::Path) -> nn::Sequential {
 
 fn main() -> Result<(), feedwater::MainError> {
     tch::manual_seed(SEED as i64);
-    // One thread adds up in one order, so that each run has the same result.
+    // A single thread adds up in a fixed order, so each run has the same result.
     tch::set_num_threads(1);
     let variables = nn::VarStore::new(Device::Cpu);
     let network = network(&variables.root());

@@ -1,12 +1,12 @@
-// Takes a DLPack tensor over as a tensor of libtorch.
+// Imports a DLPack tensor as a tensor of libtorch.
 
 #include <cstdio>
 #include <exception>
 
 #include <ATen/DLConvertor.h>
 
-// Returns a new tensor, which calls the deleter of `managed` when its storage is freed. On an error returns null, and
-// `message` has the text.
+// Returns a new tensor, which calls the deleter of `managed` when its storage is freed. On an error, returns null and
+// writes the error's text to `message`.
 extern "C" at::Tensor *feedwater_tensor_from_dlpack(DLManagedTensorVersioned *managed, char *message, size_t capacity) noexcept {
     try {
         return new at::Tensor(at::fromDLPackVersioned(managed));

@@ -1,4 +1,4 @@
-//! A DLPack tensor as a tensor of libtorch.
+//! Imports a DLPack tensor as a tensor of libtorch.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use tch::Tensor;
 use torch_sys::C_tensor;
 
 unsafe extern "C" {
-    /// In `dlpack.cpp`.
+    /// Defined in `dlpack.cpp`.
     fn feedwater_tensor_from_dlpack(
         managed: *mut DLManagedTensorVersioned,
         message: *mut c_char,
@@ -25,15 +25,17 @@ unsafe extern "C" {
 pub fn tensor(exported: Exported<DLManagedTensorVersioned>) -> Result<Tensor> {
     let mut message = [0; 1024];
     let managed = exported.into_raw();
-    // SAFETY: the structure is valid and not shared, and `message` has room for `capacity` bytes with the final zero.
+    // SAFETY: the structure is valid and not shared, and `message` has space for `capacity` bytes,
+    // including the final zero.
     let tensor =
         unsafe { feedwater_tensor_from_dlpack(managed, message.as_mut_ptr(), message.len()) };
     if tensor.is_null() {
-        // libtorch does not say whether it has called the deleter. A leaked slot is better than one that is freed twice.
-        // SAFETY: a C string, or all zeros.
+        // libtorch does not report whether it has called the deleter. Leaking a slot is better than
+        // freeing it twice.
+        // SAFETY: `message` is a C string, or all zeros.
         let text = unsafe { CStr::from_ptr(message.as_ptr()) }.to_string_lossy().into_owned();
         return Err(Error::Device { call: "fromDLPackVersioned", problem: text });
     }
-    // SAFETY: a new `at::Tensor`, which the returned value owns.
+    // SAFETY: the pointer is a new `at::Tensor`, which the returned value owns.
     Ok(unsafe { Tensor::from_ptr(tensor) })
 }

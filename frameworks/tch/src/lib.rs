@@ -1,14 +1,15 @@
 //! Batches of feedwater as tensors of tch, without a copy on the CPU and on CUDA.
 //!
-//! [`images`] hands the batch to libtorch by DLPack. libtorch returns the slot to the loader when the last tensor that shares the
-//! memory is dropped, views and shallow clones included. So a tensor that is kept keeps a slot busy.
+//! [`images`] passes the batch to libtorch by DLPack. libtorch returns the slot to the loader when
+//! the last tensor that shares the memory is dropped, views and shallow clones included. So each
+//! tensor that is kept occupies a slot.
 //!
-//! On CUDA libtorch works in the legacy default stream, unless the program chooses another. That stream waits for the batch, and the
-//! slot is filled again after the work that is in that stream when the last tensor is dropped. Nothing waits on the host. No real GPU
-//! has run this yet.
+//! On CUDA, libtorch works in the legacy default stream, unless the program chooses another. That
+//! stream waits for the batch. The slot is refilled after the work that is in that stream when the
+//! last tensor is dropped. Nothing waits on the host. This has not been tested on a real GPU.
 //!
-//! tch 0.26 expects libtorch 2.13. Its `torch-sys` finds it by `LIBTORCH`, or by `LIBTORCH_USE_PYTORCH=1` in the Python that is first
-//! in `PATH`.
+//! tch 0.26 requires libtorch 2.13. Its `torch-sys` finds libtorch by `LIBTORCH`, or, with
+//! `LIBTORCH_USE_PYTORCH=1`, through the first Python in `PATH`.
 //!
 //! ```no_run
 //! # fn run(loader: &mut feedwater::loader::Loader) -> feedwater::Result<()> {
@@ -42,12 +43,12 @@ pub fn images(batch: Batch) -> Result<Tensor> {
     import::tensor(dlpack::export(batch, &ConsumerStream::Legacy)?)
 }
 
-/// A copy of the labels on the device of the batch: `[samples]`, i64, -1 for a sample without a label.
+/// Copies the labels to the device of the batch: `[samples]`, i64, -1 for a sample without a label.
 pub fn labels(batch: &Batch) -> Tensor {
     Tensor::from_slice(batch.labels()).to_device(device(batch))
 }
 
-/// A copy of the soft targets on the device of the batch: `[samples, classes]`, f32.
+/// Copies the soft targets to the device of the batch: `[samples, classes]`, f32.
 ///
 /// # Errors
 /// [`Error::Config`] if the batch has none; [`Error::Device`] if the driver fails.
@@ -62,7 +63,7 @@ pub fn soft_targets(batch: &Batch) -> Result<Tensor> {
     Ok(targets.reshape(shape).to_device(device(batch)))
 }
 
-/// The device of a batch, in tch's terms.
+/// Returns the device of a batch, as tch's type.
 pub fn device(batch: &Batch) -> Device {
     match batch.stream() {
         Some(stream) => Device::Cuda(stream.device().ordinal()),

@@ -1,4 +1,4 @@
-//! Tensors of libtorch share memory with batches, and keep their slots.
+//! Tensors of libtorch share memory with batches, and occupy their slots.
 
 use common::{assert_slot_waits, small_batch, small_batches};
 use feedwater::{DType, Layout};
@@ -35,7 +35,7 @@ fn every_element_type_is_taken_without_a_copy() {
 fn a_slot_waits_for_the_last_tensor_that_shares_it() {
     let loader = || small_batches(DType::F32, Layout::Nchw).unwrap();
     assert_slot_waits(loader(), |batch| feedwater_tch::images(batch).unwrap());
-    // The first tensor is dropped at once; each of the others has its storage.
+    // The first tensor is dropped at once. The others keep its storage.
     assert_slot_waits(loader(), |batch| feedwater_tch::images(batch).unwrap().shallow_clone());
     assert_slot_waits(loader(), |batch| feedwater_tch::images(batch).unwrap().get(3));
     assert_slot_waits(loader(), |batch| {
@@ -50,7 +50,7 @@ fn a_slot_waits_for_the_graph_of_a_backward_pass() {
         let images = feedwater_tch::images(batch).unwrap();
         let weights =
             Tensor::ones([4, 3, 32, 32], (Kind::Float, Device::Cpu)).set_requires_grad(true);
-        // The gradient of the weights is the images.
+        // The gradient of the weights equals the images.
         (weights * images).sum(Kind::Float)
     });
 }

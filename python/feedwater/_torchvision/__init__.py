@@ -10,7 +10,7 @@ from .. import _feedwater, _toml
 from ..errors import ConfigError, ConversionError
 from ..recipes import Recipe
 
-# These register their converters.
+# Importing these modules registers their converters.
 from . import colours, combinations, geometry, policies, types  # noqa: F401
 from .chain import has_one_size, is_random
 from .combinations import is_of_batches
@@ -20,39 +20,41 @@ __all__ = ["from_torchvision"]
 
 
 def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = False) -> Recipe:
-    """The chain that does what a transform of torchvision or timm does, such as a ``Compose``, a list, or ``transforms()`` of weights.
+    """Returns the chain for transforms of torchvision or timm, such as a ``Compose``, a list, or ``transforms()`` of
+    weights.
 
-    Pixels are those of the transforms on the PIL image that ``Image.open(file).convert("RGB")`` gives, turned upright by its EXIF
-    orientation. ``ImageFolder`` does not turn images; ``fw.Loader(..., decode={"orientation": False})`` does not either. Random
-    numbers differ, distributions do not. The element type is that of the transform: ``u8`` without ``ToTensor`` or its like, else that of
-    the tensor.
+    Pixels equal those of the transforms on the PIL image ``Image.open(file).convert("RGB")``, turned upright by its
+    EXIF orientation. ``ImageFolder`` does not turn images; with ``fw.Loader(..., decode={"orientation": False})``
+    feedwater does not either. Random numbers differ, but their distributions do not. The element type is ``u8`` without
+    ``ToTensor`` or a similar transform, and otherwise that of the tensor.
 
-    Behind ``ToImage`` or ``ToTensor`` torchvision computes on tensors. Results are equal or differ by at most one level of 255 per
-    transform. A transform that differs more is an error that names it, unless ``as_pil``: then pixels are those of the transforms on PIL
-    images.
+    After ``ToImage`` or ``ToTensor``, torchvision computes on tensors. Results are equal or differ by at most one level
+    of 255 per transform. A transform that differs more is an error that names it. With ``as_pil``, pixels equal those
+    of the transforms on PIL images instead.
 
-    ``MixUp`` and ``CutMix`` of torchvision, or timm's ``Mixup``, at the end of the list become batch operators of the recipe.
+    ``MixUp`` and ``CutMix`` of torchvision, or timm's ``Mixup``, at the end of the list become batch operators of the
+    recipe.
 
-    Samples that do not fill the last batch are dropped if the chain draws random numbers, and else are a smaller batch
-    (:class:`feedwater.Loader`, ``drop_last``).
+    Samples that do not fill the last batch are dropped if the chain draws random numbers. Otherwise they form a smaller
+    batch (:class:`feedwater.Loader`, ``drop_last``).
 
-    ``keep_rest``: the transforms from the first one on that cannot be converted stay Python, and run for each image in the loop's
-    thread, with PyTorch's random numbers. They get what torchvision would give them, a PIL image or a tensor. The part before them must
-    lead to one size, because they get the images of a finished batch.
+    ``keep_rest``: the first transform that cannot be converted and all later ones stay in Python. They run for each
+    image in the thread of the loop, with PyTorch's random numbers. Their input is a PIL image or a tensor, as in
+    torchvision. They process finished batches, so the converted part must produce images of one size.
 
     Raises :class:`feedwater.errors.ConversionError`, which names each transform that cannot be converted and why.
     """
     steps = list(flat(transform))
     state = State(as_pil)
     problems: list[str] = []
-    # The part before the first transform that cannot be converted.
+    # Recipe of the transforms before the first one that cannot be converted.
     whole: Recipe | None = None
     for place, step in enumerate(steps):
         before = state.saved()
         try:
             state.operators += _checked(converted(step, state))
         except Exception as error:
-            # Also what a transform with unusual values raises in its converter.
+            # Catch every exception: a transform with unusual values may raise any in its converter.
             known = isinstance(error, (Inconvertible, ConversionError))
             problem = error if known else Inconvertible(f"its values cannot be read: {type(error).__name__}: {error}")
             state.restore(before)
@@ -61,7 +63,7 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
                 if keep_rest and has_one_size(whole) and not is_of_batches(whole.rest):
                     return whole
             elif isinstance(problem, Misplaced):
-                # The transform before it may change where it is.
+                # The transform that was not converted might have changed the image's type.
                 continue
             problems.append(f"{name_of(step)} (transform {place}): {problem}")
     if whole is None:
@@ -73,7 +75,7 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
 
 
 def _advice(whole: Recipe) -> str:
-    """What ``keep_rest`` would do."""
+    """Returns what ``keep_rest`` would do, for an error."""
     if is_of_batches(whole.rest):
         return "keep_rest=True cannot keep them, because a transform that mixes the samples of a batch follows"
     first = name_of(next(step for step in whole.rest if step is not _pil_image))
@@ -85,18 +87,18 @@ def _advice(whole: Recipe) -> str:
 
 
 def _checked(operators: list[Any]) -> list[Any]:
-    """The operators, whose settings the compiled part reads."""
+    """Returns the operators, whose settings the compiled part has checked."""
     if operators:
         text = f'source = {{ own = "images" }}\nchain = {_toml.value(operators)}\n'
         try:
             _feedwater.Pipeline.from_toml(text, os.getcwd(), {"images": ([], None, [])})
         except ConfigError as problem:
-            raise Inconvertible(f"feedwater does not take its settings: {problem}") from None
+            raise Inconvertible(f"feedwater does not accept its settings: {problem}") from None
     return operators
 
 
 def _recipe(state: State, rest: Sequence[Any]) -> Recipe:
-    """The chain, with its settings. ``rest`` follows in Python."""
+    """Returns the recipe of a chain with its settings. ``rest`` runs after it in Python."""
     operators = state.finished()
     sections: dict[str, dict[str, Any]] = {"output": {"dtype": state.dtype, "layout": "nchw"}}
     if not is_random(operators) and not state.batch_operators and not any(_is_random_in_python(step) for step in rest):
@@ -108,12 +110,12 @@ def _recipe(state: State, rest: Sequence[Any]) -> Recipe:
 
 
 def _is_random_in_python(step: Any) -> bool:
-    """Whether a transform that stays Python draws random numbers, by its name."""
+    """Whether a transform that runs in Python draws random numbers, according to its name."""
     return any(word in name_of(step) for word in ("Random", "Jitter", "Augment", "AugMix", "Noise", "Elastic", "Blur"))
 
 
 def _pil_image(image: Any) -> Any:
-    """A PIL image of a tensor of bytes."""
+    """Converts a tensor of bytes to a PIL image."""
     from torchvision.transforms.functional import to_pil_image
 
     return to_pil_image(image.cpu())

@@ -1,4 +1,4 @@
-"""What is known of a chain before it runs: whether it draws random numbers, and whether it leads to one size."""
+"""Properties of a chain: whether it draws random numbers, and whether its images have one size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from .._settings import Operator
 
-#: Operators without random numbers and without ranges.
+#: Operators that draw no random numbers, because no setting of theirs is a range.
 _FIXED = {
     "autocontrast",
     "center_crop",
@@ -22,9 +22,9 @@ _FIXED = {
     "sharpness",
     "solarize",
 }
-#: Operators whose images have the size that they name.
+#: Operators whose output has the size in their settings.
 _SIZING = {"center_crop", "crop", "letterbox", "random_crop", "random_resized_crop"}
-#: Operators whose images have a size that depends on random numbers, or on the image even where all have one size.
+#: Operators whose output size is random, or depends on the image even if all inputs have one size.
 _UNSIZING = {"random_iou_crop", "random_resize", "random_shortest_size", "random_zoom_out", "scale_jitter"}
 
 
@@ -48,7 +48,7 @@ def _draws(settings: dict[str, Any]) -> bool:
 
 
 def has_one_size(operators: Sequence[Operator], has: bool = False) -> bool:
-    """Whether a chain leads to one size, after images that have one size or not."""
+    """Whether all output images of a chain have one size. ``has``: whether all input images have one size."""
     for operator in operators:
         settings = operator.settings()
         name = settings["op"]
@@ -69,7 +69,7 @@ def has_one_size(operators: Sequence[Operator], has: bool = False) -> bool:
 
 
 def _size_of(operator: Operator) -> Any:
-    """The size that an operator names, or ``None`` if it keeps that of its input."""
+    """Returns the size that an operator names, or ``None`` if it keeps the size of its input."""
     settings = operator.settings()
     if settings["op"] == "random_apply":
         return tuple(_size_of(inner) for inner in settings["operators"])

@@ -11,7 +11,7 @@ from .state import Form, Inconvertible, Misplaced, State, converts
 
 
 def _maybe(probability: float, operator: Operator) -> list[Operator]:
-    """The operator with a probability."""
+    """Returns the operator, applied with a probability."""
     return [operator] if probability == 1 else [ops.RandomApply([operator], probability=probability)]
 
 
@@ -19,7 +19,7 @@ def _has_hue(hue: Any) -> bool:
     return hue is not None and tuple(hue) != (0, 0)
 
 
-_HUE = "torchvision turns the hue of tensors in floats, and that of PIL images in bytes"
+_HUE = "torchvision changes the hue of tensors in floats, but the hue of PIL images in bytes"
 
 
 @converts("ColorJitter")
@@ -43,7 +43,7 @@ def _photometric(step: Any, state: State) -> list[Operator]:
 def _grayscale(step: Any, state: State) -> list[Operator]:
     state.rounds()
     if getattr(step, "num_output_channels", 3) != 3:
-        raise Inconvertible("it makes one channel, and batches have three; use num_output_channels=3")
+        raise Inconvertible("it makes one channel, but batches have three; use num_output_channels=3")
     return [ops.RandomGrayscale(probability=step.p)] if hasattr(step, "p") else [ops.Grayscale()]
 
 
@@ -87,5 +87,5 @@ def _noise(step: Any, state: State) -> list[Operator]:
 def _jpeg(step: Any, state: State) -> list[Operator]:
     state.rounds()
     if state.form is Form.SCALED:
-        raise Misplaced("torchvision encodes bytes only; put it before the floats")
+        raise Misplaced("torchvision encodes bytes only; put it before the transform that makes floats")
     return [ops.JpegDistortion(quality=list(step.quality))]

@@ -21,7 +21,7 @@ def _apply(step: Any, state: State) -> list[Operator]:
 def _choice(step: Any, state: State) -> list[Operator]:
     if is_of_batches(step.transforms):
         return _mixes(step, state)
-    # A flip that never happens does nothing.
+    # In place of a transform that does nothing: a flip with probability 0.
     nothing = ops.RandomApply([ops.Flip()], probability=1.0)
     return [ops.OneOf([operator or nothing for operator in each(step.transforms, state)], weights=_weights(step))]
 
@@ -56,18 +56,19 @@ def _mix(step: Any, state: State) -> list[Operator]:
 
 
 def _mixes(step: Any, state: State) -> list[Operator]:
-    """torchvision's transforms of batches. Its weight for a batch is one for each pair of samples here."""
+    """Converts torchvision's transforms of batches. torchvision draws one weight per batch, feedwater one per pair of
+    samples."""
     shares: dict[str, tuple[float, Any]] = {}
     for share, inner in _choices(step):
         name = type(inner).__name__
         if name == "Identity":
             continue
         if name not in ("MixUp", "CutMix") or name in shares:
-            raise Inconvertible(f"{name_of(inner)} beside MixUp or CutMix; these are chosen among each other and Identity, once each")
+            raise Inconvertible(f"{name_of(inner)} beside MixUp or CutMix; only MixUp, CutMix and Identity can be combined, each once")
         shares[name] = share, inner
     classes = {inner.num_classes for _, inner in shares.values()}
     if len(classes) != 1 or None in classes:
-        raise Inconvertible("its num_classes is not given, or not the same for all; soft targets need the number of classes")
+        raise Inconvertible("its num_classes is missing, or differs between transforms; soft targets need the number of classes")
     state.targets["classes"] = classes.pop()
     probability = sum(share for share, _ in shares.values())
     operator: BatchOperator
@@ -85,7 +86,7 @@ def _mixes(step: Any, state: State) -> list[Operator]:
 
 
 def _choices(step: Any) -> list[tuple[float, Any]]:
-    """Transforms with the probability of each."""
+    """Returns the transforms with the probability of each."""
     if type(step).__name__ == "RandomApply":
         inner = list(step.transforms)
         if len(inner) != 1:
@@ -100,9 +101,9 @@ def _choices(step: Any) -> list[tuple[float, Any]]:
 
 @converts("Mixup", "FastCollateMixup")
 def _timm_mixup(step: Any, state: State) -> list[Operator]:
-    """timm's."""
+    """Converts timm's mixup."""
     if step.mode == "elem":
-        raise Inconvertible("its mode is elem, a weight for each sample; feedwater has one for each pair, as with mode pair")
+        raise Inconvertible("its mode is elem, with a weight per sample; feedwater has a weight per pair, as in mode pair")
     if step.cutmix_minmax is not None:
         raise Inconvertible("its cutmix_minmax is given")
     if not step.correct_lam:

@@ -29,7 +29,7 @@ def _random_resize(step: Any, state: State) -> list[Operator]:
 
 @converts("ResizeKeepRatio")
 def _keep_ratio(step: Any, state: State) -> list[Operator]:
-    """timm's."""
+    """Converts timm's ``ResizeKeepRatio``."""
     height, width = step.size
     settings = {
         "width": width,
@@ -45,7 +45,7 @@ def _keep_ratio(step: Any, state: State) -> list[Operator]:
 
 
 def _by_filter(step: Any, state: State, operator: Any) -> list[Operator]:
-    """One operator, or one for each filter that timm draws from."""
+    """Returns one operator, or a random choice between one operator per filter that timm draws from."""
     several = isinstance(step.interpolation, (list, tuple))
     made = [operator(resampling(step, state, mode)) for mode in (step.interpolation if several else [step.interpolation])]
     return [ops.OneOf(made)] if several else made
@@ -59,17 +59,17 @@ def _center_crop(step: Any, state: State) -> list[Operator]:
 
 @converts("CenterCropOrPad")
 def _center_crop_or_pad(step: Any, state: State) -> list[Operator]:
-    """timm's."""
+    """Converts timm's ``CenterCropOrPad``."""
     height, width = pair(step.size)
     return [ops.CenterCrop(width=width, height=height, **_border(step, state))]
 
 
 def _border(step: Any, state: State) -> dict[str, Any]:
-    """Mode and colour of what is added."""
+    """Returns mode and colour of the added border."""
     if step.padding_mode == "constant":
         return {"fill": fill_of(step.fill, state)}
     if step.padding_mode in ("reflect", "symmetric"):
-        state.needs_pil_pixels(f"torchvision refuses a padding_mode {step.padding_mode} of tensors that is larger than the image")
+        state.needs_pil_pixels(f"for tensors, torchvision rejects padding with padding_mode {step.padding_mode} that is larger than the image")
     return {"mode": step.padding_mode}
 
 
@@ -81,11 +81,11 @@ def _random_crop(step: Any, state: State) -> list[Operator]:
     given: Any = step.padding
     padding = None if given is None else padding_of(given)
     if padding is not None and ".v2" in type(step).__module__:
-        # v2 keeps left, right, top and bottom.
+        # v2 stores left, right, top and bottom.
         left, right, top, bottom = padding
         padding = [left, top, right, bottom]
     elif padding is not None and step.pad_if_needed and step.padding_mode in ("reflect", "symmetric"):
-        # v1 pads twice, and mirrors what was mirrored.
+        # v1 pads twice, so its second padding mirrors the first.
         return [ops.Pad(padding=padding, **border), ops.RandomCrop(width=width, height=height, pad_if_needed=True, **border)]
     return [ops.RandomCrop(width=width, height=height, padding=padding, pad_if_needed=step.pad_if_needed, **border)]
 
@@ -135,7 +135,7 @@ def _iou_crop(step: Any, state: State) -> list[Operator]:
 
 
 def warping(step: Any, state: State) -> dict[str, Any]:
-    """Interpolation and colour outside of the image."""
+    """Returns the interpolation, and the colour outside of the image."""
     return {"interpolation": filter_of(step.interpolation), "fill": fill_of(step.fill, state)}
 
 
@@ -185,7 +185,7 @@ def _erasing(step: Any, state: State) -> list[Operator]:
     if state.form is Form.PIL:
         raise Misplaced("torchvision erases tensors only; put it after ToTensor")
     if hasattr(step, "log_aspect_ratio"):
-        # timm's.
+        # timm's ``RandomErasing``.
         ratio = [math.exp(value) for value in step.log_aspect_ratio]
         settings = {"probability": step.probability, "scale": [step.min_area, step.max_area], "ratio": ratio}
         counts = {"mode": step.mode or "const", "min_count": step.min_count, "max_count": step.max_count}
@@ -201,4 +201,4 @@ def _erasing(step: Any, state: State) -> list[Operator]:
 
 def _random_values(state: State) -> None:
     if state.form is not Form.NORMALIZED:
-        raise Misplaced("its random values are normal numbers, also below 0 and above 1, and feedwater has bytes there; put it after Normalize")
+        raise Misplaced("its random values may be below 0 or above 1, but feedwater has bytes at this place; put it after Normalize")

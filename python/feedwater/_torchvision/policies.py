@@ -53,13 +53,13 @@ def _aug_mix(step: Any, state: State) -> list[Operator]:
 
 @converts("AugMixAugment")
 def _timm_aug_mix(step: Any, state: State) -> list[Operator]:
-    """timm's: the text that it was made of."""
+    """Converts timm's AugMix to its configuration text."""
     from timm.data import auto_augment
 
     _policy(step, state)
     first = _common(step.ops, auto_augment.augmix_ops())
     if step.blended:
-        raise Inconvertible("it blends each chain by itself (b1), which timm calls not well tested")
+        raise Inconvertible("it blends each chain separately (b1), which timm calls not well tested")
     if any(it.prob != 1.0 or it.magnitude != first.magnitude for it in step.ops):
         raise Inconvertible("its operations have strengths of their own")
     config = f"augmix-m{_whole(first.magnitude)}-w{step.width}-a{step.alpha}"
@@ -71,7 +71,7 @@ def _timm_aug_mix(step: Any, state: State) -> list[Operator]:
 
 
 def _timm_auto_augment(step: Any) -> Operator:
-    """timm's: the text that it was made of."""
+    """Converts timm's AutoAugment to its configuration text."""
     from timm.data import auto_augment
 
     def entries(policy: Any) -> Any:
@@ -95,7 +95,7 @@ def _timm_auto_augment(step: Any) -> Operator:
 
 
 def _timm_rand_augment(step: Any) -> Operator:
-    """timm's: the text that it was made of."""
+    """Converts timm's RandAugment to its configuration text."""
     from timm.data import auto_augment
 
     names = [it.name for it in step.ops]
@@ -113,7 +113,7 @@ def _timm_rand_augment(step: Any) -> Operator:
     if isinstance(known, dict):
         shares = [weight / sum(known.values()) for weight in known.values()]
         if any(abs(share - given) > 1e-9 for share, given in zip(shares, step.choice_weights)):
-            raise Inconvertible("its operations have weights of their own")
+            raise Inconvertible("the weights of its operations are not those of timm")
     first = _common(step.ops, step.ops)
     if any((it.prob, it.magnitude) != (first.prob, first.magnitude) for it in step.ops):
         raise Inconvertible("its operations have strengths of their own")
@@ -133,7 +133,7 @@ def _whole(number: float) -> int:
 
 
 def _common(operations: Sequence[Any], named: Sequence[Any]) -> Any:
-    """The first operation, with whose settings all others agree."""
+    """Returns the first operation, after a check that all operations have the same settings."""
     if [it.name for it in operations] != [it.name for it in named]:
         raise Inconvertible("its operations are a set of their own")
     first = operations[0]
@@ -142,7 +142,7 @@ def _common(operations: Sequence[Any], named: Sequence[Any]) -> Any:
         return it.magnitude_std, it.magnitude_max, _translate(it), it.kwargs
 
     if any(settings(it) != settings(first) for it in operations):
-        raise Inconvertible("its operations have settings of their own")
+        raise Inconvertible("its operations have different settings")
     return first
 
 
@@ -151,7 +151,7 @@ def _translate(operation: Any) -> float:
 
 
 def _timm_warping(operation: Any) -> dict[str, Any]:
-    """Interpolation and colour outside of the image."""
+    """Returns the interpolation, and the colour outside of the image."""
     resample = operation.kwargs["resample"]
     filters = {0: "nearest", 2: "bilinear", 3: "bicubic"}
     if isinstance(resample, (list, tuple)):

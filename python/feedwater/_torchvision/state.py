@@ -1,4 +1,4 @@
-"""What the transforms so far have made of the image, and the table of converters."""
+"""State of the image between the transforms of a list, and the table of converters."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Inconvertible(Exception):
 
 
 class Misplaced(Inconvertible):
-    """The same, for a transform that could be converted at another place."""
+    """Why a transform cannot be converted at its place. At another place it could be."""
 
 
 class Form(enum.Enum):
-    """What an image is at a place in a chain of torchvision."""
+    """Type of an image between the transforms of torchvision."""
 
     PIL = "a PIL image"
     BYTES = "a tensor of bytes"
@@ -32,13 +32,14 @@ class Form(enum.Enum):
 
 
 class State:
-    """What the transforms so far have made of the image. ``as_pil``: torchvision's computations on tensors may be done as on PIL images."""
+    """State of the image after the transforms so far. ``as_pil``: computations on tensors may have the pixels of PIL
+    images."""
 
     def __init__(self, as_pil: bool) -> None:
         self.as_pil = as_pil
         self.form = Form.PIL
         self.dtype = "u8"
-        #: Name of the transform that made a tensor of the image.
+        #: Name of the transform that converted the image to a tensor.
         self.tensor_by = ""
         self.operators: list[Operator] = []
         self.batch_operators: list[BatchOperator] = []
@@ -46,44 +47,45 @@ class State:
         self.targets: dict[str, Any] = {}
 
     def saved(self) -> tuple[Any, ...]:
-        """What a transform may change; all but the operators."""
+        """Returns everything that a transform may change, except the operators."""
         return self.form, self.dtype, self.tensor_by, list(self.batch_operators), dict(self.targets)
 
     def restore(self, saved: tuple[Any, ...]) -> None:
-        """Goes back to what was saved."""
+        """Restores a saved state."""
         self.form, self.dtype, self.tensor_by, self.batch_operators, self.targets = saved
 
     def becomes(self, form: Form, dtype: str, by: Any) -> None:
-        """The image is now of this form."""
+        """Sets the type of the image. ``by`` is the transform that changes it."""
         if self.form is Form.PIL:
             self.tensor_by = name_of(by)
         self.form, self.dtype = form, dtype
 
     def unit(self) -> float:
-        """What a value of torchvision's is in feedwater's values at this place."""
+        """Factor from torchvision's values to feedwater's values at this place."""
         return 255.0 if self.form is Form.SCALED else 1.0
 
     def finished(self) -> list[Operator]:
-        """The operators, with the scaling that feedwater does at the end."""
+        """Returns the operators. If torchvision's values are 0 to 1 at the end, a scaling is added."""
         scaling = [ops.Normalize(mean=(0, 0, 0), std=(1, 1, 1))] if self.form is Form.SCALED else []
         return self.operators + scaling
 
     def needs_bytes(self) -> None:
-        """For operators that work on bytes."""
+        """Checks that the values are bytes, for operators that work on bytes."""
         if self.form is Form.NORMALIZED:
             raise Misplaced("it comes after Normalize, and its operator works on bytes; move it before Normalize")
 
     def needs_pil_pixels(self, why: str) -> None:
-        """For a computation that has other pixels on tensors than on PIL images."""
+        """Fails for a computation whose pixels differ between tensors and PIL images, if the image is a tensor and
+        ``as_pil`` is not set."""
         if self.form is not Form.PIL and not self.as_pil:
             raise Misplaced(f"{why}; move it before {self.tensor_by}, or pass as_pil=True for the pixels of PIL images")
 
     def rounds(self) -> None:
-        """For a computation whose results torchvision does not round to bytes if they are floats. Floats from 0 to 1 differ by at most one
-        level of 255."""
+        """Checks the values for a computation whose results feedwater rounds to bytes. torchvision does not round
+        floats. For floats from 0 to 1 the results differ by at most one level of 255."""
         self.needs_bytes()
         if self.form is Form.UNSCALED:
-            raise Misplaced(f"{self.tensor_by} and a ToDtype without scale=True made floats above 1 of the image, which torchvision limits to 1")
+            raise Misplaced(f"{self.tensor_by} and a ToDtype without scale=True give the image floats above 1, which torchvision limits to 1")
 
 
 Convert = Callable[[Any, State], list[Operator]]
@@ -101,7 +103,7 @@ def converts(*names: str) -> Callable[[Convert], Convert]:
 
 
 def name_of(step: Any) -> str:
-    """A transform's name for messages: that of a function or class itself, else that of its class."""
+    """Returns a transform's name for messages: the name of a function or class, otherwise the name of its class."""
     if isinstance(step, type) or not hasattr(step, "__name__"):
         inner = getattr(step, "func", None)
         if inner is not None and type(step).__name__ == "partial":
@@ -111,22 +113,22 @@ def name_of(step: Any) -> str:
 
 
 def origin_of(step: Any) -> str:
-    """Module and name."""
+    """Returns module and name of a function, or of the class of an object."""
     owner = step if hasattr(step, "__qualname__") else type(step)
     return f"{getattr(owner, '__module__', None) or 'builtins'}.{owner.__qualname__}"
 
 
 def library(step: Any) -> str:
-    """The library that a transform is of."""
+    """Returns the name of a transform's library."""
     return type(step).__module__.split(".")[0]
 
 
 def inner_of(transform: Any) -> Iterable[Any] | None:
-    """The transforms that a sequence runs one after another, or ``None``."""
+    """Returns the transforms that a sequence runs one after another, or ``None`` if it is no sequence."""
     if isinstance(transform, (list, tuple)):
         return transform
     kind = type(transform).__name__
-    # Subclasses may do something else with the same transforms.
+    # Subclasses may use the same transforms in another way.
     if kind == "Compose" and library(transform) in ("torchvision", "timm") and not _is_changed(transform):
         inner: Iterable[Any] = transform.transforms
         return inner
@@ -137,13 +139,13 @@ def inner_of(transform: Any) -> Iterable[Any] | None:
 
 
 def _is_changed(transform: Any) -> bool:
-    """Whether this object does something else than its class: a hook of PyTorch, or a function that was replaced."""
+    """Whether this object behaves differently from its class, because of a hook of PyTorch or a replaced function."""
     hooks = ("_forward_hooks", "_forward_pre_hooks")
     return any(getattr(transform, hook, None) for hook in hooks) or any(name in vars(transform) for name in ("forward", "__call__"))
 
 
 def flat(transform: Any) -> Iterator[Any]:
-    """The transforms inside of a ``Compose``, of a ``Sequential`` or of a list, and of those inside of it."""
+    """Returns the transforms inside of a ``Compose``, a ``Sequential`` or a list, also inside of nested ones."""
     yield from _flat(transform, ())
 
 
@@ -158,12 +160,12 @@ def _flat(transform: Any, around: tuple[int, ...]) -> Iterator[Any]:
         yield from _flat(step, (*around, id(transform)))
 
 
-#: Functions that make an image RGB, which feedwater's images are.
+#: Functions that convert an image to RGB. feedwater's images are RGB already.
 _TO_RGB = {"_convert_image_to_rgb", "_convert_to_rgb"}
 
 
 def converted(step: Any, state: State) -> list[Operator]:
-    """The operators of one transform."""
+    """Returns the operators of one transform."""
     if getattr(step, "__name__", None) in _TO_RGB and origin_of(step).split(".")[0] in ("clip", "open_clip"):
         return []
     if library(step) == "torch" and type(step).__name__ == "Identity":
@@ -174,7 +176,7 @@ def converted(step: Any, state: State) -> list[Operator]:
         raise Inconvertible("it has a hook or a replaced forward, which would not run")
     convert = CONVERTERS.get(type(step).__name__)
     if type(step).__name__ == "Lambda":
-        raise Inconvertible(f"it calls {origin_of(step.lambd)}, a function of Python")
+        raise Inconvertible(f"it calls {origin_of(step.lambd)}, a Python function")
     if convert is None:
         raise Inconvertible(_REFUSED.get(type(step).__name__, "feedwater has no operator for it"))
     if state.batch_operators:
@@ -182,12 +184,12 @@ def converted(step: Any, state: State) -> list[Operator]:
     return convert(step, state)
 
 
-_BOXES = "it changes boxes, which batch.objects() gives; leave it out"
-#: Transforms of boxes and points alone.
+_BOXES = "it changes boxes, which batch.objects() returns; remove it"
+#: Transforms that change only boxes and points.
 OF_BOXES = ("ConvertBoundingBoxFormat", "ClampBoundingBoxes", "SanitizeBoundingBoxes", "ClampKeyPoints", "SanitizeKeyPoints", "SetClampingMode")
-_VIEWS = "it makes several images of one, and a sample has one; as the rest in Python (keep_rest=True) its views are an axis of the batch"
+_VIEWS = "it makes several images of one, but a sample has one; with keep_rest=True it runs in Python and its views are an axis of the batch"
 _VIDEO = "it is for videos"
-#: Reasons by name.
+#: Why transforms cannot be converted, by name.
 _REFUSED = {
     "FiveCrop": _VIEWS,
     "TenCrop": _VIEWS,
@@ -196,15 +198,15 @@ _REFUSED = {
     "UniformTemporalSubsample": _VIDEO,
     "OpticalFlow": "it takes two images",
     "StereoMatching": "it takes two images",
-    "RandomCropOrPad": "it places smaller images at random; use CenterCropOrPad, or train_crop_mode='rkrc'",
-    "RandomPad": "it pads to a size at random, and no operator does",
+    "RandomCropOrPad": "it places smaller images at random positions; use CenterCropOrPad, or train_crop_mode='rkrc'",
+    "RandomPad": "it pads to a random size, which no operator does",
     "LinearTransformation": "it multiplies the whole image by a matrix",
-    "TrimBorder": "it cuts pixels from each side, and no operator does",
+    "TrimBorder": "it cuts pixels from each side, which no operator does",
 }
 
 
 def sequence(transforms: Any, state: State) -> list[Operator]:
-    """The operators of inner transforms, which must leave the form of the image as it is."""
+    """Returns the operators of inner transforms, which must not change the type of the image."""
     operators = []
     before = state.saved()
     for step in flat(transforms):
@@ -214,13 +216,13 @@ def sequence(transforms: Any, state: State) -> list[Operator]:
             raise Inconvertible(f"{name_of(step)} in it: {problem}") from None
         if state.saved() != before:
             state.restore(before)
-            raise Inconvertible(f"{name_of(step)} in it changes the type of the values, or mixes batches; put it outside")
+            raise Inconvertible(f"{name_of(step)} in it changes the type of the image or mixes batches; move it out of the group")
     return operators
 
 
 def each(transforms: Any, state: State) -> list[Operator | None]:
-    """One operator for each of the inner transforms, such as for a ``Compose`` among those of a ``RandomOrder``. ``None`` for one that
-    does nothing."""
+    """Returns one operator per inner transform, also for a ``Compose`` inside of a ``RandomOrder``. ``None`` stands for
+    a transform without an effect."""
     steps = inner_of(transforms)
     grouped: list[Operator | None] = []
     for step in list(transforms) if steps is None else list(steps):

@@ -1,4 +1,4 @@
-"""Settings of torchvision's transforms in the form of feedwater's."""
+"""Converts settings of torchvision's transforms to those of feedwater."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .state import Form, Inconvertible, State
 
 _FILTERS = {
     "nearest": "nearest",
-    # On PIL images torchvision does the same for both.
+    # On PIL images torchvision treats both in the same way.
     "nearest-exact": "nearest",
     "box": "box",
     "bilinear": "bilinear",
@@ -20,7 +20,7 @@ _PIL_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box
 
 
 def filter_of(interpolation: Any) -> Any:
-    """A filter by torchvision's ``InterpolationMode`` or Pillow's number."""
+    """Returns a filter for torchvision's ``InterpolationMode`` or Pillow's number."""
     name = getattr(interpolation, "value", interpolation)
     name = _PIL_FILTERS.get(name, name) if isinstance(name, int) else name
     if name not in _FILTERS:
@@ -29,37 +29,37 @@ def filter_of(interpolation: Any) -> Any:
 
 
 def resampling(step: Any, state: State, interpolation: Any = None) -> Any:
-    """The filter of a transform that resizes, whose pixels are those of torchvision at this place."""
+    """Returns the filter of a transform that resizes. Fails if its pixels differ from torchvision's at this place."""
     state.rounds()
     mode = step.interpolation if interpolation is None else interpolation
     name, filter = getattr(mode, "value", mode), filter_of(mode)
     if state.form is Form.PIL:
         return filter
-    # timm's transforms have no setting, and torchvision's default is an antialias.
+    # timm's transforms do not have this setting, and antialiasing is torchvision's default.
     if filter == "bilinear" and not getattr(step, "antialias", True):
-        state.needs_pil_pixels(f"its antialias is {step.antialias}, with which torchvision reduces tensors without a filter")
+        state.needs_pil_pixels(f"its antialias is {step.antialias}, so torchvision reduces tensors without a filter")
     elif filter == "bicubic" and state.form is Form.SCALED:
-        state.needs_pil_pixels("bicubic filters of floats exceed the range of bytes, and torchvision keeps the excess")
+        state.needs_pil_pixels("bicubic results of floats exceed the range of bytes, and torchvision does not clip them")
     elif filter == "bicubic":
-        state.needs_pil_pixels("bicubic filters exceed the range of bytes, and between its passes Pillow limits them where torchvision does not")
+        state.needs_pil_pixels("bicubic results exceed the range of bytes; Pillow clips them between its passes, torchvision does not")
     elif filter != "bilinear":
         state.needs_pil_pixels(f"torchvision's interpolation {name} of tensors has other pixels than that of PIL images")
     return filter
 
 
 def pair(size: Any) -> tuple[int, int]:
-    """Height and width of a size."""
+    """Returns height and width of a size."""
     if isinstance(size, int):
         return size, size
     return (size[0], size[0]) if len(size) == 1 else (size[0], size[1])
 
 
 def fill_of(fill: Any, state: State) -> Any:
-    """The colour of ``fill`` in feedwater's values; v2 has one for each type of input."""
+    """Converts ``fill`` to a colour in feedwater's values. In v2, ``fill`` may have one colour per type of input."""
     if isinstance(fill, dict):
         others = [value for key, value in fill.items() if getattr(key, "__name__", key) in ("Image", "Tensor", "PIL", "others")]
         if len(others) != len(fill) or any(other != others[0] for other in others):
-            raise Inconvertible(f"its fill is {fill}, one for each type")
+            raise Inconvertible(f"its fill is {fill}, which differs between types")
         fill = others[0] if others else None
     if fill is None:
         return None
@@ -68,14 +68,14 @@ def fill_of(fill: Any, state: State) -> Any:
     scaled = [float(value) * state.unit() for value in values]
     if state.form is Form.NORMALIZED:
         return scaled
-    # 0.2 * 255 is a byte but for the last bit.
+    # Allow for rounding: 0.2 * 255 is a whole number except for the last bit.
     whole = [round(value) for value in scaled]
     if any(abs(value - near) > 1e-4 or not 0 <= near <= 255 for value, near in zip(scaled, whole)):
-        raise Inconvertible(f"its fill or value {fill} is no byte (0 to 255) at this place; put it after Normalize, or choose one that is")
+        raise Inconvertible(f"its fill or value {fill} is no byte (0 to 255) at this place; put it after Normalize, or choose a byte")
     return whole
 
 
 def padding_of(padding: Any) -> list[int]:
-    """Left, top, right and bottom, of torchvision's ``padding``."""
+    """Returns left, top, right and bottom of torchvision's ``padding``."""
     sides = [padding] if isinstance(padding, int) else list(padding)
     return {1: sides * 4, 2: sides * 2, 4: sides}[len(sides)]

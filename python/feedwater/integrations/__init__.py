@@ -1,8 +1,8 @@
-"""Loaders in the forms that frameworks ask for.
+"""Loaders in the forms that frameworks expect.
 
-PyTorch, Lightning, ``accelerate`` and JAX iterate over a :class:`feedwater.Loader` as it is. This module is for code that wants a data set:
-:func:`torch_dataset`, :func:`keras_dataset`, and :mod:`feedwater.integrations.huggingface` with a ``Trainer``. Nothing is imported before it
-is used.
+PyTorch, Lightning, ``accelerate`` and JAX iterate over a :class:`feedwater.Loader` directly. This module is for code
+that needs a data set: :func:`torch_dataset`, :func:`keras_dataset`, and :mod:`feedwater.integrations.huggingface` with
+a ``Trainer``. Frameworks are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ def torch_dataset(
 ) -> IterableDataset[Any]:
     """A data set of PyTorch whose items are batches: ``DataLoader(torch_dataset(loader), batch_size=None)``.
 
-    It reads the loader's shard, so nothing else may divide it again, and has ``set_epoch``, ``state_dict`` and ``load_state_dict``. The
-    loader has threads of its own: ``num_workers`` must be 0, anything else raises ``RuntimeError``.
+    It reads the loader's shard, so nothing else may divide the data again. It has ``set_epoch``, ``state_dict`` and
+    ``load_state_dict``. The loader has its own threads: ``num_workers`` must be 0, anything else raises
+    ``RuntimeError``.
 
-    * ``keys``: names of images and labels if batches are dictionaries, such as ``("pixel_values", "labels")``. Default: pairs.
-    * ``padding_label``: label of samples that only fill the last batch (``last_batch="pad"``), such as -100, which losses of PyTorch ignore.
-      Default: that of the sample that is repeated. Soft targets have no such label, and raise ``ValueError``.
+    * ``keys``: names of images and labels if batches are dictionaries, such as ``("pixel_values", "labels")``. Default:
+      pairs.
+    * ``padding_label``: label of samples that only fill the last batch (``last_batch="pad"``), such as -100, which losses of
+      PyTorch ignore. Default: the label of the repeated sample. Soft targets have no such label, and raise
+      ``ValueError``.
     """
     from ._torch import BatchDataset
 
@@ -39,10 +42,11 @@ def torch_dataset(
 
 
 def keras_dataset(loader: Loader) -> PyDataset:
-    """A data set for ``fit``, ``evaluate`` and ``predict`` of a Keras 3 model, with any backend. Each pass is one epoch of the loader.
-    Batches are copied once, because Keras keeps more of them than a loader has memory for.
+    """A data set for ``fit``, ``evaluate`` and ``predict`` of a Keras 3 model, with any backend. Each pass is one epoch
+    of the loader. Batches are copied once, because Keras keeps more of them than a loader has memory for.
 
-    Keras expects channels last, ``layout="nhwc"``, unless ``keras.config.set_image_data_format("channels_first")`` says otherwise.
+    Keras expects channels last, ``layout="nhwc"``, unless ``keras.config.set_image_data_format("channels_first")`` was
+    called.
     """
     from ._keras import BatchDataset
 

@@ -14,7 +14,7 @@ _LOOKS = 2
 
 
 class BatchDataset(PyDataset):  # type: ignore[misc]
-    """Batches of a loader, in its order: Keras shuffles indices, which say nothing here."""
+    """Batches of a loader, in the loader's order. Keras shuffles indices, which have no effect here."""
 
     def __init__(self, loader: Loader) -> None:
         if loader.framework == "batch":
@@ -22,7 +22,7 @@ class BatchDataset(PyDataset):  # type: ignore[misc]
         super().__init__(workers=1, use_multiprocessing=False)
         self._loader = loader
         self._batches: Iterator[Any] | None = None
-        # What Keras has looked at and is given once more.
+        # Batches from which Keras learned the shapes. They are returned again.
         self._again: list[Any] = []
         self._looked: list[Any] = []
         self._given = 0
@@ -52,18 +52,19 @@ class BatchDataset(PyDataset):  # type: ignore[misc]
         batch = next(self._batches, None)
         if batch is None:
             raise RuntimeError(
-                f"the loader's epoch ended before batch {self._given} of {self._loader.batches_per_epoch}; Keras needs whole epochs, so restore states "
-                "of the end of an epoch only"
+                f"the loader's epoch ended before batch {self._given} of {self._loader.batches_per_epoch}; Keras needs whole epochs, so restore "
+                "only states from the end of an epoch"
             )
-        # Keras lets batches go when Python collects garbage. The loader has memory for a few only, so it gets copies.
+        # Keras frees batches when Python collects garbage. The loader has memory for a few batches only, so Keras gets
+        # copies.
         copied = tuple(map(_copy, batch))
-        # A third batch is no look any more.
+        # From the third batch on, Keras does not begin again.
         self._looked = [*self._looked, copied] if self._given <= _LOOKS else []
         return copied
 
 
 def _copy(array: Any) -> Any:
-    """A copy of a tensor of PyTorch, or of an array of any other framework as one of NumPy."""
+    """Copies a tensor of PyTorch, or an array of any other framework to an array of NumPy."""
     import numpy
 
     return array.clone() if hasattr(array, "clone") else numpy.array(array)

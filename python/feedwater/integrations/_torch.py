@@ -11,13 +11,14 @@ from ..loader import Loader
 
 
 class Batches(IterableDataset):  # type: ignore[misc]
-    """Batches of a loader, without a length. ``copies`` is for consumers that keep more of them than a loader has memory for."""
+    """Batches of a loader, without a length. ``copies`` is for consumers that keep more batches than a loader has
+    memory for."""
 
     def __init__(self, loader: Loader, keys: tuple[str, str] | None, padding_label: int | None, *, copies: bool = False) -> None:
         if loader.framework != "torch":
             raise ValueError(f'the loader gives {loader.framework!r}; build it with framework="torch"')
         if keys is not None and len(keys) != 2:
-            raise ValueError(f"keys is {keys!r}; it names the images and the labels")
+            raise ValueError(f"keys is {keys!r}; it must name the images and the labels")
         self.loader = loader
         self.keys = keys
         self.padding_label = padding_label
@@ -25,13 +26,13 @@ class Batches(IterableDataset):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[Any]:
         if get_worker_info() is not None:
-            raise RuntimeError("the loader was moved to a worker process; use num_workers=0, it has threads of its own")
+            raise RuntimeError("the loader was moved to a worker process; use num_workers=0, because the loader has its own threads")
         for batch in self.loader.batches():
             images, targets = self.loader.pair(batch)
             images = images.clone() if self.copies else images
             if self.padding_label is not None:
                 if batch.classes > 0:
-                    raise ValueError("soft targets cannot say that a sample is padding; leave out padding_label or classes")
+                    raise ValueError("soft targets cannot mark padding; remove padding_label or classes")
                 for place, is_padding in enumerate(batch._inner.padding):
                     if is_padding:
                         targets[place] = self.padding_label
@@ -48,7 +49,7 @@ class Batches(IterableDataset):  # type: ignore[misc]
 
 
 class BatchDataset(Batches):
-    """Batches of a loader. Its length is their number."""
+    """Batches of a loader. The length is the number of batches."""
 
     def __len__(self) -> int:
         return self.loader.batches_per_epoch

@@ -4,7 +4,7 @@
 
     trainer = Trainer(model=model, args=arguments, train_dataset=loader, eval_dataset=evaluation)
 
-Each process reads the shard of its loader, which neither library divides again.
+Each process reads the shard of its loader. Neither library divides this shard again.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from ._torch import Batches
 
 __all__ = ["LoaderTrainer", "Trainer", "accelerate_loader"]
 
-#: Label of samples that only fill a batch. Losses ignore it; a function of metrics must do so too.
+#: Label of samples that only fill a batch. Losses ignore it; functions of metrics must ignore it too.
 IGNORED_LABEL = -100
 
 
 class _LoaderShard(DataLoaderShard):  # type: ignore[misc]
-    """What ``accelerator.prepare`` makes of a ``DataLoader``, without another division of the data."""
+    """Stands in for the result of ``accelerator.prepare(DataLoader)``, without another division of the data."""
 
-    #: ``prepare`` returns it as it is.
+    #: ``prepare`` returns this object unchanged.
     _is_accelerate_prepared = True
 
     def __len__(self) -> int:
         return int(self.dataset.loader.batches_per_epoch)
 
     def after(self, batches: int) -> _LoaderShard:
-        """The rest of an epoch, which begins after this number of batches."""
+        """Returns the rest of an epoch after this number of batches."""
         return _LoaderShard(_Rest(self.dataset, batches), batch_size=None, iteration=self.iteration)
 
 
 class _Rest(Batches):
-    """The batches of one epoch after the first ones, which are not read."""
+    """The batches of one epoch after the first ones. The first ones are not read."""
 
     def __init__(self, whole: Batches, skipped: int) -> None:
         super().__init__(whole.loader, whole.keys, whole.padding_label, copies=whole.copies)
@@ -50,7 +50,7 @@ class _Rest(Batches):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        # The loader goes there when the loop begins, which is one step with the position.
+        # The loader moves to the epoch when the loop begins, together with the position.
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:
@@ -59,21 +59,23 @@ class _Rest(Batches):
 
 
 def _skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
-    """``skip_first_batches`` of ``accelerate``, which reads the batches that it skips. A loader goes to its position instead."""
+    """``skip_first_batches`` of ``accelerate`` reads the batches that it skips. A loader moves to the position
+    instead."""
     if isinstance(dataloader, _LoaderShard):
         return dataloader.after(num_batches)
     return accelerate.skip_first_batches(dataloader, num_batches)
 
 
-# The Trainer has no hook for it: it calls this function of its module when it continues in the middle of an epoch.
+# The Trainer has no hook for this. It calls this function of its module when it continues in the middle of an epoch.
 transformers.trainer.skip_first_batches = _skip_first_batches
 
 
 def accelerate_loader(loader: Loader, keys: tuple[str, str] | None = None) -> DataLoaderShard:
-    """A loader as ``accelerator.prepare`` returns one, for what needs to know the last batch: ``accelerator.accumulate`` then steps at the
-    end of an epoch.
+    """Wraps a loader like ``accelerator.prepare``, for code that must know the last batch: ``accelerator.accumulate``
+    then steps at the end of an epoch.
 
-    A plain loop over the loader itself works too. It is one batch ahead, so save ``loader.state_dict()`` at the end of an epoch only.
+    A plain loop over the loader itself works too. The returned object reads one batch ahead, so save ``loader.state_dict()`` only at
+    the end of an epoch.
 
     * ``keys``: names of images and labels if batches are dictionaries. Default: pairs.
     """
@@ -83,13 +85,16 @@ def accelerate_loader(loader: Loader, keys: tuple[str, str] | None = None) -> Da
 class LoaderTrainer:
     """Lets a ``Trainer`` read loaders: ``class MyTrainer(LoaderTrainer, transformers.Trainer)``.
 
-    ``train_dataset``, ``eval_dataset`` and those of ``evaluate`` and ``predict`` may then be a :class:`feedwater.Loader`; other data sets
-    work as before. Batch sizes are those of the loaders, so those of ``TrainingArguments`` should equal them. Training that continues
-    from a checkpoint has the batches that are left of its epoch; those that were seen are not read. Build the loader with the same
-    arguments and number of processes as before. With ``gradient_accumulation_steps`` above 1 batches are copied, because the ``Trainer``
-    keeps more of them than a loader has memory for; else the loader needs a ``prefetch`` of at least 2, the default. With several processes,
-    build the loader of the evaluation with ``last_batch="pad"``: all ranks then have the same number of batches, and samples that only fill a batch
-    have the label -100.
+    ``train_dataset``, ``eval_dataset`` and the data sets of ``evaluate`` and ``predict`` may then be a
+    :class:`feedwater.Loader`. Other data sets work as before.
+
+    * The batch sizes of the loaders apply, so those of ``TrainingArguments`` should equal them.
+    * Training that continues from a checkpoint gets the remaining batches of its epoch, without reading the earlier
+      ones. Build the loader with the same arguments and number of processes as before.
+    * With ``gradient_accumulation_steps`` above 1, batches are copied, because the ``Trainer`` keeps more of them than
+      a loader has memory for. Otherwise the loader needs a ``prefetch`` of at least 2, the default.
+    * With several processes, build the loader of the evaluation with ``last_batch="pad"``. All ranks then have the same
+      number of batches. Samples that only fill a batch have the label -100.
     """
 
     #: Names of images and labels in a batch: arguments of the model's ``forward``.
@@ -120,10 +125,10 @@ class LoaderTrainer:
         return int(super().num_examples(dataloader))  # type: ignore[misc]
 
     def _prepared(self, loader: Loader) -> _LoaderShard:
-        # The same one each time: it counts the epochs of the loader.
+        # Return the same object each time, because it counts the epochs of the loader.
         known: weakref.WeakKeyDictionary[Loader, _LoaderShard] = self.__dict__.setdefault("_loaders", weakref.WeakKeyDictionary())
         if loader not in known:
-            # The Trainer has all batches of two steps at a time, and one more.
+            # The Trainer holds all batches of two steps at a time, and one more.
             copies = self.args.gradient_accumulation_steps > 1  # type: ignore[attr-defined]
             known[loader] = _LoaderShard(Batches(loader, self.loader_keys, IGNORED_LABEL, copies=copies), batch_size=None)
         return known[loader]

@@ -1,4 +1,4 @@
-"""The columns of a batch."""
+"""Conversion of a batch to the columns of a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ._parts import Part, problems
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-#: Types of fields, and those of their columns.
+#: Python types of fields, and the types of their columns.
 _FIELD_TYPES = {
     bool: pyarrow.bool_(),
     int: pyarrow.int64(),
@@ -27,17 +27,18 @@ _FIELD_TYPES = {
     bytes: pyarrow.binary(),
 }
 _FIELD_NAMES = "int, float, bool, str, bytes, arrays of NumPy with one or two axes, or a type of Arrow"
-_ADVICE = 'Name the fields that are to be columns: fields={"caption": str}'
+_ADVICE = 'Name the fields that become columns: fields={"caption": str}'
 #: Type of a field that is `None` in the first item.
 _UNKNOWN = type(None)
-#: Column of fields that are no dictionary.
+#: Name of the column for fields that are no dictionary.
 _FIELDS = "fields"
-#: Other columns.
+#: Names of all other columns.
 _COLUMNS = ("image", "label", "target", "index", "location", "epoch", "position", "padding", "outcome", "replaces", "error")
-#: Columns of annotated objects.
+#: Names of the columns of annotated objects.
 _OBJECTS = ("boxes", "categories", "object_ids", "areas", "visible", "crowd", "masks")
 
-#: Types of elements. Arrow has no bf16: its bits are those of 16-bit integers, which no other images are.
+#: Element types of images. Arrow has no bf16, so such images are stored as 16-bit integers with the same bits. No other
+#: images have this type.
 ELEMENTS: Mapping[str, Any] = {"u8": numpy.uint8, "f16": numpy.float16, "bf16": numpy.uint16, "f32": numpy.float32}
 
 #: A key of `_FIELD_TYPES`, or a type of Arrow.
@@ -45,22 +46,23 @@ FieldType: TypeAlias = "type | pyarrow.DataType"
 
 
 class Fields:
-    """Names and types of the columns that the fields of the items of sequences become."""
+    """Names and types of the columns for the fields of sequences' items."""
 
     def __init__(self, types: Mapping[str, FieldType], *, is_whole: bool) -> None:
         self._types = dict(types)
-        # Whether items must have no others.
+        # Whether an item with other fields is an error.
         self._is_whole = is_whole
 
     @classmethod
     def of(cls, own: Mapping[str, Given], types: Mapping[str, FieldType] | None, has_objects: bool) -> Fields:
-        """Those that are given, or else those of the first item of each sequence of a source, which may have annotated objects."""
+        """Returns the given fields, or else the fields of the first item of each sequence. ``has_objects``: whether the
+        source has annotated objects."""
         if types is not None and not own:
-            raise TypeError("fields are those of items of fw.samples, which the source does not have")
+            raise TypeError("fields are those of items of fw.samples, but the source has none")
         found = _inferred(own) if types is None else types
         for name, kind in found.items():
             if not isinstance(name, str):
-                raise ValueError(f"field {name!r} has a name that is no text, which columns need. {_ADVICE}")
+                raise ValueError(f"field {name!r} has a name that is no text; names of columns are texts. {_ADVICE}")
             if name in _COLUMNS or (has_objects and name in _OBJECTS):
                 raise ValueError(f"field {name!r} has the name of another column; rename it. {_ADVICE}")
             is_plain = isinstance(kind, type) and kind in _FIELD_TYPES
@@ -69,7 +71,7 @@ class Fields:
         return cls(found, is_whole=types is None)
 
     def columns(self, values: Sequence[Any], indices: Sequence[int]) -> dict[str, pyarrow.Array]:
-        """Columns of the fields of samples."""
+        """Returns the columns of the fields of these samples."""
         rows = [_row(value) for value in values]
         if self._is_whole:
             for row, index in zip(rows, indices):
@@ -79,7 +81,7 @@ class Fields:
 
 
 def _inferred(own: Mapping[str, Given]) -> dict[str, FieldType]:
-    """Types of the fields of the first item of each sequence."""
+    """Returns the types of the fields of each sequence's first item."""
     types: dict[str, FieldType] = {}
     for sequence, (items, _, _) in own.items():
         for name, value in _first(items).items():
@@ -95,17 +97,17 @@ def _inferred(own: Mapping[str, Given]) -> dict[str, FieldType]:
 
 
 def _first(items: Items) -> Mapping[str, Any]:
-    """Fields of the first item."""
+    """Returns the fields of the first item."""
     try:
         item = items[0]
     except Exception:
-        # `on_error` of the loader judges it.
+        # Ignore the error here. The loader handles it according to `on_error`.
         return {}
     return _row(item[2]) if isinstance(item, tuple) and len(item) == 3 else {}
 
 
 def _inferred_type(value: Any) -> FieldType:
-    """Type of the column of a value."""
+    """Returns the type of the column for a value."""
     if isinstance(value, numpy.ndarray) and value.ndim in (1, 2) and value.dtype.kind in "biuf":
         element = pyarrow.from_numpy_dtype(value.dtype)
         return pyarrow.list_(element if value.ndim == 1 else pyarrow.list_(element, value.shape[1]))
@@ -113,14 +115,14 @@ def _inferred_type(value: Any) -> FieldType:
 
 
 def _row(value: Any) -> Mapping[str, Any]:
-    """Fields by name."""
+    """Returns the fields of an item by name."""
     if value is None:
         return {}
     return value if isinstance(value, Mapping) else {_FIELDS: value}
 
 
 def _type(value: Any) -> type:
-    """Type of a value, which may be a number of NumPy."""
+    """Returns the type of a value, also of a number of NumPy."""
     return type(value.item() if isinstance(value, numpy.generic) else value)
 
 
@@ -144,12 +146,12 @@ def _column(name: str, kind: FieldType, values: Sequence[Any], indices: Sequence
 
 
 def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields: Fields, masks: bool) -> pyarrow.Table:
-    """A batch as a block. ``size`` is the number of samples of a full one."""
+    """Converts a batch to a block. ``size`` is the number of samples of a full batch."""
     first = part.begin + batch.number * size
     records, errors = batch.samples, batch.errors
     # Padding repeats the last sample.
     positions = [min(first + place, part.end - 1) for place in range(len(records))]
-    # A copy, as Ray may collect more blocks than the loader has slots.
+    # Copy the images, because Ray may collect more blocks than the loader has slots.
     images = numpy.frombuffer(batch._inner.to_host(), ELEMENTS[batch.dtype]).reshape(batch.shape)
     columns = {
         "image": ArrowTensorArray.from_numpy(images),
@@ -174,7 +176,7 @@ def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields
 
 
 def _object_columns(batch: Batch, masks: bool) -> dict[str, pyarrow.Array]:
-    """Columns of the annotated objects: a list for each sample."""
+    """Returns the columns of the annotated objects. Each sample has one list per column."""
     samples = batch.objects()
     offsets = numpy.cumsum([0, *(len(it) for it in samples)], dtype=numpy.int32)
 

@@ -1,4 +1,4 @@
-"""Models on the images of a data set: embeddings and predictions."""
+"""Running models on the images of a data set, for embeddings and predictions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ray.data.extensions import ArrowTensorArray
 
 from ._columns import ELEMENTS
 
-#: A model: gives one row for each image, as an array or tensor, or several by name.
+#: A model. It returns one row per image, as an array or tensor, or several of them by name.
 Model = Callable[[Any], Any]
 
 
@@ -28,7 +28,7 @@ def map_batches(
     arguments: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> ray.data.Dataset:
-    """Runs a model on the images of :func:`read`, and puts what it gives next to the columns of ``keep``:
+    """Runs a model on the images of :func:`read`. The result has the model's output and the columns in ``keep``:
 
         class Embed:
             def __init__(self):
@@ -41,22 +41,26 @@ def map_batches(
         embedded = fw.ray.map_batches(dataset, Embed, num_gpus=1, compute=ray.data.ActorPoolStrategy(size=8))
         embedded.write_parquet("embeddings")
 
-    Images are not copied: the array is memory of Ray's object store, which must not be written to. Rows of padding are left out.
+    Images are not copied. Their array is memory of Ray's object store, which must not be written to. Rows of padding
+    are omitted.
 
-    * ``model``: a function of the images, or a class whose objects are one. Of a class each worker makes one object.
-    * ``framework``: the images are an array of ``"numpy"`` or a tensor of ``"torch"`` in host memory. Those of ``bf16`` are a tensor of
-      ``torch.bfloat16``, or an array of ``ml_dtypes.bfloat16``, which must be installed.
-    * ``batch_size``: images of a call. Default: those of a batch of :func:`read`. With another number those of several batches are copied.
-    * ``output``: name of the new column, unless the model gives a dictionary of arrays by name. Vectors become lists of fixed size,
-      which any reader of Parquet knows.
-    * ``keep``: columns of the result.
-    * ``arguments``: of the class. ``options``: others of Ray's ``map_batches``, such as ``num_gpus``, ``num_cpus``, ``compute``.
+    * ``model``: a function of the images, or a class whose objects are such functions. Each worker creates one object
+      of a class.
+    * ``framework``: the images are an array (``"numpy"``) or a tensor (``"torch"``) in host memory. Images of ``bf16``
+      are a tensor of ``torch.bfloat16``, or an array of ``ml_dtypes.bfloat16``, which must be installed.
+    * ``batch_size``: images per call. Default: the images of a batch of :func:`read`. With another number, images of
+      several batches are copied.
+    * ``output``: name of the new column, unless the model returns a dictionary of arrays by name. Vectors become lists
+      of fixed size, which every reader of Parquet supports.
+    * ``keep``: columns that the result keeps.
+    * ``arguments``: arguments of the class. ``options``: other options of Ray's ``map_batches``, such as ``num_gpus``,
+      ``num_cpus``, ``compute``.
     """
     if framework not in ("numpy", "torch"):
         raise ValueError(f'framework is {framework!r}; it is "numpy" or "torch"')
     is_class = isinstance(model, type)
     if arguments and not is_class:
-        raise TypeError("arguments are those of a class, and the model is a function")
+        raise TypeError("arguments are passed to a class, but the model is a function")
     settings = (framework, output, keep, batch_size is None)
     return dataset.map_batches(
         _Actor if is_class else _Applied(model, *settings).apply,
@@ -69,14 +73,14 @@ def map_batches(
 
 
 class _Applied:
-    """A model on tables."""
+    """Applies a model to tables."""
 
     def __init__(self, model: Model, framework: str, output: str, keep: Sequence[str], by_batch: bool) -> None:
         self._model = model
         self._framework = framework
         self._output = output
         self._keep = list(keep)
-        # Whether the model is given each batch that a table was joined of.
+        # Whether the model is called once for each batch that a table was joined from.
         self._by_batch = by_batch
 
     def apply(self, table: pyarrow.Table) -> pyarrow.Table:
@@ -100,7 +104,7 @@ class _Applied:
 
 
 class _Actor:
-    """A class of models, of which a worker makes one object."""
+    """A class of models. Each worker creates one object of it."""
 
     def __init__(self, model: type, arguments: Mapping[str, Any], *settings: Any) -> None:
         self._applied = _Applied(model(**arguments), *settings)
@@ -110,7 +114,7 @@ class _Actor:
 
 
 def _images(column: pyarrow.ChunkedArray, framework: str) -> Any:
-    """The memory of a column of tensors."""
+    """Returns the memory of a column of tensors."""
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     images = array.to_numpy_ndarray()
     is_bf16 = images.dtype == ELEMENTS["bf16"]
@@ -123,14 +127,14 @@ def _images(column: pyarrow.ChunkedArray, framework: str) -> Any:
     import torch
 
     with warnings.catch_warnings():
-        # The memory of a block is read-only, which tensors cannot say.
+        # The memory of a block is read-only. Tensors cannot express that.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         tensor = torch.from_numpy(images)
     return tensor.view(torch.bfloat16) if is_bf16 else tensor
 
 
 def _host(values: Any) -> numpy.ndarray[Any, Any]:
-    """An array of NumPy, also of tensors on a GPU and of types that NumPy does not have."""
+    """Converts to an array of NumPy, also tensors on a GPU and types that NumPy does not have."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = values.float() if str(values.dtype) == "torch.bfloat16" else values

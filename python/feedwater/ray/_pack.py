@@ -18,11 +18,13 @@ from .._settings import Given, Source, written
 from ..errors import Error
 from ._resources import PROCESS_BYTES, require
 
-#: Samples that are encoded to predict the memory of tasks.
+#: Number of samples that are encoded to predict the memory of tasks.
 _SAMPLED = 8
-#: Bytes of a thread that makes images smaller. Threads share `limits.large_image_memory` for images that need more.
+#: Memory of a thread that downscales images, in bytes. Threads share `limits.large_image_memory` for images that need
+#: more.
 _THREAD_BYTES = 32 << 20
-#: Copies of its samples that a task has at its peak, as measured with Ray 2.60: 2.3 to encode, and what a process keeps of former tasks.
+#: Peak memory of a task, as a multiple of its encoded samples. With Ray 2.60 it was 2.3 times while encoding, plus
+#: memory of earlier tasks in the process.
 _PIECES = 4
 
 _ENCODES, _WRITES = "a task that encodes", "a task that writes"
@@ -30,9 +32,9 @@ _GIVE_MEMORY = 'pass ray_remote_args={"memory": ...}.'
 
 
 class _Job(NamedTuple):
-    """What a task needs."""
+    """Input of all tasks of a pack."""
 
-    #: Name of the pack, by which tasks in the same process find the source that one of them has opened.
+    #: Name of the pack. Tasks in the same process use it to share an opened source.
     name: str
     text: str
     base: str
@@ -42,7 +44,7 @@ class _Job(NamedTuple):
 
 
 class _Encoded(NamedTuple):
-    """A piece that is being encoded or whose samples are not all written."""
+    """A piece that is being encoded, or whose samples are not all written yet."""
 
     begin: int
     end: int
@@ -71,24 +73,29 @@ def pack(
     limits: Mapping[str, Any] | None = None,
     storage: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Packs a source into shards, as ``feedwater pack`` does, on the machines of a Ray cluster. The files are those that one machine
-    writes, byte for byte. A pack that was interrupted, or whose machines were lost, continues after the last listed shard.
+    """Packs a source into shards, as ``feedwater pack`` does, on the machines of a Ray cluster. The files equal those
+    that one machine writes, byte for byte. After an interruption or the loss of machines, the next call continues after
+    the last listed shard.
 
-    Tasks read and encode samples once, and send them through Ray's object store to tasks that write shards. All machines need the
-    source and the directory at the same paths. The directory is in a file system, not a URL.
+    Tasks read and encode each sample once. They send samples through Ray's object store to tasks that write shards. All
+    machines need the source and the directory at the same paths. The directory is in a file system, not a URL.
 
-    Tasks reserve memory: 128 MiB for the process; to encode, four times ``samples_per_task`` samples of the mean size of a few that are
-    encoded first, and with ``shorter`` 32 MiB for each thread and ``limits.large_image_memory`` (256 MiB); to write, ``shard_bytes`` and four
-    times what a task encodes.
+    Tasks reserve memory. Every task reserves 128 MiB for its process. A task that encodes also reserves four times the
+    size of ``samples_per_task`` samples, which is predicted from a few encoded samples. With ``shorter`` it reserves 32
+    MiB per thread and ``limits.large_image_memory`` (256 MiB) in addition. A task that writes reserves ``shard_bytes``
+    and four times the samples of a task that encodes.
 
-    * ``format``, ``name``, ``shard_bytes``: of the shards. A shard ends with the sample that reaches this number of bytes.
-    * ``shorter``, ``quality``: images whose shorter side is longer than this many pixels become smaller JPEGs of this quality, 1 to 100.
-    * ``overwrite``: deletes what an earlier pack wrote. ``skip``: skips and counts unusable samples.
-    * ``row_index``: whether row indexes of JPEGs lie beside the shards. ``verify``: whether shards are read back.
+    * ``format``, ``name``, ``shard_bytes``: format, name prefix and size of the shards. A shard ends with the sample
+      that reaches this size.
+    * ``shorter``, ``quality``: images whose shorter side is longer than ``shorter`` pixels become smaller JPEGs of this
+      quality, 1 to 100.
+    * ``overwrite``: deletes the files of an earlier pack. ``skip``: skips and counts unusable samples.
+    * ``row_index``: whether row indexes of JPEGs are stored beside the shards. ``verify``: whether shards are read
+      back.
     * ``num_cpus``: cores of a task. ``samples_per_task``: samples that a task encodes.
-    * ``tasks``: largest number of tasks at a time that encode, by default the cluster's cores divided by ``num_cpus``, and one more.
-      The object store has the samples of these tasks and of the shards that are being written.
-    * ``ray_remote_args``: other options of the tasks, such as ``resources``. ``memory`` takes the place of what they would reserve.
+    * ``tasks``: largest number of concurrent tasks that encode. Default: the cluster's cores divided by ``num_cpus``,
+      plus one. The object store holds the samples of these tasks and of the shards that are being written.
+    * ``ray_remote_args``: other options of the tasks, such as ``resources``. ``memory`` replaces the reservation above.
     * ``decode``, ``limits``, ``storage``: sections of a pipeline file.
 
     Returns the manifest: ``shards``, ``skipped``, ``skipped_first``, ``classes``. Raises classes of :mod:`feedwater.errors`, and
@@ -124,13 +131,13 @@ def pack(
     if not ray.is_initialized():
         ray.init()
     options = {"num_cpus": num_cpus, **(ray_remote_args or {})}
-    # Bytes of a task without samples.
+    # Memory of a task without its samples, in bytes.
     encode = PROCESS_BYTES + (0 if shorter is None else threads * _THREAD_BYTES + _large_image_memory(job))
     write = PROCESS_BYTES + shard_bytes
-    # Before the directory has a manifest, which has these settings.
+    # Check this before the directory gets a manifest, which contains these settings.
     require(_ENCODES, {"memory": encode, **options}, f"Lower limits.large_image_memory, or {_GIVE_MEMORY}")
     require(_WRITES, {"memory": write, **options}, f"Lower shard_bytes, or {_GIVE_MEMORY}")
-    # The lock of the directory is taken before tasks run.
+    # Lock the directory before tasks run.
     coordinator = packer.coordinate()
     try:
         if tasks is None:
@@ -148,7 +155,8 @@ def pack(
 
 
 def _piece_bytes(packer: _feedwater.Packer, coordinator: _feedwater.PackCoordinator, samples: int) -> int:
-    """Predicted bytes of what a task encodes: this number of samples of the mean size of some, evenly spread over those to pack."""
+    """Predicts the encoded bytes of a task with this number of samples, from the mean size of a few samples that are
+    evenly spread over those to pack."""
     begin, end = coordinator.next, coordinator.samples
     count = min(_SAMPLED, end - begin)
     sizes = []
@@ -157,13 +165,13 @@ def _piece_bytes(packer: _feedwater.Packer, coordinator: _feedwater.PackCoordina
         try:
             sizes.append(len(packer.encode(index, index + 1)[1]))
         except Error:
-            # Unusable, which the task that encodes it says.
+            # The sample is unusable. The task that encodes it reports this.
             continue
     return samples * sum(sizes) // max(len(sizes), 1)
 
 
 def _large_image_memory(job: _Job) -> int:
-    """The limit in bytes, also if it was written with a unit."""
+    """Returns the limit in bytes, even if it was given with a unit."""
     written = _feedwater.Pipeline.from_toml(job.text, job.base).to_toml()
     found = re.search(r"^large_image_memory = (\d+)$", written, re.MULTILINE)
     assert found is not None, written
@@ -171,7 +179,7 @@ def _large_image_memory(job: _Job) -> int:
 
 
 class _Run:
-    """Starts tasks in the order of the source, and takes their results in that order."""
+    """Starts tasks in the order of the source, and uses their results in that order."""
 
     def __init__(
         self,
@@ -192,13 +200,13 @@ class _Run:
         self._write = ray.remote(_write).options(name="feedwater.pack.write", **write)
         #: Pieces that are being encoded.
         self._encoding: deque[_Encoded] = deque()
-        #: Pieces with samples of the shard that has no end yet.
+        #: Pieces with samples of the next shard, whose end is not known yet.
         self._open: list[_Encoded] = []
         #: Shards that are being written.
         self._writing: deque[Any] = deque()
 
     def all(self) -> None:
-        """Packs everything that is not listed."""
+        """Packs all samples that are in no listed shard."""
         next_, end = self._coordinator.next, self._coordinator.samples
         try:
             while next_ < end or self._encoding:
@@ -208,14 +216,14 @@ class _Run:
                     next_ = until
                 self._sized(self._encoding.popleft())
         except BaseException:
-            # Shards that have ended before the error are kept.
+            # List the shards that were complete before the error.
             self._list(0)
             raise
         self._list(0)
 
     def _sized(self, encoded: _Encoded) -> None:
-        """Waits for the sizes of a piece, and writes the shards that end in it."""
-        # Meanwhile shards are listed, so that a run that is killed continues after them.
+        """Waits for the sizes of a piece, and starts writing the shards that end in it."""
+        # List written shards meanwhile, so that a pack that is killed continues after them.
         while not _done(encoded.sizes, among=[encoded.sizes, *list(self._writing)[:1]]):
             self._list(len(self._writing))
         sizes = _result(encoded.sizes)
@@ -228,7 +236,7 @@ class _Run:
         self._list(self._tasks)
 
     def _list(self, most: int) -> None:
-        """Lists shards that are written, until at most this number is being written."""
+        """Lists written shards, and waits until at most ``most`` shards are being written."""
         while self._writing:
             if len(self._writing) <= most and not _done(self._writing[0]):
                 break
@@ -236,7 +244,7 @@ class _Run:
 
 
 def _done(reference: Any, among: list[Any] | None = None) -> bool:
-    """Whether a task has ended. With ``among``, waits until one of these has."""
+    """Whether a task has ended. With ``among``, first waits until one of those tasks has ended."""
     if among is not None:
         ray.wait(among)
     done, _ = ray.wait([reference], timeout=0)
@@ -244,7 +252,7 @@ def _done(reference: Any, among: list[Any] | None = None) -> bool:
 
 
 def _result(reference: Any) -> Any:
-    """The value of a task, or the error that it raised."""
+    """Returns the value of a task, or raises its error."""
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as problem:
@@ -263,7 +271,7 @@ _last: tuple[str, _feedwater.Packer] | None = None
 
 
 def _opened(job: _Job) -> _feedwater.Packer:
-    """The source, which the process's next task of this pack uses too."""
+    """Returns the source of a pack. Later tasks of the pack in this process use the same source."""
     global _last
     # Another thread may replace `_last` meanwhile.
     last = _last

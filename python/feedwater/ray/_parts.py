@@ -1,4 +1,4 @@
-"""Parts of epochs, and positions in them. Needs no Ray."""
+"""Division of epochs into parts, and positions in them. This module does not need Ray."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class Part:
     """Consecutive batches of one epoch."""
 
     epoch: int
-    #: First position of the epoch's order, and the one after the last.
+    #: First position in the epoch's order, and the position after the last.
     begin: int
     end: int
-    #: Rows of its batches. Padding has rows but no positions.
+    #: Rows of the batches. Padding has rows but no positions.
     rows: int
 
 
 @dataclass(frozen=True)
 class Order:
-    """The batches of consecutive epochs, the first of which may begin in its middle."""
+    """The batches of consecutive epochs. The first epoch may begin in the middle."""
 
     #: Samples of the source.
     samples: int
@@ -29,7 +29,7 @@ class Order:
     batch: int
     #: ``"drop"``, ``"pad"`` or ``"partial"``.
     last: str
-    #: The first epoch and its first position.
+    #: The first epoch, and the first position in it.
     epoch: int
     position: int
     epochs: int
@@ -38,7 +38,7 @@ class Order:
         return self.position if number == 0 else 0
 
     def _batches(self, number: int) -> int:
-        """Batches of the epoch with this number, from 0."""
+        """Returns the number of batches of an epoch. ``number`` counts the epochs from 0."""
         left = self.samples - self._begin(number)
         return left // self.batch if self.last == "drop" else -(-left // self.batch)
 
@@ -48,11 +48,11 @@ class Order:
 
     @property
     def rows(self) -> int:
-        """Rows of all epochs, with padding."""
+        """Rows of all epochs, including padding."""
         return sum(self._rows(number) for number in range(self.epochs))
 
     def tasks(self, count: int) -> list[list[Part]]:
-        """Divides the batches into at most this number of tasks, at least one, of consecutive batches."""
+        """Divides the batches into tasks of consecutive batches: at most this number of tasks, and at least one."""
         batches = [self._batches(number) for number in range(self.epochs)]
         total = sum(batches)
         count = max(1, min(count, total))
@@ -69,7 +69,7 @@ class Order:
         return tasks
 
     def _part(self, number: int, first: int, last: int) -> Part:
-        """The part from batch ``first`` to before batch ``last``."""
+        """Returns the part from batch ``first`` up to, but without, batch ``last``."""
         start = self._begin(number)
         begin = start + first * self.batch
         end = min(start + last * self.batch, self.samples)
@@ -77,19 +77,19 @@ class Order:
         return Part(self.epoch + number, begin, end, rows)
 
     def after(self, rows: int) -> tuple[int, int]:
-        """Epoch and position after this number of rows."""
+        """Returns epoch and position after this number of rows."""
         for number in range(self.epochs):
             own = self._rows(number)
             if rows < own:
                 return self.epoch + number, min(self._begin(number) + rows, self.samples)
             rows -= own
         if rows > 0:
-            raise ValueError(f"rows is {rows} more than the data set has, which is {self.rows}")
+            raise ValueError(f"rows is {rows} more than the {self.rows} rows of the data set")
         return self.epoch + self.epochs, 0
 
 
 def problems(errors: Sequence[tuple[int, str]], sample: Mapping[str, Any]) -> str | None:
-    """Message of the error of a sample that was replaced."""
+    """Returns the error message of the sample that was replaced, if any."""
     failed = sample["index"] if sample["replaces"] is None else sample["replaces"]
     replaced = sample["replaces"] is not None or sample["outcome"] == "substituted"
     return dict(errors).get(failed) if replaced else None

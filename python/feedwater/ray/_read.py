@@ -25,20 +25,20 @@ from ._columns import ELEMENTS, Fields, FieldType, table
 from ._parts import Order, Part
 from ._resources import PROCESS_BYTES, require
 
-#: Settings of a loader that the tasks have their own values for.
+#: Settings of a loader that tasks set themselves.
 _OF_TASKS = ("device", "framework", "positions", "rank", "world_size")
-#: Bytes of a row without image and targets, for Ray's choice of the number of tasks.
+#: Bytes of a row without image and targets. Ray chooses the number of tasks by it.
 _ROW_BYTES = 128
 
 
 class _Job(NamedTuple):
-    """What a read task needs."""
+    """Input of all read tasks of a data set."""
 
-    #: Name of the data set, by which tasks in the same process find the source that one of them has opened.
+    #: Name of the data set. Tasks in the same process use it to share an opened source.
     name: str
     text: str
     base: str
-    #: Sequences that the text names, and the columns of their fields.
+    #: Sequences that the text names, and the columns for their fields.
     own: dict[str, Given]
     fields: Fields
     #: Whether objects have a column of masks.
@@ -48,7 +48,7 @@ class _Job(NamedTuple):
 
 
 class Datasource(ray.data.Datasource):  # type: ignore[misc]
-    """Batches of a source as a data set of Ray Data; see :func:`read`, whose arguments it has."""
+    """Batches of a source as a data set of Ray Data; see :func:`read`, which has the same arguments."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         if num_gpus < 0:
             raise ValueError(f"num_gpus is {num_gpus}; it must be at least 0")
         if getattr(transform, "rest", []):
-            raise ValueError("the recipe has transforms that stay Python; apply them with map_batches")
+            raise ValueError("the recipe has transforms that run in Python; apply them with map_batches")
         if epochs < 1:
             raise ValueError(f"epochs is {epochs}; it must be at least 1")
         settings["loader"] = {**table_of("loader", settings.get("loader")), "shard": "none"}
@@ -83,7 +83,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             raise ValueError('on_error is "drop", but the number of rows must be known; set "substitute", and filter by the column outcome')
         if "num_workers" not in settings["loader"]:
             settings.setdefault("num_workers", threads)
-        # Checks the settings and the state, and knows the order. This machine need not have a GPU.
+        # Checks the settings and the state, and determines the order. This machine needs no GPU.
         with Loader(source, transform, batch_size=batch_size, epoch=epoch, device="cpu", framework="batch", **settings) as loader:
             if state is not None:
                 loader.load_state_dict(state)
@@ -98,14 +98,15 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             raise TypeError("masks are those of annotated objects, which the source does not have")
         columns = Fields.of(own, fields, has_objects)
         if num_gpus > 0:
-            # Ray shows a task its own GPUs only.
+            # Ray shows each task only its own GPUs.
             text = text.replace('device = "cpu"', 'device = "cuda:0"', 1)
         begin = self._state["state"]
         self._order = Order(begin["samples"], batch_size, last, begin["epoch"], begin["position"], epochs)
         self._image: int = math.prod(shape) * numpy.dtype(ELEMENTS[kind]).itemsize
-        # Ray collects batches up to the size of a block, and joins them.
+        # Ray collects batches up to the size of a block and joins them.
         block = max(batch_size * self._image, ray.data.DataContext.get_current().target_max_block_size or 0)
-        #: Predicted bytes of a task: the process, its loader, and a block with the batches of which it is made.
+        #: Predicted memory of a task in bytes: its process, its loader, a block, and the batches that are joined to the
+        #: block.
         self.task_memory = PROCESS_BYTES + loader_bytes + 2 * min(block, self.estimate_inmemory_data_size())
         #: GPUs of a task.
         self.num_gpus = num_gpus
@@ -116,8 +117,8 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         return self._order.rows
 
     def state_dict(self, rows: int) -> dict[str, Any]:
-        """The position after the first ``rows`` rows, in order, as of :meth:`feedwater.Loader.state_dict`. A loader or another data set
-        continues there."""
+        """Returns the position after the first ``rows`` rows, in order, in the form of
+        :meth:`feedwater.Loader.state_dict`. A loader or another data set can continue there."""
         epoch, position = self._order.after(rows)
         return {**self._state, "state": {**self._state["state"], "epoch": epoch, "position": position}}
 
@@ -132,7 +133,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
     ) -> list[ReadTask]:
-        """At most this number of tasks, each with consecutive batches."""
+        """Returns at most this number of tasks, each with consecutive batches."""
         tasks = []
         for parts in self._order.tasks(parallelism):
             rows = sum(part.rows for part in parts)
@@ -143,7 +144,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
 
 
 class _Blocks:
-    """Reads the parts of a task. The blocks are the same each time, so Ray may repeat a task."""
+    """Reads the parts of a task. Each run gives the same blocks, so Ray may repeat a task."""
 
     __name__ = "feedwater_blocks"
 
@@ -169,7 +170,7 @@ _last: tuple[str, _feedwater.Pipeline] | None = None
 
 
 def _opened(job: _Job) -> _feedwater.Pipeline:
-    """The pipeline with its source, which the process's next task of this data set uses too."""
+    """Returns the pipeline with its source. Later tasks of the data set in this process use the same source."""
     global _last
     if _last is None or _last[0] != job.name:
         _last = job.name, _feedwater.Pipeline.from_toml(job.text, job.base, job.own).opened()
@@ -199,37 +200,44 @@ def read(
     ray_remote_args: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> ray.data.Dataset:
-    """A data set of Ray Data with the samples that one :class:`feedwater.Loader` with the same arguments gives: the same order, random
-    numbers and bytes, for any number of tasks and machines.
+    """Returns a data set of Ray Data with the samples that one :class:`feedwater.Loader` with the same arguments gives.
+    Order, random numbers and bytes are the same for any number of tasks and machines.
 
-    A task reads consecutive batches of the order with a loader of its own, and yields each as a block. A task that is lost is repeated
-    by Ray and gives the same blocks. Columns:
+    A task reads consecutive batches of the order with its own loader, and yields each batch as a block. Ray repeats a
+    task that is lost, which gives the same blocks. Columns:
 
-    * ``image``: tensor ``[channels, height, width]``, or ``[height, width, channels]`` with ``layout="nhwc"``. Images of ``bf16`` are 16-bit
-      integers with the same bits: ``batch["image"].view(torch.bfloat16)`` has their memory.
-    * ``label``: 64-bit integer, -1 for none, -100 (``ignore_label``) for a substituted sample. ``target``: tensor ``[classes]`` of f32,
-      with ``classes``.
-    * ``index``: place of the sample in the source. ``location``: its path or another name.
-    * ``epoch``, ``position``: from 0, in the order of the epoch. ``padding``: whether the row only fills the last batch.
-    * ``outcome``: what decoded it, or ``"substituted"`` for a sample that failed and is zeros. ``replaces``: index of the sample that
-      failed, with ``on_error="skip"``; else null. ``error``: message of the error of the failed sample, or null.
-    * With a source that has annotations (:func:`feedwater.coco`), what :meth:`feedwater.Batch.objects` has of each sample, as lists: ``boxes``
-      of four f32, ``categories``, ``object_ids``, ``areas``, ``visible`` and ``crowd``. With ``masks`` also ``masks``: the compressed run lengths of
-      COCO in the size of the image, null for an object without an outline.
-    * One for each field of the items of :func:`feedwater.samples` if fields are a dictionary, else ``fields``. A sample without it has null,
-      as those of other sources have in a combination.
+    * ``image``: tensor ``[channels, height, width]``, or ``[height, width, channels]`` with ``layout="nhwc"``. Images
+      of ``bf16`` are 16-bit integers with the same bits; convert them with ``batch["image"].view(torch.bfloat16)``,
+      which does not copy.
+    * ``label``: 64-bit integer, -1 for none, -100 (``ignore_label``) for a substituted sample. ``target``: tensor
+      ``[classes]`` of f32, with ``classes``.
+    * ``index``: index of the sample in the source. ``location``: its path or another name.
+    * ``epoch``, ``position``: from 0, in the order of the epoch. ``padding``: whether the row only fills the last
+      batch.
+    * ``outcome``: the route that decoded the sample, or ``"substituted"`` for a failed sample that was replaced with
+      zeros. ``replaces``: index of the failed sample that this one replaces, with ``on_error="skip"``; otherwise null.
+      ``error``: error message of the failed sample, or null.
+    * If the source has annotations (:func:`feedwater.coco`), the values of :meth:`feedwater.Batch.objects` for each
+      sample, as lists: ``boxes`` of four f32, ``categories``, ``object_ids``, ``areas``, ``visible`` and ``crowd``.
+      With ``masks`` also ``masks``: COCO's compressed run lengths in the size of the image, null for an object without
+      an outline.
+    * One column for each field of the items of :func:`feedwater.samples` if fields are a dictionary, otherwise the
+      column ``fields``. A sample without a field has null, also if it is from another source of a combination.
 
     Arguments:
 
-    * ``source``: as of :class:`feedwater.Loader`, or a :class:`Datasource`, which then has all arguments of the loader.
-    * ``transform``, ``batch_size``, and others of :class:`feedwater.Loader`: as there.
-    * ``epoch``, ``epochs``: first epoch and number of epochs. ``state``: begins at a :meth:`feedwater.Loader.state_dict` instead.
+    * ``source``: as in :class:`feedwater.Loader`, or a :class:`Datasource`, which then has all arguments of the loader.
+    * ``transform``, ``batch_size`` and other arguments of :class:`feedwater.Loader`: as there.
+    * ``epoch``, ``epochs``: first epoch and number of epochs. ``state``: begins at a
+      :meth:`feedwater.Loader.state_dict` instead.
     * ``num_cpus``: cores of a task, and threads of its loader unless ``num_workers`` is given.
-    * ``num_gpus``: GPUs of a task. Above 0 it decodes and transforms on the first of them, and copies batches to the block.
+    * ``num_gpus``: GPUs of a task. Above 0, the task decodes and transforms on the first of them, and copies batches to
+      the block.
     * ``memory``: bytes that Ray reserves for a task. Default: the predicted memory (``Datasource.task_memory``).
-    * ``fields``: names and types of the fields that become columns, such as ``{"caption": str, "score": float}``: ``int``, ``float``,
-      ``bool``, ``str``, ``bytes``, or a type of Arrow. Default: all fields of the first item of each sequence, of its types. Arrays of
-      NumPy with one or two axes become lists, such as ``list<fixed_size_list<float>[4]>`` for boxes. They do not follow the chain.
+    * ``fields``: names and types of the fields that become columns, such as ``{"caption": str, "score": float}``. Types
+      are ``int``, ``float``, ``bool``, ``str``, ``bytes``, or a type of Arrow. Default: all fields of the first item of
+      each sequence, with the types of their values. Arrays of NumPy with one or two axes become lists, such as
+      ``list<fixed_size_list<float>[4]>`` for boxes. The chain does not transform them.
     * ``masks``: whether annotated objects have a column of masks.
     * ``override_num_blocks``: number of tasks. Default: chosen by Ray from the size.
     * ``ray_remote_args``: other options of the tasks, such as ``resources``.
@@ -240,7 +248,7 @@ def read(
     if isinstance(source, Datasource):
         given = settings or fields is not None or masks or state is not None
         if transform or given or (batch_size, epoch, epochs, num_gpus) != (64, 0, 1, 0):
-            raise TypeError("the source is a Datasource, which has all settings of the loader")
+            raise TypeError("the source is a Datasource, which has all settings of the loader already")
         datasource = source
     else:
         threads = max(1, int(num_cpus))
@@ -264,6 +272,6 @@ def read(
         **(ray_remote_args or {}),
     }
     dataset = ray.data.read_datasource(datasource, override_num_blocks=override_num_blocks, **options)
-    require("a read task", options, "Pass others of num_cpus, num_gpus and memory, or start such a node first.")
+    require("a read task", options, "Change num_cpus, num_gpus or memory, or start such a node first.")
     dataset.context.execution_options.preserve_order = True
     return dataset

@@ -1,4 +1,4 @@
-"""What tasks need, and whether a node of the cluster has it."""
+"""Resources of tasks, and a check that a node of the cluster has them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import ray
 
-#: Bytes of a worker process of Ray that has imported what a task needs; measured with Ray 2.60.
+#: Memory of a worker process of Ray after the imports of a task, in bytes; measured with Ray 2.60.
 PROCESS_BYTES = 128 << 20
 
 
 def require(task: str, options: Mapping[str, Any], advice: str) -> None:
-    """Raises ``RuntimeError`` if no node has the resources that a task is to have by its options, because Ray would wait for such a node
-    without end."""
+    """Raises ``RuntimeError`` if no node has the resources in a task's options. Otherwise Ray would wait forever for
+    such a node."""
     needed = {
         "CPU": options.get("num_cpus") or 0,
         "GPU": options.get("num_gpus") or 0,
@@ -30,7 +30,7 @@ def require(task: str, options: Mapping[str, Any], advice: str) -> None:
 
 
 def _named(resources: Mapping[str, float], among: Mapping[str, float] | None = None) -> str:
-    """Amounts by name, of those that are needed."""
+    """Formats the amounts of the needed resources, by name."""
     wanted = [name for name, amount in (among or resources).items() if amount]
     return ", ".join(_amount(name, resources[name]) for name in wanted)
 

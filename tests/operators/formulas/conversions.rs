@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::HostImage;
+use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::op::policy::steps::Step;
 use feedwater::op::policy::timm::{Operation, Strength};
 use feedwater::op::policy::timm_aug_mix::formula::OPERATIONS;

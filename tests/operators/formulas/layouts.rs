@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use feedwater::internals::geometry::{BoundingBox, Roi, Size};
 use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::op::filter::box_blur::formula::BoxBlur;
 use feedwater::op::filter::box_blur::{self, BoxBlurred};
 use feedwater::op::shared::padding::{PadMode, Padding};

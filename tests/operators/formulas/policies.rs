@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::HostImage;
+use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::op::policy::apply::{self, Warping};
 use feedwater::op::policy::aug_mix::formula as aug_mix;
 use feedwater::op::policy::auto_augment::formula as auto_augment;

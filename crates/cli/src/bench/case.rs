@@ -24,7 +24,8 @@ pub struct Measured {
     pub batch: usize,
     /// Worker threads.
     pub workers: usize,
-    /// Most images per call of the JPEG engines, as planned; 0 if they are not used.
+    /// Largest planned number of images per call of the JPEG engines; 0 if the engines are not
+    /// used.
     pub images_per_hardware_call: usize,
     /// Number of measured epochs.
     pub epochs: u32,
@@ -34,8 +35,8 @@ pub struct Measured {
     pub seconds: f64,
     /// `images / seconds`.
     pub images_per_second: f64,
-    /// CPU time of this process per 1000 images, in seconds: all threads and the driver's work for them. `None` if the system
-    /// does not provide it.
+    /// CPU time of this process per 1000 images, in seconds. It includes all threads and the
+    /// driver's work for them. `None` if the system does not report it.
     pub cpu_seconds_per_1000_images: Option<f64>,
     /// CPU time of this process per image, in microseconds.
     pub host_microseconds_per_image: Option<f64>,
@@ -43,11 +44,13 @@ pub struct Measured {
     pub first_batch_seconds: f64,
     /// Fraction of the wall time that the consumer waited for batches.
     pub consumer_waited: f64,
-    /// Remote samples prefetched at the end, with the reason for that window; `null` if nothing is prefetched.
+    /// Largest number of remote samples that are prefetched, as chosen at the end of the run, and
+    /// the reason for it; `null` if nothing is prefetched.
     pub read_ahead: Option<(usize, String)>,
     /// Samples by outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// Samples processed wholly on the CPU although the plan has operators on the device, by reason.
+    /// Number of samples that were processed only on the CPU although the plan uses the device, by
+    /// reason.
     pub cpu_fallback: BTreeMap<String, u64>,
     pub device_bytes_predicted: u64,
     pub device_bytes_peak: u64,
@@ -61,7 +64,7 @@ pub struct Measured {
     pub peak_rss_bytes: u64,
 }
 
-/// Seconds after which no further epoch begins, if the number of epochs is not set.
+/// Measuring time in seconds if `--epochs` is not given. The epoch in progress is finished.
 const SECONDS: f64 = 3.0;
 
 /// Runs the file's pipeline on one route, or on all allowed routes: one warm-up epoch, then the measured epochs.
@@ -172,7 +175,7 @@ fn ready(batch: &Batch) -> Result<(), Error> {
     batch.stream().map_or(Ok(()), |stream| stream.synchronize())
 }
 
-/// Statistics between two points in time; memory as of the second.
+/// Returns counts and times between two readings of the statistics. Memory is that of the second.
 fn since(after: Stats, before: &Stats) -> Stats {
     let mut done = after;
     done.images -= before.images;

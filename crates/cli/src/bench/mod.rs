@@ -1,12 +1,14 @@
 //! `bench`: throughput of the training chain on every decode route, alone and balanced.
 //!
-//! * Each case runs in its own process, with its own memory, CPU time and first batch. If a library crashes, only that case
-//!   fails, with the reason.
+//! * Each case runs in a process of its own, which measures its memory, CPU time and first batch.
+//!   If a library crashes, only that case fails, with the reason.
 //! * A case is one warm-up epoch, then the measured epochs. Its consumer drops batches.
-//! * Without a file, the sets are photo-like JPEGs that are generated once and cached: one with the samplings, sizes and Huffman
-//!   tables of ImageNet, then 500x375, 2048x1536, progressive 500x375, and 500x375 with one in eight progressive. Their pipeline files are stored beside them and also work with `run`, `plan` and
-//!   `dump`.
-//! * If images are decoded on the CPU, only the route `cpu` is measured; the other requested routes are listed with the reason.
+//! * Without a file, `bench` generates sets of photo-like JPEGs once and caches them. The first set
+//!   has the samplings, sizes and Huffman tables of ImageNet. The others are 500x375, 2048x1536,
+//!   progressive 500x375, and 500x375 with one progressive image in eight. Their pipeline files are
+//!   stored beside them and also work with `run`, `plan` and `dump`.
+//! * If images are decoded on the CPU, only the route `cpu` is measured. The other requested routes
+//!   are listed with the reason.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +46,8 @@ mod table;
 pub struct Options {
     /// A pipeline file (TOML) to measure instead of the generated sets
     file: Option<PathBuf>,
-    /// Number of images like ImageNet's and of 500x375 images; the progressive set has a quarter as many, the large one an eighth
+    /// Number of images in the ImageNet-like and 500x375 sets; the progressive set has a quarter of
+    /// this number, the 2048x1536 set an eighth
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "file")]
     images: u64,
     /// Measured epochs per case [default: until 3 seconds have passed]
@@ -53,7 +56,8 @@ pub struct Options {
     /// Comma-separated routes to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = By::ALL)]
     routes: Vec<By>,
-    /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local rank, auto the same or the CPU
+    /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local
+    /// rank, auto is that GPU or else the CPU
     #[arg(long, value_name = DEVICES)]
     device: Option<DeviceChoice>,
     /// Number of threads, instead of loader.num_workers; auto chooses from measurements
@@ -62,8 +66,8 @@ pub struct Options {
     /// Samples per batch [default of the generated sets: 256 on a GPU, 64 on the CPU]
     #[arg(long, alias = "batch-size", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch: Option<u32>,
-    /// Comma-separated numbers of images per call of the JPEG engines, instead of decode.hardware_group: the cases whose routes
-    /// include nvjpeg-hardware are measured with each
+    /// Comma-separated numbers of images per call of the JPEG engines, instead of
+    /// decode.hardware_group; each case that uses nvjpeg-hardware is measured once per number
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     hardware_group: Vec<u32>,
     /// Print the result as one line of JSON at the end
@@ -75,7 +79,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The numbers to measure with; `None` is that of the pipeline file.
+    /// Values of `decode.hardware_group` to measure; `None` keeps the value of the pipeline file.
     fn hardware_groups(&self) -> Vec<Option<u32>> {
         match &self.hardware_group[..] {
             [] => vec![None],
@@ -135,7 +139,7 @@ impl ValueEnum for By {
 }
 
 impl Case {
-    /// The route, and the number of images per call of the engines if the case has one of its own.
+    /// Name of the route, followed by the number of images per call if `--hardware-group` is given.
     fn name(&self) -> String {
         match self.hardware_group {
             Some(group) => format!("{} x{group}", self.route.name()),
@@ -155,7 +159,7 @@ impl Serialize for By {
 struct Case {
     set: String,
     route: By,
-    /// The number of `--hardware-group` that the case is measured with.
+    /// Value of `--hardware-group` for this case.
     #[serde(skip_serializing_if = "Option::is_none")]
     hardware_group: Option<u32>,
     #[serde(flatten)]
@@ -243,9 +247,9 @@ fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
 struct AvailableRoutes {
     /// Device of the command line, else of the file.
     device: DeviceChoice,
-    /// Allowed routes if the device decodes, else empty.
+    /// Routes that the pipeline file allows.
     routes: Vec<Route>,
-    /// Why images are decoded on the CPU, if they are.
+    /// Why images are decoded on the CPU; `None` if the GPU decodes them.
     on_cpu: Option<String>,
 }
 

@@ -15,7 +15,8 @@ pub struct Set {
     pub file: PathBuf,
     /// Header of an image that represents the set; `None` if the set has several kinds of images.
     pub example: Option<Header>,
-    /// Whether the user gave the file, which then sets the batch size.
+    /// Whether the pipeline file is the user's. Then its batch size is used unless `--batch` is
+    /// given.
     pub is_users: bool,
 }
 
@@ -27,7 +28,8 @@ impl Set {
     }
 }
 
-/// Generates the missing sets below `cache`: like ImageNet, then uniform ones.
+/// Generates the sets that are missing in the folder `cache`. Returns all sets, the ImageNet-like
+/// set first.
 pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, CommandError> {
     let like_imagenet = Settings { images, ..Settings::default() };
     let small = uniform(images, false);
@@ -57,7 +59,7 @@ pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, CommandE
     Ok(sets)
 }
 
-/// Settings of a set of 500x375.
+/// Settings of a set of 500x375 images.
 fn uniform(images: u64, progressive: bool) -> Settings {
     let files = Files::Uniform(Uniform { progressive, ..Uniform::default() });
     Settings { images, files, ..Settings::default() }

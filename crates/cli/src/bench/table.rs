@@ -11,11 +11,12 @@ use feedwater::plan::Route;
 use super::case::Measured;
 use super::{By, Case, CaseResult};
 
-/// Limit of CPU time per image over all threads, in microseconds. It applies where nvjpeg-hardware and nvjpeg-gpu decode most
-/// images.
+/// Limit of the CPU time per image, summed over all threads, in microseconds. It applies to cases
+/// in which nvjpeg-hardware and nvjpeg-gpu decode more than half of the images.
 pub const HOST_BAR: f64 = 60.0;
 
-/// All cases, one line each; then the cases that were not measured with the reason, and the CPU time limit where it applies.
+/// Table with one line per measured case. The lines below list unmeasured cases by reason and
+/// compare CPU times with [`HOST_BAR`].
 pub struct Table<'a>(pub &'a [Case]);
 
 impl fmt::Display for Table<'_> {
@@ -25,7 +26,7 @@ impl fmt::Display for Table<'_> {
             writeln!(f, "device    {device}")?;
             writeln!(f, "threads   {workers}")?;
         }
-        // The name of a user's set is a path.
+        // The name of a user's set is a path, which may be long.
         let names = self.0.iter().map(|case| 2 + escaped(&case.set).chars().count());
         let width = names.fold(22, usize::max);
         writeln!(
@@ -67,11 +68,12 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-/// A route and the names of sets.
+/// A route, with the names of its sets.
 type SetsOf<'a> = (By, Vec<Cow<'a, str>>);
 
 impl Table<'_> {
-    /// Cases that were not measured, by reason. A route lists its sets unless all of them are affected.
+    /// Groups the unmeasured cases by reason. A route is listed without its sets if all of them
+    /// share the reason.
     fn unmeasured(&self) -> BTreeMap<String, Vec<String>> {
         let mut sets: BTreeMap<String, Vec<SetsOf<'_>>> = BTreeMap::new();
         for case in self.0 {

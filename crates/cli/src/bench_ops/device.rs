@@ -29,11 +29,11 @@ pub struct Device {
     pub routes: Vec<RouteRow>,
 }
 
-/// Measures on a device until it fails.
+/// Kernel measurements on a device. After an error, nothing more is measured.
 pub struct OnDevice<'a> {
-    /// The device, or why nothing is measured on one.
+    /// The device, or the reason why no device is measured.
     found: Result<Found<'a>, String>,
-    /// Whether the user required a device; without one the command then fails.
+    /// Whether the user required a GPU. If so, an error of the GPU fails the command.
     required: bool,
 }
 
@@ -68,7 +68,8 @@ impl<'a> OnDevice<'a> {
         Ok(())
     }
 
-    /// Returns a description of the device, or why nothing was measured on one, and the measurements.
+    /// Returns a description of the device and its measurements. Without measurements, the
+    /// description is the reason.
     pub fn measured(
         self,
         pipeline: &Pipeline,
@@ -111,7 +112,7 @@ impl<'a> Found<'a> {
 }
 
 impl Device {
-    /// Formats the rows, each preceded by a line break.
+    /// Formats the measurements as lines, which follow a line break.
     pub fn table(&self) -> String {
         let mut text = String::from(
             "\nkernels   one launch per group of images of one size; pixels are already on the device; device time\n",

@@ -21,7 +21,7 @@ use super::made::{Made, megapixels, operator_name};
 use super::measured::{Measured, Row};
 use super::table::Part;
 
-/// Times of one step, sample by sample.
+/// Times of one step in seconds, one per sample.
 struct Step {
     name: String,
     part: Part,
@@ -230,7 +230,8 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
     sorted[place.clamp(1, sorted.len()) - 1]
 }
 
-/// Returns the result of the work and its shorter time, leaving out the first run.
+/// Runs the work three times. Returns the last result, and the shorter time of the last two runs in
+/// seconds.
 fn best<T>(mut work: impl FnMut() -> Result<T, DataError>) -> Result<(T, f64), DataError> {
     work()?;
     let mut timed = || {

@@ -1,7 +1,8 @@
 //! Kernel times on the device, measured with CUDA events.
 //!
-//! Each operator runs as a separate kernel on the pixels that the CPU computed as its input, and so does the output conversion.
-//! The chain is the kernel that a loader launches. All outputs are compared with the CPU's, bit for bit.
+//! Each operator runs as a kernel of its own, on the input that the CPU computed for it. The output
+//! conversion is measured in the same way. The chain is measured as the kernel that a loader
+//! launches. Every output must equal the CPU's, bit for bit.
 
 use std::collections::HashMap;
 use std::mem;
@@ -29,11 +30,13 @@ use super::super::selftest::by_hand::{leaf, on_device, values};
 use super::made::{Made, megapixels, operator_name};
 use super::table::Part;
 
-/// Most samples per launch, and most bytes of their pixels that are buffered.
+/// Samples are buffered until there are `GROUP` of them or their pixels take `GROUP_BYTES`, and
+/// then measured.
 const GROUP: usize = 32;
 const GROUP_BYTES: usize = 256 << 20;
 
-/// Fewest measurements of a group, and their shortest total time. The minimum counts, because an idle device starts slowly.
+/// A group is measured at least `LAPS` times and for at least `LONG_ENOUGH`. The shortest
+/// measurement counts, because an idle device starts slowly.
 const LAPS: u32 = 3;
 const LONG_ENOUGH: Duration = Duration::from_millis(20);
 
@@ -50,9 +53,10 @@ pub struct KernelRow {
     pub part: Part,
     /// Number of images measured.
     pub images: u64,
-    /// Launches for these images: one per group of images with the same output size. The passes of a group count as one.
+    /// Launches that these images need: one per group of images with the same output size. All
+    /// passes of a kernel count as one launch.
     pub launches: u64,
-    /// Launches in total, repetitions included.
+    /// Launches in total, including the repetitions for timing.
     pub launched: u64,
     /// Mean device time per image, in seconds.
     pub seconds: f64,
@@ -101,7 +105,7 @@ struct Piece<'m> {
     /// Size of the image that the input is a part of.
     whole: Size,
     actions: Actions,
-    /// Number of the first action.
+    /// Position in `actions` of the first action to run.
     first: usize,
     leaves: Size,
     expected: &'m [u8],
@@ -247,7 +251,7 @@ impl<'a> Kernels<'a> {
             self.end.record(&self.stream)?;
             self.stream.synchronize()?;
             let took = self.end.elapsed_since(&self.begin)?.ok_or_else(|| Error::Internal {
-                problem: "a stream is empty, and the marks in it are not reached".into(),
+                problem: "a stream has finished, but its timing events have not".into(),
             })?;
             shortest = shortest.min(took / ROUNDS);
             laps += 1;
@@ -341,11 +345,11 @@ impl Job {
 struct Layouts {
     inputs: Vec<usize>,
     outputs: Vec<usize>,
-    /// Passes and tables of each sample.
+    /// Offset of each sample's passes and tables.
     bodies: Vec<usize>,
-    /// Two images of each sample.
+    /// Offsets of the two scratch images of each sample.
     scratches: Vec<usize>,
-    /// Start of the parameters for the program kernel.
+    /// Offset of the program kernel's parameters.
     programs: usize,
     input_bytes: usize,
     output_bytes: usize,
@@ -395,7 +399,8 @@ impl Layouts {
         rows
     }
 
-    /// Offsets of the parameters of sample number `number` for both kernels.
+    /// Returns the offsets of a sample's parameters for the fused kernel and for the program
+    /// kernel.
     fn parameters(&self, number: usize, chain: &DeviceChain) -> [usize; 2] {
         [number * chain.fused_bytes(), self.programs + number * chain.program_bytes()]
     }
@@ -450,7 +455,7 @@ impl Piece<'_> {
     }
 }
 
-/// Copies bytes to the device in parts.
+/// Copies bytes to the device in parts of at most [`STAGING`] bytes.
 fn upload(
     staging: &mut Upload,
     stream: &Stream,

@@ -25,7 +25,7 @@ pub struct Measured {
     pub loader_seconds: f64,
     /// Inverse of `loader_seconds`.
     pub images_per_second_per_core: f64,
-    /// The device, or why nothing was measured on one.
+    /// Description of the device, or the reason why no device was measured.
     pub gpu: String,
     /// Measurements on the device.
     pub device: Option<Device>,

@@ -1,22 +1,31 @@
 //! `bench-ops`: measures the cost of each step alone, on real samples of a pipeline file.
 //!
-//! * The CPU steps run on one thread, whatever the placements are. The device is measured too, if there is one.
-//! * On the device every operator is a separate kernel, with one launch for up to 32 samples of one output size whose pixels are
-//!   already there. A kernel with several passes is launched once per pass, which counts as one launch. The output conversion is
-//!   measured too, and the kernel of the whole chain, as a loader launches it. The time is between CUDA events before and after
-//!   ten repetitions of all launches, gaps between launches included; the best of three or more measurements counts.
+//! * The CPU steps run on one thread, even if the file places them on the GPU. A GPU is measured
+//!   too, if there is one.
+//! * On the GPU, every operator is a kernel of its own. One launch processes up to 32 samples of
+//!   one output size, whose pixels are already in device memory. All passes of a kernel count as
+//!   one launch.
+//! * The output conversion is measured in the same way, and so is the kernel of the whole chain
+//!   that a loader launches.
+//! * A kernel time is the time between two CUDA events, divided by ten repetitions of all launches
+//!   between them. It includes the gaps between launches. The shortest of at least three
+//!   measurements counts.
 //! * The command fails if a kernel's output differs from the CPU's in any bit.
-//! * If a later crop needs only a part of an operator's output, only that part is computed, by the operator with the crop fused.
-//! * A decode route is timed in a loader that uses only this route, with the loader's own events.
-//! * Without a device or a kernel compiler, a line states the reason; with `--device cuda` this is an error.
-//! * Samples are evenly spaced over the source and use the random choices of epoch 0.
-//! * Reading and parsing are timed once. All other steps run three times, and the shorter of the last two times counts, which
-//!   excludes first-touch page faults and preemption.
-//! * Each operator gets the window that reaches it in this chain. `decode, whole` is for comparison and not part of the sum.
-//!   Neither is `decode to tensor`, which is what the loader runs: rows pass from the decoder through the operators without an
-//!   intermediate image, so it may cost less than its steps alone.
-//! * Megapixels are those of a step's input: the image for reading, parsing and planning; the decoded window; an operator's
-//!   window; the sample for the output conversion.
+//! * If a later crop needs only a part of an operator's output, the crop is fused with the
+//!   operator, and only that part is computed.
+//! * A decode route is timed with the loader's own events, in a loader that uses only this route.
+//! * Without a GPU or a kernel compiler, one line states the reason; with `--device cuda` this is
+//!   an error.
+//! * Samples are evenly spaced over the source and use the random numbers of epoch 0.
+//! * Reading and parsing are timed once. All other steps run three times, and the shorter of the
+//!   last two times counts. This excludes first-touch page faults and most preemption.
+//! * Each operator processes the window that this chain needs of its input.
+//! * `decode, whole` and `decode to tensor` are comparisons outside of the sum. `decode to tensor`
+//!   is the loader's way: rows pass from the decoder through the operators without an intermediate
+//!   image. It may cost less than the sum of the steps.
+//! * Megapixels are counted at the input of a step. That is the image for reading, parsing and
+//!   planning, the decoded window for decoding, the operator's window for an operator, and the
+//!   sample for the output conversion.
 //! * Unusable samples are skipped and counted.
 
 use std::path::PathBuf;
@@ -51,7 +60,8 @@ pub struct Options {
     /// Number of samples, evenly spaced over the source
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     samples: u64,
-    /// Device to measure besides the CPU, instead of the file's `device`; cuda is the GPU of the launcher's local rank
+    /// Device to measure besides the CPU, instead of the file's `device`; cuda is the GPU of the
+    /// launcher's local rank
     #[arg(long, value_name = DEVICES)]
     device: Option<DeviceChoice>,
     /// Print the result as one line of JSON
@@ -95,7 +105,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// Returns the plan. Placements on a GPU are planned as if there were one: the steps are the same.
+/// Plans the pipeline. If the file requires a GPU, the plan assumes one, because the steps are the
+/// same.
 fn plan(pipeline: &Pipeline, storage: &Storage) -> Result<Plan, CommandError> {
     let on_cpu = pipeline.builder_with(storage)?.device(DeviceChoice::Cpu).plan();
     match on_cpu {

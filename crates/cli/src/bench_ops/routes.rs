@@ -17,9 +17,9 @@ use serde::Serialize;
 #[derive(Default, Serialize)]
 pub struct RouteRow {
     pub route: String,
-    /// Images within the measured spans.
+    /// Number of timed images.
     pub images: u64,
-    /// Mean device time per image in seconds, between marks in the decoder's stream.
+    /// Mean device time per image in seconds, between CUDA events in the decoder's stream.
     pub seconds: Option<f64>,
     /// Mean device time per megapixel, in seconds.
     pub seconds_per_megapixel: Option<f64>,

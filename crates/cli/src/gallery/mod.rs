@@ -1,4 +1,5 @@
-//! `gallery`: a page with pictures of what every operator does, or strips of pictures.
+//! `gallery`: writes a web page with example images of every operator, or one strip of them per
+//! operator.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,13 +45,14 @@ pub struct Options {
     json: bool,
 }
 
-/// Size of the generated image, and the shorter side of larger ones.
+/// Size of the generated image. A larger image of the user is reduced to this height as its shorter
+/// side.
 const PHOTO: Size = Size::new(240, 180);
 
-/// Number of pictures of an operator that draws random numbers.
+/// Number of images shown for an operator that draws random numbers.
 const DRAWS: u64 = 4;
 
-/// JPEG quality of the pictures: from 90 on, the encoder does not reduce colours.
+/// JPEG quality of the page's images. From 90 on, the encoder does not subsample chroma.
 const QUALITY: u8 = 92;
 
 /// JPEG quality of strips, which are a part of the documentation and must be small.
@@ -60,7 +62,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let dir = &options.dir;
     let photo = match &options.image {
         Some(path) => read(path)?,
-        // The scene with the most colours and edges.
+        // Of the generated scenes, this one has the most colours and edges.
         None => Image::from_data(PHOTO.window(), synth::image(1, 4, PHOTO.width, PHOTO.height)),
     };
     fs::create_dir_all(dir).map_err(|error| io_failure(dir, &error))?;
@@ -72,7 +74,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// Writes the page with its pictures.
+/// Writes the page and its images.
 fn whole(options: &Options, photo: &Image<u8>, operators: &Operators) -> Result<(), CommandError> {
     let dir = &options.dir;
     write_picture(&dir.join(page::PHOTO), photo, QUALITY)?;
@@ -98,13 +100,13 @@ fn whole(options: &Options, photo: &Image<u8>, operators: &Operators) -> Result<
     print(format!("{}: {} operators, {pictures} pictures", index.display(), sections.len()))
 }
 
-/// Writes the strips.
+/// Writes one strip per operator.
 fn strips(options: &Options, photo: &Image<u8>, operators: &Operators) -> Result<(), CommandError> {
     let mut entries = Vec::new();
     for (name, strengths) in operators {
         let (pictures, mut images) = shown(name, strengths, photo)?;
         let chosen = strip::chosen(&pictures);
-        // Without boxes, random_iou_crop changes nothing.
+        // Skip operators without an effect: random_iou_crop changes nothing without boxes.
         if chosen.iter().all(|&at| images[at] == *photo) {
             continue;
         }
@@ -121,10 +123,10 @@ fn strips(options: &Options, photo: &Image<u8>, operators: &Operators) -> Result
     print(format!("{}: {} strips", options.dir.display(), entries.len()))
 }
 
-/// All operators with their strengths.
+/// All operators, each with the settings to show.
 type Operators = [(&'static str, Vec<Strength>)];
 
-/// Pictures of an operator, and their pixels.
+/// Returns the images of an operator: their descriptions, and their pixels.
 fn shown<'a>(
     name: &str,
     strengths: &'a [Strength],
@@ -166,11 +168,11 @@ fn read(path: &Path) -> Result<Image<u8>, CommandError> {
     Ok(upright)
 }
 
-/// The image after an operator, with the random numbers of sample number `draw`.
+/// Returns the image after an operator, with the random numbers of sample number `draw`.
 fn applied(operator: &dyn Operator, draw: u64, photo: &HostImage) -> Result<HostImage, DataError> {
     let key = SampleKey { seed: 1, epoch: 0, index: draw };
     let actions = Actions::of([operator], key, photo.window().size());
-    // No tensor is stored.
+    // Only the operator runs, so the tensor's type and size do not matter.
     let (dtype, layout) = (DType::F32, Layout::Nchw);
     let shape = TensorShape { batch: 1, width: 1, height: 1, dtype, layout };
     let mut transform = HostTransform::of_shape(shape);
@@ -178,7 +180,7 @@ fn applied(operator: &dyn Operator, draw: u64, photo: &HostImage) -> Result<Host
     Ok(transform.image().clone())
 }
 
-/// Bytes of an image. Floats from -2.5 to 2.5 are shown as black to white.
+/// Converts an image to bytes. Floats from -2.5 to 2.5 are shown as black to white.
 fn visible(image: HostImage) -> Image<u8> {
     match image {
         HostImage::U8(image) => image,

@@ -1,9 +1,9 @@
-//! The page of the gallery.
+//! HTML of the gallery's page.
 
 /// File name of the unchanged image.
 pub const PHOTO: &str = "image.jpg";
 
-/// A picture of an operator.
+/// Description of one image of an operator.
 pub struct Picture<'a> {
     pub file: String,
     /// Settings as in a pipeline file.
@@ -12,7 +12,7 @@ pub struct Picture<'a> {
     pub draw: u64,
 }
 
-/// The pictures of an operator.
+/// Section of the page with the images of one operator.
 pub struct Section {
     pub name: &'static str,
     pub text: String,
@@ -37,11 +37,10 @@ figcaption pre { font-size: 0.8rem; margin: 0.4rem 0 0; max-width: 15rem; white-
 </style>
 "#;
 
-/// Text of the page.
+/// Returns the HTML of the page.
 pub fn page(sections: &[Section]) -> String {
     let mut page = String::from(HEAD);
-    page +=
-        "<h1>Operators</h1>\n<p>Every operator on this image, made by the operators themselves. ";
+    page += "<h1>Operators</h1>\n<p>Every operator of feedwater, applied to this image. ";
     page += "Operators that draw random numbers are shown for several samples.\n";
     page += &figure(PHOTO, "the image", "the image");
     page += "<nav>\n";
@@ -53,7 +52,7 @@ pub fn page(sections: &[Section]) -> String {
     page + "</html>\n"
 }
 
-/// Text of an operator's section.
+/// Returns the HTML of an operator's section.
 pub fn section(name: &str, pictures: &[Picture<'_>]) -> String {
     let mut text = format!("<section id=\"{name}\">\n<h2>{name}</h2>\n<div>\n");
     for Picture { file, settings, draw } in pictures {

@@ -16,7 +16,8 @@ pub struct Strength {
 /// Settings per operator, as a table of lists.
 const STRENGTHS: &str = include_str!("strengths.toml");
 
-/// All operators with their strengths: those of `strengths.toml`, else the examples that the tests use.
+/// Returns all operators with the settings to show: from `strengths.toml`, or else the examples
+/// that the tests use.
 pub fn all() -> Result<Vec<(&'static str, Vec<Strength>)>, CommandError> {
     let broken =
         |name: &str, error: String| CommandError::Failed(format!("{name}: {}", error.trim_end()));
@@ -31,7 +32,7 @@ pub fn all() -> Result<Vec<(&'static str, Vec<Strength>)>, CommandError> {
         };
         let strengths = settings.into_iter().map(|settings| {
             let text = format!("op = \"{name}\"\n{settings}");
-            let operator = op::read(name, settings).expect("the name of an operator");
+            let operator = op::read(name, settings).expect("all names in NAMES are operators");
             let operator = operator.map_err(|error| broken(name, error.to_string()))?;
             let problem =
                 |error: op::custom::FieldError| format!("{}: {}", error.field, error.problem);
@@ -43,7 +44,7 @@ pub fn all() -> Result<Vec<(&'static str, Vec<Strength>)>, CommandError> {
     Ok(all)
 }
 
-/// Settings as TOML, which has no null: a setting without a value is left out.
+/// Converts settings to TOML. TOML has no null, so a setting without a value is omitted.
 fn without_nulls(settings: &Value) -> toml::Table {
     let given = settings.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     given

@@ -1,4 +1,4 @@
-//! Strips of small pictures, one file per operator, for the operator reference.
+//! Strips of small images, one file per operator, for the operator reference.
 
 use feedwater::error::DataError;
 use feedwater::internals::geometry::Size;
@@ -8,16 +8,17 @@ use feedwater::op::Resize;
 use super::page::Picture;
 use super::{PHOTO, applied};
 
-/// Columns of the unchanged image in a strip.
+/// Width of the unchanged image in a strip, in pixels.
 const WIDTH: u32 = 96;
 
-/// Columns between two pictures.
+/// Gap between two images, in pixels.
 const GAP: u32 = 4;
 
-/// Most pictures of a strip, besides the unchanged image.
+/// Largest number of images in a strip, besides the unchanged one.
 const MOST: usize = 3;
 
-/// Positions of the pictures that a strip shows: one of each strength, then further samples.
+/// Returns the positions of the images that a strip shows: first one per strength, then further
+/// samples.
 pub fn chosen(pictures: &[Picture<'_>]) -> Vec<usize> {
     let mut chosen: Vec<usize> = (0..pictures.len()).collect();
     chosen.sort_by_key(|&at| pictures[at].draw);
@@ -26,7 +27,8 @@ pub fn chosen(pictures: &[Picture<'_>]) -> Vec<usize> {
     chosen
 }
 
-/// Pictures beside each other on white, in the scale of the unchanged image; larger ones are reduced to as many pixels per side.
+/// Draws images beside each other on white, at the scale of the unchanged image. The longer side of
+/// a larger image is reduced to [`WIDTH`].
 pub fn strip(pictures: &[Image<u8>]) -> Result<Image<u8>, DataError> {
     let small = pictures.iter().map(reduced).collect::<Result<Vec<_>, _>>()?;
     let sizes = small.iter().map(|it| it.window().size());
@@ -58,7 +60,7 @@ fn reduced(image: &Image<u8>) -> Result<Image<u8>, DataError> {
     }
 }
 
-/// Text for those who do not see the strip.
+/// Returns the alternative text of a strip, for readers who do not see it.
 pub fn alt(pictures: &[Picture<'_>], chosen: &[usize]) -> String {
     let mut text = String::from("The unchanged image");
     for &at in chosen {
@@ -67,7 +69,7 @@ pub fn alt(pictures: &[Picture<'_>], chosen: &[usize]) -> String {
         let settings: Vec<&str> = settings.lines().skip(1).collect();
         text += "; ";
         text += &match (draw, settings.as_slice()) {
-            // The picture before it has the same settings.
+            // The image has the settings of the previous one.
             (1.., _) => format!("sample {draw}"),
             (0, []) => String::from("with its defaults"),
             (0, settings) => settings.join(", "),

@@ -1,6 +1,7 @@
 //! Direct launches of the kernels with one thread per pixel, one sample at a time.
 //!
-//! A loader launches the tiled kernel if a chain has one, so no other check covers this kernel.
+//! If a chain has a tiled kernel, loaders never launch its kernel with one thread per pixel. Only
+//! this check covers that kernel.
 
 use std::sync::Arc;
 
@@ -98,8 +99,8 @@ impl<'a> Hand<'a> {
         Ok(made)
     }
 
-    /// Returns the parameter block (parameters, passes, tables), the offset of those for the program kernel, and the sizes of the
-    /// launches.
+    /// Returns the parameter block (parameters, passes, tables), the offset of the program kernel's
+    /// parameters in it, and the sizes of the launches.
     fn describe(
         &self,
         sample: &SamplePlan,

@@ -1,4 +1,5 @@
-//! Every decode route against libjpeg-turbo: within [`BOUND`] of its pixels, and bit for bit on routes that use libjpeg-turbo.
+//! Compares every decode route with libjpeg-turbo. Pixels must agree within [`BOUND`], and exactly
+//! where the CPU decodes.
 //!
 //! Entropy decoding is exact. Decoders may round differently in the inverse DCT (by one level of Y, Cb or Cr), in the upsampling
 //! of chroma (by another level) and in the conversion to RGB, which multiplies a chroma error by up to 1.772 and adds the luma
@@ -26,15 +27,16 @@ pub const BOUND: Bound = Bound { most: 4, mean: 0.5 };
 
 /// Largest allowed difference when the decoder downscales the image.
 ///
-/// libjpeg-turbo uses the low frequencies of each block; the method of nvJPEG's engines is not documented. The other usual
-/// method, averaging pixels, differs from it by up to 37 levels and by 0.6 on average on these images. An image that is off
-/// by one pixel differs by 210 and 17.
+/// libjpeg-turbo uses the low frequencies of each block; the method of nvJPEG's engines is not
+/// documented. The other usual method averages pixels. On these images its pixels differ from
+/// libjpeg-turbo's by up to 37 levels, and by 0.6 on average. An image that is shifted by one pixel
+/// differs by up to 210 levels, and by 17 on average.
 const BOUND_REDUCED: Bound = Bound { most: 64, mean: 2.0 };
 
-/// Size of the images: not a multiple of a block, and many blocks large.
+/// Size of the images: many blocks, with partial blocks at the right and lower edges.
 const SIZE: Size = Size::new(203, 149);
 
-/// Images of each kind.
+/// Number of images of each kind.
 const PER_SORT: usize = 3;
 
 /// Windows as x, y, width, height: the whole image, inside blocks, corners, borders of one pixel, a single pixel.
@@ -58,7 +60,7 @@ const WINDOWS: [[u32; 4]; 11] = {
 /// Sizes after resizing for which the decoder downscales by 2, 4 and 8.
 const REDUCED: [(u32, u32); 3] = [(100, 70), (50, 37), (25, 18)];
 
-/// Returns a check per route and kind of JPEG, and per route that downscales; lazily, route by route.
+/// Yields the checks route by route: one per kind of JPEG, and one for routes that downscale.
 pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let expected = WINDOWS.iter().map(|&window| {
         let builder = builder(source()?, &crop(window)).decode(Placement::Cpu);
@@ -69,7 +71,7 @@ pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     std::iter::once_with(|| vec![windows(gpu)]).chain(routes)
 }
 
-/// Whether the engines decode windows, which decides what loaders give them.
+/// Checks whether the engines decode windows. If they do not, loaders let them decode whole images.
 fn windows(gpu: &Gpu) -> Check {
     let name = "gpu/engines/windows";
     if let Err(why) = gpu.offers(Route::NvjpegHardware) {
@@ -128,7 +130,7 @@ fn all_sorts(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec
 #[derive(Default)]
 struct Compared {
     difference: Difference,
-    /// Why the route leaves this kind of JPEG to the CPU.
+    /// Why the route does not support this kind of JPEG; `None` if the route decodes it.
     left: Option<&'static str>,
 }
 
@@ -162,7 +164,7 @@ impl Compared {
         Ok(())
     }
 
-    /// Images decoded by libjpeg-turbo must match bit for bit.
+    /// Returns the bound for this kind of JPEG. Images that the CPU decodes must match bit for bit.
     fn bound(&self, route: Route) -> Bound {
         match (route.on_device(), self.left) {
             (true, None) => BOUND,
@@ -181,7 +183,7 @@ impl Compared {
     }
 }
 
-/// Whether the route decoded an image; if not, the reason why the route does not support it.
+/// Returns `None` if the route decoded the image, or the reason why the route does not support it.
 fn went(
     route: Route,
     header: &Header,
@@ -229,7 +231,9 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
     let exact = Bound { most: 0, mean: 0.0 };
     let found = difference.within(if route.on_device() { BOUND_REDUCED } else { exact })?;
     let (most, mean) = (by_resizing.most(), by_resizing.mean());
-    Ok(format!("{found}; without downscaling {most} levels and {mean:.3}"))
+    Ok(format!(
+        "{found}; resizing the whole image instead differs by {most} levels, {mean:.3} on average"
+    ))
 }
 
 fn builder(source: Arc<Memory>, chain: &Chain) -> LoaderBuilder {

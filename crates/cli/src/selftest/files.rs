@@ -25,7 +25,7 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// Returns the checks of every route against the CPU, lazily, then those of every error policy.
+/// Yields the checks that compare every route with the CPU, then those of every error policy.
 pub fn on_gpu(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let by_route = Route::ALL.into_iter().map(|route| of_route(gpu, route));
     by_route.chain(std::iter::once_with(|| policies(gpu)))
@@ -56,12 +56,13 @@ fn policies(gpu: &Gpu) -> Vec<Check> {
 
 const EXACT: Bound = Bound { most: 0, mean: 0.0 };
 
-/// Checks that every odd file is read with its upright size, and that none is skipped.
+/// Checks that every odd file is decoded with its upright size, and that none is skipped.
 fn odd_on_cpu() -> Found {
     let odd = images::odd()?;
     let seen = epoch(odd_builder(&odd)?)?;
     complete(&odd, &seen)?;
-    // The same image stored twice: the second file is mirrored horizontally.
+    // Files 0 and 1 store the same pixels. The EXIF orientation of file 1 mirrors them
+    // horizontally.
     let bytes = seen.data.len() / odd.len();
     let [first, second] = [0, 1].map(|place| &seen.data[place * bytes..][..bytes]);
     let rows = first.chunks_exact(3 * TO as usize).zip(second.chunks_exact(3 * TO as usize));
@@ -84,7 +85,11 @@ fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
     let turned = |record: &&SampleRecord| record.size == Size::new(53, 75);
     match seen.records.iter().filter(turned).count() {
         4 if seen.records.len() == odd.len() => Ok(()),
-        count => Err(format!("{} of {} files, {count} rotated", seen.records.len(), odd.len())),
+        count => Err(format!(
+            "read {} of {} files, {count} of them rotated instead of 4",
+            seen.records.len(),
+            odd.len()
+        )),
     }
 }
 
@@ -110,7 +115,8 @@ fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Fou
     Ok(format!("{found}; {} files, {by_cpu} of them decoded on the CPU", odd.len()))
 }
 
-/// Checks that every damaged file has the expected error and that its good neighbours are unharmed.
+/// Checks that every damaged file has the expected error, and that the good file before it is
+/// decoded.
 fn damaged_on_cpu() -> Found {
     let damaged = images::damaged()?;
     let seen = epoch(damaged_builder(&damaged)?.on_error(OnError::Substitute))?;
@@ -153,10 +159,13 @@ fn damaged_on_gpu(
         named(&damaged, &actual)?;
     }
     let found = Difference::between(&expected.data, &actual.data).within(bound)?;
-    Ok(format!("{} files have the CPU's outcomes; the other pixels are {found}", damaged.len()))
+    Ok(format!(
+        "{} files have the CPU's outcomes; the pixels of the good files are {found}",
+        damaged.len()
+    ))
 }
 
-/// Checks that each damaged file alone stops the loader with its own error, after the batch before it.
+/// Checks that each damaged file stops a loader with its own error, after the batches before it.
 fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
     let damaged = images::damaged()?;
     for file in &damaged {
@@ -188,7 +197,7 @@ fn same_records(expected: &Epoch, actual: &Epoch) -> Result<(), String> {
     if expected.records.len() != actual.records.len() {
         return Err(format!("{} samples", actual.records.len()));
     }
-    // Errors of a batch come in any order.
+    // A batch reports its errors in any order.
     let sorted = |epoch: &Epoch| {
         let mut all: Vec<_> =
             epoch.errors.iter().map(|it| (it.index, it.reason, it.problem.clone())).collect();

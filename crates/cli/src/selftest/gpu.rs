@@ -11,13 +11,13 @@ use feedwater::plan::Route;
 
 use super::{Found, loaders, message};
 
-/// A GPU that kernels can be compiled for.
+/// A GPU for which kernels can be compiled.
 pub struct Gpu {
     /// The device.
     pub device: Arc<Device>,
     /// Version of the kernel compiler.
     pub compiler: (u32, u32),
-    /// Whether nvJPEG is available, or why not.
+    /// Whether nvJPEG is available; the error states why not.
     pub nvjpeg: Result<(), String>,
 }
 
@@ -45,12 +45,12 @@ impl Gpu {
         self.on(builder).decode(place).routes([route])
     }
 
-    /// Creates the loader of the CPU checks with everything on this device.
+    /// Creates the loader of the CPU checks, with all steps on this device.
     pub fn builder(&self) -> Result<LoaderBuilder, String> {
         Ok(self.on(loaders::builder()?))
     }
 
-    /// Whether the route can decode images, or why not.
+    /// Checks whether the route can decode images; the error states why not.
     pub fn offers(&self, route: Route) -> Result<(), String> {
         offered(&self.device, route).map_err(message).flatten()
     }

@@ -1,7 +1,9 @@
-//! Stream order of Hopper's JPEG engines: they write when called, not when their stream reaches the call.
+//! Checks of a hazard of Hopper's JPEG engines: they write their output when they are called, not
+//! when their stream reaches the call.
 //!
-//! The first check uses nvJPEG directly without a host wait and counts how often the hazard occurs on this device. The second
-//! runs a loader, which waits, and must produce the same bytes however late the consumer's work runs.
+//! The first check calls nvJPEG directly, without waiting on the host, and counts how often the
+//! hazard occurs on this device. The second check runs a loader, which waits on the host. Its bytes
+//! must not change when the consumer's work runs late.
 
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ use super::{Check, Found, epoch, message, skipped};
 
 const IMAGE: Size = Size::new(320, 240);
 
-/// Returns the checks of the hazard itself, of the loader, and of images that calls skip.
+/// Returns the checks of the hazard itself, of a loader, and of images that a call skips.
 pub fn checks(gpu: &Gpu) -> Vec<Check> {
     let names = ["gpu/hazard/by-hand", "gpu/hazard/loader", "gpu/hazard/skipped"];
     match gpu.offers(Route::NvjpegHardware) {
@@ -34,10 +36,11 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
     }
 }
 
-/// Queues much work on a page, then decodes an image into it. In stream order the image is written last.
+/// Queues much work that writes a page, then decodes an image into the page. In stream order, the
+/// image is written last.
 ///
-/// The check runs once without a host wait, which reveals the engines' behaviour, and once with it, after which the image must be
-/// correct.
+/// Without a wait on the host, the check counts how often the engines write too early. With a wait,
+/// the image must be correct.
 fn by_hand_of(gpu: &Gpu) -> Found {
     const ROUNDS: u32 = 20;
     const FILLS: u8 = 200;
@@ -48,7 +51,7 @@ fn by_hand_of(gpu: &Gpu) -> Found {
         let device = &gpu.device;
         let mut rows = Footprint::default();
         rows.add(Sort::Device, "page", page_bytes as u64, 1, "");
-        // Far more than expected: this check is not about memory.
+        // Much more memory than nvJPEG needs, because this check does not test memory.
         rows.add(Sort::Device, "nvjpeg", 256 << 20, 1, "");
         rows.add(Sort::Pinned, "nvjpeg", 32 << 20, 1, "");
         rows.add(Sort::Pinned, "file", file.len() as u64, 1, "");
@@ -88,7 +91,7 @@ fn by_hand_of(gpu: &Gpu) -> Found {
         let right = decode(0, &used)?;
         let (mut ahead, mut wrong) = (0, 0);
         for _ in 0..ROUNDS {
-            // An event that was never recorded orders nothing; this is the deliberate misuse.
+            // Deliberate misuse: `unused` was never recorded, so waiting for it does not wait.
             ahead += u32::from(decode(FILLS, &unused)? != right);
             wrong += u32::from(decode(FILLS, &used)? != right);
         }
@@ -97,8 +100,8 @@ fn by_hand_of(gpu: &Gpu) -> Found {
     let (ahead, wrong) = run().map_err(message)?;
     let message = format!("the engines write ahead of their stream in {ahead} of {ROUNDS} rounds");
     match wrong {
-        0 => Ok(format!("{message}; after a wait on the host in none")),
-        _ => Err(format!("{message}, and in {wrong} of {ROUNDS} after a wait on the host too")),
+        0 => Ok(format!("{message}; with a wait on the host in no round")),
+        _ => Err(format!("{message}; with a wait on the host in {wrong} of {ROUNDS} rounds")),
     }
 }
 
@@ -160,7 +163,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
     let (pages, seen) = run().map_err(message)?;
     match seen.iter().zip(&calm.data).position(|(a, b)| a != b) {
         None => Ok(format!(
-            "{BATCHES} batches through {pages} pages, read behind much other work, are unchanged"
+            "{BATCHES} batches through {pages} pages are unchanged, although they were copied after much other work"
         )),
         Some(at) => {
             Err(format!("batch {} changes when other work runs", at * BATCHES / seen.len()))

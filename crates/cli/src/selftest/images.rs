@@ -10,7 +10,7 @@ use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 /// A kind of JPEG.
 #[derive(Clone, Copy, Debug)]
 pub struct Sort {
-    /// Name within the check's name.
+    /// Part of the check's name.
     pub name: &'static str,
     pub sampling: SamplingFactor,
     pub gray: bool,
@@ -19,7 +19,8 @@ pub struct Sort {
     pub restart: u16,
 }
 
-/// Every chroma subsampling, and the other properties that decide on the decode route.
+/// Kinds of JPEGs: every chroma subsampling, and the other properties that determine the decode
+/// route.
 pub const SORTS: [Sort; 7] = [
     sampled("sampling=4:4:4", SamplingFactor::F_1_1),
     sampled("sampling=4:2:2", SamplingFactor::F_2_1),
@@ -81,7 +82,8 @@ pub fn odd() -> Result<Vec<Odd>, String> {
     let mut trailing = jpeg(11, SIZE, usual)?;
     trailing.extend(b"\xff\xd8\xff and what else lies behind an image".repeat(9));
     add("trailing garbage", trailing);
-    // As in motion JPEG: decoders without tables use the standard's, which are also the encoder's.
+    // Like a frame of motion JPEG, this file has no Huffman tables. Decoders then use the
+    // standard's tables, which are also the encoder's.
     let mut without = jpeg(14, SIZE, usual)?;
     for at in 0..find(&without, 0xda) {
         if without[at..at + 2] == [0xff, 0xc4] {
@@ -204,7 +206,8 @@ fn pnm(head: PnmHead, pixels: Vec<u8>) -> Vec<u8> {
     [head.bytes(), &pixels].concat()
 }
 
-/// Returns the position of a marker, or the length of the file if it is missing.
+/// Returns the position of a marker. If the marker is missing, returns the position of the last two
+/// bytes.
 fn find(jpeg: &[u8], marker: u8) -> usize {
     jpeg.windows(2).position(|pair| pair == [0xff, marker]).unwrap_or(jpeg.len() - 2)
 }

@@ -1,7 +1,8 @@
-//! Kernels against the CPU, bit for bit: every operator and whole chains.
+//! Compares kernels with the CPU, bit for bit: every operator, and whole chains.
 //!
-//! The CPU decodes on both sides, so that only the kernels differ. A loader launches the tiled kernel if a chain has one; the
-//! kernel with one thread per pixel is launched directly on the same samples.
+//! The CPU decodes on both sides, so that only the kernels differ. If a chain has a tiled kernel, a
+//! loader launches that one. The kernel with one thread per pixel is then launched directly on the
+//! same samples.
 
 use std::sync::Arc;
 use std::thread;
@@ -23,8 +24,9 @@ use feedwater::source::Memory;
 use super::gpu::Gpu;
 use super::{Check, Found, by_hand, epoch, loaders, message, read};
 
-/// Returns a check per operator and per chain; if operators are named, only theirs. If `brief`, operators are not compared in every
-/// element type and layout; chains are.
+/// Returns one check per operator and per chain. If `named` has operators, returns only their
+/// checks. With `brief`, an operator is compared in two combinations of element type and layout.
+/// Chains are always compared in all combinations.
 pub fn checks(gpu: &Gpu, brief: bool, named: &[String]) -> Vec<Check> {
     let all = named.is_empty();
     let wanted = op::NAMES.iter().filter(|name| all || named.iter().any(|it| it == *name));
@@ -84,14 +86,16 @@ impl Cases {
 
 /// A chain to compare.
 struct Job<'a> {
-    /// Number of the check.
+    /// Position of the check in the list of results.
     check: usize,
     chain: &'a Chain,
-    /// Compares only the usual element type and layout, and another one that this number selects.
+    /// If set, only two combinations of element type and layout are compared: the usual one, and
+    /// one that this number selects.
     other: Option<usize>,
 }
 
-/// Compares chains in several threads: most of the time goes into compilation. Returns the number of the check with each result.
+/// Compares chains in several threads, because compilation takes most of the time. Returns each
+/// result with the number of its check.
 fn in_threads(gpu: &Gpu, jobs: &[Job<'_>]) -> Vec<(usize, Result<Cases, String>)> {
     const MOST: usize = 8;
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST);
@@ -302,5 +306,5 @@ fn equal(expected: &[u8], actual: &[u8], samples: usize) -> Result<(), String> {
     }
 }
 
-/// Seed of all samples here.
+/// Seed of all loaders in these checks.
 const SEED: u64 = 7;

@@ -23,7 +23,7 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// Returns the checks on the GPU. Where bytes are compared, the CPU decodes.
+/// Returns the checks on the GPU. The CPU decodes where bytes must be equal.
 pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     let decoded_on_cpu = || Ok::<_, String>(gpu.builder()?.decode(Placement::Cpu));
     vec![
@@ -34,7 +34,8 @@ pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     ]
 }
 
-/// Drops loaders after epochs left early, with as many batches held as possible, and in the middle of an epoch.
+/// Drops loaders in the middle of an epoch, after epochs that were left early and while the
+/// consumer holds as many batches as it can.
 fn shut_down(builder: impl Fn() -> Built) -> Found {
     const ROUNDS: usize = 20;
     for round in 0..ROUNDS {
@@ -52,7 +53,7 @@ fn shut_down(builder: impl Fn() -> Built) -> Found {
             }
         }
     }
-    Ok(format!("{ROUNDS} loaders, left early and dropped while filling, shut down"))
+    Ok(format!("{ROUNDS} loaders shut down in the middle of an epoch"))
 }
 
 /// Checks that batches outlive their loader with unchanged pixels, also on another thread.
@@ -77,7 +78,7 @@ fn no_thread(error: std::io::Error) -> String {
     format!("cannot start a thread: {error}")
 }
 
-/// Checks that a leaked batch costs its slot and nothing else.
+/// Checks that the other slots stay usable after a batch was leaked.
 fn leaked(builder: impl Fn() -> Built) -> Found {
     let expected = epoch(builder()?)?.data;
     let mut loader = builder()?.prefetch(2).epochs(Some(1)).build().map_err(message)?;
@@ -132,7 +133,7 @@ fn pixels_on_cpu(seed: u64) -> Built {
     Ok(pixels(seed)?.device(DeviceChoice::Cpu))
 }
 
-/// Creates a loader of unchanged pixels.
+/// Creates a loader without `normalize`, whose tensor has bytes.
 fn pixels(seed: u64) -> Built {
     let source = Memory::new(loaders::samples()?).map_err(message)?;
     let chain = Chain::new()

@@ -40,7 +40,7 @@ pub fn builder() -> Result<LoaderBuilder, String> {
         .shuffle(true)
         .seed(3)
         .last_batch(LastBatch::Partial)
-        // The checks cover the whole set, whatever launcher started them.
+        // Read the whole set, even if a launcher set a rank.
         .shard(0, 1)
         .device(DeviceChoice::Cpu))
 }

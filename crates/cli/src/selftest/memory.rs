@@ -9,16 +9,17 @@ use super::gpu::Gpu;
 use super::{Check, Found, loaders, message};
 use crate::report::status_bytes;
 
-/// Epochs after which nothing may have grown.
+/// Number of epochs during which memory must not grow.
 const EPOCHS: u32 = 200;
 
 /// Warm-up epochs after which memory must be stable.
 const SETTLED: u32 = 20;
 
-/// Allowed extra resident memory in bytes: the allocator's own, and per-epoch counters.
+/// Allowed extra resident memory in bytes, for the allocator and for counters of each epoch.
 const HOST_SLACK: u64 = 16 << 20;
 
-/// Allowed change of free device memory in bytes: other processes use the device too. Growth with every batch would exceed it.
+/// Allowed decrease of free device memory, in bytes. Other processes use the device too. A leak in
+/// every batch would exceed this value.
 const DEVICE_SLACK: u64 = 64 << 20;
 
 /// Returns the checks on the CPU.
@@ -59,7 +60,8 @@ fn many_epochs_on_cpu() -> Found {
 
 /// Compares the peak use of the pools with the plan.
 fn taken(gpu: &Gpu) -> Found {
-    // nvJPEG may leave part of its rows unused. Without it, every byte of all rows is used.
+    // nvJPEG may leave part of its planned memory unused. Without nvJPEG, all planned memory is
+    // used.
     let figures_of = |builder: feedwater::loader::LoaderBuilder| {
         let mut loader = builder.build().map_err(message)?;
         run_epochs(&mut loader, 2)?;

@@ -40,7 +40,8 @@ pub struct Options {
     /// Run only these groups of checks
     #[arg(long, value_enum, value_delimiter = ',', value_name = "GROUPS")]
     only: Vec<Group>,
-    /// Compare the kernel of each operator in two element types and layouts instead of all, and measure throughput for a moment only
+    /// Compare the kernel of each operator in two element types and layouts instead of all, and
+    /// measure throughput for 0.2 s only
     #[arg(long)]
     brief: bool,
     /// Compare only the kernels of these operators
@@ -56,13 +57,13 @@ pub struct Options {
 pub enum Group {
     /// Loaders on the CPU
     Loader,
-    /// Fast paths of operators against references
+    /// Fast paths of operators, compared with references
     Operator,
-    /// Kernels of the GPU against the CPU
+    /// GPU kernels, compared with the CPU
     Kernels,
     /// Decode routes, by kind of JPEG
     Decode,
-    /// JPEG engines that write before their stream's turn, or skip images
+    /// JPEG engines that write before their stream allows it, or skip images
     Hazard,
     /// Odd and damaged files on the GPU
     Files,
@@ -93,7 +94,7 @@ pub enum Outcome {
     Pass,
     /// The check failed.
     Fail,
-    /// Not run because something it needs is missing.
+    /// The check was not run, because something that it needs is missing.
     Skip,
 }
 
@@ -119,7 +120,8 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
     let mut report = Report { checks: Vec::new(), json: options.json };
     let wanted = |group| options.only.is_empty() || options.only.contains(&group);
     if wanted(Group::Loader) {
-        // Memory first: leftovers of the other checks would hide what a loader allocates.
+        // Check memory first: a loader would reuse memory that other checks have freed, and its
+        // allocations would not show.
         report.add(memory::on_cpu())?;
         report.add(loaders::checks())?;
         report.add(life::on_cpu())?;
@@ -142,8 +144,8 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
     report.end(&rates, begin.elapsed().as_secs_f64())
 }
 
-/// Collects the checks. Text is printed as they finish, so that earlier results survive a crash in a library; JSON is printed at
-/// the end.
+/// Collects the checks. Text is printed as soon as a check has finished, so that results survive a
+/// later crash of a library. JSON is printed at the end.
 struct Report {
     checks: Vec<Check>,
     json: bool,

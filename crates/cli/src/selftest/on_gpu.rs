@@ -4,8 +4,10 @@ use super::super::CommandError;
 use super::gpu::Gpu;
 use super::{Check, Group, decode, files, hazard, kernels, life, memory};
 
-/// Runs the checks of these groups one after another if there is a GPU. If it is required but missing, a check fails. If `brief`, the
-/// kernels of single operators are not compared in every element type and layout. If operators are named, only their kernels are.
+/// Runs the checks of the wanted groups one after another. If there is no GPU, one check is
+/// skipped; if a GPU is `required`, that check fails. With `brief`, single operators are compared
+/// in two combinations of element type and layout. If `operators` has names, only the kernels of
+/// these operators are compared.
 pub fn checks(
     found: &Result<Gpu, (&'static str, String)>,
     required: bool,

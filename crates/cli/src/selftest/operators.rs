@@ -1,4 +1,4 @@
-//! Operators on the CPU: every form against its reference.
+//! Operators on the CPU: fast paths compared with reference implementations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,9 @@
-//! Images that a call of the JPEG engines skips although it reports success, as seen on RTX 50 GPUs.
+//! Check of a fault that was seen on RTX 50 GPUs: a call of the JPEG engines skips images but
+//! reports success.
 //!
-//! Pages are filled with one byte before each call. A page that is as before afterwards was skipped. The decoder, which looks at 64
-//! bytes of each page only, must have noticed the same images.
+//! Before each call, all bytes of every page are set to `POISON`. If a page is unchanged after the
+//! call, its image was skipped. The decoder inspects only 64 bytes of each page and must detect the
+//! same images.
 
 use feedwater::footprint::{Footprint, Memory as Sort};
 use feedwater::gpu::{Event, Stream};
@@ -16,7 +18,7 @@ use super::{Found, message};
 const IMAGE: Size = Size::new(320, 240);
 const POISON: u8 = 0xA5;
 
-/// Images per call, of which there are [`ROUNDS`].
+/// Numbers of images per call. Each is tested in [`ROUNDS`] calls.
 const GROUPS: [usize; 4] = [2, 7, 14, 28];
 const ROUNDS: usize = 12;
 
@@ -33,21 +35,22 @@ pub fn check(gpu: &Gpu) -> Found {
             (0, 0) => found.push(counts),
             _ => {
                 return Err(format!(
-                    "skipped: {counts}; not noticed: {unnoticed}; written with other pixels than alone: {wrong}"
+                    "skipped: {counts}; not detected: {unnoticed}; other pixels than when decoded alone: {wrong}"
                 ));
             }
         }
     }
-    Ok(format!("skipped, noticed and left to the CPU: {}", found.join(", ")))
+    Ok(format!("skipped, detected and decoded on the CPU: {}", found.join(", ")))
 }
 
 #[derive(Default)]
 struct Counts {
     /// Images whose page was not written.
     skipped: usize,
-    /// Images for which the decoder says something else.
+    /// Images for which the decoder's report is wrong: skipped but reported as written, or the
+    /// reverse.
     unnoticed: usize,
-    /// Images that were written with other pixels than in a call of their own.
+    /// Images whose pixels differ from those of a call with this image alone.
     wrong: usize,
 }
 
@@ -57,7 +60,7 @@ fn count(gpu: &Gpu, files: &[Vec<u8>]) -> feedwater::Result<Counts> {
     let longest = files.iter().map(Vec::len).max().unwrap_or(0);
     let mut rows = Footprint::default();
     rows.add(Sort::Device, "pages", page_bytes as u64, group as u64, "");
-    // Far more than expected: this check is not about memory.
+    // Much more memory than nvJPEG needs, because this check does not test memory.
     rows.add(Sort::Device, "nvjpeg", 256 << 20, 1, "");
     rows.add(Sort::Pinned, "nvjpeg", 32 << 20, 1, "");
     rows.add(Sort::Pinned, "files", longest as u64, group as u64, "");
@@ -77,7 +80,8 @@ fn count(gpu: &Gpu, files: &[Vec<u8>]) -> feedwater::Result<Counts> {
     let pages = files.iter().map(|_| memory.buffer("pages", page_bytes));
     let pages = pages.collect::<feedwater::Result<Vec<_>>>()?;
     let filled = Event::new(device)?;
-    // Decodes these images in one call. Returns the rows of each, and whether the decoder found it written.
+    // Decodes these images in one call. Returns each page, and whether the decoder reports it as
+    // written.
     let mut decode = |places: std::ops::Range<usize>| -> feedwater::Result<Vec<(Vec<u8>, bool)>> {
         for page in &pages[places.clone()] {
             fill(&stream, page, 0..page_bytes, POISON)?;
@@ -99,7 +103,7 @@ fn count(gpu: &Gpu, files: &[Vec<u8>]) -> feedwater::Result<Counts> {
         });
         seen.collect()
     };
-    // Bytes between rows are undefined, and the last row has the decoder's mark.
+    // Bytes between rows are undefined, and the decoder writes a mark into the last row.
     let pitch = window.pitch_bytes() as usize;
     let pixels = |rows: &[u8]| -> Vec<u8> {
         let rows = rows.chunks_exact(pitch).take(IMAGE.height as usize - 1);
@@ -109,7 +113,8 @@ fn count(gpu: &Gpu, files: &[Vec<u8>]) -> feedwater::Result<Counts> {
     let mut alone = Vec::new();
     for place in 0..group {
         let seen = decode(place..place + 1)?.pop().map(|(rows, _)| pixels(&rows));
-        // Skipping was seen in calls for several images only.
+        // Skips are known only from calls with several images. An image that is skipped alone has
+        // no reference.
         alone.push(seen.filter(|it| !is_poisoned(it)));
     }
     let mut counts = Counts::default();

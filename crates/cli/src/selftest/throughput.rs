@@ -19,7 +19,7 @@ use super::{Check, message};
 /// Width and height of the images.
 const SIZE: (u32, u32) = (500, 375);
 
-/// Number of distinct images; each is repeated.
+/// Number of different images. They are repeated to give [`SAMPLES`].
 const IMAGES: usize = 32;
 
 /// Samples per epoch.
@@ -33,9 +33,9 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// For a GPU.
+    /// Measurement on a GPU.
     pub const USUAL: Self = Self { batch: 64, time: Duration::from_millis(1500) };
-    /// For a simulated one.
+    /// Short measurement for a simulated GPU.
     pub const BRIEF: Self = Self { batch: 8, time: Duration::from_millis(200) };
 }
 

@@ -8,7 +8,7 @@ use feedwater::loader::{Batch, Loader, Outcome, SampleRecord};
 use super::font;
 use super::line::{Line, Rectangle, Rgb, shortened, text_width};
 
-/// Most characters of a category's name beside its box.
+/// Longest category name beside a box, in characters.
 const NAME: usize = 20;
 
 /// Colours of categories. They differ in lightness as well as in hue.

@@ -77,7 +77,7 @@ pub fn shortened(text: &str, most: usize) -> String {
         return text.into();
     }
     let kept = most.saturating_sub(2);
-    // The end is more specific: names count upwards and have an extension.
+    // Keep the end too, because file names often differ only in a number before the extension.
     let front = kept / 2;
     let begin = text.chars().take(front);
     begin.chain("..".chars()).chain(text.chars().skip(count - (kept - front))).take(most).collect()

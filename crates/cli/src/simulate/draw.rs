@@ -6,12 +6,12 @@ use feedwater_insight::model::{Event, Forecast, What, Who};
 
 /// Columns of the time axis.
 const COLUMNS: usize = 96;
-/// Most loaders drawn.
+/// Largest number of loaders drawn.
 const ROWS: usize = 24;
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 const LEGEND: [&str; 2] = [
-    "loader: █ and ▒ by turns, one batch each; · waits for a free slot",
+    "loader: each bar of █ or ▒ is one batch; · waits for a free slot",
     "ready: batches that wait for the consumer, + for more than 9; consumer: share of the time in steps, ▁ to █",
 ];
 
@@ -93,7 +93,7 @@ fn busy(spans: &[(f64, f64)], column: f64) -> Vec<f64> {
     busy
 }
 
-/// Returns the most batches ready at once in each column.
+/// Returns the largest number of ready batches within each column.
 fn ready(events: &[Event], column: f64) -> Vec<usize> {
     let mut most = vec![0; COLUMNS];
     let (mut count, mut filled) = (0, 0);

@@ -10,12 +10,12 @@ use serde_json::json;
 use super::super::{CommandError, io_failure, print, print_json, print_lines};
 use super::{Options, draw, percent, within};
 
-/// Default coefficient of variation.
+/// Default coefficient of variation of the loading times.
 ///
 /// With a queue of one batch per loader and delivery in order, 7 loaders then produce 98, 275 and 296 batches in 30 s for loading
 /// times of 2 s, 0.7 s and 0.35 s.
 const CV: f64 = 0.06;
-/// Most events recorded for the timeline and the animation.
+/// Largest number of events that are recorded for the timeline and the animation.
 const EVENTS: u32 = 1_000_000;
 
 const PAGE: &str = include_str!("page.html");
@@ -119,7 +119,8 @@ impl Loop {
         ))
     }
 
-    /// Seconds that fit one line of the terminal: about ten batches per loader.
+    /// Seconds that the timeline shows: at most 24 times the loading time or the step, whichever is
+    /// longer.
     fn drawn_seconds(&self) -> f64 {
         let load = (self.load_ms / 1e3).max(self.step_ms / 1e3);
         self.seconds.min(24.0 * load)
@@ -161,15 +162,16 @@ impl Loop {
 
     /// Builds the page, which runs the same simulation with the same parameters.
     fn page(&self, model: &Model, run: &Run) -> String {
-        // Within a script element only `<` could end the element.
+        // Escape `<`, which could end the script element.
         let data = json!({ "model": model, "options": run }).to_string().replace('<', "\\u003c");
         PAGE.replacen("/*SIMULATE*/", JAVASCRIPT, 1).replacen("/*DATA*/null", &data, 1)
     }
 }
 
-/// Distribution of the consumer's waits over the positions 0 to `loaders` - 1 of a batch.
+/// Distribution of the consumer's waiting time over batch numbers modulo the number of loaders.
 struct Halts {
-    /// Largest share of the waiting at one position; 1 / `loaders` means no rhythm.
+    /// Largest share of the waiting time for one remainder. A share of 1 / `loaders` means that the
+    /// waits have no rhythm.
     ///
     /// `None` with one loader, too few batches or no waiting. The wait for the first batch is not counted.
     share: Option<f64>,

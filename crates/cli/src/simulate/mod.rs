@@ -23,7 +23,7 @@ mod scale;
 #[command(after_help = "\
 Example:
   feedwater simulate --cv 0                           the loop halts every 7 batches
-  feedwater simulate --cv 0 --desync                  it looks smooth, and waits as much
+  feedwater simulate --cv 0 --desync                  the loop looks smooth, but waits as long
   feedwater simulate --load-ms 700 --html loop.html   the same as an animation
   feedwater simulate --from report.json --hosts 4 --gpus-per-host 8 --cores 96")]
 pub struct Options {
@@ -42,7 +42,7 @@ pub struct Options {
     /// Coefficient of variation of the loading times, 0 to 5 [default: 0.06]
     #[arg(long, conflicts_with = "from")]
     cv: Option<f64>,
-    /// Batches that may wait, besides one per loader [default: 0]
+    /// Batches that may wait for the consumer, in addition to one per loader [default: 0]
     #[arg(long, conflicts_with = "from")]
     queue: Option<u32>,
     /// Start the loaders one after another, evenly spread over the first loading time

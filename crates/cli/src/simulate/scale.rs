@@ -1,4 +1,4 @@
-//! `simulate --from`: a measured pipeline as it is and on other hardware.
+//! `simulate --from`: simulates a measured pipeline as measured, and on other hardware.
 
 use std::path::Path;
 
@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use super::super::{CommandError, io_failure, print, print_json};
 use super::{Options, percent, within};
 
-/// Fewest batches and samples to simulate, unless that exceeds [`VISITS`].
+/// A simulation has at least `BATCHES` batches and `SAMPLES` samples, unless it would exceed
+/// [`VISITS`].
 const BATCHES: u64 = 500;
 const SAMPLES: u64 = 40_000;
-/// Most stage visits in a run, which then takes about a second.
+/// Largest number of stage visits in a run. Such a run takes about a second.
 const VISITS: u64 = 2_000_000;
 /// Largest report file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
@@ -41,10 +42,10 @@ pub struct Hardware {
     /// Number of hosts
     #[arg(long, requires = "from", default_value_t = 1)]
     hosts: u32,
-    /// Servers of a resource per GPU, such as JPEG engines
+    /// Number of servers of a resource per GPU, such as its JPEG engines
     #[arg(long, requires = "from", value_name = "NAME=SERVERS")]
     resource: Vec<String>,
-    /// Multiply the time of a stage
+    /// Multiply the time of a stage by a factor
     #[arg(long, requires = "from", value_name = "NAME=FACTOR")]
     scale_stage: Vec<String>,
     /// Throughput of the disk shared by a host's GPUs, in 10^6 bytes per second
@@ -61,7 +62,7 @@ pub struct Hardware {
 /// Reads a share of time from a forecast.
 type Share = fn(&Forecast) -> f64;
 
-/// The fields of a report that are used here; others are ignored.
+/// The fields of a report that this command reads. Other fields are ignored.
 #[derive(Deserialize)]
 struct Report {
     model: Value,

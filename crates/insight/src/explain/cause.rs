@@ -14,7 +14,7 @@ use super::fit::{OVERHEAD, STORAGE, forecast};
 pub enum Cause {
     /// The consumer: the loader is fast enough.
     Consumer,
-    /// Reading: latency of each worker's reads, which more workers would hide.
+    /// Reading: each worker waits for its reads. More workers would hide this latency.
     Reading,
     /// The storage is saturated.
     Storage,
@@ -35,11 +35,11 @@ pub enum Cause {
     Kernel,
     /// The ring has too few slots.
     Ring,
-    /// Times of samples or steps vary too much for the ring to even out.
+    /// Times of samples or steps vary too much for the ring to compensate.
     Variance,
     /// One thread is slower than the others.
     Straggler,
-    /// Fixed cost per batch: handing it over, and the named parts of the consumer's step.
+    /// Fixed costs per batch: delivering the batch, and the named parts of the consumer's step.
     TinyBatches,
     /// Other programs on this machine use the processors that the workers wait for.
     OtherPrograms,
@@ -52,7 +52,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Description as a sentence: "... limits".
+    /// Phrase that names the bottleneck in reports, such as "reading limits".
     pub const fn words(self) -> &'static str {
         match self {
             Cause::Consumer => "the consumer limits",
@@ -78,12 +78,12 @@ impl Cause {
         }
     }
 
-    /// Whether others use the processors.
+    /// Whether the cause is that other programs, a quota or the hypervisor take processor time.
     pub const fn is_contention(self) -> bool {
         matches!(self, Cause::OtherPrograms | Cause::Quota | Cause::Hypervisor)
     }
 
-    /// What helps when no setting of the loader does.
+    /// Phrase about what the pipeline needs if no setting of the loader helps.
     pub const fn takes(self) -> &'static str {
         match self {
             Cause::OtherPrograms => "it needs processors without other programs",
@@ -94,26 +94,28 @@ impl Cause {
     }
 }
 
-/// Share of the time that the consumer may wait before anything else is the cause.
+/// Share of the time that the consumer waits, below which the consumer is the cause.
 pub(super) const NEGLIGIBLE: f64 = 0.02;
-/// Speed-up without contention from which contention is the cause.
+/// Smallest speed-up without contention for which contention is the cause.
 const CONTENDED: f64 = 1.25;
-/// Share of the smallest capacity bound from which that part is the cause.
+/// Smallest ratio of the throughput to the smallest capacity bound for which the bounded part is
+/// the cause.
 const NEAR: f64 = 0.95;
-/// Share of the time spent on fixed costs per batch from which batches are too small.
+/// Share of the time spent on fixed costs per batch, above which batches are too small.
 const ONCE_A_BATCH: f64 = 0.25;
-/// Ratio of image to output pixels from which images are huge.
+/// Ratio of image pixels to output pixels, above which images are huge.
 const HUGE: f64 = 24.0;
 
 /// Finds the bottleneck of a model, in this order:
 ///
 /// 1. The consumer, if it hardly ever waits. If the named parts of its steps take a large share of the time, the batches are too
 ///    small.
-/// 2. Contention, if removing it speeds up the pipeline more than any other change here.
-/// 3. A straggler, if making it as fast as the others speeds up the pipeline as much as any other change here.
+/// 2. Contention, if removing it speeds up the pipeline more than any other change that is tried.
+/// 3. A straggler, if making it as fast as the others speeds up the pipeline as much as any other
+///    change that is tried.
 /// 4. Too small batches, if handing them over and the named parts of the consumer's steps take a large share of the time.
-/// 5. The part with the smallest capacity bound, if the throughput is close to that bound. For workers and processors, the stage
-///    that takes most of their time.
+/// 5. The part with the smallest capacity bound, if the throughput is close to that bound. If those are the
+///    workers or the processors, the cause is the stage that takes most of their time.
 /// 6. Otherwise the ring or variance: the ring, if a longer one would help even without variance.
 pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     let now = forecast(model)?;
@@ -144,7 +146,7 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
         return Ok(Cause::TinyBatches);
     }
     let bounds = model.capacity();
-    // Without the bound of the ring: step 6 tests whether a longer ring would help.
+    // Ignore the bound of the ring, because step 6 tests whether a longer ring would help.
     let scarce = bounds.iter().find(|(limit, _)| !matches!(limit, Limit::Slots | Limit::Pages));
     if let Some(&(limit, most)) = scarce
         && (rate >= NEAR * most || (long < 1.03 && smooth < 1.03))
@@ -155,7 +157,7 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
         self::smooth(it);
         it.slots = (8 * it.slots).min(256);
     })?;
-    // The gain of a longer ring without variance is structural.
+    // Gain of a longer ring if no times varied.
     let structural = long_and_smooth / smooth;
     Ok(if structural - 1.0 >= 0.5 * (long - 1.0) && structural > 1.02 {
         Cause::Ring
@@ -170,7 +172,7 @@ pub fn named(model: &Model, profile: &Profile) -> f64 {
     (all / profile.batches.max(1) as f64).min(model.consumer.step.mean)
 }
 
-/// Stage that takes most time of the scarce part.
+/// Returns the cause for a capacity bound: the stage that takes most time of the bounded part.
 fn part(model: &Model, limit: Limit, profile: &Profile) -> Cause {
     let most = |takes: &dyn Fn(&crate::model::Stage) -> bool| {
         let mut sums: Vec<(&str, f64)> = Vec::new();
@@ -214,7 +216,8 @@ fn smooth(model: &mut Model) {
     model.consumer.step = Service::constant(model.consumer.step.mean);
 }
 
-/// Who takes most of the processor time that the workers wait for.
+/// Returns the cause that takes most of the processor time for which the workers wait. `None` if
+/// nobody takes any, or if it was not measured.
 pub(super) fn contender(profile: &Profile) -> Option<Cause> {
     let Waits { others, quota, stolen, .. } = profile.processors.waits?;
     let all = [(Cause::OtherPrograms, others), (Cause::Quota, quota), (Cause::Hypervisor, stolen)];

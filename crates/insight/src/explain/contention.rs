@@ -1,4 +1,5 @@
-//! Estimates the processor time that others take and leave.
+//! Estimates how much processor time other programs, a quota and the hypervisor leave to this
+//! process.
 
 use crate::model::Contention;
 use crate::profile::Profile;
@@ -9,12 +10,13 @@ const NEGLIGIBLE: f64 = 0.02;
 /// of the counters.
 const HIDDEN: f64 = 0.1;
 
-/// Processor time that other programs, a quota and the hypervisor leave of `cores` processors; `None` if they take almost nothing
-/// or if that was not measured.
+/// Returns the processor time that other programs, a quota and the hypervisor leave of `cores`
+/// processors. Returns `None` if they take almost nothing, or if this was not measured.
 ///
-/// The speed of a thread is its processor time divided by itself plus its waits for others. All threads together have what nobody
-/// else used. More threads may get more in practice, because the scheduler divides by threads or by groups, but that gain is not
-/// predicted.
+/// The speed of a thread is its processor time, divided by the sum of this time and its waits for
+/// others. All threads together get the processor time that nobody else used. In practice more
+/// threads may get more, because the scheduler divides time among threads or groups. This gain is
+/// not predicted.
 pub(super) fn contention(profile: &Profile, cores: u32) -> Option<Contention> {
     let told = &profile.processors;
     let waits = told.waits?;
@@ -35,14 +37,14 @@ pub(super) fn contention(profile: &Profile, cores: u32) -> Option<Contention> {
     if waits.others / seconds > others + HIDDEN {
         available = available.min(ours);
     }
-    // At least what was used.
+    // This process had at least the time that it used.
     let available = available.max(ours).min(cores);
     let speed = ran / (ran + waits.foreign());
     let matters = speed < 1.0 - NEGLIGIBLE || available < (1.0 - NEGLIGIBLE) * cores;
     matters.then_some(Contention { speed, available })
 }
 
-/// The share of the workers' time that they waited for a processor which others had.
+/// Share of the workers' time that they waited for a processor while others used it.
 pub(super) fn lost(profile: &Profile) -> f64 {
     let threads = f64::from(profile.setup.workers) * profile.seconds;
     profile.processors.waits.map_or(0.0, |it| it.foreign() / threads.max(1e-9))

@@ -22,15 +22,18 @@ pub struct Fit {
 pub const STORAGE: &str = "storage";
 /// Stage name of a worker's time between its stages.
 pub const OVERHEAD: &str = "overhead";
-/// Reads whose wait is shorter count as CPU work, in seconds.
+/// Shortest wait of a read, in seconds, that is modelled. A read with a shorter wait counts as CPU
+/// work.
 const COPY: f64 = 30e-6;
-/// Smallest slowness of a straggler.
+/// Smallest ratio of a straggler's time per sample to the usual time.
 const STRAGGLER: f64 = 1.4;
-/// Number of standard errors of a thread's mean by which a straggler must be slower, so that chance makes none.
+/// Number of standard errors by which a straggler's mean time must exceed the usual one. Random
+/// variation rarely exceeds it.
 const MIN_STANDARD_ERRORS: f64 = 4.0;
 /// Model error above which the estimate of read contention is dropped.
 const DOUBTFUL: f64 = 0.12;
-/// Share of work in a stage below which its measured distribution is that of its waiting.
+/// If waits for a processor leave less than this share of a stage's time, the stage's measured
+/// distribution is not used, because the waits dominate it.
 const STEADY: f64 = 0.8;
 /// Seconds per sample below which stragglers are not detected.
 const LONG: f64 = 100e-6;
@@ -39,13 +42,16 @@ const MIN_SAMPLES_PER_THREAD: u64 = 16;
 
 /// Fits the model to a profile.
 ///
-/// * A stage on the host occupies a core for its time without waiting for a processor. If that wait was not measured, it is the
-///   processor time if this process fills the machine, and the elapsed time otherwise.
+/// * A stage on the host occupies a core for its time without waits for a processor. If these waits
+///   were not measured, it occupies a core for its processor time if this process fills the
+///   machine, and for its elapsed time otherwise.
 /// * Other programs, a quota and the hypervisor take the same processor time as in the profile.
-/// * Read time off the processor is waiting: for a storage with a limited number of concurrent reads, if reads slow each other
-///   down, otherwise for nothing scarce.
-/// * Work on the device occupies a resource of its own, for its device time where that was measured.
-/// * The time of workers between their stages is another stage.
+/// * The time of a read off the processor is a wait. If reads slow each other down, the wait
+///   occupies a storage that serves a limited number of reads at a time. Otherwise it occupies
+///   nothing.
+/// * A stage on the device occupies a resource of its own, for its device time if that was
+///   measured.
+/// * The time of workers between their stages is modelled as one more stage.
 ///
 /// # Errors
 ///
@@ -53,7 +59,8 @@ const MIN_SAMPLES_PER_THREAD: u64 = 16;
 pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
     let found = Storage::of(profile, scaling);
     let fitted = fit_with(profile, found)?;
-    // The contention of reads is a guess from the few reads that met fewer others. Drop it if the model becomes worse.
+    // Read contention is estimated from the few reads that ran beside fewer other reads. Drop the
+    // estimate if the model fits badly.
     if found.is_some() && scaling.is_none() && (fitted.quality - 1.0).abs() > DOUBTFUL {
         return fit_with(profile, None);
     }
@@ -146,7 +153,8 @@ fn add(model: &mut Model, name: &str, on: On, service: Service, detached: bool) 
     model.stages.push(Stage { name: name.into(), on, service, detached });
 }
 
-/// The stage's own distribution around a mean; constant if most of the measured time was waiting for a processor.
+/// Returns the measured distribution of a stage with another mean. It is constant if much of the
+/// measured time was waiting for a processor.
 fn shaped(stage: &StageProfile, mean: f64) -> Service {
     if stage.without_waiting() < STEADY * stage.busy {
         return Service::constant(mean);
@@ -160,13 +168,14 @@ fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<Stor
     if wait < COPY {
         return add(model, stage.stage.name(), On::Cpu, shaped(stage, work), false);
     }
-    // The copy also comes first in the simulation: it needs a core even if nothing else is scarce.
+    // Simulate the copy first. It occupies a core, the rest of the read does not.
     if work > 1e-6 {
         add(model, "read", On::Cpu, Service::constant(work), false);
     }
     match storage {
         Some(Storage { servers, others, seconds }) => {
-            // Waiting reads are those in flight beyond the number that the storage serves.
+            // The measured wait is the wait of `1 + others` concurrent reads, of which the storage
+            // serves `servers` at a time.
             let alone = seconds.unwrap_or(wait / ((1.0 + others) / f64::from(servers)).max(1.0));
             let resource = model.resources.len();
             model.resources.push(Resource { name: STORAGE.into(), servers });
@@ -179,16 +188,17 @@ fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<Stor
 /// Storage in which reads slow each other down.
 #[derive(Clone, Copy)]
 struct Storage {
-    /// Concurrent reads that it serves.
+    /// Number of reads that the storage serves at a time.
     servers: u32,
     /// Mean number of other reads in flight.
     others: f64,
-    /// Seconds per read, where measured with threads that only read.
+    /// Seconds per read, if they were measured with threads that only read.
     seconds: Option<f64>,
 }
 
 impl Storage {
-    /// `None` if reads do not slow each other down, or if that is unknown.
+    /// Estimates the storage. Returns `None` if reads do not slow each other down, or if that is
+    /// unknown.
     fn of(profile: &Profile, scaling: Option<&ReadScaling>) -> Option<Self> {
         let slowdown = match scaling {
             Some(scaling) => scaling.slowdown(),
@@ -227,7 +237,7 @@ fn is_full(profile: &Profile) -> bool {
 
 /// Slowness of each worker: 1, except for stragglers.
 fn slowness(profile: &Profile) -> Vec<f64> {
-    // Waiting for a processor does not make a straggler.
+    // Exclude waits for a processor, which do not make a thread a straggler.
     let busy = |it: &ThreadProfile| match (it.ran, it.waited_for_processor) {
         (Some(ran), Some(waited)) => {
             let own =
@@ -245,7 +255,7 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     let all = vec![1.0; profile.setup.workers.max(1) as usize];
     // Lower median: with two threads the faster one is normal.
     let usual = known.get(known.len().saturating_sub(1) / 2).copied();
-    // The time of very short samples depends on the system.
+    // The time of very short samples depends mostly on the operating system.
     let Some(usual) = usual.filter(|usual| *usual >= LONG) else { return all };
     let mut slow: Vec<f64> = all;
     let variation = variation(profile);
@@ -274,7 +284,7 @@ fn mean_slowness(profile: &Profile, slowness: &[f64]) -> f64 {
     if all > 0.0 { sum / all } else { 1.0 }
 }
 
-/// Seconds per sample of a worker that are in no stage and in no wait.
+/// Seconds per sample that workers spend in no stage and in no wait.
 fn overhead(profile: &Profile, samples: f64) -> f64 {
     let (mut unknown, mut known, mut ran) = (0.0, 0.0, 0.0);
     for thread in profile.workers() {
@@ -288,7 +298,8 @@ fn overhead(profile: &Profile, samples: f64) -> f64 {
     // Processor time of the thread outside its stages.
     let worked: f64 = profile.stages.iter().filter(|it| is_of_workers(it)).map(worked).sum();
     let between = (ran - worked).max(0.0);
-    // Larger values are unfinished waits, or threads that were not allowed to work all the time.
+    // Larger values come from unfinished waits, or from threads that were not allowed to work all
+    // the time.
     let overhead = if unknown < 0.3 * known { unknown.max(between) } else { between };
     overhead / samples
 }

@@ -27,7 +27,7 @@ impl Report {
     /// Returns the report as one HTML file: the verdict, the settings to change, the timeline, the stages, and the model with
     /// sliders.
     pub fn to_html(&self) -> String {
-        let json = serde_json::to_string(self).expect("a report has no other keys than names");
+        let json = serde_json::to_string(self).expect("all keys of maps in a report are texts");
         let script = format!("{JAVASCRIPT}\n{CHARTS}\n{SCRIPT}");
         let named = self.knobs.iter().map(|knob| knob.then).chain([self.cause]).chain(self.next);
         page(PAGE, &self.verdict, &self.to_string(), &json, named, &script, STYLE)
@@ -38,7 +38,8 @@ impl Ranks {
     /// Returns the merged reports as one HTML file: the verdict, the ranks side by side, their stages, the settings to change,
     /// and the report of each rank.
     pub fn to_html(&self) -> String {
-        let json = serde_json::to_string(self).expect("ranks have no other keys than names");
+        let json =
+            serde_json::to_string(self).expect("all keys of maps in merged reports are texts");
         let script = format!("{CHARTS}\n{RANKS_SCRIPT}");
         let style = format!("{STYLE}\n{RANKS_STYLE}");
         let named = self.ranks.iter().map(|it| it.cause).chain(self.knobs.iter().map(|it| it.then));
@@ -46,7 +47,7 @@ impl Ranks {
     }
 }
 
-/// Fills in a page; `causes` are those whose text it shows.
+/// Fills in a page. The page gets the texts of `causes`.
 fn page(
     page: &str,
     verdict: &str,

@@ -17,7 +17,7 @@ pub struct Knob {
     pub setting: String,
     /// Relative gain in throughput: 0.61 is 61 % more.
     pub gain: f64,
-    /// Predicted throughput in samples per second: the measured one and the gain.
+    /// Predicted throughput in samples per second: the measured throughput plus the gain.
     pub images_per_second: f64,
     /// Cost of the change, as text.
     pub cost: String,
@@ -29,7 +29,7 @@ pub struct Knob {
 
 /// Smallest gain to report.
 pub(super) const WORTH: f64 = 0.03;
-/// Share of the best throughput from which a cheaper setting is preferred.
+/// Share of the best throughput that a cheaper setting must reach to be preferred.
 const NEARLY_AS_MUCH: f64 = 0.98;
 /// The same share for batch sizes, which also affect training.
 const NEARLY_AS_LARGE: f64 = 0.9;
@@ -80,7 +80,7 @@ fn least(rates: &[(u32, f64)], enough: f64) -> Option<u32> {
 
 fn workers(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     let now = model.workers.len() as u32;
-    // Threads that only wait for a disk may be many; others need processors.
+    // Many threads help only if they mostly wait for a disk. Other threads need processors.
     let waits: f64 = sum(model, |on| on != On::Cpu) / sum(model, |_| true).max(1e-12);
     let cores = profile.setup.cores;
     let limit = if waits > 0.3 { 64.max(8 * cores) } else { 2 * cores }.max(now);
@@ -122,8 +122,9 @@ fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     }))
 }
 
-/// Larger batches, if the fixed cost per batch matters. The step time is assumed to grow with the batch, except for empty steps
-/// and the parts that the consumer has named. The time of threads between their stages is assumed to be per batch.
+/// Tries larger batches, if the fixed cost per batch matters. The step time is assumed to grow with
+/// the batch, except for empty steps and the parts that the consumer has named. The time of threads
+/// between their stages is assumed to be per batch.
 fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     let named = named(model, profile);
     let share = (model.per_batch + named) * forecast(model)?.batches_per_second;
@@ -145,7 +146,7 @@ fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
         model
     };
     let mut rates = Vec::new();
-    // A batch has no more samples than an epoch.
+    // A batch cannot have more samples than an epoch.
     let most = u64::from(model.batch).max(profile.data.epoch_samples);
     let steps = [1, 2, 4, 8, 16, 32, 64].map(|times| times * model.batch);
     for many in steps.into_iter().filter(|it| u64::from(*it) <= most) {
@@ -158,7 +159,7 @@ fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     }))
 }
 
-/// Encoded files cached in memory: reads become copies from the second epoch on.
+/// Tries a cache of encoded files in memory. Reads become copies from the second epoch on.
 fn cache(model: &Model, profile: &Profile) -> Option<Tried> {
     let all = profile.data.samples as f64 * profile.data.mean_bytes;
     let fits = all > 0.0 && all < 0.7 * profile.setup.memory_available as f64;
@@ -167,13 +168,17 @@ fn cache(model: &Model, profile: &Profile) -> Option<Tried> {
         let limit = mebibytes(1.1 * all);
         Tried {
             setting: format!("cache.encoded = \"{limit} MiB\""),
-            cost: format!("{} of memory; from the second epoch on", bytes(limit << 20)),
+            cost: format!(
+                "{} of memory; the gain begins with the second epoch",
+                bytes(limit << 20)
+            ),
             model: with_reads(model, 1e-6 + profile.data.mean_bytes / COPIES),
         }
     })
 }
 
-/// Decoded images cached in memory: no reads and no decoding from the second epoch on.
+/// Tries a cache of decoded images in memory. From the second epoch on, images are neither read nor
+/// decoded.
 fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     let all = profile.data.samples as f64 * 3.0 * profile.data.mean_pixels;
     let setup = &profile.setup;
@@ -190,13 +195,17 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
         let limit = mebibytes(1.1 * all);
         Tried {
             setting: format!("cache.decoded = \"{limit} MiB\""),
-            cost: format!("{} of memory; from the second epoch on", bytes(limit << 20)),
+            cost: format!(
+                "{} of memory; the gain begins with the second epoch",
+                bytes(limit << 20)
+            ),
             model,
         }
     })
 }
 
-/// Row indexes of JPEGs: less of them is parsed from the second epoch on.
+/// Tries a cache of JPEG row indexes. From the second epoch on, the decoder skips more of each
+/// JPEG.
 fn row_index(model: &Model, profile: &Profile) -> Option<Tried> {
     let setup = &profile.setup;
     let can = setup.cache_row_index.is_none() && setup.cache_decoded.is_none();
@@ -208,12 +217,12 @@ fn row_index(model: &Model, profile: &Profile) -> Option<Tried> {
     let limit = mebibytes(1.1 * needed as f64);
     Some(Tried {
         setting: format!("cache.row_index = \"{limit} MiB\""),
-        cost: format!("{} of memory; from the second epoch on", bytes(limit << 20)),
+        cost: format!("{} of memory; the gain begins with the second epoch", bytes(limit << 20)),
         model,
     })
 }
 
-/// Set packed again with smaller images, which are faster to read and to decode.
+/// Tries packing the set again with smaller images, which are faster to read and to decode.
 fn presize(model: &Model, profile: &Profile) -> Option<Tried> {
     let setup = &profile.setup;
     let shorter = (f64::from(setup.width.max(setup.height)) * 8.0 / 7.0 / 8.0).round() * 8.0;
@@ -245,7 +254,7 @@ fn presize(model: &Model, profile: &Profile) -> Option<Tried> {
     })
 }
 
-/// Model in which reads only copy.
+/// Returns a model in which every read is a copy that takes `seconds`.
 fn with_reads(model: &Model, seconds: f64) -> Model {
     let mut model = model.clone();
     let mut first = true;

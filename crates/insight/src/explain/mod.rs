@@ -35,11 +35,12 @@ mod own;
 mod ranks;
 mod spent;
 
-/// Largest model error with which gains and causes are reported. The error is at most 7 % for runs that the model explains
-/// (`benches/bottlenecks`), and more than 50 % for those whose predicted gains were wrong by factors.
+/// Largest error of the model for which gains and causes are reported. The error is at most 7 % for
+/// runs that the model explains (`benches/bottlenecks`). It is above 50 % for runs whose predicted
+/// gains were wrong by factors.
 const TRUSTED: f64 = 0.25;
-/// Fewest batches for which settings are recommended. Fewer may all come from the slots that were full at the beginning, and say
-/// nothing of a steady state.
+/// Smallest number of batches for which settings are recommended. All of fewer batches may have
+/// been ready at the beginning, which does not show a steady state.
 const MIN_BATCHES_FOR_ADVICE: u64 = 12;
 /// Default number of knobs in a report.
 const KNOBS: usize = 3;
@@ -181,7 +182,8 @@ pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
 
 impl ReadScaling {
     /// Measures with 1 thread, with `workers` threads and with twice as many, for a third of `seconds` each. The threads call
-    /// `read` with consecutive numbers. Failed reads are not counted. If the system starts fewer threads, those are measured.
+    /// `read` with consecutive numbers. Failed reads are not counted. If the system refuses to start a
+    /// thread, the rate of the started threads is measured.
     pub fn measure(workers: u32, seconds: f64, read: impl Fn(u64) -> bool + Sync) -> Self {
         let next = AtomicU64::new(0);
         let each = Duration::from_secs_f64(seconds / 3.0);
@@ -209,7 +211,8 @@ impl ReadScaling {
         Self { rates }
     }
 
-    /// Slowdown of a read per concurrent read, as a fraction of its time alone.
+    /// Additional time of a read per concurrent read, as a fraction of the time that a read takes
+    /// alone.
     pub fn slowdown(&self) -> f64 {
         let Some(&(_, alone)) = self.rates.first() else { return 0.0 };
         let most = self.rates.iter().map(|it| it.1).fold(alone, f64::max);
@@ -225,12 +228,12 @@ impl ReadScaling {
     }
 }
 
-/// Relative error of a model of this quality: both twice and half the measured throughput are 1.
+/// Relative error of a model. It is 1 if the model predicts twice or half the measured throughput.
 fn error(quality: f64) -> f64 {
     quality.max(1.0 / quality.max(1e-9)) - 1.0
 }
 
-/// Cause without a trusted model: measured contention, otherwise unknown.
+/// Returns the cause without a trusted model: measured contention, otherwise unknown.
 fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
     if profile.consumer.waiting_share < cause::NEGLIGIBLE {
         return by_model;
@@ -240,8 +243,8 @@ fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
         .unwrap_or(Cause::Unexplained)
 }
 
-/// The profile without contradictions of older versions, which took the share on a processor as 1 where it was not measured, also
-/// where the stage waited for one.
+/// Corrects profiles of older versions. They stored a processor share of 1 for stages where it was
+/// not measured, even if these stages had waited for a processor.
 fn consistent(profile: &Profile) -> Profile {
     let mut profile = profile.clone();
     for stage in &mut profile.stages {
@@ -259,7 +262,7 @@ fn nothing(cause: Cause, quality: f64, batches: u64) -> String {
             "no advice: at least {MIN_BATCHES_FOR_ADVICE} batches are needed, measured: {batches}; measure for longer"
         ),
         (_, error) if error > TRUSTED => format!(
-            "no gain is predicted: the model gives {} of the measured throughput",
+            "no gain is predicted: the model predicts {} of the measured throughput",
             percent(quality)
         ),
         (_, error) if error > knobs::WORTH => {
@@ -330,7 +333,7 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
     let threads = f64::from(setup.workers) * seconds.max(1e-9);
     let share = |stage: &StageProfile| {
         let of_workers = spent.stages.iter().find(|it| it.0 == stage.stage).map(|it| it.1);
-        // The kernel's thread is no worker.
+        // The kernel stage runs on the launcher's thread, not on a worker.
         of_workers.unwrap_or(stage.without_waiting() / threads)
     };
     for stage in
@@ -428,7 +431,7 @@ impl fmt::Display for Report {
             let stall = |fast: f64, slow: f64| percent((1.0 - slow / fast.max(1e-9)).max(0.0));
             writeln!(
                 f,
-                "  three runs: {synthetic:.0} images/s without a loader, {cached:.0} from memory, {cold:.0} as it is: \
+                "  three runs: {synthetic:.0} images/s without a loader, {cached:.0} from memory, {cold:.0} unchanged: \
                  preparing takes {}, fetching {}",
                 stall(synthetic, cached),
                 stall(cached, cold),

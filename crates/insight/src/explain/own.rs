@@ -6,26 +6,29 @@ use crate::profile::Profile;
 /// Name of the part of the consumer's steps that is waiting for other ranks.
 pub const SYNC: &str = "sync";
 
-/// Steps below which a rank is not judged by them.
+/// Smallest number of measured steps for which a rank's steps can count as slow.
 const MIN_STEPS_PER_RANK: f64 = 8.0;
-/// Number of standard errors of the mean by which a slow rank's steps must be longer, so that chance makes none.
+/// Number of standard errors by which a slow rank's mean step must be longer. Random variation
+/// rarely exceeds it.
 const MIN_STANDARD_ERRORS: f64 = 4.0;
 
 /// Consumer of a rank without its waiting for other ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
-    /// Seconds of its steps per sample, without [`SYNC`].
+    /// Seconds of the consumer's steps per sample, without [`SYNC`].
     pub step: f64,
-    /// Share of its steps that is not waiting for other ranks.
+    /// Share of the steps' time that is not waiting for other ranks.
     share: f64,
-    /// Samples per second without waiting for other ranks, from its waits for batches and its own steps.
+    /// Samples per second without waiting for other ranks, from the waits for batches and the step
+    /// time above.
     pub alone: f64,
-    /// Ratio of step times above which the difference is not chance.
+    /// Ratio of step times that random variation rarely exceeds.
     pub chance: f64,
 }
 
 impl Own {
-    /// As in [`Profile::images_per_second`], unmeasured steps count as the mean.
+    /// Computes the values of a rank. Unmeasured steps count with the mean step time, as in
+    /// [`Profile::images_per_second`].
     pub fn of(profile: &Profile) -> Self {
         let consumer = &profile.consumer;
         let images = profile.images.max(1) as f64;
@@ -50,7 +53,8 @@ impl Own {
     }
 }
 
-/// Named part of the steps that exceeds another rank's most, if it is more than half of the difference.
+/// Returns the named part of the steps with the largest excess over the usual rank, if it causes
+/// more than half of the difference.
 pub fn longest<'a>(slow: &'a Profile, usual: &Profile) -> Option<&'a str> {
     let each = |profile: &Profile, seconds: f64| seconds / profile.images.max(1) as f64;
     let more = slow.consumer.spans.iter().filter(|it| it.name != SYNC).map(|it| {

@@ -1,17 +1,21 @@
 //! Merges the reports of several ranks and finds slow ones.
 //!
-//! * A rank has a slow loader if the model without the consumer gives at least 10 % less than the median loader.
-//! * A rank has slow steps if its consumer could use at least 10 % less than the median one, by more than chance, and the rank
-//!   would do at least 10 % less than the median if it waited for no other rank. This uses its waits for batches and its steps
-//!   without parts named [`SYNC`](super::SYNC). If steps contain unnamed waits for other ranks, all ranks look equal, and none
-//!   has slow steps.
-//! * The slowest rank is the slow one whose slow loader or steps allow the least throughput.
-//! * The reason is the stage that exceeds the median rank's most, or the wait for a processor if that exceeds more; the number of
-//!   workers or processors if that explains more; or the steps, with the named part that is most of the difference.
-//! * All ranks of a training do as many steps as the slowest. The cost is the simulated difference to ranks whose slow loaders or
-//!   steps are replaced by the median ones. With slow loaders, the ranks that wait for them are simulated with the slowest rank's
-//!   steps, because their own contain that wait. Ranks that do over 10 % more than the slowest do not wait for it (each was
-//!   measured alone) and keep their throughput.
+//! * A rank has a slow loader if its model without the consumer predicts at least 10 % less
+//!   throughput than the median loader's.
+//! * A rank has slow steps if its consumer could use at least 10 % less than the median consumer,
+//!   the difference exceeds chance, and the rank would be at least 10 % slower than the median if
+//!   it waited for no other rank. This is computed from the rank's waits for batches and its steps
+//!   without parts named [`SYNC`](super::SYNC). If steps contain unnamed waits for other ranks, all
+//!   ranks look equal, and none has slow steps.
+//! * The slowest rank is the slow rank whose slow loader or steps allow the least throughput.
+//! * The verdict names one reason: the stage with the largest excess over the median rank, the wait
+//!   for a processor if its excess is larger, or the number of workers or processors if that
+//!   explains more. For slow steps it names their longest part if that is most of the difference.
+//! * All ranks of a training do as many steps as the slowest. The cost is the simulated difference
+//!   to ranks whose slow loaders or steps are replaced by the median ones.
+//! * With slow loaders, the other ranks are simulated with the slowest rank's steps, because their
+//!   own steps contain the wait for it. Ranks that are over 10 % faster than the slowest do not
+//!   wait for it, because each was measured alone. They keep their throughput.
 
 use std::fmt;
 
@@ -32,7 +36,8 @@ pub struct Ranks {
     pub verdict: String,
     /// Rank that all others wait for, if any.
     pub slowest: Option<u64>,
-    /// World size by the reports; larger than their number if some are missing.
+    /// World size according to the reports. It is larger than the number of reports if some are
+    /// missing.
     pub world: u64,
     /// Cost of the slow ranks; `None` if none is slow.
     pub cost: Option<Straggling>,
@@ -53,9 +58,9 @@ pub struct Ranks {
 pub struct RankLine {
     /// Rank number.
     pub rank: u64,
-    /// Whether its loader or its steps are slow.
+    /// Whether the loader or the steps of the rank are slow.
     pub slow: bool,
-    /// Whether its steps are slow.
+    /// Whether the steps of the rank are slow.
     pub slow_steps: bool,
     /// Throughput of its loader, in samples per second: its model without the consumer.
     pub loader_images_per_second: f64,
@@ -186,7 +191,9 @@ impl Straggling {
     fn words(&self, ranks: usize, slow: usize) -> String {
         let (now, then, gain) = (self.images_per_second, self.without, self.gain());
         if gain < 0.005 {
-            return format!("it costs nothing: no rank would exceed {now:.0} images/s without");
+            return format!(
+                "it costs nothing: without slow ranks, no rank would exceed {now:.0} images/s"
+            );
         }
         let (them, they) = if slow == 1 { ("it", "it") } else { ("them", "they") };
         let all = if ranks == 2 { "both".into() } else { format!("all {ranks}") };
@@ -214,7 +221,7 @@ struct Rank<'a> {
     slow_loader: bool,
 }
 
-/// Median ranks; of two ranks the faster one.
+/// Ranks with the median values. Of two ranks, the faster one counts.
 struct Usual<'a> {
     loader: Rank<'a>,
     steps: Rank<'a>,
@@ -248,7 +255,9 @@ impl<'a> Rank<'a> {
         self.line.slow = self.slow_loader || self.line.slow_steps;
     }
 
-    /// Sort key: slow ranks first, then the throughput that the slow loader or steps allow (for other ranks the loader's).
+    /// Sort key. Slow ranks come first. Ranks are then sorted by throughput: for slow ranks the
+    /// throughput that the slow loader or steps allow, for other ranks the throughput of the
+    /// loader.
     fn allows(&self) -> (bool, f64) {
         let loader = self.line.loader_images_per_second;
         let steps = self.line.consumer_images_per_second;
@@ -269,7 +278,7 @@ impl<'a> Rank<'a> {
 
 fn line(report: &Report, own: &Own) -> RankLine {
     let profile = &report.profile;
-    // Without the consumer's time: holding a slot for long is not the loader's doing.
+    // Remove the consumer's time. Slots that the consumer holds for long do not make a loader slow.
     let mut model = report.model.clone();
     model.consumer.step.mean = 0.0;
     let loader = model.limit();
@@ -292,7 +301,8 @@ fn line(report: &Report, own: &Own) -> RankLine {
     }
 }
 
-/// Milliseconds per sample; items of a stage may be batches or groups.
+/// Returns the milliseconds per sample of each stage. They cannot be taken per item, because an
+/// item may be a batch or a group.
 fn stages(profile: &Profile) -> Vec<(Stage, f64)> {
     let samples = samples(profile);
     let each = profile.stages.iter().filter(|it| it.stage != Stage::List).map(|it| {
@@ -327,7 +337,7 @@ fn deviating(stages: &[(Stage, f64)], usual: &[(Stage, f64)]) -> Vec<Stage> {
     longer.map(|it| it.0).collect()
 }
 
-/// Largest difference from the median rank.
+/// Describes the largest difference of a slow rank from the median rank.
 fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
     if slow.steps_first() {
         let (here, there) = (1e3 * slow.own.step, 1e3 * usual.steps.own.step);
@@ -367,7 +377,7 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
             let many = counted(slow.cores, "processor");
             format!("it has {many}, the median rank {}", usual.cores)
         }
-        None => format!("its stages take as long as elsewhere; {}", slow.cause.words()),
+        None => format!("its stages take as long as on other ranks; {}", slow.cause.words()),
     }
 }
 
@@ -404,16 +414,16 @@ fn straggling(ranks: &[Rank], usual: &Usual) -> Result<Straggling> {
     Ok(Straggling { images_per_second: now, without, lost_per_epoch: lost })
 }
 
-/// Throughput of these ranks with the median loader in place of slow ones, of which `slowest` is the slowest. `now` is the
-/// throughput of the slowest of them.
+/// Returns the throughput of these ranks with the median loader in place of slow loaders. `slowest`
+/// has the slowest loader. `now` is the lowest throughput of these ranks.
 fn with_other_loaders(ranks: &[&Rank], slowest: &Rank, now: f64, usual: &Usual) -> Result<f64> {
     let mut without = f64::INFINITY;
-    // If another rank does less than the slow ones, all wait for its consumer.
+    // If another rank is slower than `slowest`, all ranks wait for that rank's consumer.
     if SLOW * slowest.own.alone > now {
         without = now;
     }
-    // Throughput of a loader with the slowest rank's steps, at most what that rank did: ranks that did a little less are limited
-    // by their own consumers.
+    // Throughput of a loader with the slowest rank's steps, but at most relative to `now`: a rank
+    // that is a little slower than `slowest` is limited by its own consumer.
     let paced = |loader: &Report| -> Result<f64> {
         let consumer = slowest.own.consumer(&slowest.report.model);
         let model = Model { consumer, ..loader.model.clone() };

@@ -32,13 +32,13 @@ pub struct Spent {
 pub struct ProcessorShares {
     /// Total.
     pub all: f64,
-    /// Other programs used it.
+    /// Share in which other programs used the processor.
     pub others: f64,
-    /// Other threads of this process used it.
+    /// Share in which other threads of this process used the processor.
     pub own: f64,
-    /// The container's quota was exhausted.
+    /// Share in which the container's quota was exhausted.
     pub quota: f64,
-    /// The hypervisor used it.
+    /// Share in which the hypervisor used the processor.
     pub stolen: f64,
 }
 

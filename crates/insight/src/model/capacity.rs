@@ -25,7 +25,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Name in reports; resources have their own.
+    /// Name in reports. A resource has the name from the model.
     pub fn name(self, model: &Model) -> &str {
         match self {
             Limit::Workers => "workers",
@@ -52,12 +52,14 @@ impl fmt::Display for Limit {
 }
 
 impl Model {
-    /// Throughput bound of each part in samples per second, smallest first. Parts without a bound are omitted. These are fluid
-    /// bounds, counts divided by mean times. With a deep ring the throughput tends to the smallest bound; with varying times it
-    /// stays below. The model must pass [`check`](Self::check).
+    /// Throughput bound of each part in samples per second, smallest first. Parts without a bound
+    /// are omitted. The bounds are counts divided by mean times. With a deep ring, the throughput
+    /// approaches the smallest bound; with varying times it stays below. The model must pass
+    /// [`check`](Self::check).
     ///
     /// * workers: the sum over workers of 1 / (time that a sample holds the worker)
-    /// * cores: (cores minus those that others take) / (time on a core per sample, including the consumer's)
+    /// * cores: (cores minus the cores that others take) / (time on a core per sample, including
+    ///   the consumer's)
     /// * a resource: servers / (time on it per sample)
     /// * pages: pages / (time from the first stage to the end of the last)
     /// * slots: samples in all slots / (time that a batch holds its slot). This time is the assignment of its samples at the rate
@@ -85,7 +87,7 @@ impl Model {
             workers += rate;
             slow += rate * slowness;
         }
-        // Mean slowness per sample: a straggler makes fewer samples.
+        // Mean slowness per sample. A straggler processes fewer samples, so it counts less.
         let slow = if workers.is_finite() { slow / workers } else { 1.0 };
         let way = own * slow + other + tail;
         let consumer = &self.consumer;

@@ -5,9 +5,9 @@ use crate::{Error, Result};
 
 use super::{Contention, Model, On, Service};
 
-/// Counts above this are mistakes.
+/// Largest accepted count. Larger ones are mistakes.
 const MAX_COUNT: u32 = 1_000_000;
-/// Times and factors above this are mistakes: thirty years in seconds.
+/// Largest accepted time in seconds (thirty years), and largest factor. Larger ones are mistakes.
 const MAX_TIME: f64 = 1e9;
 /// Largest number of values in one table.
 const MAX_QUANTILES: usize = 4096;

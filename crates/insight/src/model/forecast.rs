@@ -93,7 +93,8 @@ pub struct Shares {
     pub queued: f64,
     /// Waiting for a page.
     pub page: f64,
-    /// Waiting for a free slot, because the ring is full (the desired state) or because the worker has not started.
+    /// Waiting for a free slot, because the ring is full (as in a loader that is fast enough) or
+    /// because the worker has not started.
     pub slot: f64,
 }
 

@@ -10,11 +10,13 @@ use super::{Contention, Model, On, Resource, Service, Stage};
 /// result of [`apply`](Self::apply). All GPUs together have [`gpus`](Self::gpus) times its throughput.
 ///
 /// * Other programs take the same cores as in the measured run. With `cores` set, all cores belong to the loaders.
-/// * The cores of a host are divided among the loaders of its GPUs. A fraction is rounded up, and each core is made slower in
-///   proportion, so a loader never gets more processor time than there is.
+/// * The cores of a host are divided among the loaders of its GPUs. If the result is not a whole
+///   number, it is rounded up and each core is slower in proportion. A loader never gets more
+///   processor time than exists.
 /// * Each GPU has its own copy of every resource. Only cores, `disk` and `link` are shared.
-/// * `disk` is shared by the GPUs of a host, and `link` by all GPUs. Each becomes a resource with one server. Before all other
-///   stages, every sample holds it for its bytes divided by this GPU's share of the rate.
+/// * `disk` is shared by the GPUs of a host, and `link` by all GPUs. Each becomes a resource with
+///   one server, and a stage before all others. A sample occupies the server for its bytes divided
+///   by this GPU's share of the rate.
 /// * With another batch size, the step time scales in proportion unless `step` is set as well.
 /// * Added workers are as fast as the measured ones. Removed workers are the last ones.
 /// * Not modelled: GPUs that wait for each other at the end of a step, and for the slowest.
@@ -77,8 +79,8 @@ impl Hardware {
     ///
     /// # Errors
     ///
-    /// Fails for a resource or stage that the model does not have, for a rate without `sample_bytes`, and for what
-    /// [`Model::check`] rejects in the result.
+    /// Fails for a resource or stage that the model does not have, for a rate without
+    /// `sample_bytes`, and if [`Model::check`] rejects the result.
     pub fn apply(&self, measured: &Model) -> Result<Model> {
         measured.check()?;
         for (key, count) in [("hosts", self.hosts), ("gpus_per_host", self.gpus_per_host)] {
@@ -142,7 +144,7 @@ impl Hardware {
         let slower = f64::from(model.cores) * f64::from(self.gpus_per_host) / f64::from(host);
         let cores = f64::from(model.cores);
         model.contention = model.contention.filter(|_| self.cores.is_none()).map(|it| {
-            // Counted in cores that are slower in proportion.
+            // Count the available cores in cores of this lower speed.
             let part = it.available * slower / f64::from(self.gpus_per_host);
             Contention { available: part.min(cores), ..it }
         });
@@ -159,7 +161,7 @@ impl Hardware {
         consumer.host_share = host_part / whole;
     }
 
-    /// Adds a rate that `shared_by` GPUs share as the first stage of every sample.
+    /// Adds a transfer as the first stage of every sample. `shared_by` GPUs share its rate.
     fn add_transfer(
         &self,
         model: &mut Model,
@@ -170,7 +172,8 @@ impl Hardware {
         let Some(rate) = rate else { return Ok(()) };
         positive(&format!("the rate of the {name}"), rate)?;
         let Some(bytes) = self.sample_bytes else {
-            let problem = format!("the rate of the {name} needs the bytes of a sample");
+            let problem =
+                format!("is missing; the rate of the {name} needs the mean bytes per sample");
             return Err(Error::new("sample_bytes", problem));
         };
         positive("sample_bytes", bytes)?;

@@ -1,15 +1,17 @@
 //! Discrete-event simulation of the pipeline, used to explain runs, to predict changes and to tune settings.
 //!
-//! It simulates sample by sample. Each rule below has a test in `tests/model/` or `tests/model_twin.rs`:
-//! * Workers take samples in epoch order. The first sample of a batch waits for a free slot, and so does every later worker. The
-//!   loader has the same rule (`loader/slot/feed.rs`).
+//! The simulation follows every sample. Each rule below has a test in `tests/model/` or
+//! `tests/model_twin.rs`:
+//! * Workers take samples in epoch order. If no slot is free, the worker that takes the first
+//!   sample of a batch waits, and all later workers wait too. The loader has the same rule
+//!   (`loader/slot/feed.rs`).
 //! * With pages, a worker takes a page before its sample, as on a device. The page is held until the last stage of the sample
 //!   ends, including detached stages.
 //! * A sample passes the stages in order. A stage on the CPU occupies a core, and a stage on a resource one of its servers. When
 //!   all are busy, samples queue first come, first served. A `wait` stage occupies nothing.
-//! * Other programs slow down work on a core: by the factor measured for one thread alone, or more when fewer cores are left than
-//!   threads run ([`Contention`]).
-//! * When the first detached stage begins, the worker goes on to its next sample.
+//! * Other programs slow down work on a core by the factor that was measured for one thread. The
+//!   factor is larger if the process has more running threads than cores are left ([`Contention`]).
+//! * When the first detached stage begins, the worker continues with its next sample.
 //! * Samples finish in any order. Once all samples of a batch are finished, the batch takes another `per_batch` seconds. It is
 //!   ready when all batches before it are.
 //! * The consumer takes batches in order and works for one step. It frees the slot at the end of the step, or at its start if it
@@ -43,18 +45,20 @@ pub use service::Service;
 /// embed in a `script` element. Models and options are the JSON of [`Model`] and [`Options`].
 pub const JAVASCRIPT: &str = include_str!("model.js");
 
-/// Slots of a ring with so many batches ahead of the consumer: one more, for the batch that the consumer has.
+/// Returns the number of slots of a ring that prefetches this number of batches. One more slot
+/// holds the consumer's batch.
 pub fn slots<N: Add<Output = N> + From<u8>>(prefetch: N) -> N {
     prefetch + N::from(1)
 }
 
-/// A pipeline as the simulation sees it. Times are in seconds.
+/// Model of a pipeline. Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// Samples per batch.
     pub batch: u32,
-    /// Batches the ring can hold: the ready ones, the ones that are being filled and the consumer's. See [`slots`].
+    /// Number of batches in the ring: ready batches, batches that are being filled, and the
+    /// consumer's batch. See [`slots`].
     pub slots: u32,
     /// Slowness of each worker: 1 is as measured, and a straggler of 4 takes four times as long.
     pub workers: Vec<f64>,
@@ -63,7 +67,7 @@ pub struct Model {
     pub starts: Vec<f64>,
     /// Processors for the stages on the CPU.
     pub cores: u32,
-    /// Share of the cores that others take; `None` for nothing.
+    /// Processor time that others leave to this process; `None` if they take nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contention: Option<Contention>,
     /// Resources that stages may need instead of a core.
@@ -71,8 +75,8 @@ pub struct Model {
     pub resources: Vec<Resource>,
     /// Stages of every sample, in order; detached ones come last.
     pub stages: Vec<Stage>,
-    /// Largest number of samples in flight, from a worker's start to the end of the detached stages: the pages of a device. With
-    /// `None` only the slots limit it.
+    /// Largest number of samples in flight, from a worker's start to the end of the detached
+    /// stages: the pages of a device. With `None`, only the slots limit this number.
     #[serde(default)]
     pub pages: Option<u32>,
     /// Seconds to publish a finished batch and launch its kernel. The worker that finished last spends them, without a core. With
@@ -114,7 +118,7 @@ pub struct Stage {
     pub on: On,
     /// Service time, without waiting for what the stage occupies.
     pub service: Service,
-    /// Whether the worker goes on without waiting for this stage.
+    /// Whether the worker continues with its next sample without waiting for this stage.
     #[serde(default)]
     pub detached: bool,
 }

@@ -1,6 +1,6 @@
-// JavaScript twin of the simulation in run.rs and the bounds in capacity.rs, for web pages: the results are equal bit for bit.
-// See these files for the meaning. It has no imports and defines only these two functions. Models and options are the JSON of
-// Rust's `Model` and `Options`.
+// JavaScript version of the simulation in run.rs and of the bounds in capacity.rs, for web pages. The results are equal bit for
+// bit. These files explain the algorithm. This file has no imports and defines only two functions. Models and options are the
+// JSON of Rust's `Model` and `Options`.
 
 function simulate(model, options) {
   'use strict';

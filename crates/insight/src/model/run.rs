@@ -20,8 +20,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Fails for what [`check`](Self::check) rejects, for options without an end, and for runs longer than
-    /// [`MAX_VISITS`](Self::MAX_VISITS).
+    /// Fails for a model that [`check`](Self::check) rejects, for options without an end, and for
+    /// runs longer than [`MAX_VISITS`](Self::MAX_VISITS).
     pub fn run(&self, options: &Options) -> Result<Forecast> {
         self.check()?;
         let some = options.batches.is_some_and(|it| it > 0);
@@ -70,7 +70,7 @@ struct Simulation<'a> {
     for_slot: VecDeque<u32>,
     free_pages: u32,
     free_slots: u32,
-    /// Samples of the open batch that are assigned.
+    /// Number of samples of the current batch that are assigned to workers.
     place: u32,
     next_number: u32,
     next_batch: u32,
@@ -80,7 +80,7 @@ struct Simulation<'a> {
     /// Batch of the consumer, or the one it waits for.
     current: u32,
     waiting: bool,
-    /// Seconds of the step that are left.
+    /// Seconds of the step after its part on a core.
     rest: f64,
     steps: u32,
     // Measurements.

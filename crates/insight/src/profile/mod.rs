@@ -23,13 +23,13 @@ pub struct Profile {
     pub images: u64,
     /// Batches delivered to the consumer.
     pub batches: u64,
-    /// Settings and machine.
+    /// Settings that affect the speed, and the machine.
     pub setup: Setup,
     /// Properties of the data set, from the samples seen so far.
     pub data: Data,
     /// Stages that ran, summed over all threads.
     pub stages: Vec<StageProfile>,
-    /// Decode routes, where images are decoded for a device.
+    /// Decode routes, if images are decoded for a device.
     pub routes: Vec<RouteProfile>,
     /// Memory use since the loader was built.
     pub memory: MemoryProfile,
@@ -121,7 +121,8 @@ pub struct Data {
     pub mean_pixels: f64,
     /// Mean pixels of the window that is decoded.
     pub mean_window_pixels: f64,
-    /// Slowdown of a read per concurrent read, as a fraction of its time alone; `None` if unknown.
+    /// Additional time of a read per concurrent read, as a fraction of the time that a read takes
+    /// alone; `None` if unknown.
     pub read_slowdown: Option<f64>,
     /// Mean number of other reads in flight when one begins.
     pub read_others: f64,
@@ -144,7 +145,8 @@ pub struct StageProfile {
     pub busy: f64,
     /// Share of these seconds on a processor: less than 1 where the stage waits for a disk, a device or a processor.
     pub cpu_share: f64,
-    /// Estimated seconds in the stage in which its threads waited for a processor, from their total waiting. `None` if unknown.
+    /// Estimated seconds that threads waited for a processor in this stage, computed from the total
+    /// waiting of the threads. `None` if unknown.
     #[serde(default)]
     pub waited_for_processor: Option<f64>,
     /// Seconds that threads waited for input.
@@ -155,8 +157,8 @@ pub struct StageProfile {
     pub latency: Latency,
     /// Equally likely times of an item, as multiples of the mean.
     pub quantiles: Vec<f64>,
-    /// Device time of the stage, by the device clock; `None` for stages on the host. For `upload` it is the copies, for
-    /// `device_decode` the decoding, and for `kernel` the kernel alone.
+    /// Device time of the stage, by the device clock; `None` for stages on the host. It covers the
+    /// copies of `upload`, the decoding of `device_decode`, and only the kernel of `kernel`.
     pub device: Option<DeviceTime>,
 }
 
@@ -324,7 +326,7 @@ pub struct Seen {
 }
 
 impl Profile {
-    /// Worker threads: numbered ones, with numbers below the configured count.
+    /// Returns the worker threads: the numbered threads whose number is below the configured count.
     pub fn workers(&self) -> impl Iterator<Item = &ThreadProfile> {
         self.threads.iter().filter(|it| {
             let number = it.name.strip_prefix("feedwater-").and_then(|it| it.parse::<u32>().ok());
@@ -337,8 +339,9 @@ impl Profile {
         self.stages.iter().find(|it| it.stage == stage)
     }
 
-    /// Throughput in samples per second while the consumer was asking for samples. A step that does not end with a request, such as
-    /// that after an epoch which was left early, is not measured; it is assumed to be as long as the others.
+    /// Throughput in samples per second, without the time between epochs. A step is not measured if
+    /// no request follows it, as after an epoch that was left early. Unmeasured steps count with
+    /// the mean step time.
     pub fn images_per_second(&self) -> f64 {
         let ConsumerProfile { waited, stepped, step, .. } = &self.consumer;
         let seconds = waited + stepped.max(self.batches as f64 * step.mean);

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Mean number of processors in use: 0.5 is one processor for half of the time.
+/// Use of processors. Values are mean numbers of processors: 0.5 is one processor for half of the
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessorProfile {
@@ -28,19 +29,19 @@ pub struct ProcessorProfile {
 pub struct Waits {
     /// Total.
     pub seconds: f64,
-    /// Other programs used the processors.
+    /// Part in which other programs used the processors.
     pub others: f64,
-    /// Other threads of this process used them.
+    /// Part in which other threads of this process used the processors.
     pub own: f64,
-    /// The quota of the container was exhausted.
+    /// Part in which the container's quota was exhausted.
     pub quota: f64,
-    /// The hypervisor used them.
+    /// Part in which the hypervisor used the processors.
     pub stolen: f64,
 }
 
 impl Waits {
-    /// Divides the waiting time of `threads` threads, `all` seconds in a period of `seconds`, by cause: the part that would
-    /// vanish without each cause.
+    /// Splits waiting time by cause. `threads` threads waited for `all` seconds in a period of
+    /// `seconds`. Each part is the wait that would vanish without its cause.
     ///
     /// A processor that is taken away delays one thread. So the wait for the quota is at most the processor time withheld, and
     /// the wait for the hypervisor and for other programs at most the processor time they used. The rest is threads of this
@@ -61,7 +62,7 @@ impl Waits {
         };
         let quota = take(machine.throttled);
         let stolen = take(machine.stolen);
-        // Other programs use what a quota withholds, so it is subtracted only once.
+        // Other programs use the time that a quota withholds, so subtract it only once.
         let missed = machine.used.map(|used| {
             let withheld = machine.throttled.unwrap_or(0.0) + machine.stolen.unwrap_or(0.0);
             (f64::from(machine.allowed) - used - withheld).max(0.0)

@@ -16,13 +16,13 @@ pub enum Stage {
     Header,
     /// Decoding on the host.
     Decode,
-    /// Copying to the device; on the host clock the host's part.
+    /// Copying to the device. Host times cover only the host's part of the copy.
     Upload,
-    /// Decoding on the device; on the host clock only the submission.
+    /// Decoding on the device. Host times cover only the submission.
     DeviceDecode,
     /// The operators and the output conversion, on the host.
     Transform,
-    /// The operators and the output conversion, on the device; on the host clock only the launch.
+    /// The operators and the output conversion, on the device. Host times cover only the launch.
     Kernel,
     /// Putting a finished sample into its batch, and the batch into the ring.
     HandOver,

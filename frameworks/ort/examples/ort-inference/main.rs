@@ -1,7 +1,8 @@
 //! Classifies feedwater's synthetic images with ONNX Runtime.
 //!
-//! The classifier compares the mean colours of 4x4 fields of an image with those of each class. It is fitted to the training images here,
-//! written as an ONNX model, and run by ONNX Runtime on images that it has not seen. Every score is checked.
+//! The classifier compares the mean colours of an image's 4x4 fields with those of each class. The
+//! program fits it to the training images, writes it as an ONNX model, and lets ONNX Runtime run
+//! the model on other images. It checks every score.
 //!
 //! In `frameworks/`: `ORT_DYLIB_PATH=.../libonnxruntime.so cargo run -p feedwater-ort --example ort-inference`
 
@@ -15,7 +16,7 @@ mod model;
 
 /// Fields per side of an image.
 const FIELDS: usize = 4;
-/// Values of an image: the mean of each channel in each field.
+/// Number of values of an image: the mean of each channel in each field.
 const FEATURES: usize = 3 * FIELDS * FIELDS;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -7,7 +7,7 @@
   const report = read('report'), causes = Object.fromEntries(read('causes'));
   const { ranks, cost, knobs, world } = report, usual = report.usual_images_per_second;
   const slow = ranks.filter((it) => it.slow), last = ranks[0];
-  // Of many ranks only the slowest are shown. All are in a strip, and the others in a section that opens.
+  // Many ranks: the rows show only the slowest, the strip shows all, and sections that open show the others.
   const shown = ranks.length <= 24 ? ranks.length : 16, first = ranks.slice(0, shown), rest = ranks.slice(shown);
   const call = (it) => `rank ${it.rank}`;
   const counted = (many, of) => `${many} ${of}${many === 1 ? '' : 's'}`;
@@ -87,7 +87,7 @@
     : 'None could deliver or use at least 10 % less than the median.';
   $('side-note').textContent = which + marks;
 
-  // With many ranks, all of them by number: neighbours share a machine.
+  // With many ranks, a strip shows all of them by number, because neighbours often share a machine.
   const byNumber = [...ranks].sort((a, b) => a.rank - b.rank);
   let spots = [], cursor = null, place = null;
   const strip = (width) => {
@@ -105,7 +105,7 @@
     });
     for (let at = 0; at < lines; at++) {
       const begin = at * each, end = Math.min(begin + each, byNumber.length) - 1, y = line * at + line - high.words + 14;
-      // Labels slow ranks where there is room, and others at intervals.
+      // Labels slow ranks if their labels fit, and others at intervals.
       const taken = [];
       const name = (index, slow) => {
         const x = spots[index].x + wide / 2, words = String(byNumber[index].rank), half = 4 * words.length + 4;
@@ -151,7 +151,7 @@
     };
   }
 
-  // Section with the rest, filled in when it is opened.
+  // Section with the other ranks, which is filled in when it is opened.
   const later = (id, rest, words, fill) => {
     const element = $(id);
     if (rest.length === 0) return;
@@ -202,7 +202,7 @@
     knob.ranks.length > 1 ? make('p', { class: 'named' }, `${list(knob.ranks)}.`) : null,
     make('p', { class: 'note' }, `Costs: ${knob.cost}. Then ${causes[knob.then]}.`));
   const FEW = 6;
-  $('knobs-note').textContent = knobs.length === 0 ? 'No report names a setting that helps.' : slow.length === 0
+  $('knobs-note').textContent = knobs.length === 0 ? 'No report recommends a setting.' : slow.length === 0
     ? "Settings from the ranks' reports, with the gain of each rank alone."
     : 'Settings from the reports, with the gain of each rank alone; those for slow ranks come first. As long as a rank is slow, only making it faster helps the others.';
   $('knobs').append(...knobs.slice(0, FEW).map(setting));

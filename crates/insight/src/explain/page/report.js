@@ -109,7 +109,7 @@
     $('runs-note').textContent = `Images per second of three runs, which isolate the consumer, preparation and fetching: preparing takes ${stall(synthetic, cached)}, `
       + `fetching ${stall(cached, cold)}.`;
     $('runs-bars').append(...bars([['without a loader', synthetic, rate(synthetic)], ['from memory', cached, rate(cached)],
-      ['as it is', cold, rate(cold)]]));
+      ['unchanged', cold, rate(cold)]]));
   }
 
   // The sliders. `of` is the model that they change; `step` is the step time for the batch size of that model.
@@ -226,8 +226,8 @@
 
   function results(model, then) {
     const pair = (get) => [get(forecast, report.model), get(then, model)];
-    // What was measured, and that with the changes of the model: the report has every figure once. `part` is the share of the time
-    // that a consumer with these steps waits at this rate.
+    // Shows measured values, and these values plus the change that the model predicts, so that they agree with the rest of the
+    // report. `part` is the share of the time that a consumer with these steps waits at this rate.
     const scale = report.images_per_second / Math.max(forecast.samples_per_second, 1e-9);
     const [now_rate, then_rate] = [report.images_per_second, scale * then.samples_per_second];
     const part = (it, of) => 1 - scale * it.samples_per_second * of.consumer.step.mean / Math.max(of.batch, 1);

@@ -33,7 +33,7 @@ pub(super) enum State {
     Slot,
 }
 
-/// State of a worker, its begin, and the total time in each state.
+/// State of a worker, the time at which it began, and the total time in each state.
 #[derive(Clone, Copy)]
 pub(super) struct Worker {
     pub state: State,
@@ -41,7 +41,7 @@ pub(super) struct Worker {
     pub sums: [f64; 4],
 }
 
-/// Count, integrated over time.
+/// A count, and its integral over time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Level {
     pub count: u32,
