@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use feedwater::internals::random::SampleKey;
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::image::{HostImage, Image};
 use feedwater::op::spatial::affine::formula::{self as affine, Affine};
