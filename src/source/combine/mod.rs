@@ -201,7 +201,7 @@ impl Concat {
 
 /// Arrangement of [`Concat`].
 pub struct InTurn {
-    /// For each part, the index after its last sample.
+    /// For each part, the index after its last sample in the concatenation.
     ends: Vec<u64>,
 }
 
