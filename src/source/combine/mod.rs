@@ -1,7 +1,6 @@
 //! Sources that combine other sources: concatenation, weighted mixture, subset and repetition.
 //!
-//! Each combination is a rule that maps an index to a sample of a part, which is one of the combined sources. No data are copied.
-//! All properties of a sample are the same as in its part.
+//! A combination maps each index to a sample of one of its parts. No data are copied: samples keep all their properties.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -29,8 +28,7 @@ mod mixture;
 mod select;
 mod settings;
 
-/// Factor for searching the largest samples. A subset may not contain the largest samples of a part, so this many times more
-/// candidates are requested from the part.
+/// Factor of additional candidates for the largest samples, because a subset may not contain the largest ones.
 const TRIED: usize = 16;
 
 /// Parts that are concatenated in order.
@@ -39,14 +37,12 @@ pub type Concat = Combined<InTurn>;
 /// Parts that are mixed by weights.
 ///
 /// * Weights are positive finite numbers, such as shares, numbers of samples or outputs of a softmax. Only their ratios matter.
-///   They are converted to a number of draws in a period. [`describe`](Source::describe) prints it, such as `1 of 3`. For weights
-///   with up to six decimal places, the conversion is exact if the period is at most 2^20. For other weights, such as 1.0 / 3.0, it
-///   is exact if the period is at most 10,000. Otherwise the period is 2^20 and the draws are rounded, with at least one for each
-///   part.
-/// * After `n` samples, the number of samples from a part with share `w` differs from `n * w` by less than 1, for every `n`. After
-///   each full period (the sum of the whole-number weights) it is exact. Each draw `j` of a part lies in a window from `floor(j /
-///   w)` to `ceil((j + 1) / w)`, and the window that ends first is served first (Baruah, Cohen, Plaxton and Varvel, "Proportionate
-///   progress", Algorithmica 1996; for one processor this is Tijdeman's chairman assignment).
+///   They become numbers of draws in a period, which [`describe`](Source::describe) prints: `1 of 3`. Weights of up to six decimal
+///   places are exact if the period is at most 2^20. Others, such as 1.0 / 3.0, are exact if it is at most 10,000. Otherwise the
+///   period is 2^20 and the draws are rounded, with at least one for each part.
+/// * After `n` samples, the number of samples from a part with share `w` differs from `n * w` by less than 1. After each full
+///   period it is exact. Draw `j` of a part lies in the window `floor(j / w)` to `ceil((j + 1) / w)`; the earliest end is served
+///   first (Baruah, Cohen, Plaxton and Varvel, "Proportionate progress", Algorithmica 1996).
 /// * All samples of a part occur once before any occurs again. If the mixture ends within such a pass, the draws of this pass are
 ///   spread evenly over the part.
 /// * The default length is the shortest that includes every sample of every part, so parts with a larger share repeat. An epoch is

@@ -161,7 +161,8 @@ impl Cache {
         self.mark(&place.folder);
         if let Err(error) = self.write(place, bytes) {
             self.broken.store(true, Ordering::Relaxed);
-            self.activity.warn(format!("nothing more is cached in {}: {error}", self.root.display()));
+            self.activity
+                .warn(format!("nothing more is cached in {}: {error}", self.root.display()));
         }
     }
 

@@ -45,7 +45,7 @@ pub enum Asked {
 /// An answer that is not acceptable, or a missing answer.
 #[derive(Debug)]
 pub struct Refusal {
-    /// Requested URL, if it is not the one that the user wrote.
+    /// URL of the request, if it differs from the URL that the user wrote.
     pub url: Option<Redacted>,
     pub what: ResponseError,
 }
