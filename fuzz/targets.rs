@@ -213,7 +213,8 @@ fn both(bytes: &[u8]) -> String {
                 it.iter().for_each(|(_, row)| rows.extend_from_slice(row));
             });
             assert!(result.is_err() || next == window.bottom(), "{window}: {next} rows");
-            // Only the error is compared: the decoders may detect the damage at different rows.
+            // The rows before an error are not compared: the decoders may detect the damage at
+            // different rows.
             (result.map(|()| rows).map_err(|error| error.to_string()), decoder.tolerated())
         };
         let compared = |[ours, theirs]: &mut [Decoders; 2]| {
@@ -228,7 +229,8 @@ fn both(bytes: &[u8]) -> String {
             }
         };
         let outcome = compared(decoders);
-        // One in eight images is decoded again: then tables have several symbols per entry.
+        // Decodes one in eight images again. The second time, tables have several symbols per
+        // entry.
         let outcome = if draw(8) == 0 { outcome.and_then(|_| compared(decoders)) } else { outcome };
         outcome.unwrap_or_else(|told| {
             let is_new = compared(&mut new()).is_err();

@@ -51,14 +51,14 @@ pub enum Error {
         /// problem itself.
         source: Option<IoCause>,
     },
-    /// Missing hardware or library on this machine, such as no GPU or a library that is not
+    /// Missing hardware or library on this machine: no GPU, or a library that is not installed.
     /// installed.
     Unavailable {
         /// Name of the missing hardware or library.
         what: &'static str,
         /// Where feedwater searched, and how to get the missing hardware or library.
         reason: String,
-        /// Setting that requires it; `None` if no setting does.
+        /// Setting that requires the hardware or library; `None` if no setting does.
         asked: Option<Box<Asked>>,
     },
     /// Memory limit that is too small for one entry of the footprint.
@@ -278,7 +278,7 @@ impl Error {
         ConfigError::new(key, problem).into()
     }
 
-    /// Creates an [`Error::Unavailable`] without a setting that requires the missing thing.
+    /// Creates an [`Error::Unavailable`] for hardware or a library that no setting requires.
     pub(crate) fn unavailable(what: &'static str, reason: impl Into<String>) -> Self {
         Error::Unavailable { what, reason: reason.into(), asked: None }
     }

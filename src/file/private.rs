@@ -12,7 +12,8 @@ const MODE: u32 = 0o700;
 /// Permission bits that let other users write.
 const WRITABLE: u32 = 0o022;
 
-/// Creates a folder and its missing parents with access for this user only (mode 0700).
+/// Creates a folder and its missing parents with access for this user only (mode 0700), unless the
+/// folder exists.
 ///
 /// # Errors
 ///

@@ -161,7 +161,9 @@ impl ClassTable {
                     let index = number.parse().map_err(|_| {
                         Error::config(
                             KEY,
-                            format!("has the name {name:?} under {number:?}, which is no number"),
+                            format!(
+                                "has the name {name:?} under {number:?}, which is not a number"
+                            ),
                         )
                     })?;
                     if let Some(other) = indices.insert(name.clone(), index) {
@@ -172,8 +174,9 @@ impl ClassTable {
                 Self::of_indices(&indices)
             }
             Err(error) => {
-                let problem =
-                    format!("is no list of names, and no object of names and numbers: {error}");
+                let problem = format!(
+                    "is neither a list of names nor an object of names and numbers: {error}"
+                );
                 Err(Error::config(KEY, problem))
             }
         }

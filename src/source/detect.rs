@@ -15,7 +15,6 @@ const LOOKS: usize = 16;
 /// A file is recognised by its first bytes or its name. A folder is recognised by its first few
 /// files. If none of these files belongs to a source, the folder is treated as a directory of
 /// images.
-/// belongs to a source, the folder is a directory of images.
 ///
 /// # Errors
 ///

@@ -96,7 +96,7 @@ impl ExclusionReason {
             }
             ExclusionReason::InBadShard => "intact samples are in skipped shards",
             ExclusionReason::LostBytes => "bytes of bad shards are lost, with the samples in them",
-            ExclusionReason::AfterEnd => "bytes after the end mark are no tar archive",
+            ExclusionReason::AfterEnd => "bytes after the end mark are not in a tar archive",
             ExclusionReason::NoAnnotation => "images have no annotation (source.skip_empty)",
             ExclusionReason::EmptyRecord => "records have no image",
             ExclusionReason::OrphanAnnotation => {

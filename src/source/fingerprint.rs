@@ -56,19 +56,19 @@ impl Fingerprint {
     /// current source.
     pub(crate) fn difference(&self, now: Option<&Self>) -> String {
         match now {
-            None => "is of a combination of sources, and this source is none".into(),
+            None => "is from a combination of sources, but this source is not a combination".into(),
             Some(now)
                 if now.weights != self.weights
                     && !now.weights.is_empty()
                     && !self.weights.is_empty() =>
             {
                 format!(
-                    "is of a mixture with the weights {}, and this one has {}",
+                    "is from a mixture with the weights {}, but this mixture has {}",
                     self.weights, now.weights
                 )
             }
             Some(_) => {
-                "is of other sources: their order, numbers of samples, names or selections differ"
+                "is from other sources: their order, numbers of samples, names or selections differ"
                     .into()
             }
         }

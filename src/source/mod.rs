@@ -127,7 +127,6 @@ sources! {
 /// Four methods are required. Optional abilities are separate traits. For example, a source with
 /// bounding boxes implements [`Annotations`] and returns `Some(self)` from
 /// [`annotations`](Self::annotations).
-/// [`Annotations`] and returns `Some(self)` from [`annotations`](Self::annotations).
 ///
 /// If a source wraps another source with the same samples at the same indices, it returns that
 /// source from [`inner`](Self::inner) and inherits all its abilities. If the indices differ, use a

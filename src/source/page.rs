@@ -44,7 +44,7 @@ impl dyn Page + '_ {
     ///
     /// # Errors
     ///
-    /// Errors of [`space_within`](Self::space_within).
+    /// Errors of `space_within`.
     pub fn fill(&mut self, bytes: &[u8], limit: u64) -> Result<(), DataError> {
         self.space_within(bytes.len() as u64, limit)?.copy_from_slice(bytes);
         Ok(())

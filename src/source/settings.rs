@@ -265,7 +265,7 @@ impl Any for Tolerant {
 
 fn no_shards(key: &str) -> Error {
     let problem = format!(
-        "{key} has no shards of its own; remove this, or set it in the sources that are combined"
+        "{key} has no shards of its own; remove this key, or set it in the combined sources"
     );
     Error::config(format!("source.{}", BadShards::KEY), problem)
 }

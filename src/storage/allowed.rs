@@ -36,8 +36,8 @@ impl Allowed<'_> {
             }
             let host = place(url).unwrap_or("*");
             return Err(format!(
-                "names the URL {name:?}, and data may not choose what is requested; if you trust it, write \
-                 storage.allow_urls = [{host:?}]"
+                "names the URL {name:?}, but data may only name URLs that the settings allow; if you trust it, \
+                 write storage.allow_urls = [{host:?}]"
             ));
         }
         let written = &path;
@@ -87,7 +87,7 @@ impl StorageSettings {
             |entry: &String| entry == "*" || place(&url_of(entry)) == Some(entry.as_str());
         match self.allow_urls.iter().find(|entry| !is_host(entry)) {
             Some(entry) => Err(format!(
-                "has {entry:?}, which is no host; write \"images.example.org\", \"localhost:8080\", \"s3://bucket\", or \"*\" for all"
+                "has {entry:?}, which is not a host; write \"images.example.org\", \"localhost:8080\", \"s3://bucket\", or \"*\" for all"
             )),
             None => Ok(()),
         }

@@ -71,6 +71,7 @@ pub fn list_all(_: &Client, _: &Path) -> Result<Vec<(String, Stamp)>> {
 }
 
 fn absent() -> Error {
-    let problem = "this program was built without URLs; build it with the feature `remote`";
+    let problem =
+        "this program was built without support for URLs; build it with the feature `remote`";
     Error::new(ErrorKind::Unsupported, problem)
 }

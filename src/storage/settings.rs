@@ -30,8 +30,8 @@ pub struct StorageSettings {
     /// Largest number of names in a listing, at least 1. Default 50,000,000.
     pub max_listed: u64,
     /// Largest host memory for prefetched samples, in bytes. Fewer samples are prefetched if
-    /// otherwise the largest one would exceed the limit, or if measurements show that fewer suffice
-    /// (`loader.tune`). Default 256 MiB.
+    /// samples of the largest size would exceed this limit, or if measurements show that fewer
+    /// suffice (`loader.tune`). Default 256 MiB.
     #[serde(deserialize_with = "crate::footprint::byte_size")]
     pub read_ahead: u64,
     /// Largest size of the disk cache for fetched data, in bytes. Default 0, which disables the

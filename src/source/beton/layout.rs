@@ -56,12 +56,12 @@ impl Head {
         let allocations = u64::from_le_bytes(bytes(head, allocations_at));
         if version != VERSION {
             let problem = format!(
-                "version {version} of the format, supported is {VERSION}: the file is no .beton of FFCV, or is damaged"
+                "version {version} of the format, supported is {VERSION}: the file is not a .beton of FFCV, or is damaged"
             );
             return Err(FileError::new(0, problem));
         }
         if !u64::is_power_of_two(page) {
-            let problem = format!("pages of {page} bytes, which is no power of two: it is damaged");
+            let problem = format!("pages of {page} bytes, which is not a power of two: the file is damaged");
             return Err(FileError::new(4, problem));
         }
         Ok(Self { fields, page, samples, allocations, allocations_at })

@@ -11,7 +11,7 @@ use super::loose::Loose;
 
 /// Longest text or number in bytes. The run lengths of the largest mask are shorter.
 const MOST_TOKEN_BYTES: usize = 4 << 20;
-/// Largest number of numbers in an outline.
+/// Largest count of numbers in an outline.
 pub const MOST_NUMBERS: usize = 1 << 22;
 
 /// Measures the length of the current text or number in a JSON stream.
@@ -49,7 +49,7 @@ impl Tokens {
                 passed = bytes[..end].iter().position(is_between).unwrap_or(end);
                 if let Some(last) = bytes[..end].iter().rposition(is_between) {
                     // Everything between the first and the last separator arrived in one call, so
-                    // it contains only complete tokens. They are no longer than `bytes`.
+                    // it contains only complete tokens.
                     self.grow(passed)?;
                     (self.bytes, passed) = (0, 0);
                     bytes = &bytes[last + 1..];

@@ -238,8 +238,8 @@ impl Document {
         let warning = repeated(ids.collect()).map(|(id, count)| {
             let (json, id) = (Redacted::path(json), self.annotation_ids.written(id));
             format!(
-                "{json}: annotations with the id of another one: {count}, the first is {id}; all are used. Give each an id of its own \
-                 where results are matched by it"
+                "{json}: annotations that repeat the id of another one: {count}, the first id is {id}; all are used. Give each \
+                 annotation its own id if results are matched by id"
             )
         });
 
@@ -256,7 +256,7 @@ impl Document {
             let (id, image) = named(orphan);
             if count == self.annotations.len() && !self.images.is_empty() {
                 return Err(format!(
-                    "no annotation is of an image of the file ({count} in all): annotation {id} is of image {image}"
+                    "the file has no image of any annotation ({count} in total): annotation {id} belongs to image {image}"
                 ));
             }
             let example = format!("annotation {id} of image {image}");

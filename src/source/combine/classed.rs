@@ -130,7 +130,7 @@ fn leave_out(
         return Err(Error::config("source.classes", problem));
     }
     own.warnings.push(format!(
-        "{} has classes that are not in the table of classes, and they are left out: {missing}; the table has {listed_table}. \
+        "{} has classes that are not in the table of classes and are skipped: {missing}; the table has {listed_table}. \
          Correct the names, or add them to source.classes",
         source.describe()
     ));

@@ -135,7 +135,7 @@ impl Repeat {
     pub fn new(source: Arc<dyn Source>, times: u64) -> Result<Self> {
         let len = source.len();
         if times == 0 || len == 0 {
-            let problem = format!("{times} times {} is none", counted(len, "sample"));
+            let problem = format!("would select nothing: {times} times {}", counted(len, "sample"));
             return Err(Error::config("source.repeat", problem));
         }
         if len.checked_mul(times).is_none() {
@@ -167,8 +167,8 @@ impl Arrangement for Chosen {
         match &self.labels {
             Some(labels) if !labels.contains(&label) => {
                 let problem = format!(
-                    "the label is {label} now, but when the source was opened it was one that source.filter selects; labels of a \
-                     filtered source must stay"
+                    "the label is {label} now, but when the source was opened it was a label that source.filter selects; \
+                     labels of a filtered source must not change"
                 );
                 Err(DataError::new(Reason::Label, problem))
             }

@@ -133,7 +133,9 @@ impl FilterSettings {
                 let problem = match source.classes().len() {
                     0 => format!("is {name}, but the source has no class names; write labels"),
                     count => {
-                        format!("is {name}, which is no class of the source; it has {count}")
+                        format!(
+                            "is {name}, which is not a class of the source; the source has {count}"
+                        )
                     }
                 };
                 Error::config(format!("source.filter.classes[{place}]"), problem)

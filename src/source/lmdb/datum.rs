@@ -18,7 +18,7 @@ use crate::source::records::{Entry, FileError, Window};
 use crate::storage::File;
 use crate::tensor::CHANNELS;
 
-const OTHERWISE: &str = "the value is no Datum of Caffe; write source.values = \"image\" if values are images, \
+const OTHERWISE: &str = "the value is not a Datum of Caffe; write source.values = \"image\" if values are images, \
     or skip the key (source.skip_keys)";
 
 /// Bit in the note of a sample of raw pixels which states that there are three planes. The lower

@@ -142,7 +142,7 @@ impl Format for LmdbSettings {
             let name = &self.database;
             let problem = match names.is_empty() {
                 true => format!(
-                    "the environment has no database {name:?} and no other named ones; leave source.database out"
+                    "the environment has no database {name:?} and no other named ones; remove source.database"
                 ),
                 false => format!(
                     "the environment has no database {name:?}; set source.database to one of {}",

@@ -382,7 +382,7 @@ fn layout(window: &mut Window) -> Result<Layout, FileError> {
             "version {} of the format, supported are 1 (LMDB 0.9) and 3 (LMDB 1.0); copy it with one of them (mdb_dump, mdb_load)",
             version(place).unwrap_or(0)
         ),
-        None => "the file is no LMDB environment, or is damaged".into(),
+        None => "the file is not an LMDB environment, or is damaged".into(),
     };
     Err(FileError::new(0, problem))
 }

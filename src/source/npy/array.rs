@@ -88,8 +88,8 @@ impl Array {
             Some(end) if end == file_len => Ok(Self { item, shape, start }),
             Some(end) if end < file_len => {
                 let problem = format!(
-                    "{} bytes after an array of shape {}: only one array per file is supported, write the others to files of \
-                     their own",
+                    "{} bytes after an array of shape {}: only one array per file is supported; write the others to \
+                     separate files",
                     file_len - end,
                     words(&shape)
                 );
@@ -145,7 +145,7 @@ fn not_an_array(start: &[u8]) -> String {
     if start.starts_with(b"PK\x03\x04") {
         return "the file is an .npz archive: write its arrays with np.save, one per file".into();
     }
-    "the file is no .npy: it does not begin with its magic; write it with np.save".into()
+    "the file is not a .npy: it does not begin with the magic number; write it with np.save".into()
 }
 
 /// Parser of the Python literal in a header.
@@ -203,7 +203,7 @@ impl<'a> Literal<'a> {
         let place = self.at;
         if self.text.get(place) == Some(&b'[') {
             let problem =
-                "the elements are structures; write one field of them as an array of its own";
+                "the elements are structures; write one of their fields as a separate array";
             return Err(FileError::new(place as u64, problem));
         }
         let descr = self.string()?;

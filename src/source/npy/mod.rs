@@ -334,7 +334,7 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
         [_, _] => return Err(format!("shape {shape} is one gray image: write x[None]")),
         _ => {
             return Err(format!(
-                "shape {shape} is no stack of images: supported are (samples, height, width, 3), (samples, 3, height, \
+                "shape {shape} is not a stack of images: supported are (samples, height, width, 3), (samples, 3, height, \
                  width) and (samples, height, width)"
             ));
         }

@@ -79,7 +79,7 @@ impl Footer {
         };
         if len < 12 {
             return Err(not(&format!(
-                "the file has {len} bytes: it is no Parquet file, or is truncated"
+                "the file has {len} bytes: it is not a Parquet file, or is truncated"
             )));
         }
         let mut tail = [0; 8];
@@ -91,7 +91,7 @@ impl Footer {
         }
         if magic != MAGIC {
             return Err(not(
-                "the file does not end with PAR1: it is no Parquet file, or is truncated",
+                "the file does not end with PAR1: it is not a Parquet file, or is truncated",
             ));
         }
         let size = u64::from(u32::from_le_bytes(size.try_into().expect("4 bytes")));

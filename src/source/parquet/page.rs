@@ -65,7 +65,7 @@ pub struct Values {
     gap: u32,
 }
 
-/// Index of each row's value, or [`NULL`]. `None` if each row has the value with its own index.
+/// Index of each row's value, or [`NULL`]. `None` if row i has value i, for every i.
 pub type Rows = Option<Box<[u32]>>;
 
 /// Contents of a data page.
@@ -265,8 +265,8 @@ impl Head {
         }
     }
 
-    /// Returns the value index of each row (`None` if each row has its own), the number of values,
-    /// and their start.
+    /// Returns the value index of each row (`None` if row i has value i), the number of values, and
+    /// their start.
     fn levels(&self, body: &[u8], defined: u32) -> Result<(Rows, usize, usize), FileError> {
         let damaged = || self.damaged("it has the wrong number of levels or values");
         let count = self.values as usize;

@@ -130,7 +130,7 @@ impl RecordIoSettings {
         let start = record.bytes.start;
         let skipped = before_image(&record.head, record.len).ok_or_else(|| {
             let problem =
-                format!("a record of {} bytes has no room for MXNet's image header", record.len);
+                format!("a record of {} bytes is too short for MXNet's image header", record.len);
             FileError::new(start, problem)
         })?;
         let labels = u32_at(&record.head, 0);
@@ -260,7 +260,7 @@ fn integer(bits: u32, offset: u64) -> Result<i64, FileError> {
     let label = f32::from_bits(bits);
     label::of_f32(label).map_err(|_| {
         let problem = format!(
-            "the label {label} is no class; set source.label to \"none\" if labels are not needed"
+            "the label {label} is not a class number; set source.label to \"none\" if labels are not needed"
         );
         FileError::new(offset, problem)
     })
@@ -268,7 +268,7 @@ fn integer(bits: u32, offset: u64) -> Result<i64, FileError> {
 
 fn not_a_record(at: u64) -> String {
     let sort =
-        if at == 0 { "the file is no RecordIO, or is damaged" } else { "the file is damaged" };
+        if at == 0 { "the file is not RecordIO, or is damaged" } else { "the file is damaged" };
     format!("expected the start of a record: {sort}")
 }
 

@@ -220,5 +220,5 @@ fn not_one(name: &str, count: u64, list: &str) -> String {
 }
 
 fn fields(message: Range<u64>) -> Fields<'static> {
-    Fields::of(message, "the record is no tf.train.Example")
+    Fields::of(message, "the record is not a tf.train.Example")
 }

@@ -92,7 +92,8 @@ impl Format for WebDatasetSettings {
         head.first_chunk().is_some_and(|head| head != &[0; 512] && tar::is_header(head))
     }
 
-    /// Archives are not compressed with zlib, and the name of a member may look like zlib data.
+    /// The name of a member may look like zlib data. Archives are never compressed with zlib, so
+    /// such a file is not compressed.
     fn unpacks(first: &[u8]) -> bool {
         !first.starts_with(b"x")
     }

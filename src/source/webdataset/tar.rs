@@ -251,7 +251,7 @@ fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, FileErr
     }
     if !is_header(&header) {
         let sort =
-            if offset == 0 { "the file is no tar archive, or is damaged" } else { "it is damaged" };
+            if offset == 0 { "the file is not a tar archive, or is damaged" } else { "it is damaged" };
         let problem = format!("the header does not match its checksum: {sort}");
         return Err(FileError::new(offset, problem));
     }
@@ -284,8 +284,8 @@ fn after_end(window: &mut Window, mark: u64) -> Result<After, FileError> {
                 (true, None) => return Ok(After::Archive(offset)),
                 (true, Some(other)) => {
                     let problem = format!(
-                        "what follows the end mark at byte {mark} is no tar header, but an archive begins at byte {offset}: \
-                         the file is damaged; join the archives again"
+                        "the bytes after the end mark at byte {mark} are not a tar header, but an archive begins at byte \
+                         {offset}: the file is damaged; join the archives again"
                     );
                     return Err(FileError::new(other, problem));
                 }

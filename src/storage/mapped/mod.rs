@@ -52,9 +52,9 @@ struct Trust {
 }
 
 impl File {
-    /// Maps the file. Returns it unmapped if it cannot be mapped: if it is empty, if its file
-    /// system does not report which bytes are in memory (as network file systems), if address space
-    /// is missing, or if there are too many mappings.
+    /// Maps the file. Returns the file unmapped if mapping is not possible: the file is empty, its
+    /// file system does not report which bytes are in memory (network file systems do not), address
+    /// space is exhausted, or there are too many mappings.
     pub fn new(file: local::File) -> Result<Self, local::File> {
         match file.with(|it| Ok(Mapping::new(it))).ok().flatten() {
             Some(map) => Ok(Self { file, map, trust: Trust::default() }),

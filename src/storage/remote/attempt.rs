@@ -88,14 +88,14 @@ fn refused(Refusal { url, what }: &Refusal) -> AttemptError {
         ResponseError::Page => AttemptError::never(
             ErrorKind::InvalidData,
             format!(
-                "{place}the server answers with a page of HTML, perhaps one to log in, and not with what was asked for; \
+                "{place}the server answers with an HTML page, perhaps a login page, instead of the requested data; \
                  check the URL, the proxy and the credentials"
             ),
         ),
         ResponseError::NoListing(start) => AttemptError::never(
             ErrorKind::InvalidData,
             format!(
-                "{place}the server answers a listing with what is none ({start:?}); check the endpoint"
+                "{place}the server's answer to a listing request is not a listing ({start:?}); check the endpoint"
             ),
         ),
         ResponseError::LongListing => AttemptError::never(
@@ -115,8 +115,8 @@ fn connection(place: &str, problem: &str, bucket: bool) -> AttemptError {
     let certificate = [
         (
             "UnknownIssuer",
-            "is of an authority that this machine does not trust, or of its own: name that authority's certificate \
-                           in storage.ca_file or SSL_CERT_FILE",
+            "is self-signed, or signed by an authority that this machine does not trust: set storage.ca_file or \
+             SSL_CERT_FILE to a file with the certificate of the authority",
         ),
         ("Expired", "has expired: renew it, or correct this machine's clock"),
         ("NotValidYet", "is not valid yet: correct this machine's clock"),
@@ -206,16 +206,16 @@ fn bad_name(error: &object_store::path::Error) -> AttemptError {
 /// Classifies errors that the library reports only as text.
 fn generic(text: String) -> AttemptError {
     if text.contains("169.254.169.254") || text.contains("metadata.google.internal") {
-        return status(Some(""), 401, None, "there are none in the environment");
+        return status(Some(""), 401, None, "the environment contains none");
     }
     // This is the library's message if the server answers 200 instead of 206.
     if text.contains("non-partial response") || text.contains("Range request not supported") {
-        let problem = "the server gives only whole files (it does not know range requests); record files need parts: \
+        let problem = "the server does not support range requests, which files with many samples need: \
              use another server, or copy the files";
         return AttemptError::never(ErrorKind::Unsupported, problem);
     }
     if text.contains("Content-Length Header missing") {
-        let problem = "the server does not say how long the object is (no Content-Length); use another server, or copy the file";
+        let problem = "the server does not state the length of the object (no Content-Length); use another server, or copy the file";
         return AttemptError::never(ErrorKind::Unsupported, problem);
     }
     if text.contains("Got invalid list response") {

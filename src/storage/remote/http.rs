@@ -237,7 +237,7 @@ impl Service {
             }
             *request.uri_mut() = now.as_str().parse().map_err(decode)?;
         }
-        let problem = format!("is the last of {}: they lead nowhere", redirect::MOST);
+        let problem = format!("is redirect number {}, the last that is followed", redirect::MOST);
         let to = Redacted::new(now.to_string());
         Err(self.refusal(&first, ResponseError::Redirect { to, problem, region: None }))
     }
@@ -413,8 +413,8 @@ async fn read(
 }
 
 /// Whether the answer to a request for an object is an HTML page instead. Buckets return the
-/// content type that was set when the object was written. Therefore the tag decides: objects in
-/// buckets have tags, and login pages do not.
+/// content type that was set when the object was written, so an HTML type alone proves nothing.
+/// Objects in buckets have tags, and login pages do not.
 fn is_page(headers: &HeaderMap, url: &Url, bucket: bool) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let path = url.path().to_ascii_lowercase();

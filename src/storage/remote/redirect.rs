@@ -16,10 +16,12 @@ pub fn check(allowed: Redirects, first: &Url, from: &Url, to: &Url) -> Result<()
         return Err(format!("leads to {}://, which is not HTTP", to.scheme()));
     }
     if !to.username().is_empty() || to.password().is_some() {
-        return Err("leads to a URL with a user; name that URL itself if it is meant".into());
+        return Err("leads to a URL with a user; if this is intended, use that URL directly".into());
     }
     if from.scheme() == "https" && to.scheme() == "http" {
-        return Err("leads from https to http; name the URL itself if it is meant".into());
+        return Err(
+            "leads from https to http; if this is intended, use the http URL directly".into()
+        );
     }
     match allowed {
         Redirects::None => Err("is not followed, since storage.redirects is \"none\"".into()),

@@ -117,7 +117,9 @@ impl User {
     fn parse(text: &str) -> Result<Self> {
         let (name, password) = text.split_once(':').unwrap_or((text, ""));
         if name == "***" {
-            return Err(wrong("*** stands for a user and a password; write those".into()));
+            return Err(wrong(
+                "*** replaces the user and the password in messages; write the real ones".into(),
+            ));
         }
         let decoded = |text: &str| {
             decoded(text)
@@ -144,7 +146,7 @@ impl fmt::Debug for User {
 fn check_host(host: &str) -> Result<()> {
     match host.rsplit_once(':') {
         Some((name, port)) if !name.is_empty() && !host.ends_with(']') && port.parse::<u16>().is_err() => {
-            Err(wrong("the port is no number from 0 to 65535; in a password / is written as %2F, ? as %3F, @ as %40".into()))
+            Err(wrong("the port is not a number from 0 to 65535; in a password write / as %2F, ? as %3F, @ as %40".into()))
         }
         _ => Ok(()),
     }

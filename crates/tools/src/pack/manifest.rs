@@ -237,7 +237,7 @@ impl Manifest {
     }
 }
 
-/// Advice that ends the error messages of directories that cannot be resumed.
+/// Advice at the end of the error message if packing cannot resume in a directory.
 const WAY_OUT: &str =
     "overwrite it (`--overwrite`), which packs everything again, or name another directory";
 

@@ -26,7 +26,7 @@ impl RowIndexer {
         let header = Header::parse(file).ok().filter(is_indexable)?;
         let fingerprint = Fingerprint::of(file, Fingerprint::seed_of(file));
         self.decoders.set_row_index(RowIndexTask::Make(fingerprint));
-        // Decoding a window of one pixel only parses most of the JPEG.
+        // Decoding a window of one pixel parses the whole JPEG, but computes almost no pixels.
         let pixel = Roi::new(0, 0, 1, 1);
         self.decoders.decode(file, &header, pixel, 1, &mut |_| {}).ok()?;
         match self.decoders.row_index() {

@@ -176,7 +176,7 @@ fn write_first_item(
 ) -> io::Result<()> {
     match format {
         ShardFormat::WebDataset => {
-            // Readers take a name without a dot for no sample.
+            // Readers of WebDataset ignore a member whose name has no dot.
             tar_member(out, CLASSES_NAME, &serde_json::to_vec(classes)?)?;
             tar_members(out, item)
         }

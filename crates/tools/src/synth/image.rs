@@ -105,8 +105,9 @@ impl Film {
     }
 }
 
-/// Returns the share of the finest structure that remains in an image of `side` pixels, 0 to 1. A
-/// lens resolves a fixed amount of detail, so large photographs have fewer bytes per pixel.
+/// Returns the share of the finest structure that remains in an image, 0 to 1. `side` is the length
+/// of the shorter side in pixels. A lens resolves a fixed amount of detail, so large photographs
+/// have fewer bytes per pixel.
 fn sharpness(side: f32) -> f32 {
     const RESOLVED: f32 = 375.0;
     let root = (RESOLVED / side).min(1.0).sqrt();

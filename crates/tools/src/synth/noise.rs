@@ -140,8 +140,8 @@ fn signed(bits: u32) -> f32 {
     (bits >> 8) as f32 / 8_388_608.0 - 1.0
 }
 
-/// Sum of the four bytes of `bits`, shifted and scaled to mean 0 and standard deviation 1 (one byte
-/// has 73.9).
+/// Sum of the four bytes of `bits`, shifted and scaled to mean 0 and standard deviation 1. A single
+/// byte has the standard deviation 73.9.
 pub fn gaussian(bits: u32) -> f32 {
     let sum: u32 = bits.to_le_bytes().iter().map(|&byte| u32::from(byte)).sum();
     (sum as f32 - 510.0) / 147.8

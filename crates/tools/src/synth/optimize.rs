@@ -149,7 +149,7 @@ impl Scan {
         let mut units = 0;
         for &[id, tables] in parts {
             let found = frame.components.iter().find(|it| it.id == id);
-            let found = found.ok_or("its scan has a component that the frame has not")?;
+            let found = found.ok_or("its scan has a component that the frame lacks")?;
             let coded = Coded { dc: tables >> 4, ac: tables & 15 };
             let most = frame.factors();
             let [across, down] = found.factors;
@@ -209,7 +209,9 @@ impl Symbols {
                 return Ok(place);
             }
             let table = tables.iter().find(|it| (it.is_ac, it.number) == (is_ac, number));
-            decoders.push(SymbolDecoder::new(table.ok_or("its scan names a table it lacks")?)?);
+            decoders.push(SymbolDecoder::new(
+                table.ok_or("its scan refers to a missing Huffman table")?,
+            )?);
             it.used.push((is_ac, number));
             it.counts.push([0; 256]);
             Ok::<_, String>(decoders.len() - 1)
@@ -253,7 +255,7 @@ impl Symbols {
             }
         }
         if coefficient > 64 {
-            return Err("a run of zeros leaves its block".into());
+            return Err("a run of zeros exceeds its block".into());
         }
         Ok(())
     }
@@ -266,7 +268,7 @@ impl Symbols {
         table: usize,
     ) -> Result<u8, String> {
         let decoded = decoders[table].decode(bits.peek(16));
-        let (len, symbol) = decoded.ok_or("a code is in no table")?;
+        let (len, symbol) = decoded.ok_or("a code is not in its Huffman table")?;
         bits.skip(len);
         let size = u32::from(symbol & 15);
         let value = bits.peek(size);

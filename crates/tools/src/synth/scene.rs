@@ -162,7 +162,7 @@ impl Stage<'_> {
         self.plane(horizon, near, far, contrast, stretch, texture, None);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a plane's look, of which each scene names all")]
+    #[expect(clippy::too_many_arguments, reason = "every scene sets all properties of a plane")]
     fn plane(
         &mut self,
         horizon: f32,
