@@ -103,7 +103,8 @@ mod tests {
         }
         let count = || fs::read_dir(folder.path()).unwrap().count();
         let before = count();
-        // As in another process: this process is still writing its first file.
+        // The first temporary file in a folder removes leftovers. The second removal below acts
+        // like that of another process while this file is still being written.
         let first = AtomicFile::create(folder.path().join("b")).unwrap();
         assert!(!at(&left).exists());
         assert_eq!(count(), before);

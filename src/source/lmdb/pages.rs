@@ -330,7 +330,8 @@ impl Page<'_> {
         Ok(u16(self.bytes, self.layout.header - 6) & SORT)
     }
 
-    /// Returns the byte ranges of the header and key of every node. The data follow each range.
+    /// Returns the byte range of the header and key of every node. The data of a node follow its
+    /// range.
     fn nodes(&self) -> Result<impl Iterator<Item = Result<Range<usize>, FileError>>, FileError> {
         let Layout { header, base, .. } = self.layout;
         let end = base + usize::from(u16(self.bytes, header - 4));

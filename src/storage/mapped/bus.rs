@@ -176,7 +176,7 @@ fn replace(address: usize) -> bool {
 ///
 /// The arguments must be those that the kernel passed to a signal handler.
 unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_access: bool) {
-    // If nothing was stored, zeros apply: no flags and the default action.
+    // Without a stored action, the default action without flags applies.
     let before = BEFORE.get();
     let (action, flags) = before.map_or((libc::SIG_DFL, 0), |it| (it.sa_sigaction, it.sa_flags));
     match action {

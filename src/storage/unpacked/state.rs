@@ -33,7 +33,7 @@ pub struct State {
     ends: HashMap<usize, u64>,
     /// Files whose decompression before a read has failed. Reads will report the error.
     spoiled: HashSet<usize>,
-    /// Number of uses of blocks so far; orders them by recency.
+    /// Number of uses of blocks so far. Each block stores it at its last use.
     clock: u64,
 }
 

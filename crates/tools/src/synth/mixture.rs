@@ -86,7 +86,7 @@ const OWN_TABLES: f64 = 0.979;
 const PROGRESSIVE: f64 = 0.005;
 
 impl Form {
-    /// Returns the form of file `index` of the set with seed `seed`.
+    /// Returns the encoding and detail of file `index` of the set with seed `seed`.
     ///
     /// All properties follow an additive recurrence, so any run of consecutive files has about the
     /// same shares as the whole set. The step vector is Roberts' R-sequence in six dimensions.
@@ -133,7 +133,7 @@ fn quality_at(quantile: f64) -> u8 {
 
 fn detail_at(quantile: f64) -> Detail {
     let place = quantile * (GRAIN.len() - 1) as f64;
-    // The quantile is below 1, so the next place exists.
+    // The quantile is below 1, so the index `place + 1` exists.
     let (from, to) = (GRAIN[place as usize], GRAIN[place as usize + 1]);
     let grain = from + place.fract() * (to - from);
     Detail { grain: grain as f32, noise: (NOISE * grain) as f32, colour: COLOUR }

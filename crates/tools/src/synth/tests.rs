@@ -115,8 +115,8 @@ fn errors_of_invalid_settings_name_the_field() {
     }
 }
 
-/// Checks the bytes of 30 files of every form. The shares of such a small set differ from those of
-/// a large one by a few files.
+/// Checks the bytes of 30 files of a set like ImageNet. The set contains every form of file, with
+/// about the shares of a large set.
 #[test]
 fn a_set_like_imagenet_is_equal_on_every_machine_and_mixed() {
     let settings = Settings::default();
