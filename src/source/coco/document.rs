@@ -256,7 +256,7 @@ impl Document {
             let (id, image) = named(orphan);
             if count == self.annotations.len() && !self.images.is_empty() {
                 return Err(format!(
-                    "the file has no image of any annotation ({count} in total): annotation {id} belongs to image {image}"
+                    "no annotation belongs to an image of the file ({count} in total): annotation {id} belongs to image {image}"
                 ));
             }
             let example = format!("annotation {id} of image {image}");

@@ -71,7 +71,8 @@ const SIZES: [(u32, [u32; 2], [u32; 2]); 27] = [
 const FINE: (u32, u8) = (650, 96);
 const COARSE: [u8; 2] = [75, 95];
 
-/// Grain of the smoothest file, of the busiest file, and of equally spaced quantiles between them.
+/// Grain of the smoothest file, of the busiest file, and of files at equally spaced quantiles
+/// between them.
 const GRAIN: [f64; 7] = [0.15, 0.42, 0.57, 0.68, 0.77, 0.87, 1.07];
 
 /// Sensor noise relative to the grain. Most photographs of ImageNet were downscaled, which averages
