@@ -61,7 +61,7 @@ mod window;
 pub trait Format:
     Serialize + DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static
 {
-    /// Key of `[source]`.
+    /// Key of the source under `[source]`.
     const KEY: &'static str;
 
     /// Extension of the files that are read from a directory.

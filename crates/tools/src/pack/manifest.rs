@@ -264,7 +264,7 @@ fn foreign(directory: &Path, settings: &Settings) -> Result<Option<String>> {
 
 /// Deletes the temporary files that killed packs left behind.
 pub(super) fn remove_leftovers(directory: &Path, name: &str) -> Result<()> {
-    // Shards, the hidden files beside them, and the manifest.
+    // Prefixes of shards, of the hidden files beside them, and of the manifest.
     let prefixes = [format!(".{name}-"), format!("..{name}-"), format!(".{NAME}.")];
     let is_leftover =
         |it: &String| it.ends_with(".part") && prefixes.iter().any(|prefix| it.starts_with(prefix));

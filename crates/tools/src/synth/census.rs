@@ -236,7 +236,7 @@ fn sums_of_steps(mut body: &[u8], sums: &mut [f64; 16]) -> Option<()> {
 /// Returns the libjpeg quality whose luma table has the nearest sum of steps. The base table (T.81,
 /// Annex K) has the sum 3688.
 fn quality(sum: f64) -> u8 {
-    // All steps are 1.
+    // Every quantization step is 1.
     if sum <= 64.0 {
         return 100;
     }
