@@ -1,4 +1,5 @@
-//! libFuzzer on the targets of `targets.rs`. With cargo-fuzz 0.13, from the top of the repository:
+//! Runs libFuzzer on a target of `targets.rs`. With cargo-fuzz 0.13, from the root of the
+//! repository:
 //!
 //! ```text
 //! mkdir -p target/fuzz/lmdb
@@ -6,8 +7,9 @@
 //!     fuzz/corpus/lmdb tests/golden/lmdb -- -max_total_time=300 -max_len=65536 -timeout=20 -malloc_limit_mb=80
 //! ```
 //!
-//! `-s none` needs no nightly compiler; with one and without it, the C of libjpeg-turbo is still not instrumented. What is
-//! found belongs into `fuzz/corpus/TARGET/`, whose files every test run tries.
+//! `-s none` works without a nightly compiler. The C code of libjpeg-turbo is not instrumented with
+//! either compiler. Add files that cause failures to `fuzz/corpus/TARGET/`: every test run tries
+//! the files there.
 
 #![no_main]
 

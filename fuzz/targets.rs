@@ -1,7 +1,8 @@
-//! What is fuzzed: everything that reads bytes which somebody else wrote. `tests/fuzz.rs` mutates the seeds of each
-//! target for a moment in every test run; `any.rs` lets libFuzzer do it for as long as one likes.
+//! Fuzz targets: all code that reads bytes from untrusted files. In every test run, `tests/fuzz.rs`
+//! mutates the seeds of each target for a short time. `any.rs` runs libFuzzer on a target without a
+//! time limit.
 //!
-//! To add a target: one line in [`TARGETS`].
+//! To add a target, add one line to [`TARGETS`].
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,11 +25,12 @@ use feedwater::source::{
     Beton, Coco, FileList, Lmdb, Npy, Parquet, RecordIo, Source, TfRecord, WebDataset,
 };
 
-/// Name, the files that it starts from, and what it does with bytes. The words that come back are the outcome: those
-/// that were not seen before show that something new was reached.
+/// Fuzz target: its name, its seed files, and the function that processes the bytes. The returned
+/// text describes the outcome. An outcome that has not occurred before shows that the input reached
+/// new code.
 pub struct Target(pub &'static str, pub Seeds, pub fn(&[u8]) -> String);
 
-/// Folders below `tests/golden/`, each with the ending of the files in it that are seeds.
+/// Folders below `tests/golden/`, each with the file name ending of its seeds.
 pub type Seeds = &'static [(&'static str, &'static str)];
 
 pub const TARGETS: &[Target] = &[
@@ -74,7 +76,8 @@ pub const TARGETS: &[Target] = &[
     Target("config", &[], config),
 ];
 
-/// The files that a target starts from: its seeds, and what was found before, in `fuzz/corpus/NAME/`.
+/// Returns the seed files of a target: its seeds below `tests/golden/`, and earlier findings in
+/// `fuzz/corpus/NAME/`.
 pub fn seeds(target: &Target) -> Vec<PathBuf> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let top = if top.ends_with("fuzz") { top.parent().expect("the repository") } else { top };
@@ -102,7 +105,7 @@ fn header(bytes: &[u8]) -> String {
             let laid_out = header.layout(bytes, true, &mut layout).map_err(|error| error.problem);
             assert!(layout.capacity_bytes() <= JpegLayout::MOST_BYTES);
             let verified = header.verify(bytes).map_err(|error| error.problem);
-            // A layout refuses too many scans besides.
+            // `layout` additionally rejects files with too many scans.
             assert!(verified.is_ok() || laid_out == verified, "{verified:?}, {laid_out:?}");
             format!("{verified:?}")
         }
@@ -110,7 +113,8 @@ fn header(bytes: &[u8]) -> String {
     }
 }
 
-/// Strict, and not: what is taken in the first case has the same pixels in the second, and is not damaged.
+/// Decodes with and without `strict`. An image that is valid with `strict` must have the same
+/// pixels without it, and must not count as damaged.
 fn decode(bytes: &[u8]) -> String {
     let (strict, sound) = decode_as(bytes, true);
     let (tolerant, other) = decode_as(bytes, false);
@@ -120,7 +124,8 @@ fn decode(bytes: &[u8]) -> String {
     format!("{strict} {tolerant}")
 }
 
-/// Every reduction of a small image, and a window of it; the whole pixels where all of that is taken as sound.
+/// Decodes a small image at every reduction, and a window of it. Returns the pixels of the whole
+/// image if all these decodes find it valid.
 fn decode_as(bytes: &[u8], strict: bool) -> (String, Vec<u8>) {
     let header = match Header::parse_as(bytes, strict) {
         Ok(header) if header.size.pixels() <= 1 << 14 => header,
@@ -164,9 +169,11 @@ fn decode_as(bytes: &[u8], strict: bool) -> (String, Vec<u8>) {
     (outcome, pixels)
 }
 
-/// Our own JPEG decoder and libjpeg-turbo give the same rows, or the same fault, for one window. Reduction, window, layout, instructions and
-/// strictness are drawn from the input. Decoders are kept, with the tables of the images before, as in a run.
-/// Without vector code libjpeg-turbo has other pixels for coefficients that no image has.
+/// Compares feedwater's JPEG decoder with libjpeg-turbo on one window: both must return the same
+/// rows or the same error. The input bytes determine reduction, window, layout, instruction set and
+/// strictness. As in a loader, decoders are reused with the tables of earlier images. The
+/// comparison is skipped if libjpeg-turbo has no SIMD code: without it, its pixels differ for
+/// coefficients that no real image has.
 fn both(bytes: &[u8]) -> String {
     if !simd() {
         return "libjpeg-turbo without vector code".into();
@@ -188,7 +195,7 @@ fn both(bytes: &[u8]) -> String {
         _ => Roi::new(x, y, 1 + draw(width - x), 1 + draw(height - y)),
     };
     let all = Decoders::jpeg_instructions();
-    // Most often the ones that users have.
+    // Favours the last instruction set, which most users' machines run.
     let number = (draw(2 * all.len() as u32) as usize).min(all.len() - 1);
     let new = || {
         let ours = Decoders::new().strict(strict).with_jpeg_instructions(all[number]);
@@ -207,7 +214,8 @@ fn both(bytes: &[u8]) -> String {
                 it.iter().for_each(|(_, row)| rows.extend_from_slice(row));
             });
             assert!(result.is_err() || next == window.bottom(), "{window}: {next} rows");
-            // How far a decoder comes before it finds the damage is its own affair.
+            // The rows before an error are not compared: the decoders may detect the damage at
+            // different rows.
             (result.map(|()| rows).map_err(|error| error.to_string()), decoder.tolerated())
         };
         let compared = |[ours, theirs]: &mut [Decoders; 2]| {
@@ -222,7 +230,8 @@ fn both(bytes: &[u8]) -> String {
             }
         };
         let outcome = compared(decoders);
-        // Rarely twice: the second time tables have several symbols per entry.
+        // Decodes one in eight images again. The second time, tables have several symbols per
+        // entry.
         let outcome = if draw(8) == 0 { outcome.and_then(|_| compared(decoders)) } else { outcome };
         outcome.unwrap_or_else(|told| {
             let is_new = compared(&mut new()).is_err();
@@ -235,12 +244,14 @@ fn both(bytes: &[u8]) -> String {
 }
 
 thread_local! {
-    /// Ours and libjpeg-turbo's, by instructions and strictness.
+    /// Feedwater's decoder and libjpeg-turbo, by instruction set and strictness.
     static KEPT: RefCell<HashMap<(usize, bool), [Decoders; 2]>> = RefCell::default();
 }
 
-/// A row index with a correct checksum that says anything. An image that is decoded whole has its pixels all the same, or the index is
-/// rejected. So has a window with the true index. With another index a window may have other pixels, and nothing worse.
+/// Decodes with a row index that has a correct checksum but arbitrary content. With such an index a
+/// whole image must still have the right pixels, unless the index is rejected. A window with the
+/// correct index must have the right pixels too. With a wrong index, wrong pixels of a window are
+/// the only permitted fault.
 fn hostile_index(bytes: &[u8]) -> String {
     let header = match Header::parse(bytes) {
         Ok(header) if header.format == Format::Jpeg && header.size.pixels() <= 1 << 14 => header,
@@ -286,7 +297,8 @@ fn hostile_index(bytes: &[u8]) -> String {
         if ours.row_index() == RowIndexOutcome::Rejected {
             assert!(found.is_err(), "{window} 1/{reduction} {name}: {told}");
             assert!(decoded(ours, window, reduction) == right, "{window} 1/{reduction} {name}");
-            // Units that are only parsed may be beyond what our decoder takes, though it has decoded them.
+            // Our decoder only parses units outside the window. They may contain data that it does
+            // not support in full.
             let is_refused = matches!(ours.jpeg_by(), Some(JpegBy::Refused(_)));
             assert!(changes > 0 || is_refused, "{window} 1/{reduction} {name}: {told}");
         } else if window == whole || changes == 0 {
@@ -299,7 +311,7 @@ fn hostile_index(bytes: &[u8]) -> String {
     outcome
 }
 
-/// Random numbers below a bound, seeded by all bytes.
+/// Returns a generator of random numbers below a bound. All bytes of the input seed it.
 fn drawn_from(bytes: &[u8]) -> impl FnMut(u32) -> u32 {
     let mut state = 0u64;
     let mut mix = move |word: u64| {
@@ -313,7 +325,7 @@ fn drawn_from(bytes: &[u8]) -> impl FnMut(u32) -> u32 {
     move |below| mix(1) % below
 }
 
-/// Opens a file with these bytes as a source, and reads its samples.
+/// Opens a file with these bytes as a source and reads all its samples.
 fn source<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
     with_file(bytes, |path| {
         let source = match S::open(&[path], settings) {
@@ -334,7 +346,7 @@ fn source<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
     })
 }
 
-/// Opens a file with these bytes as a source, and reads nothing of the files that it names.
+/// Opens a file with these bytes as a source. Does not read the files that the source lists.
 fn opened<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
     with_file(bytes, |path| match S::open(&[path], settings) {
         Ok(source) => source.len().to_string(),
@@ -370,8 +382,9 @@ fn first() -> RecordIoSettings {
     RecordIoSettings { label: RecordIoLabel::First }
 }
 
-/// Calls `work` with the path of a file with these bytes, in a folder of its own: a file that follows another under
-/// its name within a tick of the clock, with its length, would be taken for it. The words come back without the path.
+/// Calls `work` with the path of a file with these bytes. Each file has a folder of its own.
+/// Otherwise the library could take a file for its predecessor with the same name, length and
+/// modification time. The path is removed from the returned text.
 fn with_file(bytes: &[u8], work: impl FnOnce(PathBuf) -> String) -> String {
     let memory = Path::new("/dev/shm");
     let root = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
@@ -382,7 +395,7 @@ fn with_file(bytes: &[u8], work: impl FnOnce(PathBuf) -> String) -> String {
     work(path).replace(&folder, "")
 }
 
-/// TFRecords with the checksums that they should have, so that what is behind them is reached.
+/// Corrects the checksums of a TFRecord, so the fuzzer reaches the code behind their check.
 fn tfrecord(bytes: &[u8]) -> Vec<u8> {
     let masked = |bytes: &[u8]| {
         crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
@@ -402,7 +415,7 @@ fn tfrecord(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A tar archive in which every block that could be a header has its checksum.
+/// Corrects the checksum of every block of a tar archive that could be a header.
 fn tar(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for block in bytes.chunks_exact_mut(512) {

@@ -1,8 +1,9 @@
 //! Error types, grouped by who can fix the problem.
 //!
-//! Messages are lower case, without a final full stop. Each names the item, its value and a remedy. Messages that
-//! quote a file are bounded in length: the middle of a long one is cut. Displayed errors are one line, except for a
-//! compiler's log and the rows of a footprint: control characters and direction marks, which file names and other data may contain, are escaped.
+//! Messages are lower case, without a final full stop. Each names the item, its value and a remedy.
+//! Messages that quote a file have a bounded length: the middle of a long one is cut. Displayed
+//! errors are one line, except for a compiler's log and the entries of a footprint. File names and
+//! other data may contain control characters and text direction marks, which are escaped.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -37,78 +38,81 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// Invalid setting.
     Config(ConfigError),
-    /// Unusable sample, where `on_error` is `error`.
+    /// Unusable sample that ends the run because `on_error` is `error`.
     Sample(SampleError),
-    /// File or directory outside the data that cannot be read or written.
+    /// File or directory that cannot be read or written and is not a sample's data.
     Io {
         /// Path of the file or directory.
         path: PathBuf,
-        /// Message of the operating system.
+        /// Message of the operating system or of feedwater.
         problem: String,
-        /// Operating-system error, for callers that match its kind; `None` where feedwater found the problem itself.
+        /// Operating-system error, so callers can match its kind. `None` if feedwater detected the
+        /// problem itself.
         source: Option<IoCause>,
     },
-    /// Hardware or library missing on this machine: no GPU, a library that is not installed.
+    /// Missing hardware or library on this machine: no GPU, or a library that is not installed.
+    /// installed.
     Unavailable {
-        /// Name of the missing thing.
+        /// Name of the missing hardware or library.
         what: &'static str,
-        /// Where feedwater searched for it, and how to get it.
+        /// Where feedwater searched, and how to get the missing hardware or library.
         reason: String,
-        /// Setting that requires it; `None` where no setting does.
+        /// Setting that requires the hardware or library; `None` if no setting does.
         asked: Option<Box<Asked>>,
     },
-    /// Byte limit too small for one row of the footprint.
+    /// Memory limit that is too small for one entry of the footprint.
     Budget {
-        /// Name of the row.
+        /// Name of the entry.
         row: String,
-        /// Size of the row, in bytes.
+        /// Size of the entry, in bytes.
         needed: u64,
-        /// Bytes left by the limit.
+        /// Bytes that the limit leaves for the entry.
         limit: u64,
     },
-    /// Too little host memory: on this machine, in its cgroup or under a limit of the process.
+    /// Not enough host memory on this machine, in its cgroup or within a limit of the process.
     Memory {
-        /// Needed bytes.
+        /// Required memory in bytes.
         needed: u64,
-        /// Available bytes; `None` where the system refused an allocation of `needed` bytes.
+        /// Available memory in bytes. `None` if the system refused an allocation of `needed` bytes.
         available: Option<u64>,
-        /// Message that names what needs the memory, with a remedy.
+        /// Message that names the part that needs the memory, and a remedy.
         problem: String,
     },
-    /// Loader used in a forked child process: `fork` copies no threads.
+    /// Loader that is used in a forked child process. It cannot run there, because `fork` copies no
+    /// threads.
     Forked {
         /// ID of the process that built the loader.
         built_in: u32,
     },
-    /// Call that the device or its driver refused.
+    /// Call of CUDA, nvJPEG or another device library that failed.
     Device {
         /// Name of the call.
         call: &'static str,
-        /// Message of the library.
+        /// Error message of the library.
         problem: String,
     },
-    /// Error in an operator's CUDA code: the kernel does not compile.
+    /// CUDA code of an operator that does not compile.
     Compile {
-        /// Log of the compiler.
+        /// Log of the CUDA compiler.
         log: String,
     },
-    /// Loader stopped by [`Stopper`](crate::loader::Stopper).
+    /// Loader that a [`Stopper`](crate::loader::Stopper) stopped.
     Stopped,
-    /// Unexpected end of a loader thread: a bug in this crate or in a user's operator.
+    /// Unexpected end of a loader thread, which is a bug in this crate or in a user's operator.
     Internal {
         /// Description of what happened.
         problem: String,
     },
 }
 
-/// Setting that requires something.
+/// Setting that requires missing hardware or a missing library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[doc(hidden)]
 #[non_exhaustive]
 pub struct Asked {
-    /// Key, as in TOML: `chain[2].placement`.
+    /// Key of the setting as in TOML, such as `chain[2].placement`.
     pub key: String,
-    /// Location in the pipeline file; `None` where the setting is not from a file.
+    /// Location of the setting in the pipeline file; `None` if it is not from a file.
     pub at: Option<Location>,
 }
 
@@ -124,7 +128,7 @@ pub struct SampleError {
     pub reason: Reason,
     /// Message that describes the error.
     pub problem: String,
-    /// Operating-system error that caused it, if any.
+    /// Operating-system error that caused this error, if any.
     pub source: Option<IoCause>,
 }
 
@@ -142,19 +146,19 @@ impl SampleError {
 pub enum Reason {
     /// The file cannot be opened or read.
     Unreadable,
-    /// The file has no bytes.
+    /// The file is 0 bytes long.
     Empty,
     /// The file ends before the image does.
     Truncated,
     /// The bytes contradict the format.
     Corrupt,
-    /// No decoder supports the format, or this variant of it.
+    /// No decoder supports the format or this variant of the format.
     Unsupported,
     /// The image exceeds `limits.max_pixels` or `limits.max_file_bytes`.
     Oversized,
     /// An allocation for the sample failed.
     OutOfMemory,
-    /// The sample's label is not below `targets.classes`, or there is none.
+    /// The sample has no label, or its label is not below `targets.classes`.
     Label,
 }
 
@@ -171,7 +175,7 @@ impl Reason {
         Reason::Label,
     ];
 
-    /// Name in reports.
+    /// Name of the category in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Reason::Unreadable => "unreadable",
@@ -186,22 +190,25 @@ impl Reason {
     }
 }
 
-/// Kinds of damage that `decode.strict = false` tolerates, as Pillow does; the keys of the counts in `Stats`.
+/// Kinds of damage that `decode.strict = false` tolerates, as Pillow does. They are the keys of the
+/// counts in `Stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Tolerated {
-    /// libjpeg warned of damaged data in a JPEG; a part of the image may be gray or smeared.
+    /// libjpeg reports damaged data in a JPEG. A part of the image may be gray or smeared.
     JpegData,
     /// A JPEG has no end-of-image marker.
     JpegEnd,
-    /// A PNG has a wrong checksum over its pixels, or damage after their data; all pixels can be decompressed.
+    /// A PNG has a wrong checksum of its pixel data, or damage after this data. All pixels can be
+    /// decompressed.
     PngChecksum,
-    /// A PNG ends after its pixels without an IEND chunk, or within the checksum of its pixels.
+    /// A PNG ends after its pixel data without an IEND chunk, or within the checksum of its pixel
+    /// data.
     PngEnd,
-    /// A pixel of a PNG refers to a color outside the palette; it becomes black.
+    /// A pixel of a PNG refers to a color outside the palette. The pixel becomes black.
     PngPalette,
-    /// A PNG has fewer rows than its header says (in an interlaced PNG: fewer rows of a pass). Missing pixels are
-    /// black, or the palette's first color.
+    /// A PNG has fewer rows than its header states, or an interlaced PNG has fewer rows in a pass.
+    /// Missing pixels are black or have the palette's first color.
     PngRows,
 }
 
@@ -216,7 +223,7 @@ impl Tolerated {
         Tolerated::PngRows,
     ];
 
-    /// Name in reports.
+    /// Name of the kind of damage in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Tolerated::JpegData => "jpeg-data",
@@ -237,7 +244,7 @@ pub struct DataError {
     pub reason: Reason,
     /// Message that describes the error.
     pub problem: String,
-    /// Operating-system error that caused it, if any.
+    /// Operating-system error that caused this error, if any.
     pub source: Option<IoCause>,
 }
 
@@ -247,7 +254,8 @@ impl DataError {
         Self { reason, problem: shown(problem), source: None }
     }
 
-    /// Converts a read error: [`Reason::OutOfMemory`] or [`Reason::Unreadable`], by the kind of `error`.
+    /// Converts a read error. The reason is [`Reason::OutOfMemory`] or [`Reason::Unreadable`],
+    /// depending on the kind of `error`.
     pub fn io(error: &io::Error) -> Self {
         let reason = match error.kind() {
             io::ErrorKind::OutOfMemory => Reason::OutOfMemory,
@@ -269,13 +277,13 @@ impl Error {
         ConfigError::new(key, problem).into()
     }
 
-    /// Creates an [`Error::Unavailable`] that no setting caused.
+    /// Creates an [`Error::Unavailable`] for hardware or a library that no setting requires.
     pub(crate) fn unavailable(what: &'static str, reason: impl Into<String>) -> Self {
         Error::Unavailable { what, reason: reason.into(), asked: None }
     }
 
-    /// Location in the pipeline file of the setting that caused the error. `None` for other errors, and where the
-    /// setting is not from a file.
+    /// Returns where the pipeline file contains the setting that caused the error. Returns `None`
+    /// for errors that no setting caused, and for settings that are not from a file.
     pub fn location(&self) -> Option<&Location> {
         match self {
             Error::Config(error) => error.at.as_deref(),
@@ -287,13 +295,13 @@ impl Error {
     /// Creates an [`Error::Io`] for a file or directory.
     pub fn io(path: impl Into<PathBuf>, source: &io::Error) -> Self {
         let path = path.into();
-        // A path that is not Unicode is not a URL.
+        // A URL is valid Unicode, so a path that is not Unicode contains no secrets of a URL.
         let path = path.to_str().map(|it| Redacted::new(it).into_string().into()).unwrap_or(path);
         Error::Io { path, problem: shown(source.to_string()), source: Some(IoCause::new(source)) }
     }
 }
 
-/// Returns the text without secrets and with a bounded length.
+/// Returns the text with secrets redacted and with a bounded length.
 fn shown(text: impl Into<String>) -> String {
     let text = Redacted::new(text).into_string();
     match shortened(&text) {
@@ -328,7 +336,7 @@ impl fmt::Display for Error {
                 let row = escaped(row);
                 write!(f, "{row} needs {needed} bytes, the limit leaves {limit} bytes")
             }
-            // With the rows of the footprint.
+            // `problem` contains the footprint, one entry per line.
             Error::Memory { problem, .. } => f.write_str(&escaped_lines(problem)),
             Error::Forked { built_in } => write!(
                 f,
@@ -345,12 +353,13 @@ impl fmt::Display for Error {
     }
 }
 
-/// [`source`](std::error::Error::source) is the [`io::Error`] behind an error of the environment or of a sample, if any.
+/// [`source`](std::error::Error::source) returns the [`io::Error`] that caused the error, if any.
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io { source, .. } => of(source),
-            // The message of this error already contains that of the sample error.
+            // The message of this error already contains the sample error's message, so the sample
+            // error is not returned as the source.
             Error::Sample(error) => error.source(),
             _ => None,
         }

@@ -1,12 +1,15 @@
-//! File access: atomic replacement of files, folders for this user alone, and reads of bounded size.
+//! File access: atomic replacement of files, private folders, and reads of bounded size.
 //!
-//! * [`AtomicFile`] writes to a hidden temporary file next to its target, and renames it at the end (`file/atomic.rs`). Readers see
-//!   the old file or the new one, never a partial one. After an error, a full disk or a drop, the old file is unchanged.
-//! * A symbolic link is replaced, never followed: a folder from elsewhere may contain links to any file of the user.
-//! * A new file has the permissions of the umask; a replaced file keeps its own.
-//! * Targets that are not regular files (a pipe, `/dev/null`), and descriptors of this process (`/dev/stdout`), are written
-//!   directly.
-//! * Temporary files of killed programs are removed by the next program that writes in the folder (`file/leftover.rs`).
+//! * [`AtomicFile`] writes to a hidden temporary file beside its target, and finally renames it
+//!   (`file/atomic.rs`). Readers see the old file or the new one, never a partial one. If an error
+//!   occurs, the disk is full or the `AtomicFile` is dropped, the old file is unchanged.
+//! * A symbolic link is replaced and never followed: a downloaded folder may contain links to any
+//!   file of the user.
+//! * A new file has the permissions that the umask allows. A replaced file keeps its permissions.
+//! * Targets that are not regular files (a pipe, `/dev/null`), and file descriptors of this process
+//!   (`/dev/stdout`), are written directly.
+//! * Temporary files of killed programs are removed by the next program that writes in the folder
+//!   (`file/leftover.rs`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -26,7 +29,7 @@ mod private;
 ///
 /// # Errors
 ///
-/// Those of the system and of [`regular`], and [`ErrorKind::FileTooLarge`] if the file is larger.
+/// Errors of the system and of [`regular`], and [`ErrorKind::FileTooLarge`] if the file is larger.
 pub fn read(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -41,20 +44,22 @@ pub fn read(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// Those of the system and of [`regular`].
+/// Errors of the system and of [`regular`].
 pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
-    // Non-blocking: opening a pipe without a writer would block forever.
+    // `O_NONBLOCK`: otherwise opening a pipe without a writer would block forever.
     regular(path, File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path))
 }
 
-/// Checks that the result of opening `path` is a regular file.
+/// Checks that a file that was opened by `path` is a regular file. Returns the file.
 ///
 /// # Errors
 ///
-/// That of opening it, or one that names the type of a folder, a pipe, a socket or a device, which may have no end.
+/// The error of opening the file. If it is a folder, a pipe, a socket or a device, an error with
+/// this type: such files may have no end.
 pub fn regular(path: &Path, opened: io::Result<File>) -> io::Result<File> {
-    // Opening a socket fails with an error message about devices.
+    // Opening a socket fails with `ENXIO`, whose message mentions a device, so the type is
+    // determined from the path.
     let kind = match &opened {
         Ok(file) => file.metadata()?.file_type(),
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => fs::metadata(path)?.file_type(),
@@ -66,7 +71,7 @@ pub fn regular(path: &Path, opened: io::Result<File>) -> io::Result<File> {
     Err(io::Error::other(format!("not a regular file but {}", type_name(kind))))
 }
 
-/// Name of a type of file that is not regular.
+/// Name of the type of a file that is not regular.
 fn type_name(kind: fs::FileType) -> &'static str {
     match kind {
         _ if kind.is_dir() => "a folder",
@@ -80,7 +85,7 @@ fn type_name(kind: fs::FileType) -> &'static str {
 ///
 /// # Errors
 ///
-/// Those of [`read`], and [`ErrorKind::InvalidData`] if it is not UTF-8.
+/// Errors of [`read`], and [`ErrorKind::InvalidData`] if the text is not UTF-8.
 pub fn read_text(path: impl AsRef<Path>, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -88,22 +93,23 @@ pub fn read_text(path: impl AsRef<Path>, most: u64) -> io::Result<String> {
     })
 }
 
-/// Opens a regular file that lies in a folder which others may have written. A symbolic link is an error, and a pipe or a device
-/// is not opened.
+/// Opens a regular file in a folder that other users or programs may have written to. A symbolic
+/// link is an error. Pipes and devices are not opened.
 ///
 /// # Errors
 ///
-/// Those of the system and of [`regular`].
+/// Errors of the system and of [`regular`].
 pub fn open_unfollowed(path: &Path) -> io::Result<File> {
     unfollowed(path, File::options().read(true))
 }
 
-/// Opens a file that this program keeps in a folder which others may have written, for reading and writing, or creates it. Its
-/// contents stay.
+/// Opens a file of this program for reading and writing, or creates it. The folder may have been
+/// written to by other users or programs. The contents of the file are kept.
 ///
 /// # Errors
 ///
-/// Those of the system; a symbolic link, a pipe, a device, or a file that has another name too is an error.
+/// Errors of the system. A symbolic link, a pipe, a device, or a file with a second name (hard
+/// link) is an error.
 pub fn open_own(path: &Path) -> io::Result<File> {
     let file =
         unfollowed(path, File::options().read(true).write(true).create(true).truncate(false))?;
@@ -113,9 +119,11 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a regular file with these options, which may create it. Links, pipes and devices are errors.
+/// Opens a regular file with these options, which may create the file. Symbolic links, pipes and
+/// devices are errors.
 fn unfollowed(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    // The type is checked before opening, because opening a pipe or a device may have effects, and again afterwards.
+    // The type is checked before opening, because opening a pipe or a device may have side effects.
+    // It is checked again afterwards.
     match fs::symlink_metadata(path).map(|it| it.file_type()) {
         Ok(kind) if kind.is_symlink() => {
             return Err(io::Error::other("is a symbolic link, which is not followed here"));
@@ -123,7 +131,7 @@ fn unfollowed(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         Ok(kind) if !kind.is_file() => {
             return Err(io::Error::other(format!("not a regular file but {}", type_name(kind))));
         }
-        // Opening it gives the error, or creates the file.
+        // `open` below returns the error or creates the file.
         _ => {}
     }
     regular(path, options.custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path))

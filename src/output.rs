@@ -1,7 +1,8 @@
-//! Output: conversion of the final window's pixels to elements of the tensor.
+//! Converts the pixels of the final window to elements of the tensor.
 //!
-//! Bytes keep their value (0 to 255) in every element type. Floats are rounded to nearest even for f16 and bf16, and
-//! cannot be stored as bytes. A sample's tensor is dense: three planes (NCHW) or interleaved pixels (NHWC).
+//! Bytes keep their value (0 to 255) in every element type. Floats are rounded to nearest even for
+//! f16 and bf16. They cannot be stored as bytes. The tensor of a sample is dense: three planes
+//! (NCHW) or interleaved pixels (NHWC).
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -13,20 +14,22 @@ use crate::op::wide::writer::TensorWriter;
 use crate::op::wide::{Instructions, bytes};
 use crate::tensor::{CHANNELS, DType, Layout};
 
-/// Checks that pixels of this type can be stored as elements of `dtype`. The error says what to do instead.
+/// Checks that pixels of this type can be stored as elements of `dtype`. The error message names
+/// alternatives.
 pub fn check(pixels: PixelType, dtype: DType) -> Result<(), String> {
     match (pixels, dtype) {
         (PixelType::F32, DType::U8) => {
-            Err("u8 cannot hold what normalize gives: use f32, f16 or bf16, or drop normalize"
+            Err("u8 cannot hold the floats of normalize: use f32, f16 or bf16, or remove normalize"
                 .into())
         }
         _ => Ok(()),
     }
 }
 
-/// Stores an image as one sample's tensor, which `out` covers exactly, aligned for `dtype`. Reference implementation.
+/// Stores an image as the tensor of one sample. `out` is exactly this tensor, aligned for `dtype`.
+/// This is the reference implementation.
 ///
-/// [`check`] must allow this combination of pixels and element type.
+/// The combination of pixels and element type must pass [`check`].
 pub fn store(image: &HostImage, dtype: DType, layout: Layout, out: &mut [u8]) {
     match (image, dtype) {
         (HostImage::U8(image), DType::U8) => each(image, layout, out, |value| value),
@@ -64,8 +67,9 @@ fn each<T: Copy + Default, E: Pod>(
     }
 }
 
-/// Conversion of rows to elements of the tensor, mirrored on the way. For bytes it is a table, which also holds a
-/// chain's last tables. The bits equal those of the actions and [`store`].
+/// Converts rows to elements of the tensor, and mirrors them if required. Bytes are converted with
+/// a look-up table, which also includes the last tables of a chain. The results are bitwise equal
+/// to those of the actions and [`store`].
 #[derive(Clone, Debug)]
 pub struct Tail {
     elements: Elements,
@@ -73,7 +77,7 @@ pub struct Tail {
     layout: Layout,
 }
 
-/// Converted values of each byte of each channel.
+/// Converted values of every byte, for each channel.
 #[derive(Clone, Debug)]
 enum Elements {
     Bytes,
@@ -84,18 +88,18 @@ enum Elements {
 /// Position of a row in a sample's tensor.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPlace {
-    /// Columns of the tensor.
+    /// Number of columns of the tensor.
     pub width: usize,
-    /// Rows of the tensor.
+    /// Number of rows of the tensor.
     pub height: usize,
-    /// Row of the tensor.
+    /// Row of the tensor, from 0.
     pub y: usize,
     /// Whether the row's pixels are stored in reverse order.
     pub mirrored: bool,
 }
 
 impl Tail {
-    /// Conversion after a table of floats, or of the bytes themselves.
+    /// Converts the values of a table of floats. Without a table, it converts the bytes themselves.
     pub fn new(values: Option<&Floats>, dtype: DType, layout: Layout) -> Self {
         let floats = || values.copied().unwrap_or_else(|| table::of(|_, byte| f32::from(byte)));
         let halves = |convert: fn(f32) -> u16| {
@@ -111,7 +115,7 @@ impl Tail {
         Self { elements, dtype, layout }
     }
 
-    /// Changes it to the conversion after another table of floats.
+    /// Replaces the table of floats whose values are converted.
     pub fn set(&mut self, values: &Floats) {
         let convert = if self.dtype == DType::F16 { half_bits } else { brain_bits };
         match &mut self.elements {
@@ -121,12 +125,12 @@ impl Tail {
         }
     }
 
-    /// Conversion of floats only.
+    /// Converts rows of floats only.
     pub fn of_floats(dtype: DType, layout: Layout) -> Self {
         Self { elements: Elements::Bytes, dtype, layout }
     }
 
-    /// Stores a row of red, green and blue bytes. `out` writes the tensor of the whole sample.
+    /// Stores a row of red, green and blue bytes. `out` writes to the tensor of the whole sample.
     pub fn store_bytes(&self, row: &[u8], place: RowPlace, out: &mut TensorWriter<'_>) {
         let pixels = row.as_chunks().0;
         match &self.elements {
@@ -136,7 +140,7 @@ impl Tail {
         }
     }
 
-    /// Stores a row of red, green and blue floats. `out` writes the tensor of the whole sample.
+    /// Stores a row of red, green and blue floats. `out` writes to the tensor of the whole sample.
     pub fn store_floats(&self, row: &[f32], place: RowPlace, out: &mut TensorWriter<'_>) {
         let pixels = row.as_chunks().0;
         match self.dtype {
@@ -218,7 +222,7 @@ impl RowPlace {
         });
     }
 
-    /// Stores the row's line of each plane.
+    /// Stores the row in each of the three planes.
     #[inline(always)]
     fn put_lines<T, E: Pod>(
         self,
@@ -259,7 +263,8 @@ mod tests {
 
     #[test]
     fn floats_are_rounded_to_nearest_even() {
-        // 1 + 2^-11 and 1 + 3 * 2^-11 lie halfway between two f16; 1 + 2^-8 between two bf16.
+        // 1 + 2^-11 and 1 + 3 * 2^-11 lie halfway between two f16 numbers, 1 + 2^-8 between two
+        // bf16 numbers.
         let data = vec![1.0 + 0.5f32.powi(11), 1.0 + 3.0 * 0.5f32.powi(11), 1.0 + 0.5f32.powi(8)];
         let image = HostImage::F32(Image::from_data(Roi::new(0, 0, 1, 1), data));
         let mut out = vec![0u16; 3];

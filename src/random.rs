@@ -1,11 +1,12 @@
-//! Random numbers that depend only on seed, epoch, sample index and operator, not on threads, batches, shards or
-//! reading order.
+//! Random numbers that depend only on seed, epoch, sample index and operator. Threads, batches,
+//! shards and the reading order do not change them.
 //!
-//! Draws come from Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), a
-//! counter-based generator: the key is the seed, the counter is (draw, operator, epoch, index). The order of an epoch
-//! is a keyed permutation computed on the fly, without a table.
+//! Random numbers come from Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1,
+//! 2, 3", SC 2011), a counter-based generator. The key is the seed, and the counter is (draw,
+//! operator, epoch, index). The order of an epoch is a keyed permutation that is computed on the
+//! fly, without a table.
 
-/// Key of a sample's random numbers.
+/// Key of the random numbers of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct SampleKey {
@@ -18,7 +19,8 @@ pub struct SampleKey {
 }
 
 impl SampleKey {
-    /// Key of repeat number `repeat` of the sample within the epoch. Repeat 0 draws what the sample draws without repeats.
+    /// Key of repeat `repeat` of the sample within the epoch. Repeat 0 has the same random numbers
+    /// as the sample without repeats.
     pub fn of_repeat(self, repeat: u32) -> Self {
         match repeat {
             0 => self,
@@ -27,7 +29,7 @@ impl SampleKey {
     }
 }
 
-/// Random number stream of one operator for one sample.
+/// Stream of random numbers for one operator and one sample.
 #[derive(Clone, Debug)]
 pub struct SampleRng {
     key: [u32; 2],
@@ -37,7 +39,7 @@ pub struct SampleRng {
 }
 
 impl SampleRng {
-    /// Creates stream number `number` of a sample.
+    /// Creates stream `number` of a sample.
     pub fn new(sample: SampleKey, number: u16) -> Self {
         Self {
             key: [sample.seed as u32, (sample.seed >> 32) as u32],
@@ -52,7 +54,7 @@ impl SampleRng {
         }
     }
 
-    /// Creates the stream of an operator for a sample.
+    /// Creates the stream of the operator at `path` for a sample.
     pub fn of_operator(sample: SampleKey, path: OperatorPath) -> Self {
         Self::new(SampleKey { seed: sample.seed ^ path.0, ..sample }, OPERATORS)
     }
@@ -61,7 +63,8 @@ impl SampleRng {
     pub fn bits(&mut self) -> u32 {
         if self.used == 4 {
             self.block = philox4x32_10(self.counter, self.key);
-            // The low half counts draws: 65536 blocks are far more than any operator uses.
+            // The low half counts blocks of draws. The 65536 blocks are far more than any operator
+            // uses.
             self.counter[0] = (self.counter[0] & 0xffff_0000) | ((self.counter[0] + 1) & 0xffff);
             self.used = 0;
         }
@@ -80,12 +83,13 @@ impl SampleRng {
         ((high | u64::from(self.bits())) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Returns a uniform number in `[low, high)`, or `low` if both are equal.
+    /// Returns a uniform number in `[low, high)`, or `low` if `low` and `high` are equal.
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.uniform()
     }
 
-    /// Returns a uniform integer in `0..n`; `n` must not be 0. The bias is below 2^-32 for every `n` of 32 bits.
+    /// Returns a uniform integer in `0..n`. `n` must not be 0. For `n` below 2^32 the bias is below
+    /// 2^-32.
     pub fn below(&mut self, n: u64) -> u64 {
         debug_assert!(n > 0);
         let high = u64::from(self.bits()) << 32;
@@ -99,35 +103,37 @@ impl SampleRng {
     }
 }
 
-/// Position of an operator in a chain: its name and how many of this name precede it, and the same for each operator
-/// that it is inside of. Inserting or removing another operator does not change it, and so not the operator's draws
-/// either.
+/// Position of an operator in a chain: its name, and the number of operators with this name before
+/// it. For a nested operator, the path includes the same for each enclosing operator. Inserting or
+/// removing operators with other names does not change the path, so the operator's random numbers
+/// stay the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct OperatorPath(u64);
 
 impl OperatorPath {
-    /// Path of the chain itself.
+    /// Path of the chain.
     pub const CHAIN: Self = Self(0x6665_6564);
 
-    /// Path of the batch stage, whose operators draw for pairs of samples.
+    /// Path of the batch stage. Its operators draw random numbers for pairs of samples.
     pub const BATCH: Self = Self(0x7061_6972);
 
-    /// Path of the operator `name` inside of this one. `before` counts the operators of that name before it.
+    /// Path of an operator `name` that is nested in this one. `before` is the number of operators
+    /// with this name before it.
     pub fn child(self, name: &str, before: usize) -> Self {
         let step = |hash: u64, byte: u8| mix(hash ^ u64::from(byte));
         Self(mix(name.bytes().fold(mix(self.0), step) ^ (before as u64) << 8))
     }
 }
 
-/// Number for choosing the replacement of an unusable sample.
+/// Stream number for choosing the replacement of an unusable sample.
 const REPLACEMENT: u16 = u16::MAX;
 
-/// Number of all operators, which differ by their key.
+/// Stream number of all operators. Their streams differ by the key.
 const OPERATORS: u16 = u16::MAX - 1;
 
-/// Candidates to replace an unusable sample: all other samples, in an order keyed by (seed, epoch, index) of this
-/// sample.
+/// Returns the candidates to replace an unusable sample: all other samples, in an order that
+/// depends on (seed, epoch, index) of this sample.
 #[doc(hidden)]
 pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64> {
     let mut rng = SampleRng::new(sample, REPLACEMENT);
@@ -138,20 +144,21 @@ pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64
 
 /// Permutation of `0..len`, keyed by (seed, epoch), in constant memory for any length.
 ///
-/// * Up to 1024 elements it is 80 rounds of swap-or-not (Hoang, Morris and Rogaway, "An enciphering scheme based on a
-///   card
-///   shuffle", CRYPTO 2012): in each round every element has a partner, and a keyed coin of the pair decides whether the two are
-///   swapped. It needs no table and no power of two, and reaches every order. A chi-square test over some hundred thousand keys
-///   finds all orders of up to seven elements equally frequent; 16 rounds are enough for that.
-/// * Above, it is a balanced Feistel network of eight rounds over the next power of four, iterated until the result
-///   is in range
-///   (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002), which is less work. It is unsuitable for small
-///   ranges: its halves have too few values to reach all orders evenly.
+/// * Up to 1024 elements, it is 80 rounds of swap-or-not (Hoang, Morris and Rogaway, "An
+///   enciphering scheme based on a card shuffle", CRYPTO 2012). In each round every element has a
+///   partner, and a keyed coin decides whether the two are swapped. It needs no table and no power
+///   of two, and can produce every order. A chi-square test over several hundred thousand keys
+///   finds all orders of up to seven elements equally frequent, even with only 16 rounds.
+/// * Above 1024 elements, it is a balanced Feistel network of eight rounds over the next power of
+///   four, iterated until the result is in range (Black and Rogaway, "Ciphers with arbitrary finite
+///   domains", CT-RSA 2002), which takes less work. It is unsuitable for small ranges: the halves
+///   of the network have too few values to produce all orders equally often.
 ///
-/// The key has 64 bits and an epoch number, so only some of the orders of more than about twenty elements can occur,
-/// as with every generator seeded this way.
+/// The key consists of 64 bits and an epoch number. Therefore only a part of the orders of more
+/// than about twenty elements can occur, as with every generator that is seeded this way.
 ///
-/// `tests/order.rs` tests for uniformity, and that neighbours, epochs and seeds are not correlated.
+/// `tests/order.rs` tests that orders are uniform, and that neighbours, epochs and seeds are not
+/// correlated.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct Permutation {
@@ -162,9 +169,9 @@ pub struct Permutation {
 
 impl Permutation {
     const ROUNDS: usize = 8;
-    /// Largest length for swap-or-not.
+    /// Largest length that is permuted by swap-or-not.
     const SMALL: u64 = 1024;
-    /// Eight rounds for each bit of 1024.
+    /// Eight rounds for each of the ten bits of 1024.
     const SMALL_ROUNDS: u64 = 80;
 
     /// Creates the permutation of `0..len` for one epoch.
@@ -178,7 +185,8 @@ impl Permutation {
         Self { len, half_bits: half_bits(len), keys }
     }
 
-    /// Creates another permutation, of `0..len`, additionally keyed by a number, to shuffle a set block by block.
+    /// Creates a permutation of `0..len` that additionally depends on `number`. It shuffles a set
+    /// block by block.
     pub fn block(&self, number: u64, len: u64) -> Self {
         let tweak = mix(number.wrapping_add(1));
         Self { len, half_bits: half_bits(len), keys: self.keys.map(|key| mix(key ^ tweak)) }
@@ -202,10 +210,10 @@ impl Permutation {
     fn swap_or_not(&self, mut value: u64) -> u64 {
         for round in 0..Self::SMALL_ROUNDS {
             let key = mix(self.keys[0].wrapping_add(round.wrapping_mul(GOLDEN)));
-            // Uniform in 0..len, with a bias below 2^-54.
+            // Uniform in 0..len with a bias below 2^-54.
             let offset = ((u128::from(key) * u128::from(self.len)) >> 64) as u64;
             let partner = if offset >= value { offset - value } else { offset + self.len - value };
-            // Both elements of a pair must use the same coin.
+            // Both elements of a pair use the same coin.
             if mix(value.max(partner) ^ key) >> 63 == 1 {
                 value = partner;
             }
@@ -223,16 +231,17 @@ impl Permutation {
     }
 }
 
-/// Half the number of bits of the smallest power of four that is at least `len`.
+/// Half the number of bits of the smallest power of four that is not below `len`.
 fn half_bits(len: u64) -> u32 {
     let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
     bits.div_ceil(2).max(1)
 }
 
-/// Step of SplitMix64: 2^64 divided by the golden ratio.
+/// Increment of SplitMix64: 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Finaliser of SplitMix64 (Steele et al., OOPSLA 2014; constants of Stafford's variant 13).
+/// Finalizer of SplitMix64 (Steele et al., OOPSLA 2014) with the constants of Stafford's variant
+/// 13.
 fn mix(mut value: u64) -> u64 {
     value = value.wrapping_add(GOLDEN);
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -240,7 +249,7 @@ fn mix(mut value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Philox4x32-10: four words of random bits for a counter and a key.
+/// Computes Philox4x32-10: four words of random bits for a counter and a key.
 #[inline(always)]
 pub(crate) fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for round in 0..10 {
@@ -263,7 +272,7 @@ pub(crate) fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4
 mod tests {
     use super::*;
 
-    /// Known-answer vectors of the authors' Random123 library.
+    /// Known-answer vectors of the Random123 library by the authors of Philox.
     #[test]
     fn philox_matches_the_published_vectors() {
         assert_eq!(

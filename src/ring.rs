@@ -1,25 +1,33 @@
-//! A fixed set of slots that circulate between the threads that fill them and the thread that uses them.
+//! A ring of slots that circulate between the threads that fill them and the consumer.
 //!
-//! Behaviour, each point with a test below or in `tests/ring.rs`:
-//! * A slot is in exactly one state: free, being filled, ready, or in use. Backpressure is the lack of a free slot.
-//! * Slots become ready in the order in which they are published, and the consumer gets them in that order.
-//! * A slot that is dropped while being filled, or after use, is free again.
-//! * When the last producer is dropped, the consumer gets the ready slots and then the end.
-//! * After `fail`, the consumer gets the slots that were ready before it, then the error, once, and then the end.
-//! * When the consumer is dropped, or after `close`, waiting producers wake up and get nothing.
+//! Behaviour, tested below or in `tests/ring.rs`:
+//!
+//! * A slot is in exactly one state: free, being filled, ready, or in use. Backpressure is the lack
+//!   of a free slot.
+//! * Slots become ready in the order in which they are published. The consumer gets them in this
+//!   order.
+//! * A slot becomes free when it is dropped, either before it is published or after use.
+//! * After the last producer is dropped, the consumer gets the ready slots and then the end.
+//! * After `fail`, the consumer gets the slots that were ready before, then the error once, then
+//!   the end.
+//! * After the consumer is dropped, or after `close`, waiting producers wake up and get nothing.
 //! * Leaking a slot makes the ring one slot shorter and has no other effect.
-//! * A consumer may pass a callback that is called once per wait if all slots are in use, so that none can become ready
-//!   before one of them is dropped. It continues to wait, because another thread may drop one.
-//! * A producer can tell whether a slot is ready. If none is, the consumer waits, or would wait for its next slot.
-//! * Slots may be withheld, more or fewer at any time: that many stay free, as if the ring had fewer slots.
-//! * A consumer may add slots. They are freed again when they are returned and the ring has more than twice the slots that it began
-//!   with.
-//! * When both sides and all slots are dropped, the memory of every slot has been freed.
+//! * If all slots are in use, no slot can become ready until one is dropped. The consumer may pass
+//!   a callback, which is called once per wait in this case. The consumer keeps waiting, because
+//!   another thread may drop a slot.
+//! * A producer can query whether a slot is ready. If no slot is ready, the consumer waits or would
+//!   wait.
+//! * Free slots can be withheld, and their number can change at any time. Withheld slots stay free,
+//!   as if the ring had fewer slots.
+//! * A consumer may add slots. A returned slot is freed if the ring has more than twice its initial
+//!   number of slots.
+//! * After both sides and all slots are dropped, the memory of every slot is freed.
 //!
-//! The ring is independent of CUDA: the work around filling and using a slot is in four hooks of the slot. It is a mutex
-//! and two condition variables rather than channels, for two reasons: a model checker can cover all of it
-//! (`crates/ring-loom`), and a producer that waits for a free slot must also notice that the consumer was dropped,
-//! which one bounded channel cannot report.
+//! The ring is independent of CUDA. Four hooks of the slot do the work before and after filling and
+//! using it. The ring consists of a mutex and two condition variables instead of channels, for two
+//! reasons. A model checker can cover all of it (`crates/ring-loom`). A producer that waits for a
+//! free slot must also notice that the consumer was dropped, which one bounded channel cannot
+//! report.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -33,21 +41,25 @@ use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 #[cfg(not(feature = "loom"))]
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Hooks around filling and using a slot. On a device they wait for events and record them.
+/// Hooks before and after filling and using a slot. On a device they wait for events and record
+/// them.
 pub trait Slot: Send {
-    /// Called before the first write: makes the filling thread or stream wait until the last use is over.
+    /// Called before the first write. Makes the filling thread or stream wait until the last use
+    /// has ended.
     fn begin_fill(&mut self) -> Result<()>;
-    /// Called after the last write: marks the point from which on the slot may be used.
+    /// Called after the last write. Marks the point after which the slot may be used.
     fn end_fill(&mut self) -> Result<()>;
-    /// Called before the first read: makes the using thread or stream wait until the slot is filled.
+    /// Called before the first read. Makes the using thread or stream wait until the slot is
+    /// filled.
     fn begin_use(&mut self) -> Result<()>;
-    /// Called after the last read: marks the point from which on the slot may be filled again.
+    /// Called after the last read. Marks the point after which the slot may be filled again.
     fn end_use(&mut self) -> Result<()>;
 }
 
-/// How often a waiting consumer checks whether all slots are in use. Withholding slots does not wake it.
+/// Interval at which a waiting consumer checks whether all slots are in use. `withhold` does not
+/// wake the consumer.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// The same for a consumer with little patience.
+/// Shortest interval of this check, for consumers with little patience.
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 
 /// Creates a ring with these slots.
@@ -76,16 +88,17 @@ struct Shared<S> {
     state: Mutex<State<S>>,
     /// Signals that a slot is free or the ring is closed.
     freed: Condvar,
-    /// Signals that a slot is ready or that no more will come.
+    /// Signals that a slot is ready or that no more slots will become ready.
     published: Condvar,
 }
 
 struct State<S> {
-    /// Number of slots at the start, of all slots now, and of those that are in use or were leaked while in use.
+    /// Number of slots at the start, number of all slots now, and number of slots that are in use
+    /// or were leaked in use.
     begun_with: usize,
     slots: usize,
     in_use: usize,
-    /// Whether a slot was returned after use since the last one was added.
+    /// Whether a slot was returned after use since the last slot was added.
     returned: bool,
     free: VecDeque<S>,
     ready: VecDeque<S>,
@@ -94,19 +107,21 @@ struct State<S> {
     producers: usize,
     closed: bool,
     failure: Option<Error>,
-    /// Since when a waiting consumer sees that all slots are in use.
+    /// Time since which a waiting consumer has found all slots in use.
     held_since: Option<Instant>,
 }
 
 impl<S> State<S> {
-    /// Whether no slot is ready, being filled or free to be filled, so that a slot in use must be dropped first.
+    /// Whether no slot is ready, being filled or available for filling. A slot in use must be
+    /// dropped first.
     fn is_held(&self) -> bool {
         self.free.len() <= self.withheld && self.free.len() + self.in_use == self.slots
     }
 }
 
 impl<S> Shared<S> {
-    /// A panic elsewhere cannot leave the state half changed: no lock is held while foreign code runs.
+    /// A poisoned lock is safe to use. No other code runs while the lock is held, so a panic cannot
+    /// leave the state inconsistent.
     fn lock(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -118,7 +133,7 @@ impl<S> Shared<S> {
         let is_spare = state.slots > 2 * state.begun_with;
         if state.closed || is_spare {
             state.slots -= usize::from(is_spare);
-            // Free the memory now, without holding the lock.
+            // The memory is freed now, without holding the lock.
             drop(state);
             drop(slot);
         } else {
@@ -140,13 +155,13 @@ impl<S> Shared<S> {
     }
 }
 
-/// The side that fills slots; clone it for every filling thread.
+/// The filling side of the ring. Each filling thread has a clone.
 pub struct Producer<S: Slot> {
     shared: Arc<Shared<S>>,
 }
 
 impl<S: Slot> Producer<S> {
-    /// Waits for a free slot; `None` when the consumer is dropped or the ring is closed.
+    /// Waits for a free slot. Returns `None` if the consumer is dropped or the ring is closed.
     pub fn acquire(&self) -> Option<Filling<S>> {
         let mut state = self.shared.lock();
         loop {
@@ -162,18 +177,19 @@ impl<S: Slot> Producer<S> {
         }
     }
 
-    /// Withholds this number of slots from now on. Slots in use are withheld when they are returned.
+    /// Sets the number of withheld slots. Slots in use are withheld when they are returned.
     pub fn withhold(&self, slots: usize) {
         self.shared.lock().withheld = slots;
         self.shared.freed.notify_all();
     }
 
-    /// Whether a slot is ready for the consumer.
+    /// Whether at least one slot is ready for the consumer.
     pub fn any_ready(&self) -> bool {
         !self.shared.lock().ready.is_empty()
     }
 
-    /// Ends the ring with an error, which the consumer gets after the ready slots; only the first error is reported.
+    /// Ends the ring with an error, which the consumer gets after the ready slots. Only the first
+    /// error is reported.
     pub fn fail(&self, error: Error) {
         let mut state = self.shared.lock();
         state.failure.get_or_insert(error);
@@ -202,14 +218,14 @@ impl<S: Slot> Drop for Producer<S> {
     }
 }
 
-/// A slot that is being filled. Dropping it returns it unfilled.
+/// A slot that is being filled. Dropping it returns the slot unfilled.
 pub struct Filling<S: Slot> {
     slot: Option<S>,
     shared: Arc<Shared<S>>,
 }
 
 impl<S: Slot> Filling<S> {
-    /// Makes the slot ready, after all slots that were published before.
+    /// Makes the slot ready. The consumer gets it after all slots that were published earlier.
     pub fn publish(mut self) -> Result<()> {
         let Some(mut slot) = self.slot.take() else { return Ok(()) };
         if let Err(error) = slot.end_fill() {
@@ -250,19 +266,20 @@ impl<S: Slot> Drop for Filling<S> {
     }
 }
 
-/// The side that uses slots. Dropping it closes the ring.
+/// The consuming side of the ring. Dropping it closes the ring.
 pub struct Consumer<S: Slot> {
     shared: Arc<Shared<S>>,
 }
 
 impl<S: Slot> Consumer<S> {
-    /// Waits for the next ready slot; `None` at the end.
+    /// Waits for the next ready slot. Returns `None` at the end of the ring.
     pub fn next(&self) -> Option<Result<Using<S>>> {
         self.next_or_tell(Duration::MAX, |_| ())
     }
 
-    /// Waits like [`next`](Self::next). Calls `held` with the number of slots in use, at most once, if for `patience` all
-    /// slots were in use, so that none could become ready.
+    /// Waits like [`next`](Self::next). If all slots have been in use for `patience`, no slot can
+    /// become ready; then `held` is called with the number of slots in use. It is called at most
+    /// once per wait.
     pub fn next_or_tell(
         &self,
         patience: Duration,
@@ -274,8 +291,8 @@ impl<S: Slot> Consumer<S> {
         }
     }
 
-    /// Waits like [`next_or_tell`](Self::next_or_tell), until `deadline` at most. The next call goes on with `patience` where this
-    /// one ended.
+    /// Waits like [`next_or_tell`](Self::next_or_tell), but at most until `deadline`. The time of
+    /// this wait counts towards the `patience` of the next call.
     pub fn next_until(
         &self,
         deadline: Option<Instant>,
@@ -310,7 +327,7 @@ impl<S: Slot> Consumer<S> {
                 && let Some(held) = held.take()
             {
                 let count = state.in_use;
-                // The callback may drop a slot, which locks.
+                // The callback may drop a slot, which locks the ring.
                 drop(state);
                 held(count);
                 state = self.shared.lock();
@@ -325,7 +342,8 @@ impl<S: Slot> Consumer<S> {
         Poll::Ready(self.begin_use(slot))
     }
 
-    /// The next slot if one is ready; does not wait and does not return errors or the end of the ring.
+    /// Returns the next slot if one is ready. Does not wait, and does not return errors or the end
+    /// of the ring.
     pub fn try_next(&self) -> Option<Result<Using<S>>> {
         let mut state = self.shared.lock();
         let slot = state.ready.pop_front()?;
@@ -334,7 +352,7 @@ impl<S: Slot> Consumer<S> {
         self.begin_use(slot)
     }
 
-    /// Wakes every producer and frees all slots that are not in use.
+    /// Wakes all producers and frees all slots that are not in use.
     pub fn close(&self) {
         self.shared.close();
     }
@@ -343,7 +361,7 @@ impl<S: Slot> Consumer<S> {
     pub fn add(&self, slot: S) {
         let mut state = self.shared.lock();
         state.returned = false;
-        // A closed ring has freed its slots.
+        // A closed ring has already freed its slots, so the new slot is freed too.
         if !state.closed {
             state.slots += 1;
             state.free.push_back(slot);
@@ -352,7 +370,7 @@ impl<S: Slot> Consumer<S> {
         self.shared.freed.notify_one();
     }
 
-    /// Stops withholding one of the free slots; false if there is none.
+    /// Stops withholding one of the free slots. Returns false if no free slot is withheld.
     pub fn lend_withheld(&self) -> bool {
         let mut state = self.shared.lock();
         let lent = state.withheld > 0 && !state.free.is_empty();
@@ -362,13 +380,14 @@ impl<S: Slot> Consumer<S> {
         lent
     }
 
-    /// Number of slots that were added and not freed again.
+    /// Number of slots that were added and are not freed yet.
     pub fn added(&self) -> usize {
         let state = self.shared.lock();
         state.slots.saturating_sub(state.begun_with)
     }
 
-    /// Whether a slot was returned after use since the last one was added; true before that.
+    /// Whether a slot was returned after use since the last slot was added. True before the first
+    /// slot is added.
     pub fn any_returned(&self) -> bool {
         self.shared.lock().returned
     }
@@ -393,25 +412,26 @@ impl<S: Slot> Drop for Consumer<S> {
     }
 }
 
-/// A slot in use. Dropping it frees the slot, also on another thread and after the consumer is dropped.
+/// A slot in use. Dropping it frees the slot. This also works on another thread and after the
+/// consumer is dropped.
 pub struct Using<S: Slot> {
     slot: Option<S>,
     shared: Arc<Shared<S>>,
 }
 
 impl<S: Slot> Using<S> {
-    /// A slot of no ring, which is freed when it is dropped.
+    /// Wraps a slot that belongs to no ring. Its memory is freed when it is dropped.
     pub fn of_no_ring(slot: S) -> Self {
         let (_, consumer) = ring(Vec::new());
         consumer.shared.lock().in_use = 1;
         let shared = consumer.shared.clone();
-        // Its drop closes the ring, which then keeps no slot.
+        // Dropping the consumer closes the ring, so the ring keeps no slot.
         drop(consumer);
         Self { slot: Some(slot), shared }
     }
 
-    /// Leaks the slot without touching the ring: for a child process after `fork`, where the ring's lock may be held
-    /// forever.
+    /// Leaks the slot without locking the ring. It is meant for a child process after `fork`, where
+    /// the ring's lock may be held forever.
     pub fn abandon(&mut self) {
         std::mem::forget(self.slot.take());
         std::mem::forget(self.shared.clone());
@@ -434,8 +454,8 @@ impl<S: Slot> DerefMut for Using<S> {
 impl<S: Slot> Drop for Using<S> {
     fn drop(&mut self) {
         if let Some(mut slot) = self.slot.take() {
-            // A drop cannot return an error, so it is stored as the ring's error: producers stop, and the consumer gets
-            // it instead of a batch.
+            // A drop cannot return an error, so the ring stores it. Producers stop, and the
+            // consumer gets the error instead of a batch.
             if let Err(error) = slot.end_use() {
                 self.shared.lock().failure.get_or_insert(error);
                 self.shared.published.notify_all();

@@ -102,7 +102,8 @@ pub struct TensorShape {
 }
 
 impl TensorShape {
-    /// Number of elements in one sample: 3 x height x width. Like the sizes in bytes, it saturates at `usize::MAX`.
+    /// Number of elements in one sample: 3 x height x width. Like the sizes in bytes, the number
+    /// saturates at `usize::MAX`.
     pub const fn sample_len(self) -> usize {
         CHANNELS.saturating_mul(self.width as usize).saturating_mul(self.height as usize)
     }
@@ -134,14 +135,15 @@ impl fmt::Display for TensorShape {
     }
 }
 
-/// Owned tensor in host memory, the result of [`Preprocessor::run`](crate::Preprocessor::run).
+/// Tensor in host memory that owns its elements. [`Preprocessor::run`](crate::Preprocessor::run)
+/// returns one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     shape: TensorShape,
     elements: Elements,
 }
 
-/// One vector type per element type, so that callers can take it without a copy.
+/// One vector type per element type, so callers can take the vector without a copy.
 #[derive(Clone, Debug, PartialEq)]
 enum Elements {
     U8(Vec<u8>),
@@ -150,7 +152,7 @@ enum Elements {
     F32(Vec<f32>),
 }
 
-/// Defines `as_` and `into_` methods for each element type.
+/// Defines the methods `as_…` and `into_…` for each element type.
 macro_rules! typed {
     ($($as_it:ident $into_it:ident $variant:ident $type:ty),+) => {
         impl Tensor {
@@ -179,7 +181,7 @@ macro_rules! typed {
                 }
             }
 
-            /// Mutable [`bytes`](Self::bytes).
+            /// Elements as mutable bytes in native byte order.
             pub fn bytes_mut(&mut self) -> &mut [u8] {
                 match &mut self.elements {
                     $(Elements::$variant(elements) => bytemuck::cast_slice_mut(elements),)+
@@ -217,7 +219,7 @@ impl Tensor {
         self.shape
     }
 
-    /// Lengths of the four axes in memory order, slowest first: [`TensorShape::dims`].
+    /// Lengths of the four axes in memory order, slowest first. Same as [`TensorShape::dims`].
     pub fn array_shape(&self) -> [usize; 4] {
         self.shape.dims()
     }

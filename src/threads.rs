@@ -1,4 +1,5 @@
-//! Threads of the process: parts of a work on threads of their own, and errors of a system that starts no more.
+//! Runs parts of a task on separate threads, and creates the error of a system that starts no more
+//! threads.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,10 +7,11 @@ use std::thread;
 
 use crate::error::Error;
 
-/// Runs `work` with each number below `parts`, in parallel, and returns the results in order. A panic is the part's result.
+/// Runs `work` with each number below `parts`, in parallel. Returns the results in order. If a part
+/// panics, the panic is its result.
 ///
-/// The calling thread runs part 0. If the system starts no more threads, it runs the remaining parts one after another: the
-/// result is the same. Parts must not wait for each other.
+/// The calling thread runs part 0. If the system starts no more threads, it also runs the remaining
+/// parts, one after another. The result is the same. Parts must not wait for each other.
 pub fn in_parts<T: Send>(parts: usize, work: impl Fn(usize) -> T + Sync) -> Vec<thread::Result<T>> {
     let guarded = |part| catch_unwind(AssertUnwindSafe(|| work(part)));
     let guarded = &guarded;
@@ -26,7 +28,8 @@ pub fn in_parts<T: Send>(parts: usize, work: impl Fn(usize) -> T + Sync) -> Vec<
     })
 }
 
-/// Returns how many of `wanted` threads the system starts at the same time. They have ended on return.
+/// Returns how many of `wanted` threads the system starts at the same time. All of them have ended
+/// on return.
 pub fn startable(wanted: usize) -> usize {
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     let receiver = std::sync::Mutex::new(receiver);
@@ -39,7 +42,8 @@ pub fn startable(wanted: usize) -> usize {
     })
 }
 
-/// Error for a thread that the system refuses to start. `way_out` says what needs fewer threads.
+/// Creates the error for a thread that the system refuses to start. `way_out` names settings that
+/// need fewer threads.
 pub fn refused(name: &str, error: &io::Error, way_out: &str) -> Error {
     let reason = format!(
         "cannot start the thread {name}: {error}; {way_out}, or allow more threads or memory (ulimit -u, ulimit -v, \

@@ -1,14 +1,13 @@
 //! Objects in an image (box, category, outline), and their positions after an operator chain.
 //!
-//! * Coordinates are pixel edges, as in COCO's files: the centre of the first pixel is 0.5. The [`Canvas`] tells
-//!   whether they
-//!   refer to the stored pixels or to the upright image.
-//! * [`Objects::place`] follows the chain exactly, whatever reduction the decoder used: crops translate and clip,
-//!   flips mirror,
-//!   and resizes scale by the ratio of the sizes.
-//! * A box is clipped to the visible part of the image. Objects whose box is completely invisible are dropped, and
-//!   those that
-//!   `random_iou_crop` drops, and those whose visible box has no extent as f32; for the others, [`PlacedObject::visible`] is the visible share of the box.
+//! * Coordinates are pixel edges, as in COCO files: the centre of the first pixel is 0.5. A
+//!   [`Canvas`] records whether coordinates refer to the stored pixels or to the upright image.
+//! * [`Objects::place`] transforms objects exactly like the chain, whatever reduction the decoder
+//!   used. Crops translate and clip, flips mirror, and resizes scale by the ratio of the sizes.
+//! * Boxes are clipped to the visible part of the image. [`PlacedObject::visible`] is the visible
+//!   share of a box.
+//! * Objects are dropped if their box is completely invisible, if the visible box has no extent as
+//!   f32, or if `random_iou_crop` drops them.
 //! * Masks are computed on demand, in pixels of the tensor.
 
 use std::ops::Deref;
@@ -24,17 +23,17 @@ pub use runs::RunLengths;
 /// One annotated object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
-    /// ID in the annotation file, or another number.
+    /// ID of the object in the annotation file, or another number.
     pub id: i64,
     /// Class number, as in [`Sample::label`](crate::source::Sample::label).
     pub category: i64,
     /// Bounding box.
     pub bbox: BoundingBox,
-    /// Covered area in pixels, as annotated.
+    /// Covered area in pixels, as stated in the annotations.
     pub area: f64,
-    /// Whether it is a crowd of objects that were not annotated separately (COCO's `iscrowd`).
+    /// Whether the object is a crowd whose members are not annotated separately (COCO's `iscrowd`).
     pub crowd: bool,
-    /// Outline, if any.
+    /// Outline, if the object has one.
     pub segmentation: Option<Segmentation>,
 }
 
@@ -48,34 +47,35 @@ pub enum Segmentation {
     Runs(RunLengths),
 }
 
-/// Image to which coordinates refer.
+/// Image to which the coordinates of annotations refer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canvas {
-    /// Stored pixels, or the upright image.
+    /// Whether coordinates refer to the stored pixels or to the upright image.
     pub frame: Frame,
     /// Image size according to the annotations, if they contain one.
     pub size: Option<Size>,
 }
 
-/// Whether coordinates refer to the image before or after it is turned by its EXIF orientation.
+/// Whether coordinates refer to the image before or after its EXIF orientation is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Frame {
-    /// Stored pixels, as in tools that ignore orientations (pycocotools, torchvision's `CocoDetection`).
+    /// Stored pixels, as in tools that ignore EXIF orientations (pycocotools, torchvision's
+    /// `CocoDetection`).
     #[default]
     Stored,
-    /// Upright image, as in viewers.
+    /// Upright image, as viewers show it.
     Upright,
 }
 
 impl Canvas {
-    /// Checks that the annotations fit an image of size `stored` with this orientation; `turned` is whether the
-    /// loader turns it upright.
+    /// Checks that the annotations fit an image. `stored` is its stored size, `orientation` its
+    /// EXIF orientation. `turned` states whether the loader rotates images upright.
     ///
     /// # Errors
     ///
-    /// [`Reason::Corrupt`] if the image has another size, or if the upright image was annotated but the loader
-    /// returns the stored one.
+    /// [`Reason::Corrupt`] if the annotations state another size, or if they refer to the upright
+    /// image but the loader returns the stored one.
     pub fn check(
         &self,
         stored: Size,
@@ -112,7 +112,7 @@ pub struct Objects {
     way: Way,
 }
 
-/// Object with coordinates in the tensor.
+/// One object with coordinates in the tensor.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PlacedObject {
@@ -122,13 +122,13 @@ pub struct PlacedObject {
     pub bbox: BoundingBox,
     /// Visible share of the box's area, above 0 and up to 1.
     pub visible: f64,
-    /// [`Object::id`].
+    /// Same as [`Object::id`].
     pub id: i64,
-    /// [`Object::category`].
+    /// Same as [`Object::category`].
     pub category: i64,
-    /// [`Object::crowd`].
+    /// Same as [`Object::crowd`].
     pub crowd: bool,
-    /// [`Object::area`], in pixels of the image, not of the tensor.
+    /// Same as [`Object::area`]: in pixels of the image, not of the tensor.
     pub area: f64,
     outline: Option<Segmentation>,
 }
@@ -143,11 +143,13 @@ struct Way {
     view: View,
 }
 
-/// Smallest visible share: less is a rounding error of a box that only touches the edge of a crop.
+/// Smallest visible share that counts as visible. Smaller shares are rounding errors of boxes that
+/// only touch a crop.
 const LEAST_VISIBLE: f64 = 1e-9;
 
 impl Objects {
-    /// Places objects in the result of a chain on an image of `upright` size, which was turned by `orientation`.
+    /// Places objects in the output of a chain. `upright` is the size of the upright image, and
+    /// `orientation` the EXIF orientation that was applied to it.
     pub fn place(
         objects: Vec<Object>,
         frame: Frame,
@@ -162,7 +164,7 @@ impl Objects {
             let bbox = whole.intersection(&view.visible);
             let visible = bbox.area() / whole.area();
             let outline = segmentation;
-            // Models take boxes as f32, in which a sliver at the edge of a crop has no extent.
+            // Models read boxes as f32. In f32 a sliver at the edge of a crop can have no extent.
             let is_visible = visible > LEAST_VISIBLE
                 && has_extent(&bbox)
                 && has_extent(&bbox.normalised(view.size));
@@ -180,7 +182,8 @@ impl Objects {
         Self { list: objects.into_iter().enumerate().filter_map(place).collect(), way }
     }
 
-    /// Boxes of objects in an image of `upright` size, which was turned by `orientation`.
+    /// Bounding boxes of objects in the upright image. `turned` is the size of this image and the
+    /// orientation that was applied to it.
     pub fn upright_boxes(
         objects: &[Object],
         frame: Frame,
@@ -195,8 +198,8 @@ impl Objects {
         self.way.view.size
     }
 
-    /// Polygons of object `number`, in pixels of the tensor; `None` if it has none. They are not clipped and may
-    /// reach outside.
+    /// Returns the polygons of object `number` in pixels of the tensor, or `None` if it has none.
+    /// The polygons are not clipped and may extend beyond the tensor.
     pub fn polygons(&self, number: usize) -> Option<Vec<Vec<[f64; 2]>>> {
         let Some(Segmentation::Polygons(polygons)) = &self.list[number].outline else {
             return None;
@@ -209,11 +212,12 @@ impl Objects {
         Some(polygons.iter().map(|polygon| polygon.iter().map(moved).collect()).collect())
     }
 
-    /// Mask of object `number`: a byte per pixel of the tensor, row by row, 1 inside the object; `None` if it has no
-    /// outline.
+    /// Returns the mask of object `number`, or `None` if the object has no outline. The mask has
+    /// one byte per pixel of the tensor, row by row: 1 inside the object, 0 outside.
     ///
-    /// Polygons are transformed and then filled by pycocotools' rule, so they equal its masks for untransformed
-    /// images. For run lengths, each pixel gets the value of the image pixel that contains its centre.
+    /// Polygons are transformed and then filled by the rule of pycocotools. Without a transform,
+    /// masks equal those of pycocotools. For run lengths, each pixel has the value of the image
+    /// pixel that contains its centre.
     pub fn mask(&self, number: usize) -> Option<Vec<u8>> {
         let size = self.size();
         let mut mask = vec![0; size.pixels() as usize];
@@ -255,7 +259,7 @@ impl Way {
         }
     }
 
-    /// Samples every pixel of the tensor from a mask of the annotated image.
+    /// Fills the mask by sampling the annotated image's mask at every pixel of the tensor.
     fn fill(&self, runs: &RunLengths, mask: &mut [u8]) {
         if !self.view.is_axis_aligned() {
             return self.fill_warped(runs, mask);
@@ -278,7 +282,7 @@ impl Way {
                 mask[row * size.width as usize + column] = reader.at(x, y).into();
             }
         };
-        // Iterate down the stored columns, the order of the runs.
+        // The runs are stored by columns. Iterating in this order makes look-ups fast.
         if self.turn.transpose {
             (0..rows.len()).for_each(|row| (0..columns.len()).for_each(|column| look(column, row)));
         } else {
@@ -286,7 +290,7 @@ impl Way {
         }
     }
 
-    /// The same pixel by pixel, after a warp.
+    /// Like `fill`, pixel by pixel, for views that are warped.
     fn fill_warped(&self, runs: &RunLengths, mask: &mut [u8]) {
         let upright = self.turn.upright_size(self.size);
         let mut reader = runs.reader();
@@ -295,7 +299,7 @@ impl Way {
             let Some((x, y)) = self.view.back(f64::from(x) + 0.5, f64::from(y) + 0.5) else {
                 continue;
             };
-            // The visible part is within the image, up to rounding.
+            // Rounding can move a position just outside the image.
             let inside = |at: f64, len: u32| (at.floor().max(0.0) as u32).min(len - 1);
             let (x, y) = (inside(x, upright.width), inside(y, upright.height));
             let (x, y) = self.turn.stored_position(self.size, x, y);
@@ -304,13 +308,13 @@ impl Way {
     }
 }
 
-/// Whether the box has an extent after its edges are rounded to f32.
+/// Whether the box has a positive width and height as f32.
 fn has_extent(bbox: &BoundingBox) -> bool {
     let [left, top, right, bottom] = bbox.xyxy();
     left < right && top < bottom
 }
 
-/// Whether the centre of a pixel is between two edges.
+/// Whether the centre of pixel `at` lies between two edges.
 fn sees(first: f64, end: f64, at: u32) -> bool {
     let centre = f64::from(at) + 0.5;
     first <= centre && centre < end

@@ -1,15 +1,17 @@
-//! Polygon filling by the rule of COCO's tools.
+//! Fills polygons by the rule of COCO's tools.
 
 use crate::geometry::Size;
 
-/// Steps per pixel along a boundary.
+/// Number of boundary points per pixel.
 const SCALE: f64 = 5.0;
 
-/// Calls `set` with every pixel in the polygon of an image of `size`, as `rleFrPoly` of pycocotools does (`maskApi.c`, with the
-/// same order of operations). A pixel may be reported more than once.
+/// Calls `set` with every pixel that lies in the polygon, in an image of size `size`. The result
+/// and the order of operations are those of pycocotools' `rleFrPoly` (`maskApi.c`). A pixel may be
+/// reported more than once.
 ///
-/// The boundary is traced in fifths of a pixel. Where it crosses the middle of a column, a run of that column begins or ends. A
-/// polygon that reaches far outside is clipped first, so malicious coordinates cost no time.
+/// The boundary is traced in fifths of a pixel. Where it crosses the middle of a column, a run of
+/// pixels of this column begins or ends. Polygons that extend far beyond the image are clipped
+/// first, so malicious coordinates do not take long.
 pub fn fill(polygon: &[[f64; 2]], size: Size, mut set: impl FnMut(u32, u32)) {
     if size.pixels() == 0 {
         return;
@@ -48,7 +50,7 @@ pub fn fill(polygon: &[[f64; 2]], size: Size, mut set: impl FnMut(u32, u32)) {
     }
 }
 
-/// Visits the boundary point by point, in fifths of a pixel.
+/// Visits the points of the boundary in order. Coordinates are in fifths of a pixel.
 fn walk(polygon: &[[f64; 2]], mut visit: impl FnMut(i64, i64)) {
     let fine = |&[x, y]: &[f64; 2]| [x, y].map(|it| (SCALE * it + 0.5) as i64);
     let ends = polygon.iter().cycle().skip(1);
@@ -71,7 +73,8 @@ fn walk(polygon: &[[f64; 2]], mut visit: impl FnMut(i64, i64)) {
     }
 }
 
-/// Clips a polygon to `far` from the origin on both axes (Sutherland and Hodgman, 1974).
+/// Clips a polygon to a distance of `far` from the origin on both axes (Sutherland and Hodgman,
+/// 1974).
 fn clip(polygon: &[[f64; 2]], far: f64) -> Vec<[f64; 2]> {
     let mut points = polygon.to_vec();
     for (axis, side) in [(0, 1.0), (0, -1.0), (1, 1.0), (1, -1.0)] {

@@ -2,13 +2,14 @@
 
 use crate::geometry::Size;
 
-/// Mask as the lengths of its runs, in column-major order: alternately background and object, starting with background.
+/// Mask as the lengths of its runs, in column-major order. Runs of background and object alternate,
+/// starting with background.
 ///
-/// Pixels not covered by runs are background, as in pycocotools.
+/// Pixels after the last run are background, as in pycocotools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunLengths {
     size: Size,
-    /// End of each run, in pixels from the first.
+    /// End of each run, as a number of pixels from the start of the mask.
     ends: Vec<u64>,
 }
 
@@ -17,7 +18,7 @@ impl RunLengths {
     ///
     /// # Errors
     ///
-    /// A message, if they cover more pixels than the image has.
+    /// Returns a message if the runs cover more pixels than the image has.
     pub fn new(size: Size, lengths: impl IntoIterator<Item = u64>) -> Result<Self, String> {
         let mut at = 0u64;
         let mut end = |length: u64| {
@@ -30,12 +31,14 @@ impl RunLengths {
         Ok(Self { size, ends })
     }
 
-    /// Parses pycocotools' compressed form (`rleFrString` of `maskApi.c`): five bits per character from `0` on, lowest first; a
-    /// sixth bit means that more follow. From the fourth length on, each is the difference to the one before the previous.
+    /// Parses the compressed form of pycocotools (`rleFrString` of `maskApi.c`). Each character
+    /// stores five bits of a length, lowest first, as an offset from `0`. A sixth bit marks that
+    /// more bits follow. From the fourth length on, the stored value is the difference to the
+    /// length two before.
     ///
     /// # Errors
     ///
-    /// A message, with the position of the character.
+    /// Returns a message with the position of the invalid character.
     pub fn from_compressed(size: Size, text: &[u8]) -> Result<Self, String> {
         let mut lengths: Vec<u64> = Vec::new();
         let (mut value, mut bits) = (0i64, 0);
@@ -46,7 +49,8 @@ impl RunLengths {
                     "byte {at} of its counts is {byte}, which is not a valid digit"
                 ));
             }
-            // The limit of 12 digits is far above any valid length; images have fewer than 2^64 pixels.
+            // Valid lengths have fewer digits than this limit of 12, because images have far fewer
+            // than 2^60 pixels.
             if bits >= 60 {
                 return Err(format!(
                     "a length in its counts, at byte {at}, has more than 12 digits"
@@ -73,11 +77,12 @@ impl RunLengths {
         }
     }
 
-    /// Run lengths of a mask: a byte per pixel, row by row, 0 outside of the object.
+    /// Computes the run lengths of a mask. The mask has one byte per pixel, row by row, with 0
+    /// outside the object.
     ///
     /// # Panics
     ///
-    /// If the mask has another number of pixels.
+    /// If the length of `mask` is not the number of pixels.
     pub fn from_mask(size: Size, mask: &[u8]) -> Self {
         let [width, height] = [size.width, size.height].map(|side| side as usize);
         assert_eq!(mask.len(), width * height, "a byte per pixel of {size}");
@@ -95,7 +100,8 @@ impl RunLengths {
         Self { size, ends }
     }
 
-    /// pycocotools' compressed form (`rleToString` of `maskApi.c`), which [`from_compressed`](Self::from_compressed) parses.
+    /// Returns the compressed form of pycocotools (`rleToString` of `maskApi.c`), which
+    /// [`from_compressed`](Self::from_compressed) parses.
     pub fn to_compressed(&self) -> Vec<u8> {
         let lengths: Vec<i64> = self.lengths().map(|length| length as i64).collect();
         let mut text = Vec::new();
@@ -104,7 +110,7 @@ impl RunLengths {
             loop {
                 let digit = (value & 0x1f) as u8;
                 value >>= 5;
-                // The fifth bit is the sign of what follows.
+                // The fifth bit is the sign of the remaining bits.
                 let more = if digit & 0x10 != 0 { value != -1 } else { value != 0 };
                 text.push(b'0' + (digit | u8::from(more) << 5));
                 if !more {
@@ -115,12 +121,12 @@ impl RunLengths {
         text
     }
 
-    /// Size of the image.
+    /// Size of the mask.
     pub fn size(&self) -> Size {
         self.size
     }
 
-    /// Run lengths, background first.
+    /// Lengths of the runs, starting with background.
     pub fn lengths(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
         let mut last = 0;
         self.ends.iter().map(move |&end| end - std::mem::replace(&mut last, end))
@@ -131,15 +137,15 @@ impl RunLengths {
     }
 }
 
-/// Cursor for mask lookups, which are fast near the previous pixel.
+/// Cursor for mask look-ups. Look-ups near the previous pixel are fast.
 pub(super) struct Reader<'a> {
     runs: &'a RunLengths,
-    /// Run of the previous pixel.
+    /// Index of the run that contains the previous pixel.
     run: usize,
 }
 
 impl Reader<'_> {
-    /// Whether a pixel is in the object; false outside of the mask.
+    /// Whether a pixel lies in the object; false outside the mask.
     pub fn at(&mut self, x: u32, y: u32) -> bool {
         let RunLengths { size, ends } = self.runs;
         if x >= size.width || y >= size.height {

@@ -1,4 +1,4 @@
-//! Operating-system error behind an error of this crate.
+//! Operating-system error that caused an error of this crate.
 
 use std::io;
 use std::ops::Deref;
@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use super::shown;
 
-/// The [`io::Error`] behind an [`Error`](super::Error), a [`SampleError`](super::SampleError) or a
+/// [`io::Error`] that caused an [`Error`](super::Error), a [`SampleError`](super::SampleError) or a
 /// [`DataError`](super::DataError).
 ///
-/// Callers can match its [`kind`](io::Error::kind) or its [`raw_os_error`](io::Error::raw_os_error). Kind, code and message are
-/// those of the original error, except that secrets in URLs are redacted: callers print the whole chain of sources.
+/// Callers can match its [`kind`](io::Error::kind) or its
+/// [`raw_os_error`](io::Error::raw_os_error). Kind, code and message are those of the original
+/// error. Only secrets in URLs are redacted, because callers print the whole chain of sources.
 #[derive(Clone, Debug)]
 pub struct IoCause(Arc<io::Error>);
 
 impl IoCause {
-    /// Copies an error, with secrets redacted.
+    /// Copies an error and redacts secrets in its message.
     pub fn new(error: &io::Error) -> Self {
         let kept = match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),
@@ -33,7 +34,7 @@ impl Deref for IoCause {
     }
 }
 
-/// Errors are equal where callers cannot tell them apart.
+/// Two errors are equal if their kind, code and message are equal.
 impl PartialEq for IoCause {
     fn eq(&self, other: &Self) -> bool {
         self.kind() == other.kind()

@@ -1,4 +1,4 @@
-//! Errors of the configuration.
+//! Errors in the configuration.
 
 use std::fmt;
 
@@ -8,13 +8,15 @@ use super::{Error, Location, escaped, escaped_lines, shown};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigError {
-    /// Key, as in TOML: `chain[2].std[1]`. Empty where a pipeline file is not valid TOML.
+    /// Key of the setting as in TOML, such as `chain[2].std[1]`. Empty if the pipeline file is not
+    /// valid TOML.
     pub key: String,
-    /// Message that describes the error, with the value and a remedy.
+    /// Message with the invalid value and a remedy.
     pub problem: String,
-    /// Rows of the footprint behind a limit that is too small, one per line. Empty for other errors.
+    /// Entries of the footprint, one per line, if a memory limit is too small. Empty for other
+    /// errors.
     pub rows: String,
-    /// Location in the pipeline file; `None` where the setting is not from a file.
+    /// Location of the setting in the pipeline file; `None` if it is not from a file.
     pub at: Option<Box<Location>>,
 }
 

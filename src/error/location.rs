@@ -6,27 +6,27 @@ use std::path::{Path, PathBuf};
 
 use super::{Redacted, escaped};
 
-/// Location in a pipeline file, displayed as `pipeline.toml:14:9`, or as `line 14, column 9` if the text was not read from a
-/// file.
+/// Location in a pipeline file. It is displayed as `pipeline.toml:14:9`, or as `line 14, column 9`
+/// if the text was not read from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// Path of the file, as the caller wrote it; `None` if the text was not read from a file.
+    /// Path of the file as the caller wrote it; `None` if the text was not read from a file.
     pub file: Option<PathBuf>,
     /// Line number, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// Excerpt of the line, and the range of its characters to mark.
+    /// Excerpt of the line, and the range of its characters that a marker underlines.
     shown: String,
     marked: Range<usize>,
 }
 
-/// Longest excerpt of a line, and most characters of it before the marked range.
+/// Longest excerpt of a line, and the most characters that it shows before the marked range.
 const SHOWN: usize = 120;
 const SHOWN_BEFORE: usize = 60;
 
 impl Location {
-    /// Locates a byte range of a text, which need not be UTF-8.
+    /// Finds line and column of a byte range of a text. The text need not be UTF-8.
     pub fn new(file: Option<&Path>, text: &[u8], bytes: Range<usize>) -> Self {
         let begin = bytes.start.min(text.len());
         let before = &text[..begin];
@@ -37,7 +37,7 @@ impl Location {
         let line_end = line_end.map_or(text.len(), |at| begin + at);
         let len = count(&text[begin..bytes.end.clamp(begin, line_end)]).max(1);
         let skipped = column.saturating_sub(SHOWN_BEFORE);
-        // The marker is aligned only if each character is one column wide.
+        // The marker is aligned only if every character is one column wide.
         let shown = String::from_utf8_lossy(&text[line_begin..line_end]);
         let secret = Redacted::new(&*shown).into_string() != shown;
         let shown = if secret { "" } else { shown.trim_end() };
@@ -54,8 +54,8 @@ impl Location {
         }
     }
 
-    /// Three lines with the source line and a marker below the range, in the style of compilers. Empty if the line contains a URL
-    /// with a password or a signature.
+    /// Returns three lines in the style of compilers: the line of the file, with a marker below the
+    /// range. Empty if the line contains a URL with a password or a signature.
     pub fn excerpt(&self) -> String {
         if self.shown.is_empty() {
             return String::new();

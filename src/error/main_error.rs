@@ -1,12 +1,13 @@
-//! Errors of a program's `main`.
+//! Error type for a program's `main`.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use super::{Error, escaped};
 
-/// Any error, for the `main` of a program: Rust prints what `main` returns in its `Debug` form, which is the message here, and the
-/// errors behind it that the message does not contain.
+/// Any error, as the error type of a program's `main`. Rust prints an error that `main` returns in
+/// its `Debug` form. Here this form is the message, followed by those underlying errors that the
+/// message does not contain.
 ///
 /// ```no_run
 /// fn main() -> Result<(), feedwater::MainError> {
@@ -37,7 +38,7 @@ impl fmt::Debug for MainError {
             source = error.source();
         }
         match self.0.downcast_ref::<Error>() {
-            // Already escaped, and a compiler's log has lines.
+            // The text is already escaped. It may have several lines, such as a compiler's log.
             Some(error) => {
                 f.write_str(&text)?;
                 let excerpt = error.location().map(|it| it.excerpt()).unwrap_or_default();

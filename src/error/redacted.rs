@@ -1,13 +1,13 @@
-//! Redaction of secrets in URLs, for everything that is printed, stored or logged.
+//! Redacts secrets in URLs, in everything that is printed, stored or logged.
 
 use std::fmt;
 use std::path::Path;
 
-/// Text or path with the secrets of its URLs replaced by `***`.
+/// Text or path in which the secrets of URLs are replaced by `***`.
 ///
-/// Redacted are the user and password before the host (`http://***@host/a`), and the value of each query parameter that
-/// authorizes a request (`sig`, `X-Amz-Signature`, tokens, keys, passwords). The container of `abfss://container@account…` is not
-/// a secret.
+/// The user and password before the host are redacted (`http://***@host/a`). So is the value of
+/// every query parameter that authorizes a request (`sig`, `X-Amz-Signature`, tokens, keys,
+/// passwords). The container of `abfss://container@account…` is not a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Redacted(String);
 
@@ -60,14 +60,14 @@ fn redact(text: &str) -> String {
     out
 }
 
-/// Redacts the part of a URL after `scheme://`.
+/// Redacts the secrets in the part of a URL after `scheme://`.
 fn redact_one(scheme: &str, url: &str, out: &mut String) {
     let host_end = url.find(['/', '?', '#']).unwrap_or(url.len());
     let authority = &url[..host_end];
     let user_end = match authority.rfind('@') {
         Some(_) if scheme.starts_with("abfs") && !authority.contains(':') => None,
         Some(at) => Some(at),
-        // A password with an unescaped / or ?, which should have been written as %2F or %3F.
+        // The password contains a / or ? that should have been written as %2F or %3F.
         None if authority.ends_with(']') => None,
         None => match authority.rsplit_once(':') {
             Some((host, port))
@@ -85,7 +85,8 @@ fn redact_one(scheme: &str, url: &str, out: &mut String) {
         }
         None => url,
     };
-    // A comma-separated list of URLs has no spaces: redact the next URL by itself.
+    // URLs in a comma-separated list are not separated by spaces. The next URL is redacted on its
+    // own.
     if let Some(at) = rest.find("://") {
         let scheme_at =
             rest[..at].rfind(|it: char| !it.is_ascii_alphanumeric()).map_or(0, |at| at + 1);
@@ -117,7 +118,7 @@ fn redact_query(url: &str, out: &mut String) {
     }
 }
 
-/// Whether a query parameter of this name authorizes a request or identifies a user.
+/// Whether the query parameter `name` authorizes a request or identifies a user.
 pub(crate) fn permits(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["sig", "token", "credential", "secret", "passw", "auth", "key"]

@@ -1,4 +1,5 @@
-//! Fallible allocations. The collections of std abort the process if an allocation fails.
+//! Fallible allocations. Collections of the standard library abort the process if an allocation
+//! fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,21 +8,23 @@ use bytes::{Bytes, BytesMut};
 
 use super::{DataError, Reason};
 
-/// Smallest allocation of a library that is probed, in bytes: a system short of memory refuses large allocations first.
+/// Smallest allocation of a library that is tested beforehand, in bytes. A system that is short of
+/// memory refuses large allocations first.
 const LEAST_PROBED: u64 = 1 << 20;
 
-/// Sum of all live promises, in bytes.
+/// Bytes of all promises that are alive.
 static PROMISED: AtomicU64 = AtomicU64::new(0);
 
-/// Resizes `buffer` to `len` elements, without excess capacity. New elements have their default value.
+/// Resizes `buffer` to `len` elements without excess capacity. New elements have their default
+/// value.
 pub fn resize<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), DataError> {
     reserve(buffer, len)?;
     buffer.resize(len, T::default());
     Ok(())
 }
 
-/// Resizes `buffer` to `len` elements with unspecified values, without excess capacity. If `buffer` must grow, the old memory is
-/// freed first.
+/// Resizes `buffer` to `len` elements with unspecified values and without excess capacity. If
+/// `buffer` must grow, its old memory is freed first.
 pub fn renew<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), DataError> {
     if len > buffer.capacity() {
         *buffer = Vec::new();
@@ -29,33 +32,34 @@ pub fn renew<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), 
     resize(buffer, len)
 }
 
-/// Allocates `len` elements that are zero. The system gives large memory zeroed, when it is first used.
+/// Allocates `len` zeroed elements. The system zeroes large allocations page by page, on first use.
 pub fn zeroed<T: Zeroable>(len: usize) -> Result<Vec<T>, DataError> {
     let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
     bytemuck::try_zeroed_vec(len).map_err(|()| refused(bytes))
 }
 
-/// Grows the capacity of `buffer` to `len` elements, without excess capacity.
+/// Grows the capacity of `buffer` to `len` elements without excess capacity.
 pub fn reserve<T>(buffer: &mut Vec<T>, len: usize) -> Result<(), DataError> {
     let more = len.saturating_sub(buffer.len());
     let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
     buffer.try_reserve_exact(more).map_err(|_| refused(bytes))
 }
 
-/// Allocates an empty buffer of this capacity in bytes, in one allocation.
+/// Allocates an empty buffer with a capacity of `capacity` bytes, in one allocation.
 pub fn buffer(capacity: usize) -> Result<BytesMut, DataError> {
     let mut room = Vec::new();
     reserve(&mut room, capacity)?;
-    // The bytes have a single owner, so this conversion copies nothing.
+    // The bytes have a single owner, so the conversion copies nothing.
     Ok(BytesMut::from(Bytes::from(room)))
 }
 
-/// Memory that a library may allocate while this value lives.
+/// Memory that a library may allocate while this value is alive.
 #[derive(Debug)]
 pub struct Promise(u64);
 
-/// Checks that the system can allocate what a library will allocate next; a failure there would abort the process. Promises of
-/// other threads count as not yet allocated, so no two of them rely on the same memory.
+/// Checks that the system can allocate memory that a library is about to allocate. A failed
+/// allocation in the library would abort the process. Promises of other threads count as not yet
+/// allocated, so no two promises rely on the same memory.
 pub fn promise(bytes: u64) -> Result<Promise, DataError> {
     let promise = Promise(bytes);
     let all = PROMISED.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);

@@ -1,8 +1,9 @@
 //! Files that replace their target atomically.
 //!
-//! All steps name files relative to the opened folder and follow no link. The temporary name is random and is created only if it
-//! does not exist (`O_EXCL`), so that a prepared folder cannot direct a write elsewhere. The temporary file is locked (`flock`)
-//! while it is written. One without a lock is from a program that was killed, and is removed.
+//! All steps name files relative to the opened folder and follow no symbolic links. The temporary
+//! name is random, and the temporary file is only created if it does not exist (`O_EXCL`).
+//! Therefore a manipulated folder cannot direct a write elsewhere. The temporary file is locked
+//! (`flock`) while it is written. An unlocked one belongs to a killed program and is removed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -20,11 +21,12 @@ use rustix::io::Errno;
 
 use super::leftover;
 
-/// File that replaces its target atomically on [`commit`](Self::commit). Dropping it before discards it.
+/// File that replaces its target atomically on [`commit`](Self::commit). Dropping it before the
+/// commit discards it.
 #[derive(Debug)]
 pub struct AtomicFile {
     out: BufWriter<File>,
-    /// `None` if the target is written directly.
+    /// Temporary file; `None` if the target is written directly.
     pending: Option<Pending>,
 }
 
@@ -34,35 +36,37 @@ struct Pending {
     folder: Arc<OwnedFd>,
     temporary: OsString,
     target: OsString,
-    /// Key in [`PENDING`].
+    /// Key of this file in [`PENDING`].
     number: u64,
 }
 
 /// Temporary files of this process that have not been renamed yet.
 static PENDING: Mutex<Registered> = Mutex::new(Registered { next: 0, files: BTreeMap::new() });
 
-/// Folders and names of temporary files.
+/// Folders and names of the registered temporary files.
 #[derive(Debug)]
 struct Registered {
     next: u64,
     files: BTreeMap<u64, (Arc<OwnedFd>, OsString)>,
 }
 
-/// Bytes of the target's name that are repeated in the temporary name; the limit of names is 255 bytes.
+/// Number of bytes of the target's name that the temporary name repeats. File names have at most
+/// 255 bytes.
 const NAME_BYTES: usize = 200;
 
 /// Permissions of a new file before the umask is applied.
 const NEW: Mode = Mode::from_bits_retain(0o666);
-/// Permissions of a file for this user alone.
+/// Permissions of a file that only this user can read and write.
 const PRIVATE: Mode = Mode::from_bits_retain(0o600);
 
 impl AtomicFile {
-    /// Creates a file that will replace the one at `path`. A symbolic link there is replaced itself. A pipe or a device is
-    /// written directly.
+    /// Creates a file that will replace the file at `path`. If `path` is a symbolic link, the link
+    /// itself is replaced. A pipe or a device is written directly.
     ///
     /// # Errors
     ///
-    /// Those of the system: the target is a folder or not writable, or no file can be created in its folder.
+    /// Errors of the system, such as: the target is a folder or not writable, or no file can be
+    /// created in its folder.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         if let Some(file) = descriptor(path)? {
@@ -88,51 +92,53 @@ impl AtomicFile {
         Ok(this)
     }
 
-    /// Creates a file that will replace whatever is at `path`, without opening it: for names that this program chooses, in
-    /// folders that others may have written.
+    /// Creates a file that will replace anything at `path` without opening it. It is meant for
+    /// names that this program chooses, in folders that other users or programs may have written
+    /// to.
     ///
     /// # Errors
     ///
-    /// Those of the system. A folder at `path` is an error of the commit.
+    /// Errors of the system. If `path` is a folder, the commit fails.
     pub(crate) fn replace(path: impl AsRef<Path>) -> io::Result<Self> {
         let (folder, name) = place(path.as_ref())?;
         Self::begin(path.as_ref(), folder, name, NEW)
     }
 
-    /// [`replace`](Self::replace) with a file that only this user can read.
+    /// Like [`replace`](Self::replace), but only this user can read the file.
     ///
     /// # Errors
     ///
-    /// Those of [`replace`](Self::replace).
+    /// Errors of [`replace`](Self::replace).
     pub(crate) fn replace_private(path: impl AsRef<Path>) -> io::Result<Self> {
         let (folder, name) = place(path.as_ref())?;
         Self::begin(path.as_ref(), folder, name, PRIVATE)
     }
 
-    /// Waits until the bytes are on disk, then renames the file to its target.
+    /// Waits until the bytes are on disk, then renames the temporary file to its target.
     ///
     /// # Errors
     ///
-    /// Those of the system; the old file is then unchanged.
+    /// Errors of the system. The old file is then unchanged.
     pub fn commit(self) -> io::Result<()> {
         self.end(true)
     }
 
-    /// Renames the file without waiting for the disk: for files that can be recreated, and whose contents are verified on
-    /// reading.
+    /// Renames the temporary file without waiting for the disk. Only suitable for files that can be
+    /// recreated and whose contents are verified on reading.
     ///
     /// # Errors
     ///
-    /// Those of the system; the old file is then unchanged.
+    /// Errors of the system. The old file is then unchanged.
     pub fn commit_unsynced(self) -> io::Result<()> {
         self.end(false)
     }
 
-    /// Renames the file to its target if nothing exists there. An existing target is kept, without an error.
+    /// Renames the temporary file to its target if the target does not exist. An existing target is
+    /// kept, which is not an error.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// Errors of the system.
     pub(crate) fn commit_if_absent(mut self) -> io::Result<()> {
         self.out.flush()?;
         self.pending.take().map_or(Ok(()), Pending::link)
@@ -179,18 +185,18 @@ impl Pending {
         let part = OsStr::from_bytes(&name.as_bytes()[..name.len().min(NAME_BYTES)]);
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Held until the file is registered, so that `discard_pending` misses none.
+        // The lock is held until the file is registered, so `discard_pending` does not miss it.
         let mut registered = lock();
         loop {
-            // The keys of the standard library's hash maps come from the system's random numbers.
+            // `RandomState` takes its keys from the system's random numbers.
             let temporary = leftover::name(part, RandomState::new().build_hasher().finish());
             let file = match rustix::fs::openat(&*folder, &temporary, flags, mode) {
                 Ok(file) => file,
                 Err(Errno::EXIST) => continue,
                 Err(error) => return Err(error.into()),
             };
-            // Another program that removes leftovers may have locked the file first, and removes it. Some file systems have no
-            // locks; there nothing is removed.
+            // Another program that removes leftovers may have locked this file first and removed
+            // it. On file systems without locks no leftovers are removed.
             let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
             if locked == Err(Errno::WOULDBLOCK) || rustix::fs::fstat(&file)?.st_nlink == 0 {
                 continue;
@@ -203,7 +209,7 @@ impl Pending {
         }
     }
 
-    /// The temporary name is removed by dropping it.
+    /// Creates the target as a hard link. Dropping `self` removes the temporary name.
     fn link(self) -> io::Result<()> {
         let (folder, flags) = (&*self.folder, AtFlags::empty());
         match rustix::fs::linkat(folder, &self.temporary, folder, &self.target, flags) {
@@ -221,7 +227,7 @@ impl Pending {
         }
         if sync {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            // Some file systems cannot sync a folder; the file itself is already synced.
+            // Some file systems cannot sync a folder. The file itself is already synced.
             let _ = rustix::fs::openat(&*self.folder, ".", flags, Mode::empty())
                 .and_then(rustix::fs::fsync);
         }
@@ -242,15 +248,16 @@ impl Drop for Pending {
 ///
 /// # Errors
 ///
-/// Those of [`AtomicFile::create`] and [`AtomicFile::commit`].
+/// Errors of [`AtomicFile::create`] and [`AtomicFile::commit`].
 pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     let mut file = AtomicFile::create(path)?;
     file.write_all(bytes.as_ref())?;
     file.commit()
 }
 
-/// Removes all temporary files of this process before it exits. Afterwards no [`AtomicFile`] can be created or committed: threads
-/// that try block forever. Gives up after `patience` if a file system does not respond.
+/// Removes all temporary files of this process before it exits. Afterwards threads that create or
+/// commit an [`AtomicFile`] block forever. Gives up after `patience` if a file system does not
+/// respond.
 pub fn discard_pending(patience: Duration) {
     let until = Instant::now() + patience;
     loop {
@@ -270,11 +277,11 @@ fn discard(registered: MutexGuard<'_, Registered>) {
     std::mem::forget(registered);
 }
 
-/// Folder of a path, opened, and the name in it.
+/// Opens the folder of a path. Returns the folder and the file name.
 fn place(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Names in a folder that cannot be listed can be used too.
+    // With `O_PATH` the folder need not be readable.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok((rustix::fs::open(folder, flags, Mode::empty())?, name))
 }
@@ -285,7 +292,8 @@ fn names_descriptor(path: &Path) -> bool {
         || path.starts_with("/dev/fd")
 }
 
-/// Opens the descriptor of this process that a path names. Standard output and error share their position with other output.
+/// Opens the file descriptor of this process that the path names. Standard output and standard
+/// error keep their shared write position.
 fn descriptor(path: &Path) -> io::Result<Option<File>> {
     if !names_descriptor(path) {
         return Ok(None);
@@ -309,7 +317,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::PathBuf;
 
-    /// Names in a folder.
+    /// Sorted names of the files in a folder.
     fn names(folder: &Path) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(folder)
             .unwrap()
@@ -367,7 +375,7 @@ mod tests {
         }
     }
 
-    /// Whatever lies there was not made by this program.
+    /// `replace` must not open a file or pipe that another program put at the path.
     #[test]
     fn replace_opens_nothing() {
         let folder = tempfile::tempdir().unwrap();
@@ -388,7 +396,7 @@ mod tests {
         assert_eq!(names(folder.path()), ["folder", "pipe"]);
     }
 
-    /// Temporary names cannot be guessed, so nobody can put a link there.
+    /// Temporary names cannot be guessed, so an attacker cannot put a link there.
     #[test]
     fn temporary_names_are_random() {
         let folder = tempfile::tempdir().unwrap();
@@ -429,7 +437,7 @@ mod tests {
         assert_eq!(AtomicFile::create(folder.path()).unwrap_err().kind(), ErrorKind::IsADirectory);
         let missing = AtomicFile::create(folder.path().join("none/a")).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
-        // Longest possible name.
+        // The longest possible name.
         let long = folder.path().join("a".repeat(255));
         write(&long, "a").unwrap();
         assert_eq!(fs::read(&long).unwrap(), b"a");

@@ -1,7 +1,8 @@
-//! Temporary files of killed programs.
+//! Removes temporary files that killed programs left behind.
 //!
-//! A temporary file is locked (`flock`) while its program lives. One that can be locked has no writer and is removed. It must
-//! have a name that this program gives, be a regular file and belong to this user.
+//! The writing program locks its temporary file (`flock`). A file that can be locked therefore has
+//! no writer. It is removed if it is a regular file, belongs to this user and has a name that
+//! [`name`] returns.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr, OsString};
@@ -11,18 +12,20 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::process::geteuid;
 
-/// Before the random digits, and after them.
+/// Parts of a temporary name before and after the random digits.
 const MARK: &str = ".feedwater-";
 const ENDING: &str = ".part";
 const DIGITS: usize = 16;
 
-/// Folders in which this process has removed leftovers. Listing a folder may take long.
+/// Folders in which this process has already removed leftovers. Listing a folder again could take
+/// long.
 static DONE: Mutex<BTreeSet<Folder>> = Mutex::new(BTreeSet::new());
 
-/// Device, inode and time of birth, because the inode of a removed folder is used again.
+/// Device, inode and time of creation. The time is needed because the inode of a removed folder can
+/// be reused.
 type Folder = ((u32, u32), u64, (i64, u32));
 
-/// Temporary name for a file of this name.
+/// Returns the name of a temporary file for the file name `target`.
 pub fn name(target: &OsStr, random: u64) -> OsString {
     let mut name = OsString::from(".");
     name.push(target);
@@ -30,7 +33,8 @@ pub fn name(target: &OsStr, random: u64) -> OsString {
     name
 }
 
-/// Removes the leftovers in a folder, at the first call of this process for it. Errors are ignored: leftovers do no harm.
+/// Removes the leftovers in a folder, once per folder and process. Errors are ignored, because
+/// leftovers do no harm.
 pub fn remove_once(folder: &OwnedFd) {
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let Ok(facts) = rustix::fs::statx(folder, "", AtFlags::EMPTY_PATH, wanted) else { return };
@@ -42,7 +46,7 @@ pub fn remove_once(folder: &OwnedFd) {
 }
 
 fn remove(folder: &OwnedFd) {
-    // A folder that is open by its path only (`O_PATH`) cannot be listed.
+    // A descriptor opened with `O_PATH` cannot list the folder.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(listed) = rustix::fs::openat(folder, ".", flags, Mode::empty()) else { return };
     let Ok(entries) = Dir::new(listed) else { return };
@@ -69,7 +73,7 @@ fn remove_unlocked(folder: &OwnedFd, name: &CStr) {
     }
 }
 
-/// Whether [`name`] gives such names.
+/// Whether `name` has the form that [`name`] returns.
 fn is_name(name: &CStr) -> bool {
     let name = name.to_bytes();
     let Some(rest) = name.strip_suffix(ENDING.as_bytes()) else { return false };
@@ -99,7 +103,8 @@ mod tests {
         }
         let count = || fs::read_dir(folder.path()).unwrap().count();
         let before = count();
-        // As in another process: the first file of this one is being written meanwhile.
+        // The first temporary file in a folder removes leftovers. The second removal below acts
+        // like that of another process while this file is still being written.
         let first = AtomicFile::create(folder.path().join("b")).unwrap();
         assert!(!at(&left).exists());
         assert_eq!(count(), before);

@@ -1,4 +1,4 @@
-//! Folders for data that a program trusts when it reads them again.
+//! Folders for data that a program trusts when it reads the data again.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -9,26 +9,27 @@ use rustix::process::geteuid;
 
 /// Permissions of new folders.
 const MODE: u32 = 0o700;
-/// Bits with which other users can write.
+/// Permission bits that let other users write.
 const WRITABLE: u32 = 0o022;
 
-/// Creates a folder, and those above it, for this user alone (0700), unless they exist.
+/// Creates a folder and its missing parents with access for this user only (mode 0700), unless the
+/// folder exists.
 ///
 /// # Errors
 ///
-/// Those of the system, and [`ErrorKind::PermissionDenied`] if another user except root owns the folder, or the group or others
-/// can write in it: its files cannot be trusted.
+/// Errors of the system. [`ErrorKind::PermissionDenied`] if another user except root owns the
+/// folder, or if the group or others can write in it, because its files cannot be trusted then.
 pub fn private_folder(path: &Path) -> io::Result<()> {
     create_private_folder(path)?;
     check_private_folder(path)
 }
 
-/// Creates a folder as `private_folder` does, without its checks.
+/// Creates a folder as [`private_folder`] does, but without its checks.
 pub fn create_private_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(MODE).create(path)
 }
 
-/// The checks of [`private_folder`]. A folder that does not exist has no error.
+/// Performs the checks of [`private_folder`]. A folder that does not exist passes.
 pub fn check_private_folder(path: &Path) -> io::Result<()> {
     let facts = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

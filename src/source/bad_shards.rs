@@ -1,4 +1,4 @@
-//! What happens to a file of many samples that is damaged or cannot be opened.
+//! Policy for shards (files of many samples) that are damaged or cannot be opened.
 
 use std::path::Path;
 
@@ -9,35 +9,37 @@ use crate::error::{Error, Redacted};
 use crate::footprint::counted;
 use crate::storage;
 
-/// What a source does with a shard that is damaged or cannot be opened.
+/// Action of a source for a shard that is damaged or cannot be opened.
 ///
-/// Bad shards and lost samples are counted ([`Source::excluded`](super::custom::Notes::excluded)); a warning of the source
-/// names the first shard. Every rank computes the order of all samples, so all ranks need the same shards. A server that does
-/// not answer could be bad for one rank only, so it is an error with every policy.
+/// Bad shards and lost samples are counted ([`Source::excluded`](super::custom::Notes::excluded)).
+/// A warning of the source names the first bad shard. Every rank computes the order of all samples,
+/// so all ranks need the same shards. A server that does not answer could affect only one rank, so
+/// it is an error with every policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BadShards {
-    /// The source is not opened.
+    /// Opening the source fails.
     #[default]
     Error,
-    /// All samples of the shard are left out.
+    /// All samples of the shard are skipped.
     Skip,
-    /// The samples before the damage are used. Only for formats that are read from their beginning: `webdataset`, `tfrecord` and
-    /// `recordio`.
+    /// The samples before the damage are used. Only for formats that are read sequentially:
+    /// `webdataset`, `tfrecord` and `recordio`.
     UntilDamage,
 }
 
-/// A bad shard, and its loss.
+/// A bad shard and the data that is lost with it.
 #[derive(Clone, Debug)]
 pub struct BadShard {
-    /// Message with the position.
+    /// Error message with the position of the damage.
     pub problem: String,
-    /// Intact samples before the damage that are left out.
+    /// Number of intact samples before the damage that are skipped.
     pub left_out: u64,
-    /// Bytes of the file whose samples are unknown; `None` if the file could not be opened, or is compressed.
+    /// Number of bytes that contain an unknown number of samples. `None` if the file could not be
+    /// opened or is compressed.
     pub unknown_bytes: Option<u64>,
-    /// Intact samples before the damage that are used.
+    /// Number of intact samples before the damage that are used.
     pub used: u64,
 }
 
@@ -45,15 +47,15 @@ pub struct BadShard {
 #[derive(Debug, Default)]
 pub struct BadShardList {
     count: u64,
-    /// Path and problem of the first one.
+    /// Path of the first bad shard, and its error message.
     first: String,
 }
 
 impl BadShards {
-    /// Key of the setting in a pipeline file.
+    /// Key of this setting in a pipeline file.
     pub(crate) const KEY: &'static str = "on_bad_shard";
 
-    /// Name in a pipeline file.
+    /// Name of the policy in a pipeline file.
     pub const fn name(self) -> &'static str {
         match self {
             BadShards::Error => "error",
@@ -62,12 +64,12 @@ impl BadShards {
         }
     }
 
-    /// Converts an error of this shard alone to a bad shard, if the policy allows any. Other errors, such as a server that does not
-    /// answer, are returned.
+    /// Converts an error that affects only this shard to a bad shard, if the policy permits bad
+    /// shards. Returns other errors, such as a server that does not answer.
     ///
     /// # Errors
     ///
-    /// The error itself, if it ends the opening.
+    /// The given error, if opening the source must fail.
     pub(super) fn allow(self, path: &Path, error: Error) -> Result<BadShard, Error> {
         let is_of_shard = match &error {
             Error::Config(_) => true,
@@ -89,7 +91,7 @@ impl BadShards {
 }
 
 impl BadShardList {
-    /// Counts a shard and its loss.
+    /// Counts a bad shard and its lost data.
     pub fn add(&mut self, path: &Path, bad: &BadShard, excluded: &mut Exclusions) {
         let path = Redacted::path(path).to_string();
         let BadShard { problem, left_out, unknown_bytes, used } = bad;
@@ -112,7 +114,7 @@ impl BadShardList {
         self.count += 1;
     }
 
-    /// Warning for people, if a shard was bad.
+    /// Returns a warning for users if any shard is bad.
     pub fn warning(&self, policy: BadShards, shards: usize) -> Option<String> {
         let Self { count, first } = self;
         (*count > 0).then(|| {
@@ -128,7 +130,7 @@ impl BadShardList {
 
 pub(super) fn no_shards(key: &str) -> Error {
     let problem = format!(
-        "{key} has no shards of its own; remove this, or set it in the sources that are combined"
+        "{key} has no shards of its own; remove this key, or set it in the combined sources"
     );
     Error::config(format!("source.{}", BadShards::KEY), problem)
 }

@@ -1,4 +1,4 @@
-//! Table of classes: which number each class has, in every set.
+//! Table of classes, which assigns the same numbers to classes in all data sets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -9,41 +9,45 @@ use super::label::{self, MOST_NAME_BYTES, alike, has_odd_ends};
 use crate::error::{Error, Result, beginning};
 use crate::storage::{self, Storage};
 
-/// Largest label in `class_to_index`: every label below it takes memory for a name.
+/// Largest label in `class_to_index`. It is limited because every label below it needs memory for a
+/// name.
 const MOST_INDEX: i64 = (1 << 20) - 1;
-/// Largest file of names, in bytes.
+/// Largest size of a file of class names, in bytes.
 const MOST_FILE_BYTES: u64 = 64 << 20;
-/// Number of classes listed in a message.
+/// Number of classes that a message lists.
 const NAMED: usize = 10;
 
-/// Names of classes with their numbers. Apply it to a set with [`Classed`](super::Classed), so that a class has the same number in
-/// every set.
+/// Class names with their numbers. [`Classed`](super::Classed) applies the table to a data set, so
+/// that a class has the same number in every data set.
 ///
-/// Names must be equal byte for byte.
+/// Names of classes are compared byte for byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassTable {
     names: Vec<String>,
     numbers: HashMap<String, i64>,
 }
 
-/// Value of `classes` next to a source: names in the order of their numbers, or the path of a file that lists them.
+/// Value of `classes` next to a source: class names in the order of their numbers, or the path of a
+/// file with the names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "must be a list of names, or the path of a file of names")]
 pub enum ClassNames {
-    /// Names in the order of their numbers. An empty name is a number without a class.
+    /// Class names in the order of their numbers. An empty name marks a number without a class.
     List(Vec<String>),
-    /// File of names: one on each line, or JSON.
+    /// File of class names: one on each line, or JSON.
     File(PathBuf),
 }
 
 impl ClassTable {
-    /// Table of names in the order of their numbers, such as [`Loader::classes`](crate::Loader::classes). An empty name is a number
-    /// without a class. A name with `|` is that of several classes which share a number, as [`of_indices`](Self::of_indices) joins
-    /// them: each part that is in no other name has the number too.
+    /// Creates a table of class names in the order of their numbers, such as
+    /// [`Loader::classes`](crate::Loader::classes). An empty name marks a number without a class.
+    /// [`of_indices`](Self::of_indices) joins the names of classes that share a number by `|`.
+    /// Therefore each part of a name with `|` also gets the number, unless another name contains
+    /// the same part.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if there is no name, one is too long, or two are equal.
+    /// [`Error::Config`] if there are no names, if a name is too long, or if two names are equal.
     pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Result<Self> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         let mut numbers = HashMap::new();
@@ -64,7 +68,7 @@ impl ClassTable {
         let mut parts: HashMap<&str, Option<i64>> = HashMap::new();
         for (number, name) in (0..).zip(&names).filter(|(_, name)| name.contains('|')) {
             for part in name.split('|').filter(|part| !part.is_empty()) {
-                // `None` for a part of several names.
+                // The value is `None` if several names contain the part.
                 parts
                     .entry(part)
                     .and_modify(|it| *it = it.filter(|&it| it == number))
@@ -79,11 +83,12 @@ impl ClassTable {
         Ok(Self { names, numbers })
     }
 
-    /// Table of the number of each class. Several classes may share a number; their names are joined by `|`.
+    /// Creates a table from the number of each class. If several classes share a number, their
+    /// names are joined by `|`.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if there is no class, or a number is not from 0 to 1048575.
+    /// [`Error::Config`] if there is no class, or if a number is not between 0 and 1048575.
     pub fn of_indices(indices: &BTreeMap<String, i64>) -> Result<Self> {
         if indices.is_empty() {
             let problem = "is empty; list at least one class, or omit it";
@@ -103,12 +108,13 @@ impl ClassTable {
         Ok(Self { names, numbers })
     }
 
-    /// Reads a file of names. A `.json` is a list of names, an object of the number of each name (torchvision's `class_to_idx`), or an
-    /// object of the name of each number (Hugging Face's `id2label`). Any other file has one name on each line.
+    /// Reads a file of class names. A `.json` file contains a list of names, an object from names
+    /// to numbers (torchvision's `class_to_idx`), or an object from numbers to names (Hugging
+    /// Face's `id2label`). Any other file has one name on each line.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be read, [`Error::Config`] if it is invalid.
+    /// [`Error::Io`] if the file cannot be read, [`Error::Config`] if it is invalid.
     pub fn read(path: &Path, storage: &Storage) -> Result<Self> {
         let io = |error: std::io::Error| Error::io(path, &error);
         let wrong = |problem: String| Error::config(KEY, format!("{}: {problem}", path.display()));
@@ -155,7 +161,9 @@ impl ClassTable {
                     let index = number.parse().map_err(|_| {
                         Error::config(
                             KEY,
-                            format!("has the name {name:?} under {number:?}, which is no number"),
+                            format!(
+                                "has the name {name:?} under {number:?}, which is not a number"
+                            ),
                         )
                     })?;
                     if let Some(other) = indices.insert(name.clone(), index) {
@@ -166,24 +174,26 @@ impl ClassTable {
                 Self::of_indices(&indices)
             }
             Err(error) => {
-                let problem =
-                    format!("is no list of names, and no object of names and numbers: {error}");
+                let problem = format!(
+                    "is neither a list of names nor an object of names and numbers: {error}"
+                );
                 Err(Error::config(KEY, problem))
             }
         }
     }
 
-    /// Names in the order of their numbers; empty for a number without a class.
+    /// Class names in the order of their numbers. The name is empty for a number without a class.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Number of a class.
+    /// Returns the number of a class.
     pub fn number(&self, name: &str) -> Option<i64> {
         self.numbers.get(name).copied()
     }
 
-    /// Name in the table that differs from this one only by blanks, quotes, case or Unicode form.
+    /// Returns the name in the table that differs from `name` only by blanks, quotes, case or
+    /// Unicode form.
     pub(super) fn alike(&self, name: &str) -> Option<&str> {
         let wanted = alike(name).to_lowercase();
         let mut names = self.numbers.keys().map(String::as_str);
@@ -191,7 +201,7 @@ impl ClassTable {
     }
 }
 
-/// Likely mistakes in the names of classes, in the order of their numbers.
+/// Warns of likely mistakes in the class names, which are in the order of their numbers.
 pub fn warnings(names: &[String]) -> Vec<String> {
     let table = |classes: &[usize]| {
         let one = |&class: &usize| format!("{class} = {:?}", names[class]);
@@ -217,7 +227,7 @@ pub fn warnings(names: &[String]) -> Vec<String> {
     warnings
 }
 
-/// Classes whose names look the same, or begin or end with blanks or quotes.
+/// Returns the classes whose names look the same, or begin or end with blanks or quotes.
 fn odd_names(names: &[String]) -> Option<Vec<usize>> {
     let is_plain =
         |name: &String| name.bytes().all(|it| it.is_ascii_graphic() && it != b'"' && it != b'\'');
@@ -228,17 +238,17 @@ fn odd_names(names: &[String]) -> Option<Vec<usize>> {
     for (class, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
         same.entry(alike(name)).or_default().push(class);
     }
-    // One name in another Unicode form is no mistake.
+    // A single name in an unusual Unicode form is not a mistake.
     let is_odd = |classes: &[usize]| classes.len() > 1 || has_odd_ends(&names[classes[0]]);
     let mut odd: Vec<usize> = same.into_values().filter(|it| is_odd(it)).flatten().collect();
     odd.sort_unstable();
     (!odd.is_empty()).then_some(odd)
 }
 
-/// Key of the table.
+/// Key of the table in a pipeline file.
 const KEY: &str = "source.classes";
 
-/// Lists the first few, and the number of further ones.
+/// Lists the first texts, and the number of further ones.
 pub fn listed(all: impl ExactSizeIterator<Item = String>) -> String {
     let more = all.len().saturating_sub(NAMED);
     let named: Vec<_> = all.take(NAMED).map(|it| beginning(&it, 100).to_string()).collect();

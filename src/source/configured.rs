@@ -12,40 +12,45 @@ use super::page::Sealed;
 use crate::error::Result;
 use crate::storage::Storage;
 
-/// Source that a pipeline file can name: a key of `[source]` with a path or a list of paths, and settings next to it.
+/// Source that a pipeline file can name: a key of `[source]` with one path or a list of paths, and
+/// settings next to the key.
 pub trait Configured: Source + Sealed + Sized + 'static {
     /// Key of the source.
     const KEY: &'static str;
-    /// Settings next to the key; omitted ones have their default.
+    /// Settings next to the key. Settings that are omitted have their defaults.
     type Settings: Serialize + DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static;
 
-    /// Whether a folder of such files is one source, rather than a folder of images.
+    /// Whether a folder of such files is one source. Otherwise the folder is treated as a folder of
+    /// images.
     const FOLDERS: bool = false;
 
-    /// Whether this source can read the file, judged by its name and its first bytes. `head` has the first [`HEAD_BYTES`] bytes,
-    /// or the whole file if it is shorter.
+    /// Whether this source can read a file, according to its name and first bytes. `head` is the
+    /// first [`HEAD_BYTES`] bytes, or the whole file if it is shorter.
     fn recognises(name: &str, head: &[u8]) -> bool {
         let _ = (name, head);
         false
     }
 
-    /// Resolves relative paths in the settings of a pipeline file against its folder `base`.
+    /// Resolves relative paths in the settings of a pipeline file against `base`, the folder of the
+    /// file.
     fn relative_to(settings: &mut Self::Settings, base: &Path) {
         let _ = (settings, base);
     }
 
-    /// Opens the source, and all its files through this handle.
+    /// Opens the source. All its files are read through this storage handle.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if a file cannot be read, [`Error::Config`] if paths or settings are invalid or there are no samples.
+    /// [`Error::Io`] if a file cannot be read. [`Error::Config`] if paths or settings are invalid,
+    /// or if there are no samples.
     fn open_with(paths: &[PathBuf], settings: &Self::Settings, storage: &Storage) -> Result<Self>;
 
-    /// [`open_with`](Self::open_with) with a policy for bad shards. By default only [`BadShards::Error`] is known.
+    /// Like [`open_with`](Self::open_with), with a policy for bad shards. The default supports only
+    /// [`BadShards::Error`].
     ///
     /// # Errors
     ///
-    /// Those of [`open_with`](Self::open_with), and [`Error::Config`] if the source has no shards.
+    /// Errors of [`open_with`](Self::open_with), and [`Error::Config`] if the source has no shards.
     fn open_shards(
         paths: &[PathBuf],
         settings: &Self::Settings,
@@ -58,11 +63,11 @@ pub trait Configured: Source + Sealed + Sized + 'static {
         }
     }
 
-    /// [`open_with`](Self::open_with) through a new handle with default settings.
+    /// Like [`open_with`](Self::open_with), through a new storage handle with default settings.
     fn open(paths: &[PathBuf], settings: &Self::Settings) -> Result<Self> {
         Self::open_with(paths, settings, &Storage::default())
     }
 }
 
-/// Number of bytes at the start of a file by which its format is recognised.
+/// Number of bytes at the start of a file that are used to recognise its format.
 pub const HEAD_BYTES: usize = 1024;

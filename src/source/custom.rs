@@ -1,11 +1,11 @@
-//! What a source of your own needs beside the trait [`Source`](super::Source).
+//! Types and traits for custom sources, in addition to the trait [`Source`](super::Source).
 //!
 //! * [`Page`] is the buffer that [`Source::read`](super::Source::read) writes to.
 //! * Optional abilities are traits: [`Annotations`], [`RemoteReads`], [`Heads`], [`Hints`], [`Identity`], [`Notes`].
-//! * A source whose samples are those of other sources, in another order or number, is a [`Combined`] with an
+//! * To provide the samples of other sources in another order or number, use a [`Combined`] with an
 //!   [`Arrangement`].
-//! * A pipeline file names a source of your own with `own = "name"`, alone or in a combination, and
-//!   [`Pipeline::give`](crate::Pipeline::give) says which one it is.
+//! * A pipeline file names a custom source with `own = "name"`, alone or in a combination.
+//!   [`Pipeline::give`](crate::Pipeline::give) provides the source for this name.
 
 pub use super::abilities::{Annotations, Heads, Hints, Identity, Notes, RemoteReads};
 pub use super::combine::{Arrangement, Combined};

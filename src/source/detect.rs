@@ -1,4 +1,4 @@
-//! Detection of the source at a path.
+//! Detects the type of the source at a path.
 
 use std::path::Path;
 
@@ -6,17 +6,20 @@ use super::{DISABLED, Directory, HEAD_BYTES, KEYS, SourceSettings, recognise};
 use crate::error::{Error, Result};
 use crate::storage::{self, Storage};
 
-/// Number of files in a folder that detection inspects.
+/// Number of files of a folder that are inspected.
 const LOOKS: usize = 16;
 
-/// Detects the source at a path, which is read through this handle, and returns it with default settings.
+/// Detects the source at a path, and returns it with default settings. The path is read through
+/// `storage`.
 ///
-/// A file is recognised by its first bytes or its name. A folder is recognised by the first few of its files. If none of these
-/// belongs to a source, the folder is a directory of images.
+/// A file is recognised by its first bytes or its name. A folder is recognised by its first few
+/// files. If none of these files belongs to a source, the folder is treated as a directory of
+/// images.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if the path cannot be read, [`Error::Config`] if no source recognises the file.
+/// [`Error::Io`] if the path cannot be read, [`Error::Config`] if the file belongs to no known
+/// source.
 pub fn detect(path: &Path, storage: &Storage) -> Result<SourceSettings> {
     storage::opening(|| look(path, storage))
 }

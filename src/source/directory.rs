@@ -1,4 +1,4 @@
-//! Source for a directory with one folder per class.
+//! Source for a directory that has one folder per class.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -24,20 +24,26 @@ use classes::Classes;
 
 mod classes;
 
-/// Images in class folders, listed as torchvision's `ImageFolder` does.
+/// Images in class folders, in the order of torchvision's `ImageFolder`.
 ///
-/// * Every folder directly in the directory is a class. Classes are numbered in the byte order of their names, or by
-///   `class_to_index`. Without folders, the images in the directory itself are the samples, with label -1.
-/// * The samples of a class are the images in its folder and in all folders below it: the folders in the byte order of their whole
-///   paths (`a`, `a-b`, `a/b`), and the files of each in the byte order of their names. Links are followed, except a link to a folder
-///   above itself.
-/// * An image is a regular file whose name ends in one of `extensions`; its format is detected from its content. Other files,
-///   pipes and the like, and files next to the class folders are skipped and counted ([`Notes::excluded`]).
-/// * A class without images is an error unless `allow_empty` is set: it would shift the labels of later classes.
-/// * Names that begin with a dot are ignored.
-/// * Folders that contain the class folders (`train/` and `val/`) are classes too, with a warning ([`Notes::warnings`]).
-/// * The directory may be a URL that supports listing (`s3://bucket/train`). One listing returns names, lengths and versions of
-///   all objects, and each sample is one request. An object that has changed since the listing is a sample error.
+/// * Every folder directly in the directory is a class. Classes are numbered in the byte order of
+///   their names, or by `class_to_index`. If there are no folders, the samples are the images in
+///   the directory itself, with label -1.
+/// * The samples of a class are the images in its folder and in all folders below it. Folders are
+///   in the byte order of their whole paths (`a`, `a-b`, `a/b`), and the files of each folder in
+///   the byte order of their names. Links are followed, except a link to a folder that contains the
+///   link.
+/// * An image is a regular file whose name ends in one of `extensions`. Its format is detected from
+///   its content. Other files, pipes, devices, and files next to the class folders are skipped and
+///   counted ([`Notes::excluded`]).
+/// * A class without images is an error unless `allow_empty` is set, because skipping it would
+///   shift the labels of later classes.
+/// * Files and folders whose names begin with a dot are ignored.
+/// * Folders that contain the class folders (`train/` and `val/`) are classes too, with a warning
+///   ([`Notes::warnings`]).
+/// * The directory may be a URL that supports listing (`s3://bucket/train`). One listing returns
+///   the names, lengths and versions of all objects. Each sample is read with one request. An
+///   object that has changed since the listing is a sample error.
 pub struct Directory {
     storage: Storage,
     root: PathBuf,
@@ -45,9 +51,9 @@ pub struct Directory {
     folders: Vec<Folder>,
     /// All file names, concatenated.
     names: Vec<u8>,
-    /// End of each sample's name in `names`; it begins at the end of the previous one.
+    /// End of each sample's name in `names`. The name begins where the previous name ends.
     ends: Vec<u64>,
-    /// Version of each sample behind a URL; empty for local files.
+    /// Version of each sample at a URL; empty for local files.
     stamps: Vec<Stamp>,
     largest_bytes: u64,
     excluded: Vec<Exclusion>,
@@ -58,30 +64,33 @@ pub struct Directory {
 struct Folder {
     path: PathBuf,
     label: i64,
-    /// Index after the last sample.
+    /// Index after the folder's last sample.
     end: u64,
 }
 
 impl Directory {
-    /// Lists the directory with the settings of torchvision's `ImageFolder`. Errors: those of [`Self::with`].
+    /// Lists the directory with the settings of torchvision's `ImageFolder`. Returns the errors of
+    /// [`Self::with`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::with(path, &DirectorySettings::default())
     }
 
-    /// Lists the directory.
+    /// Lists the directory with the given settings.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be read, [`Error::Config`] if it or one of its classes has no image, or a setting is invalid.
+    /// [`Error::Io`] if the directory cannot be read. [`Error::Config`] if the directory or one of
+    /// its classes has no image, or if a setting is invalid.
     pub fn with(path: impl AsRef<Path>, settings: &DirectorySettings) -> Result<Self> {
         Self::open_with(path, settings, &Storage::default())
     }
 
-    /// Lists the directory and reads its files through this storage handle.
+    /// Lists the directory with the given settings, and reads its files through this storage
+    /// handle.
     ///
     /// # Errors
     ///
-    /// Those of [`with`](Self::with).
+    /// Errors of [`with`](Self::with).
     pub fn open_with(
         path: impl AsRef<Path>,
         settings: &DirectorySettings,
@@ -116,7 +125,7 @@ impl Directory {
         listing.finish()
     }
 
-    /// Path of a sample.
+    /// Returns the path of a sample.
     pub fn path(&self, index: u64) -> PathBuf {
         let index = index as usize;
         let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
@@ -129,7 +138,7 @@ impl Directory {
     }
 }
 
-/// Directory during listing.
+/// State of the listing of a directory.
 struct Listing<'a> {
     settings: &'a DirectorySettings,
     classes: Classes,
@@ -162,8 +171,8 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// Adds the images of a class in the order of torchvision's `sorted(os.walk(folder))`, which is that of whole paths: `a-b` comes
-    /// before `a/b`.
+    /// Adds the images of a class in the order of torchvision's `sorted(os.walk(folder))`. It is
+    /// the order of whole paths, in which `a-b` precedes `a/b`.
     fn add_class_folder(
         &mut self,
         class: &Path,
@@ -183,9 +192,10 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// Adds all images of a flat list of objects, with the result of a walk over folders.
+    /// Adds all images of a flat list of objects. The result is the same as for a walk over
+    /// folders.
     fn add_objects(&mut self, mut objects: Vec<(String, Stamp)>) {
-        // Listings do not tell an empty object from the marker of a folder.
+        // A listing does not distinguish an empty object from the marker of a folder.
         objects.retain(|(name, stamp)| {
             let is_marker = stamp.len == 0 && self.settings.is_image(std::ffi::OsStr::new(name));
             if is_marker {
@@ -219,7 +229,7 @@ impl Listing<'_> {
         self.found.largest_bytes = stamps.iter().map(|stamp| stamp.len).max().unwrap_or(0);
     }
 
-    /// Adds the objects of a class, in the order of a walk.
+    /// Adds the objects of a class in the order of a walk over folders.
     fn add_class(&mut self, label: i64, objects: &[(String, Stamp)]) {
         for run in objects.chunk_by(|(a, _), (b, _)| folder_of(a) == folder_of(b)) {
             let (folder, root) = (folder_of(&run[0].0), &self.found.root);
@@ -235,7 +245,7 @@ impl Listing<'_> {
         }
     }
 
-    /// Adds the images of a folder, counts its other files, and returns the number of images.
+    /// Adds the images of a folder and counts its other files. Returns the number of images.
     fn add_files(&mut self, path: PathBuf, label: i64, entries: &Entries) -> u64 {
         let before = self.found.ends.len();
         for name in &entries.files {
@@ -382,17 +392,17 @@ impl Notes for Directory {
     }
 }
 
-/// First folder in the name of an object.
+/// Returns the first folder in the name of an object.
 fn class_of(name: &str) -> Option<&str> {
     name.split_once('/').map(|(class, _)| class)
 }
 
-/// All folders in the name of an object.
+/// Returns all folders in the name of an object.
 fn folder_of(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Order of a walk over the classes, as [`Listing::add_class_folder`] has it.
+/// Compares object names in the order in which [`Listing::add_class_folder`] adds files.
 fn in_order_of_a_walk(a: &str, b: &str) -> Ordering {
     let key = |name| (class_of(name), folder_of(name));
     key(a).cmp(&key(b)).then_with(|| a.cmp(b))
@@ -424,14 +434,14 @@ struct Entries {
     special: Vec<OsString>,
 }
 
-/// Device and inode, which identify a folder independently of its path.
+/// Device and inode of a folder, which identify it independently of its path.
 fn identity(path: &Path) -> Result<(u64, u64)> {
     let metadata = fs::metadata(path).map_err(|error| Error::io(path, &error))?;
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Lists the visible entries of a folder, each kind in byte order. A dangling link is listed, and becomes a sample error when
-/// read.
+/// Lists the visible entries of a folder, each kind in byte order. A dangling link is listed, and
+/// becomes a sample error when it is read.
 fn list(storage: &Storage, path: &Path) -> Result<Entries> {
     let listed = storage.list_all_kinds(path).map_err(|error| Error::io(path, &error))?;
     let (entries, special) = listed;

@@ -1,4 +1,4 @@
-//! Counts of items that a source skipped.
+//! Counts items that a source skips.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::{beginning, escaped};
 use crate::header::program_for;
 
-/// Kinds counted separately per reason; further ones are counted together.
+/// Number of kinds that are counted separately per reason. All further kinds are counted together.
 const MOST_KINDS: usize = 24;
-/// Kind under which those are counted.
+/// Name under which further kinds are counted.
 const OTHER: &str = "other";
-/// Longest stored kind and example, in bytes.
+/// Longest kind and longest example that are stored, in bytes.
 const MOST_KIND_BYTES: usize = 64;
 const MOST_EXAMPLE_BYTES: usize = 512;
 
@@ -21,13 +21,13 @@ const MOST_EXAMPLE_BYTES: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Exclusion {
-    /// Why they were skipped.
+    /// Reason why the items were skipped.
     pub why: ExclusionReason,
     /// Kind of the items, usually a file extension. Empty if the reason has only one kind.
     pub kind: String,
     /// Number of items.
     pub count: u64,
-    /// First such item.
+    /// First skipped item of this kind.
     pub example: String,
 }
 
@@ -36,19 +36,19 @@ pub struct Exclusion {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ExclusionReason {
-    /// Key of an archive that has no image file.
+    /// Key of an archive without an image file.
     NoImage,
-    /// File whose extension is not that of an image.
+    /// File whose extension is not an image extension.
     OtherExtension,
     /// File next to the class folders.
     BesideClasses,
-    /// Folder that is not in `class_to_index`.
+    /// Folder of a class that is not in `class_to_index`.
     OtherClass,
     /// File in an archive whose name has no key or no extension.
     NoKey,
     /// Symbolic link in an archive.
     SymbolicLink,
-    /// Hard link in an archive to a file that does not precede it.
+    /// Hard link in an archive whose target does not precede the link.
     LostLink,
     /// Pipe, socket or device.
     Special,
@@ -56,7 +56,7 @@ pub enum ExclusionReason {
     OtherKey,
     /// Image without annotations (`skip_empty`).
     NoAnnotation,
-    /// Record that has only a header.
+    /// Record that consists only of a header.
     EmptyRecord,
     /// Annotation of an image that the file does not list.
     OrphanAnnotation,
@@ -64,9 +64,10 @@ pub enum ExclusionReason {
     UnknownClass,
     /// Object of a category that is not in the table of classes (`classes`).
     UnknownCategory,
-    /// Byte after the last end mark of a tar file that belongs to no archive.
+    /// Byte after the end mark of a tar file that does not belong to another archive.
     AfterEnd,
-    /// Object without bytes that is named like an image: a folder marker of a console, or an upload that failed.
+    /// Object of 0 bytes that is named like an image. It is a folder marker of a console or a
+    /// failed upload.
     EmptyObject,
     /// Shard that is damaged or cannot be opened (`on_bad_shard`).
     BadShard,
@@ -77,7 +78,7 @@ pub enum ExclusionReason {
 }
 
 impl ExclusionReason {
-    /// Message after the count: the plural of the item, and why it is skipped.
+    /// Text after the count: the plural of the item, and the reason for skipping.
     pub const fn words(self) -> &'static str {
         match self {
             ExclusionReason::NoImage => "keys have no image",
@@ -95,7 +96,7 @@ impl ExclusionReason {
             }
             ExclusionReason::InBadShard => "intact samples are in skipped shards",
             ExclusionReason::LostBytes => "bytes of bad shards are lost, with the samples in them",
-            ExclusionReason::AfterEnd => "bytes after the end mark are no tar archive",
+            ExclusionReason::AfterEnd => "bytes after the end mark are not in a tar archive",
             ExclusionReason::NoAnnotation => "images have no annotation (source.skip_empty)",
             ExclusionReason::EmptyRecord => "records have no image",
             ExclusionReason::OrphanAnnotation => {
@@ -111,7 +112,8 @@ impl ExclusionReason {
     }
 }
 
-/// One line per reason, for people: `3 keys have no image: tiff 2, seg.jpg 1 (the first: d.tiff)`.
+/// Returns one line per reason, such as `3 keys have no image: tiff 2, seg.jpg 1 (the first:
+/// d.tiff)`.
 pub fn exclusion_lines(all: &[Exclusion]) -> Vec<String> {
     let mut by_reason: BTreeMap<ExclusionReason, Vec<&Exclusion>> = BTreeMap::new();
     for one in all {
@@ -135,7 +137,7 @@ pub fn exclusion_lines(all: &[Exclusion]) -> Vec<String> {
     lines.collect()
 }
 
-/// Message after a count: `key has no image` after 1.
+/// Returns the text after a count, in the singular if the count is 1: `key has no image`.
 fn words(why: ExclusionReason, count: u64) -> Cow<'static, str> {
     let verbs = [(" have ", " has "), (" are ", " is ")];
     let split = verbs.iter().find_map(|(many, one)| Some((why.words().split_once(many)?, one)));
@@ -147,7 +149,7 @@ fn words(why: ExclusionReason, count: u64) -> Cow<'static, str> {
     }
 }
 
-/// Error message for a source without samples, with the items it skipped.
+/// Returns the error message for a source without samples, which lists the skipped items.
 pub fn none_but(problem: String, excluded: &[Exclusion]) -> String {
     [vec![problem], exclusion_lines(excluded)].concat().join("; ")
 }
@@ -157,7 +159,7 @@ pub fn none_but(problem: String, excluded: &[Exclusion]) -> String {
 pub struct Exclusions(BTreeMap<(ExclusionReason, String), (u64, String)>);
 
 impl Exclusions {
-    /// Counts items of a kind; `example` is stored if it is the first.
+    /// Counts items of a kind. `example` is stored if it is the first item of the kind.
     pub fn add(&mut self, why: ExclusionReason, kind: &str, count: u64, example: &str) {
         let mut key = (why, start(kind, MOST_KIND_BYTES));
         if !self.0.contains_key(&key) {
@@ -177,7 +179,7 @@ impl Exclusions {
         }
     }
 
-    /// Adds the counts of one file.
+    /// Adds the counts of one file, with its path before each example.
     pub fn join_file(&mut self, file: &Path, others: &[Exclusion]) {
         for Exclusion { why, kind, count, example } in others {
             self.add(*why, kind, *count, &format!("{}: {example}", file.display()));
@@ -199,7 +201,7 @@ pub fn extension(name: &str) -> String {
     }
 }
 
-/// Returns the text, cut to at most `most` bytes.
+/// Returns the text, shortened to at most `most` bytes and an ellipsis.
 fn start(text: &str, most: usize) -> String {
     match text.len() > most {
         true => format!("{}…", beginning(text, most)),

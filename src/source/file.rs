@@ -1,4 +1,4 @@
-//! Reads of one regular file or one object into a page.
+//! Reads one regular file or one object into a page, which is a buffer for encoded bytes.
 
 use std::fs;
 use std::io;
@@ -9,18 +9,19 @@ use super::{Expected, Heads, HostPage, Identity, Page, RemoteReads, Source};
 use crate::error::{DataError, Reason};
 use crate::storage::{self, Fetch, Stamp, Storage};
 
-/// Longest path or URL in bytes: twice the limit of Linux.
+/// Longest path or URL in bytes: twice Linux's limit for paths.
 pub const MOST_PATH_BYTES: usize = 8 << 10;
 
-/// Source whose samples are files, one each. Remote reads, heads and versions follow from their paths.
+/// Source whose samples are individual files. Remote reads, heads and versions are derived from
+/// their paths.
 pub trait Files: Source {
-    /// Handle through which the files are read.
+    /// Storage handle through which the files are read.
     fn storage(&self) -> &Storage;
 
-    /// Path or URL of a sample.
+    /// Returns the path or URL of a sample.
     fn path(&self, index: u64) -> PathBuf;
 
-    /// Version of an object, if the listing reported it. Default `None`.
+    /// Returns the version of an object, if the listing contained it. Default `None`.
     fn stamp(&self, index: u64) -> Option<Stamp> {
         let _ = index;
         None
@@ -56,7 +57,7 @@ impl<T: Files> Identity for T {
     }
 }
 
-/// [`Source::read`] of a source of files.
+/// Implements [`Source::read`] for a source of individual files.
 pub fn read_sample(
     source: &impl Files,
     index: u64,
@@ -70,7 +71,8 @@ pub fn read_sample(
     }
 }
 
-/// Reads the whole file. If it shrinks meanwhile, the rest is read; if it grows, its old size.
+/// Reads the whole file. If the file shrinks meanwhile, only the remaining bytes are returned. If
+/// it grows, only its old size is read.
 pub fn read(
     storage: &Storage,
     path: &Path,
@@ -88,7 +90,8 @@ pub fn read(
     Ok(())
 }
 
-/// Version of a local file: its length, modification time, inode, and time of the last change.
+/// Returns the version of a local file: its length, modification time, inode, and time of last
+/// change.
 fn version(path: &Path) -> Option<String> {
     if storage::is_url(path) {
         return None;
@@ -96,7 +99,7 @@ fn version(path: &Path) -> Option<String> {
     storage::version(path).ok()
 }
 
-/// Reads the first bytes of a local file, and returns the length of the whole file.
+/// Reads the first bytes of a local file. Returns the length of the whole file.
 fn read_head(
     storage: &Storage,
     path: &Path,
@@ -113,7 +116,7 @@ fn read_head(
     Ok(bytes)
 }
 
-/// Reads the whole object in one request, of this version if a stamp is given.
+/// Reads the whole object in one request. With a stamp, another version of the object is an error.
 fn read_object(
     storage: &Storage,
     (url, stamp): (&Path, Option<Stamp>),
@@ -124,7 +127,8 @@ fn read_object(
     take(fetch, limit, page)
 }
 
-/// Starts to read the whole object. An object larger than `limit` is read only when the closure is called.
+/// Starts to read the whole object. An object larger than `limit` is not prefetched: it is read
+/// when the closure is called.
 fn expect(storage: &Storage, url: PathBuf, stamp: Option<Stamp>, limit: u64) -> Expected {
     let fetch = storage.fetch(&url, stamp, limit);
     let storage = storage.clone();
@@ -158,9 +162,10 @@ pub fn is_missing(path: &Path) -> bool {
     fs::metadata(path).is_err_and(|error| missing.contains(&error.kind()))
 }
 
-/// Size of the largest file, in bytes, of at most 4096 evenly spaced ones, which takes a few milliseconds. Of objects at most 256
-/// are queried, concurrently; those of a server that does not answer soon count as 0. Opening the source fails only if no server
-/// answers: a single unreachable URL is an error of its sample.
+/// Returns the size of the largest file in bytes. Of local files, at most 4096 evenly spaced ones
+/// are inspected, which takes a few milliseconds. Of objects, at most 256 are queried concurrently,
+/// and objects count as 0 if their server does not answer soon. It is an error only if no server
+/// answers, because a single unreachable URL is a sample error.
 pub fn largest(storage: &Storage, count: u64, path: impl Fn(u64) -> PathBuf) -> u64 {
     let most = if count > 0 && storage::is_url(&path(0)) { 256 } else { 4096 };
     let spread = |i: u64| match count <= most {

@@ -1,24 +1,25 @@
-//! Fingerprint of a combination of sources, for saved states.
+//! Fingerprint of a combination of sources. Saved states contain it.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Source;
 
-/// Most shares of a mixture that are kept.
+/// Largest number of parts whose weights are stored.
 const MOST_SHARES: usize = 16;
 
-/// Indices at which an arrangement is inspected.
+/// Largest number of indices at which an arrangement is sampled.
 const INSPECTED: u64 = 1024;
 
-/// Fingerprint of a combination of sources: the length, the weights, at most 1024 evenly spaced samples of its order, and of
-/// each part the length and the names of the first and last sample. It detects other weights, parts and selections, but not
-/// every change. Paths of folders are not part of it, so a data set may be moved.
+/// Fingerprint of a combination of sources. It covers the length, the weights, and at most 1024
+/// evenly spaced samples of the order. For each part it covers the length and the names of the
+/// first and last sample. It detects other weights, parts and selections, but not every change. It
+/// does not cover paths of folders, so a data set may be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fingerprint {
-    /// CRC-32C of the arrangement and of its parts.
+    /// CRC-32C of the arrangement and its parts.
     pub crc: u32,
-    /// Draws of each part per period, if this is a mixture of at most 16 parts; else empty.
+    /// Draws of each part per period for a mixture of at most 16 parts; otherwise empty.
     #[serde(default, skip_serializing_if = "Shares::is_empty")]
     pub weights: Shares,
 }
@@ -31,7 +32,8 @@ pub struct Shares {
 }
 
 impl Fingerprint {
-    /// Fingerprint of a rule that takes the sample at an index below `len` from a part, at an index there.
+    /// Computes the fingerprint of an arrangement. `at` maps an index below `len` to a part and an
+    /// index in this part.
     pub(super) fn of(
         len: u64,
         at: impl Fn(u64) -> (usize, u64),
@@ -50,44 +52,47 @@ impl Fingerprint {
         Self { crc, weights: Shares::of(weights) }
     }
 
-    /// How this fingerprint of a saved state differs from the one of a source.
+    /// Describes how this fingerprint, which is from a saved state, differs from that of the
+    /// current source.
     pub(crate) fn difference(&self, now: Option<&Self>) -> String {
         match now {
-            None => "is of a combination of sources, and this source is none".into(),
+            None => "is from a combination of sources, but this source is not a combination".into(),
             Some(now)
                 if now.weights != self.weights
                     && !now.weights.is_empty()
                     && !self.weights.is_empty() =>
             {
                 format!(
-                    "is of a mixture with the weights {}, and this one has {}",
+                    "is from a mixture with the weights {}, but this mixture has {}",
                     self.weights, now.weights
                 )
             }
             Some(_) => {
-                "is of other sources: their order, numbers of samples, names or selections differ"
+                "is from other sources: their order, numbers of samples, names or selections differ"
                     .into()
             }
         }
     }
 }
 
-/// Indices below the length at which an arrangement is inspected.
+/// Returns the indices below `len` at which an arrangement is sampled.
 pub fn inspected(len: u64) -> impl Iterator<Item = u64> {
     let step = len.div_ceil(INSPECTED).max(1);
     (0..len).step_by(usize::try_from(step).unwrap_or(usize::MAX))
 }
 
-/// Number for a part of a combination: that of its fingerprint, or [`names_checksum`].
+/// Checksum of a part of a combination: the CRC of its fingerprint, or [`names_checksum`] if it has
+/// none.
 pub fn of_part(source: &dyn Source) -> u32 {
     source.fingerprint().map_or_else(|| names_checksum(source), |fingerprint| fingerprint.crc)
 }
 
-/// CRC-32C of the number of samples, and of the names of the first and last sample without their folders.
+/// CRC-32C of the number of samples, and of the file names of the first and last sample without
+/// their folders.
 pub fn names_checksum(source: &dyn Source) -> u32 {
     let name = |index| {
         let location = source.location(index);
-        // The rest of a URL may be a signature, which is another one each time.
+        // The query of a URL may be a signature, which changes each time.
         let path = match location.split_once('?') {
             Some((path, _)) if path.contains("://") => path,
             _ => &location,
@@ -111,7 +116,7 @@ impl Shares {
         this
     }
 
-    /// The numbers.
+    /// Weights as a slice.
     pub fn as_slice(&self) -> &[u32] {
         &self.shares[..self.count]
     }

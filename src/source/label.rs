@@ -1,12 +1,14 @@
-//! Parsing of labels: which texts and floats are whole numbers.
+//! Parses labels from texts and floats.
 //!
-//! A label that is written as a whole number is that number, whether an integer, a float (`3.0`, as pandas writes a column with
-//! missing values) or a text. Numbers are therefore never sorted as texts, which would put 10 before 9.
+//! A label that is written as a whole number is this number. It may be an integer, a text or a
+//! float (`3.0`, which pandas writes for columns with missing values). Therefore numbers are never
+//! sorted as texts, which would put 10 before 9.
 
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
-/// Limit from which on an f64 does not represent every whole number, so a label may have been rounded to it.
+/// From this limit on, an f64 cannot represent every whole number, so the label may have been
+/// rounded.
 const MOST_OF_A_FLOAT: f64 = (1u64 << 53) as f64;
 #[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 const MOST_OF_AN_F32: f32 = (1u32 << 24) as f32;
@@ -14,11 +16,11 @@ const MOST_OF_AN_F32: f32 = (1u32 << 24) as f32;
 /// Longest name of a class, in bytes.
 pub const MOST_NAME_BYTES: usize = 4096;
 
-/// Type of the labels.
+/// Type of the labels in a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LabelSort {
-    /// Detected: `integer` if all of them are whole numbers (`3`, `3.0`, `"3"`), otherwise `text`.
+    /// Detected: `integer` if all labels are whole numbers (`3`, `3.0`, `"3"`), otherwise `text`.
     #[default]
     Auto,
     /// Whole numbers.
@@ -27,14 +29,15 @@ pub enum LabelSort {
     Text,
 }
 
-/// Parses a text as a number; `None` if it is a name.
+/// Parses a text as a number. Returns `None` if the text is a name.
 ///
 /// # Errors
 ///
-/// Why the number is not a valid label, as a predicate of the label.
+/// The reason why the number is not a valid label, as a predicate.
 pub fn number(text: &str) -> Option<Result<i64, &'static str>> {
     let text = text.trim();
-    // A float with only zeros behind the point is read as an integer, because an f64 could round it.
+    // A float with only zeros after the point is parsed as an integer, because an f64 could round
+    // it.
     let whole = text.split_once('.').filter(|(_, zeros)| zeros.bytes().all(|it| it == b'0'));
     if let Ok(number) = whole.map_or(text, |(whole, _)| whole).parse() {
         return Some(Ok(number));
@@ -50,7 +53,7 @@ pub fn number(text: &str) -> Option<Result<i64, &'static str>> {
 ///
 /// # Errors
 ///
-/// Why it is not a valid label, as a predicate of it.
+/// The reason why the float is not a valid label, as a predicate.
 pub fn of_float(label: f64) -> Result<i64, &'static str> {
     match label {
         _ if label.is_nan() => Err("is not a number"),
@@ -64,7 +67,7 @@ pub fn of_float(label: f64) -> Result<i64, &'static str> {
 ///
 /// # Errors
 ///
-/// Why it is not a valid label, as a predicate of it.
+/// The reason why the float is not a valid label, as a predicate.
 #[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub fn of_f32(label: f32) -> Result<i64, &'static str> {
     match label.abs() >= MOST_OF_AN_F32 {
@@ -77,7 +80,7 @@ pub fn of_f32(label: f32) -> Result<i64, &'static str> {
 ///
 /// # Errors
 ///
-/// Why it is not a valid label, as a predicate of it.
+/// The reason why the number is not a valid label, as a predicate.
 pub fn of_json(label: &serde_json::Number) -> Result<i64, &'static str> {
     match (label.as_i64(), label.as_f64()) {
         (Some(label), _) => Ok(label),
@@ -86,7 +89,7 @@ pub fn of_json(label: &serde_json::Number) -> Result<i64, &'static str> {
     }
 }
 
-/// Sorts names of classes into label order: by number if all are numbers, otherwise by bytes.
+/// Sorts class names into label order: numerically if all are numbers, otherwise by bytes.
 pub fn sort_names(names: &mut [String]) {
     let key = |name: &String| number(name).and_then(Result::ok);
     match names.iter().all(|name| key(name).is_some()) {
@@ -95,14 +98,14 @@ pub fn sort_names(names: &mut [String]) {
     }
 }
 
-/// Name without what is easily overlooked: blanks and quotes around it, runs of blanks in it, and the Unicode form. Names with the
-/// same result are probably one class.
+/// Returns the name without details that are easily overlooked: blanks and quotes around the name,
+/// repeated blanks, and the Unicode form. Names with the same result are probably the same class.
 pub fn alike(name: &str) -> String {
     let words: Vec<&str> = name.trim_matches(is_around).split_whitespace().collect();
     words.join(" ").nfc().collect()
 }
 
-/// Whether blanks or quotes are around the name.
+/// Whether the name begins or ends with a blank or a quote.
 pub fn has_odd_ends(name: &str) -> bool {
     name.starts_with(is_around) || name.ends_with(is_around)
 }

@@ -1,15 +1,16 @@
-//! Selection of the largest samples from a table of sizes.
+//! Selects the largest samples from a table of sizes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Returns up to `most` indices with the most pixels and their pixel counts, largest first; ties go to the lower index. Samples
-/// with 0 pixels have an unknown size and are skipped.
+/// Returns up to `most` samples with the most pixels, largest first, as pairs of index and pixel
+/// count. Among equal sizes, lower indices are preferred. Samples with 0 pixels have an unknown
+/// size and are skipped.
 pub fn largest(samples: impl Iterator<Item = (u64, u64)>, most: usize) -> Vec<(u64, u64)> {
     let mut kept = BinaryHeap::with_capacity(most + 1);
     for (index, pixels) in samples {
         let entry = Reverse((pixels, Reverse(index)));
-        // Most samples are smaller than all stored ones, so one comparison suffices.
+        // Most samples are smaller than all kept ones, so one comparison suffices.
         let smaller = kept.len() == most && kept.peek().is_none_or(|smallest| *smallest < entry);
         if pixels > 0 && !smaller {
             kept.push(entry);
@@ -23,7 +24,8 @@ pub fn largest(samples: impl Iterator<Item = (u64, u64)>, most: usize) -> Vec<(u
     sorted.into_iter().map(|Reverse((pixels, Reverse(index)))| (index, pixels)).collect()
 }
 
-/// Compresses a pixel count below 2^32 to 16 bits, preserving order: the highest 11 bits, and their shift.
+/// Compresses a pixel count below 2^32 to 16 bits: its highest 11 bits and their shift. The order
+/// is preserved.
 #[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub fn in_16_bits(pixels: u64) -> u16 {
     let bits = u64::BITS - pixels.leading_zeros();
@@ -31,7 +33,7 @@ pub fn in_16_bits(pixels: u64) -> u16 {
     ((shift as u16) << MANTISSA) | (pixels >> shift) as u16
 }
 
-/// Decompresses the result of [`in_16_bits`], at most 0.1 % below the original.
+/// Decompresses the result of [`in_16_bits`]. The value is at most 0.1 % below the original.
 #[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub fn from_16_bits(short: u16) -> u64 {
     u64::from(short & ((1 << MANTISSA) - 1)) << (short >> MANTISSA)

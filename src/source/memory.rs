@@ -1,4 +1,4 @@
-//! Source of images in memory.
+//! Source of encoded images in memory.
 
 use super::{Heads, Hints, HostPage, Page, Source};
 use crate::error::{DataError, Error, Result};
@@ -10,7 +10,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Creates a source of encoded images with labels. Fails if there are none.
+    /// Creates a source of encoded images with labels. An empty list is an error.
     pub fn new(samples: Vec<(Vec<u8>, i64)>) -> Result<Self> {
         if samples.is_empty() {
             return Err(Error::config("source", "a source in memory needs at least one sample"));

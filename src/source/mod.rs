@@ -1,6 +1,7 @@
 //! Sources of samples.
 //!
-//! To add a source, write a file here whose type implements [`Source`] and [`Configured`], and add one line to `sources!`.
+//! To add a source, add a file here whose type implements [`Source`] and [`Configured`], and one
+//! line to `sources!`.
 
 use std::path::{Path, PathBuf};
 
@@ -49,8 +50,8 @@ mod page;
 pub(crate) mod records;
 pub mod settings;
 
-/// Declares the sources that a pipeline file can name; keys and settings are derived from this list. A source may require a
-/// feature of this crate.
+/// Declares the sources that a pipeline file can name. Keys and settings are derived from this
+/// list. A source may require a feature of this crate.
 macro_rules! sources {
     ($($module:ident :: $type:ident $(if $feature:literal)?),+ $(,)?) => {
         $(
@@ -63,15 +64,15 @@ macro_rules! sources {
         pub(crate) mod list_of_sources {
             use crate::source::*;
 
-            /// Keys of `[source]`, one per source.
+            /// Keys of all sources in `[source]`.
             pub const KEYS: &[&str] =
                 &[$($(#[cfg(feature = $feature)])? <$type as Configured>::KEY),+];
 
-            /// Source features disabled in this build; each is also the key of its source.
+            /// Cargo features of sources that this build disables. Each is also the key of its source.
             pub const DISABLED: &[&str] = &[$($(#[cfg(not(feature = $feature))] $feature,)?)+];
 
-            /// Reads the settings next to the key of a source, in a pipeline file of the folder `base`. Returns `None` for an unknown
-            /// key.
+            /// Parses the settings of the source `key`. Relative paths are resolved against `base`,
+            /// the folder of the pipeline file. Returns `None` for an unknown key.
             pub fn read<'de, D: Deserializer<'de>>(
                 key: &str,
                 paths: Vec<PathBuf>,
@@ -91,7 +92,8 @@ macro_rules! sources {
             }
         }
 
-        /// Returns the source that recognises this file, with default settings. `folder`: whether the file is part of a folder.
+        /// Returns the source type that recognises this file, with default settings. `folder`
+        /// states whether the file was found in a folder.
         fn recognise(path: &Path, name: &str, head: &[u8], folder: bool) -> Option<SourceSettings> {
             $($(#[cfg(feature = $feature)])? if (<$type as Configured>::FOLDERS || !folder)
                 && <$type as Configured>::recognises(name, head)
@@ -116,32 +118,36 @@ sources! {
     webdataset::WebDataset,
 }
 
-/// Indexed set of encoded images, each with a label. Indices and order never change.
+/// Indexed set of encoded images with labels. Indices and order never change.
 ///
-/// Four methods are required. Optional abilities are separate traits. For example, a source with bounding boxes implements
-/// [`Annotations`] and returns `Some(self)` from [`annotations`](Self::annotations).
+/// Four methods are required. Optional abilities are separate traits. For example, a source with
+/// bounding boxes implements [`Annotations`] and returns `Some(self)` from
+/// [`annotations`](Self::annotations).
 ///
-/// A source that wraps another one, with the same samples at the same indices, returns it from [`inner`](Self::inner) and
-/// inherits all its abilities. A source whose samples have other indices than those of the sources it wraps is a [`Combined`](custom::Combined)
-/// with an [`Arrangement`](custom::Arrangement).
+/// If a source wraps another source with the same samples at the same indices, it returns that
+/// source from [`inner`](Self::inner) and inherits all its abilities. If the indices differ, use a
+/// [`Combined`](custom::Combined) with an [`Arrangement`](custom::Arrangement) instead.
 pub trait Source: Send + Sync {
     /// Number of samples.
     fn len(&self) -> u64;
 
-    /// Label of a sample: its class number, or -1 if it has none. `index` is below [`Self::len`].
+    /// Label of a sample: its class number, or -1 if the sample has no class. `index` is below
+    /// [`Self::len`].
     fn label(&self, index: u64) -> i64;
 
-    /// Path of a sample, or another name for it in messages.
+    /// Path or another name of a sample, for messages.
     fn location(&self, index: u64) -> String;
 
-    /// Reads the encoded bytes of a sample into `page`, at most `limit` bytes. Many threads may call it at once. An empty sample
-    /// is not an error here; the header parser reports it.
+    /// Reads the encoded bytes of a sample into `page`, at most `limit` bytes. Several threads may
+    /// call this method at the same time. An empty sample is not an error here, because the header
+    /// parser reports it.
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError>;
 
-    /// Wrapped source with the same samples at the same indices; `None` by default.
+    /// Wrapped source that has the same samples at the same indices. Default `None`.
     ///
-    /// It is the default for all methods below. If [`read`](Self::read) returns other bytes than that of the inner source,
-    /// [`remote`](Self::remote) and [`heads`](Self::heads) must return the same bytes as `read`, or `None`.
+    /// The wrapped source provides the defaults of all methods below. If [`read`](Self::read)
+    /// returns other bytes than the wrapped source, [`remote`](Self::remote) and
+    /// [`heads`](Self::heads) must return the same bytes as `read`, or `None`.
     fn inner(&self) -> Option<&dyn Source> {
         None
     }
@@ -151,42 +157,42 @@ pub trait Source: Send + Sync {
         self.len() == 0
     }
 
-    /// One-line description for people: kind of source and number of samples.
+    /// One-line description for users: kind of source and number of samples.
     fn describe(&self) -> String {
         self.inner().map_or_else(|| counted(self.len(), "sample"), |it| it.describe())
     }
 
-    /// Names of the classes in label order; empty if there are none.
+    /// Names of the classes in label order; empty if the source has none.
     fn classes(&self) -> &[String] {
         self.inner().map_or(&[], |it| it.classes())
     }
 
-    /// Objects in the images, if the source has annotations.
+    /// Annotated objects, if the source has annotations.
     fn annotations(&self) -> Option<&dyn Annotations> {
         self.inner()?.annotations()
     }
 
-    /// Prefetching, if samples come over a network.
+    /// Prefetching, if samples are read over a network.
     fn remote(&self) -> Option<&dyn RemoteReads> {
         self.inner()?.remote()
     }
 
-    /// Reads of only the first bytes of samples, if supported.
+    /// Reads of the first bytes of samples, if the source supports them.
     fn heads(&self) -> Option<&dyn Heads> {
         self.inner()?.heads()
     }
 
-    /// Facts about the samples that are known before reading them.
+    /// Facts about the samples that are known without reading them.
     fn hints(&self) -> Option<&dyn Hints> {
         self.inner()?.hints()
     }
 
-    /// Versions and duplicates of samples.
+    /// Versions and duplicates of samples, if the source knows them.
     fn identity(&self) -> Option<&dyn Identity> {
         self.inner()?.identity()
     }
 
-    /// Skipped items and warnings, for people.
+    /// Skipped items and warnings for users.
     fn notes(&self) -> Option<&dyn Notes> {
         self.inner()?.notes()
     }
@@ -196,15 +202,16 @@ pub trait Source: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// Index, from 0.
+    /// Index in the source, from 0.
     pub index: u64,
     /// Path, URL or other name.
     pub location: String,
-    /// Class number; `None` if it has none.
+    /// Class number; `None` if the sample has no class.
     pub label: Option<i64>,
 }
 
-/// Label of a sample without a class, in [`Source::label`] and [`Batch::labels`](crate::loader::Batch::labels).
+/// Label of a sample that has no class, in [`Source::label`] and
+/// [`Batch::labels`](crate::loader::Batch::labels).
 pub const NO_LABEL: i64 = -1;
 
 /// Returns the label of a sample, if it has one.

@@ -1,4 +1,4 @@
-//! Sources of the program in a pipeline file: `own = "name"`.
+//! Custom sources that a program provides for a pipeline file (`own = "name"`).
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
@@ -12,27 +12,29 @@ use super::{Source, SourceSettings};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 
-/// Key of a source of the program.
+/// Key of a custom source in a pipeline file.
 pub(crate) const OWN: &str = "own";
 
-/// A source that only the program has.
+/// A custom source that the program provides.
 struct Own {
     name: String,
-    /// `None` until the program gives it.
+    /// The source; `None` until the program provides it.
     source: Option<Arc<dyn Source>>,
 }
 
 impl SourceSettings {
-    /// Source of the program, under a name of its choice: `own = "name"`. It is opened by the program, see [`give`](Self::give).
+    /// Settings for a custom source that the program provides under a name: `own = "name"`.
+    /// [`give`](Self::give) provides the source.
     pub fn own(name: impl Into<String>) -> Self {
         Self(Arc::new(Own { name: name.into(), source: None }))
     }
 
-    /// Returns the settings with this source wherever they have `own = "name"`. It replaces one that was given before.
+    /// Returns the settings with this source wherever they contain `own = "name"`. It replaces a
+    /// source that was given before.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the settings do not have that name.
+    /// [`Error::Config`] if the settings do not contain this name.
     pub fn give(&self, name: &str, source: Arc<dyn Source>) -> Result<Self> {
         let mut names = BTreeSet::new();
         let given = self.given(&mut |own| {

@@ -9,7 +9,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Preallocated buffer for the encoded bytes of a sample. The loader owns the pages; sources only write to them.
+/// Preallocated buffer for the encoded bytes of a sample. The loader owns the pages. Sources only
+/// write to them.
 pub trait Page: Sealed {
     /// Discards earlier bytes and returns space for `len` bytes.
     ///
@@ -21,35 +22,36 @@ pub trait Page: Sealed {
     fn truncate(&mut self, len: usize);
 }
 
-/// Prefetched sample. Call it with a page and the limit of [`Source::read`](super::Source::read): it waits for the bytes and then behaves as `read`
-/// does.
+/// A prefetched sample. Call it with a page and the limit of [`Source::read`](super::Source::read).
+/// It waits for the bytes and then behaves like `read`.
 pub type Expected = Box<dyn FnOnce(&mut dyn Page, u64) -> Result<(), DataError> + Send>;
 
 impl Sealed for HostPage {}
 
 impl dyn Page + '_ {
-    /// Returns space for a sample of `len` bytes, which must be at most `limit`.
+    /// Returns space for a sample of `len` bytes. `len` must be at most `limit`.
     ///
     /// # Errors
     ///
-    /// [`Reason::Oversized`](crate::error::Reason::Oversized) above the limit, and those of [`space`](Page::space).
+    /// [`Reason::Oversized`](crate::error::Reason::Oversized) if `len` is above the limit; errors
+    /// of [`space`](Page::space).
     pub fn space_within(&mut self, len: u64, limit: u64) -> Result<&mut [u8], DataError> {
         check_size(len, limit)?;
         self.space(len as usize)
     }
 
-    /// Copies a whole sample of at most `limit` bytes.
+    /// Copies a whole sample into the page. The sample must have at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// Those of `space_within`.
+    /// Errors of `space_within`.
     pub fn fill(&mut self, bytes: &[u8], limit: u64) -> Result<(), DataError> {
         self.space_within(bytes.len() as u64, limit)?.copy_from_slice(bytes);
         Ok(())
     }
 }
 
-/// Page in pageable host memory, which grows to the size of its largest sample.
+/// Page in pageable host memory. It grows to the size of its largest sample.
 #[derive(Debug, Default)]
 pub struct HostPage {
     data: Vec<u8>,
@@ -57,12 +59,12 @@ pub struct HostPage {
 }
 
 impl HostPage {
-    /// Creates a page that holds `bytes` without growing.
+    /// Creates a page that can hold `bytes` bytes without growing.
     pub fn with_capacity(bytes: usize) -> Self {
         Self { data: Vec::with_capacity(bytes), len: 0 }
     }
 
-    /// Bytes of the sample.
+    /// Bytes of the sample in the page.
     pub fn bytes(&self) -> &[u8] {
         &self.data[..self.len]
     }
@@ -88,12 +90,12 @@ impl Page for HostPage {
     }
 }
 
-/// Rejects an oversized sample before memory is allocated for it.
+/// Returns an error for an oversized sample, before memory is allocated for it.
 pub fn check_size(bytes: u64, limit: u64) -> Result<(), DataError> {
     if bytes > limit { Err(too_large(&bytes.to_string(), limit)) } else { Ok(()) }
 }
 
-/// Error for a sample of more bytes than the limit.
+/// Creates the error for a sample that has more bytes than the limit.
 pub fn too_large(bytes: &str, limit: u64) -> DataError {
     let problem = format!("{bytes} bytes, limits.max_file_bytes is {limit}");
     DataError::new(Reason::Oversized, problem)

@@ -32,27 +32,29 @@ pub use super::recordio::{RecordIoLabel, RecordIoSettings};
 pub use super::tfrecord::TfRecordSettings;
 pub use super::webdataset::WebDatasetSettings;
 
-/// `[source]`: which source, its paths and its settings.
+/// Value of `[source]`: the source, its paths and its settings.
 #[derive(Clone, Debug)]
 pub struct SourceSettings(pub(super) Arc<dyn Any>);
 
-/// Sources of the program by their names.
+/// Function that returns the custom source of the program with a given name.
 pub(super) type Given<'a> = dyn FnMut(&str) -> Option<Arc<dyn Source>> + 'a;
 
-/// Settings of any source.
+/// Settings of a source of any type.
 pub(super) trait Any: Debug + Send + Sync {
     fn key(&self) -> &'static str;
     fn paths(&self) -> &[PathBuf];
     fn table(&self) -> Result<Table>;
     fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>>;
 
-    /// Opens the source with a policy for bad shards. By default there are none.
+    /// Opens the source with a policy for bad shards. The default returns an error, for sources
+    /// without shards.
     fn open_shards(&self, storage: &Storage, bad: BadShards) -> Result<Arc<dyn Source>> {
         let _ = (storage, bad);
         Err(no_shards(self.key()))
     }
 
-    /// The same settings with sources of the program, which `given` has by their names. `None`, the default, if they have no name.
+    /// Returns the same settings with custom sources of the program, which `given` returns by name.
+    /// `None`, the default, if the settings name no custom source.
     fn give(&self, given: &mut Given<'_>) -> Option<Arc<dyn Any>> {
         let _ = given;
         None
@@ -70,7 +72,7 @@ impl SourceSettings {
         Self(Arc::new(Of::<S> { paths, settings }))
     }
 
-    /// Applies this policy to bad shards.
+    /// Returns the settings with a policy for bad shards.
     pub fn on_bad_shard(self, policy: BadShards) -> Self {
         match policy {
             BadShards::Error => self,
@@ -83,40 +85,41 @@ impl SourceSettings {
         self.0.key()
     }
 
-    /// Paths of the source; empty if it combines other sources or is one of the program.
+    /// Paths of the source; empty if it combines other sources or is a custom source of the
+    /// program.
     pub fn paths(&self) -> &[PathBuf] {
         self.0.paths()
     }
 
-    /// Converts to the equivalent table under `[source]`, with every setting written out.
+    /// Converts to the equivalent TOML table under `[source]`, which contains every setting.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if TOML cannot represent a value: an integer of 2^63 or more. A path that is not Unicode is written as a
-    /// `file://` URL.
+    /// [`Error::Config`] if TOML cannot represent a value, which applies to integers of 2^63 or
+    /// more. A path that is not Unicode is written as a `file://` URL.
     pub fn to_table(&self) -> Result<Table> {
         self.0.table()
     }
 
-    /// Opens the source, through a new handle with default settings.
+    /// Opens the source through a new storage handle with default settings.
     ///
     /// # Errors
     ///
-    /// Those of [`Configured::open`].
+    /// Errors of [`Configured::open`].
     pub fn open(&self) -> Result<Arc<dyn Source>> {
         self.open_with(&Storage::default())
     }
 
-    /// Opens the source, and all its files through this handle.
+    /// Opens the source. All its files are read through this storage handle.
     ///
     /// # Errors
     ///
-    /// Those of [`Configured::open`].
+    /// Errors of [`Configured::open`].
     pub fn open_with(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
         storage::opening(|| self.0.open(storage))
     }
 
-    /// The settings with the sources of the program that `given` has.
+    /// Returns the settings with the custom sources that `given` returns by name.
     pub(super) fn given(&self, given: &mut Given<'_>) -> Self {
         self.0.give(given).map_or_else(|| self.clone(), Self)
     }
@@ -168,7 +171,7 @@ impl<S: Configured> Any for Of<S> {
     }
 }
 
-/// Source with a policy for bad shards.
+/// Settings of a source with a policy for bad shards.
 #[derive(Debug)]
 struct Tolerant {
     source: SourceSettings,
@@ -203,7 +206,8 @@ pub(super) fn value(key: &str, from: &impl Serialize) -> Result<Value> {
     Value::try_from(from).map_err(|error| Error::config(key, error.to_string()))
 }
 
-/// Resolves a relative path against the folder of a pipeline file. `None` if the path is not relative or nothing exists there.
+/// Resolves a relative path against the folder of a pipeline file. Returns `None` if the path is
+/// not relative, or if nothing exists at the result.
 #[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub(super) fn beside(base: &Path, path: &Path) -> Option<PathBuf> {
     let relative = !path.as_os_str().is_empty() && path.is_relative() && !storage::is_url(path);
@@ -211,7 +215,7 @@ pub(super) fn beside(base: &Path, path: &Path) -> Option<PathBuf> {
     whole.exists().then_some(whole)
 }
 
-/// Returns the path of a source that accepts exactly one.
+/// Returns the path of a source that accepts exactly one path.
 pub(super) fn only<'a>(key: &str, paths: &'a [PathBuf]) -> Result<&'a PathBuf> {
     match paths {
         [path] => Ok(path),

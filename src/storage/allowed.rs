@@ -1,28 +1,29 @@
-//! Which files data may name: the rows of a list, `file_name` of COCO, and the paths in Parquet files. They come from elsewhere, so
-//! they may name addresses of the cloud's metadata service or files of the user.
+//! Restricts the files that data may name: entries of a list, `file_name` of COCO, and paths in
+//! Parquet files. Untrusted data could name private files of the user, or the address of a cloud's
+//! metadata service.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use super::{StorageSettings, is_url, join};
 
-/// Names that data in a folder may use.
+/// Paths and URLs that the data in a folder may name.
 pub(crate) struct Allowed<'a> {
     settings: &'a StorageSettings,
     base: &'a Path,
-    /// Local folders, absolute.
+    /// Local folders that may contain the named files, as absolute paths.
     folders: Vec<PathBuf>,
 }
 
 impl Allowed<'_> {
-    /// Checks a name: the file must be below the folder of the data, below one of `allow_folders`, or at a URL whose host is in
-    /// `allow_urls`.
+    /// Checks a path or URL. The file must be below the folder of the data or below one of
+    /// `allow_folders`, or the host of its URL must be in `allow_urls`.
     ///
     /// # Errors
     ///
-    /// Why it may not be read, and the setting that allows it.
+    /// The reason why the file may not be read, and the setting that allows it.
     pub fn check(&self, name: &str) -> Result<(), String> {
-        // Most names are plain, and lists have millions.
+        // Fast path: most names are plain relative paths, and a list may have millions.
         let (is_absolute, has_dots) = (name.starts_with('/'), name.contains(".."));
         let has_escapes = is_url(self.base) && name.contains('%');
         if !is_absolute && !has_dots && !has_escapes && !name.contains("://") {
@@ -35,14 +36,14 @@ impl Allowed<'_> {
             }
             let host = place(url).unwrap_or("*");
             return Err(format!(
-                "names the URL {name:?}, and data may not choose what is requested; if you trust it, write \
-                 storage.allow_urls = [{host:?}]"
+                "names the URL {name:?}, but data may only name URLs that the settings allow; if you trust it, \
+                 write storage.allow_urls = [{host:?}]"
             ));
         }
         let written = &path;
         let path = if is_absolute && !has_dots { path.clone() } else { plain(&path) };
         let is_below = |path: &Path| self.folders.iter().any(|folder| path.starts_with(folder));
-        // Behind a link to another folder, `..` is above that folder.
+        // After a link to another folder, `..` is the parent of that folder.
         let leaves_by_link = || {
             let real = |path: &Path| fs::canonicalize(path).ok();
             let folder = written.parent().and_then(real);
@@ -64,7 +65,7 @@ impl Allowed<'_> {
 }
 
 impl StorageSettings {
-    /// What data in the folder `base` may name.
+    /// Returns the paths and URLs that data in the folder `base` may name.
     pub(crate) fn allowed<'a>(&'a self, base: &'a Path) -> Allowed<'a> {
         let own = Some(base).filter(|base| !is_url(base));
         let more = self.allow_folders.iter().map(PathBuf::as_path);
@@ -80,13 +81,13 @@ impl StorageSettings {
         self.allow_urls.iter().any(allows)
     }
 
-    /// Checks the entries of `allow_urls`.
+    /// Checks that the entries of `allow_urls` are hosts.
     pub(super) fn check_allowed(&self) -> Result<(), String> {
         let is_host =
             |entry: &String| entry == "*" || place(&url_of(entry)) == Some(entry.as_str());
         match self.allow_urls.iter().find(|entry| !is_host(entry)) {
             Some(entry) => Err(format!(
-                "has {entry:?}, which is no host; write \"images.example.org\", \"localhost:8080\", \"s3://bucket\", or \"*\" for all"
+                "has {entry:?}, which is not a host; write \"images.example.org\", \"localhost:8080\", \"s3://bucket\", or \"*\" for all"
             )),
             None => Ok(()),
         }
@@ -97,7 +98,7 @@ fn url_of(entry: &str) -> String {
     if entry.contains("://") { entry.into() } else { format!("https://{entry}") }
 }
 
-/// Whether a URL is below a folder behind a URL.
+/// Whether a URL is below a folder that is also a URL.
 fn is_below_url(base: &Path, url: &str) -> bool {
     let Some(base) = base.to_str().filter(|_| is_url(base)) else { return false };
     let below = url.strip_prefix(base.trim_end_matches('/')).and_then(|it| it.strip_prefix('/'));
@@ -106,8 +107,9 @@ fn is_below_url(base: &Path, url: &str) -> bool {
     below.is_some_and(|rest| !escaped(rest).split(['/', '\\']).any(|part| part == ".."))
 }
 
-/// What `allow_urls` names of a URL: host and port for `http` and `https`, else scheme and bucket. `None` for a URL with anything that
-/// parsers read differently, such as a user name.
+/// Returns the part of a URL that `allow_urls` can contain: host and port for `http` and `https`,
+/// otherwise scheme and bucket. Returns `None` for a URL with parts that parsers interpret
+/// differently, such as a user name.
 fn place(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -121,7 +123,7 @@ fn place(url: &str) -> Option<&str> {
     })
 }
 
-/// Absolute path without `.` and `..`, as written: links are not resolved.
+/// Returns the absolute path without `.` and `..`. Links are not resolved.
 fn plain(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let mut plain = PathBuf::new();

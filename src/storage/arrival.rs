@@ -1,4 +1,4 @@
-//! Arrival times of fetched data.
+//! Records when fetched data arrive.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Arrival>>> = const { RefCell::new(None) };
 }
 
-/// Time of a request, and time of its arrival.
+/// Time of a request and time of the arrival of its data.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     asked: Instant,
-    /// Nanoseconds from then on; 0 as long as nothing has come.
+    /// Nanoseconds from the request to the arrival; 0 until data arrive.
     after: AtomicU64,
 }
 
 impl Arrival {
-    /// An arrival whose request time is now.
+    /// Creates an `Arrival` whose request time is now.
     pub fn new() -> Self {
         Self { asked: Instant::now(), after: AtomicU64::new(0) }
     }
@@ -28,23 +28,23 @@ impl Arrival {
         self.asked
     }
 
-    /// Time until the last of the data arrived, or until it was clear that no more would. `None` before that, and if
-    /// nothing was fetched.
+    /// Time from the request until the last data arrived, or until the request failed. `None`
+    /// before that, and if nothing was fetched.
     pub fn after(&self) -> Option<Duration> {
         let nanoseconds = self.after.load(Relaxed);
         (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
     }
 
-    /// Records the arrival now.
+    /// Records that data have arrived now. The last call counts.
     #[cfg(feature = "remote")]
     pub(super) fn tell(&self) {
         self.after.fetch_max((self.asked.elapsed().as_nanos() as u64).max(1), Relaxed);
     }
 }
 
-/// Runs `work` and records the arrival of what it starts to fetch.
+/// Runs `work`. Every fetch that it starts records its arrival in `arrival`.
 pub(crate) fn telling<T>(arrival: &Arc<Arrival>, work: impl FnOnce() -> T) -> T {
-    /// Restores the previous value, also after a panic.
+    /// Restores the previous value, even after a panic.
     struct Before(Option<Arc<Arrival>>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -55,7 +55,7 @@ pub(crate) fn telling<T>(arrival: &Arc<Arrival>, work: impl FnOnce() -> T) -> T 
     work()
 }
 
-/// Arrival to be notified of what this thread starts to fetch now.
+/// Returns the `Arrival` in which the fetches of this thread are currently recorded.
 #[cfg(feature = "remote")]
 pub(super) fn current() -> Option<Arc<Arrival>> {
     CURRENT.with_borrow(Clone::clone)

@@ -3,8 +3,8 @@
 use std::env;
 use std::path::PathBuf;
 
-/// `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`. `None` if none of these variables
-/// is set.
+/// Returns `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`. Returns
+/// `None` if none of these variables and `$HOME` is set.
 pub fn directory() -> Option<PathBuf> {
     let from =
         |variable: &str| env::var_os(variable).filter(|it| !it.is_empty()).map(PathBuf::from);

@@ -17,13 +17,14 @@ thread_local! {
     static GIVEN_UP: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Polling interval at which a wait notices cancellation.
+/// Interval at which a waiting thread checks for cancellation.
 #[cfg(feature = "remote")]
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs `work`. Once `given_up` is set, every wait for a server in it soon ends with an error.
+/// Runs `work`. After `given_up` is set, every wait for a server within `work` soon ends with an
+/// error.
 pub(crate) fn cancellable<T>(given_up: &Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
-    /// Restores the previous value, also after a panic.
+    /// Restores the previous value, even after a panic.
     struct Before(Option<Arc<AtomicBool>>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -34,7 +35,7 @@ pub(crate) fn cancellable<T>(given_up: &Arc<AtomicBool>, work: impl FnOnce() -> 
     work()
 }
 
-/// Receives what another thread sends.
+/// Receives the answer of another thread, or returns an error if the request is cancelled.
 #[cfg(feature = "remote")]
 pub(super) fn receive<T>(answer: &Receiver<Result<T>>) -> Result<T> {
     loop {
@@ -71,7 +72,7 @@ mod tests {
             let error = waiting.join().unwrap().unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::Other, "{error}");
         });
-        // The flag applies within `cancellable` only.
+        // The flag only applies within `cancellable`.
         cancellable(&given_up, || ());
         sender.send(Ok(7)).unwrap();
         assert_eq!(receive(&answer.lock().unwrap()).unwrap(), 7);

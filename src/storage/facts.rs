@@ -1,4 +1,4 @@
-//! What the system knows of a file: its stamp and its identity.
+//! Metadata of a file: its stamp and its identity.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,8 @@ use std::path::Path;
 use super::{Identity, Stamp};
 
 pub fn stamp(file: &fs::File) -> io::Result<Stamp> {
-    // `fs::File::metadata` queries more and is a third slower. This runs after every read.
+    // `fs::File::metadata` queries more and takes a third longer. This function is called after
+    // every read.
     Ok(stamp_of(&rustix::fs::fstat(file)?))
 }
 
@@ -17,7 +18,7 @@ fn stamp_of(facts: &rustix::fs::Stat) -> Stamp {
     Stamp { len: facts.st_size as u64, version }
 }
 
-/// Version of the file at a path, without opening it: its stamp and its identity.
+/// Returns the version of the file at a path: its stamp and its identity. The file is not opened.
 pub fn version(path: &Path) -> io::Result<String> {
     let facts = rustix::fs::stat(path)?;
     Ok(format!("{}, {}", stamp_of(&facts), identity_of(&facts)))

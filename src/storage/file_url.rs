@@ -1,4 +1,5 @@
-//! Local paths as `file://` URLs: how a pipeline file, which is Unicode, names a path that is not.
+//! Converts local paths to and from `file://` URLs. A pipeline file is Unicode, so it contains such
+//! a URL if a path is not.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -6,7 +7,8 @@ use std::path::{self, Path, PathBuf};
 
 const SCHEME: &str = "file://";
 
-/// The path that a `file://` URL names; `None` for anything else. The host is empty or `localhost`.
+/// Returns the path of a `file://` URL whose host is empty or `localhost`. Returns `None` for
+/// anything else.
 pub fn path(url: &Path) -> Option<PathBuf> {
     let rest = url.to_str()?.strip_prefix(SCHEME)?;
     let encoded = rest.strip_prefix("localhost").unwrap_or(rest);
@@ -27,7 +29,7 @@ pub fn path(url: &Path) -> Option<PathBuf> {
     Some(OsString::from_vec(bytes).into())
 }
 
-/// Path for a pipeline file: a `file://` URL if the path is not Unicode.
+/// Returns the form of a path in a pipeline file: a `file://` URL if the path is not Unicode.
 pub fn written(path: &Path) -> PathBuf {
     if path.to_str().is_some() {
         return path.into();

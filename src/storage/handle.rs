@@ -1,4 +1,4 @@
-//! Handle for opening files.
+//! Handle through which files are opened.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -13,13 +13,14 @@ use super::{Entry, File, Place, RequestEvent, Stamp, StorageSettings, StorageSta
 use super::{cache_directory, is_url, local, mapped};
 use crate::file::check_private_folder;
 
-/// Handle for reading files, passed to sources. Cheap to clone.
+/// Handle for reading files. Sources receive one. Cloning a handle is cheap.
 ///
-/// * Files are opened through a handle and read with its settings as long as they are open.
-/// * Clones are the same handle: they share connections, disk cache and statistics. Two handles share none of these,
-///   so loaders in one process can have different settings, and each counts its own requests.
-/// * [`Storage::default`] creates a new handle with the default settings. Sources use it if they are opened without a
-///   handle.
+/// * A file is opened through a handle and uses the handle's settings while it is open.
+/// * Clones are the same handle: they share connections, disk cache and statistics. Separate
+///   handles share none of these. Therefore loaders in one process can have different settings, and
+///   each counts its own requests.
+/// * [`Storage::default`] creates a new handle with the default settings. Sources that are opened
+///   without a handle use it.
 #[derive(Clone)]
 pub struct Storage(Arc<Shared>);
 
@@ -42,8 +43,9 @@ impl Storage {
         Ok(Self::build(settings.clone(), cache_directory()))
     }
 
-    /// Creates a handle whose cache directory is the given one, whatever the environment. It holds tables of files
-    /// that cannot be stored beside the files and, unless [`StorageSettings::cache_directory`] is set, fetched data.
+    /// Creates a handle with this cache directory, regardless of environment variables. The
+    /// directory contains tables of files that cannot be stored beside the files. It also contains
+    /// fetched data, unless [`StorageSettings::cache_directory`] is set.
     ///
     /// # Errors
     ///
@@ -56,35 +58,37 @@ impl Storage {
         Ok(Self::build(settings.clone(), Some(directory.into())))
     }
 
-    /// The settings.
+    /// Settings of this handle.
     pub fn settings(&self) -> &StorageSettings {
         &self.0.settings
     }
 
-    /// Statistics of the requests through this handle so far.
+    /// Statistics of the requests that were sent through this handle so far.
     pub fn stats(&self) -> StorageStats {
         self.0.activity.stats()
     }
 
-    /// Warnings so far: problems that ended nothing, such as an unwritable disk cache.
+    /// Warnings so far: problems that do not end a run, such as a disk cache that cannot be
+    /// written.
     pub fn warnings(&self) -> Vec<String> {
         self.0.activity.warnings()
     }
 
-    /// Sets the function to be called for every request event of this handle, replacing an earlier one. The threads
-    /// that talk to servers call it, so it must not block or read from URLs. Without it nothing is printed.
+    /// Sets the function that is called for every request event of this handle. It replaces an
+    /// earlier function. The threads that communicate with servers call it, so it must not block or
+    /// read from URLs. Without a function nothing is printed.
     pub fn watch_requests(&self, watcher: impl Fn(&RequestEvent) + Send + Sync + 'static) {
         self.0.activity.watch.set(Arc::new(watcher));
     }
 
-    /// Whether both are the same handle.
+    /// Whether `other` is a clone of this handle.
     #[doc(hidden)]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Directory for tables of files that cannot be stored beside the files. `None` if no environment variable names
-    /// it.
+    /// Directory for tables of files that cannot be stored beside the files. `None` if no
+    /// environment variable sets it.
     pub(crate) fn cache_directory(&self) -> Option<&Path> {
         self.0.cache_directory.as_deref()
     }
@@ -97,7 +101,7 @@ impl Storage {
     fn build(settings: StorageSettings, cache_directory: Option<PathBuf>) -> Self {
         let activity = Arc::<Activity>::default();
         let cache_directory = cache_directory.filter(|directory| {
-            // Tables and fetched data that another user wrote would be believed.
+            // Tables and fetched data are trusted, so another user must not be able to write them.
             let checked = check_private_folder(directory);
             checked.map_err(|error| activity.warn(error.to_string())).is_ok()
         });
@@ -106,12 +110,13 @@ impl Storage {
     }
 }
 
-/// Most bytes of a file that is read as a whole, such as a list behind a URL: a server may announce any length.
+/// Largest number of bytes of a file that is read completely, such as a list at a URL. A server may
+/// announce any length.
 const MOST_WHOLE: u64 = 1 << 30;
 
-/// Opening and listing.
+/// Methods for opening and listing.
 impl Storage {
-    /// Opens a regular file. Anything else, such as a folder or a pipe, is an error at once.
+    /// Opens a regular file. Anything else, such as a folder or a pipe, is an error immediately.
     pub fn open(&self, path: &Path) -> io::Result<File> {
         Ok(File(match is_url(path) {
             true => Place::Remote(remote::File::open(&self.0.client, path)?),
@@ -119,8 +124,9 @@ impl Storage {
         }))
     }
 
-    /// Opens a regular file for many reads. A local file borrows its descriptor from a bounded pool of the process: it
-    /// may be closed between two reads and reopened, so any number of files can be open.
+    /// Opens a regular file for many reads. A local file borrows its descriptor from a bounded pool
+    /// of the process. The descriptor may be closed between two reads and reopened, so any number
+    /// of files can be open.
     pub fn open_pooled(&self, path: &Path) -> io::Result<File> {
         Ok(File(match is_url(path) {
             true => Place::Remote(remote::File::open(&self.0.client, path)?),
@@ -128,9 +134,10 @@ impl Storage {
         }))
     }
 
-    /// Maps a local file into memory if possible, if [`StorageSettings::map`] is set and if there are few enough
-    /// mappings. For files that stay open for many reads. Reads return the same bytes and the same errors. If the file
-    /// is truncated meanwhile, the rest of its last page reads as zeros until the stamp is checked.
+    /// Maps a local file into memory. This requires [`StorageSettings::map`], a file that can be
+    /// mapped, and few enough mappings. Meant for files that stay open for many reads. Reads return
+    /// the same bytes and errors as without a mapping, with one exception: if the file is truncated
+    /// meanwhile, the rest of its last page reads as zeros until the stamp is checked.
     #[must_use]
     pub fn map(&self, file: File) -> File {
         File(match file.0 {
@@ -166,25 +173,27 @@ impl Storage {
         Ok(bytes)
     }
 
-    /// Starts to fetch a whole object in one request, with `stamp` if known. If the object has more than `most` bytes,
-    /// the request fails before its body arrives, with [`io::ErrorKind::FileTooLarge`] and the number of bytes as
-    /// text.
+    /// Starts to fetch a whole object with one request. If `stamp` is given, another version is an
+    /// error. If the object has more than `most` bytes, the request fails before the body arrives,
+    /// with [`io::ErrorKind::FileTooLarge`] and the number of bytes as the text.
     pub fn fetch(&self, url: &Path, stamp: Option<Stamp>, most: u64) -> io::Result<Fetch> {
         remote::fetch(&self.0.client, url, stamp, most)
     }
 
-    /// Lengths of files in bytes, without opening them. URLs are requested concurrently.
+    /// Returns the lengths of files in bytes without opening them. URLs are requested concurrently.
     pub fn lens(&self, paths: &[PathBuf]) -> Vec<io::Result<u64>> {
         match_places(paths, local::len, |urls| remote::lens(&self.0.client, urls))
     }
 
-    /// Entries of a folder in byte order of their names, without names that begin with a dot. Links are followed. A
-    /// dangling link counts as a file. Entries that are neither file nor folder are skipped.
+    /// Lists a folder in byte order of names. Names that begin with a dot are skipped. Links are
+    /// followed, and a dangling link counts as a file. Entries that are neither file nor folder are
+    /// skipped.
     pub fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
         self.list_all_kinds(folder).map(|listing| listing.0)
     }
 
-    /// Entries of a folder, and the names of entries that are neither file nor folder: pipes, sockets and devices.
+    /// Lists a folder. Also returns the names of entries that are neither file nor folder: pipes,
+    /// sockets and devices.
     pub fn list_all_kinds(&self, folder: &Path) -> io::Result<(Vec<Entry>, Vec<OsString>)> {
         let (mut entries, mut special) = match is_url(folder) {
             true => (remote::list(&self.0.client, folder)?, Vec::new()),
@@ -196,15 +205,16 @@ impl Storage {
         Ok((entries, special))
     }
 
-    /// All objects below a folder behind a URL, as relative name and stamp, in byte order of names. Skips names with a
-    /// part that begins with a dot, and empty objects that stand for folders.
+    /// Lists all objects below a folder at a URL, as relative name and stamp, in byte order of
+    /// names. Skips names in which a part begins with a dot, and empty objects that mark folders.
     pub fn list_all(&self, folder: &Path) -> io::Result<Vec<(String, Stamp)>> {
         let mut found = remote::list_all(&self.0.client, folder)?;
         found.retain(|(name, _)| !name.split('/').any(|part| part.starts_with('.')));
         found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let mut folders = HashSet::new();
         for (name, _) in &found {
-            // From the innermost folder outwards. Parents of a known folder are known too.
+            // Folders are added from the innermost outwards. If a folder is known, its parents are
+            // known too.
             let mut ends = name.rmatch_indices('/').map(|(end, _)| end);
             while ends.next().is_some_and(|end| folders.insert(name[..end].to_string())) {}
         }
@@ -212,8 +222,8 @@ impl Storage {
         Ok(found)
     }
 
-    /// Whether folders of these names exist. Behind URLs a folder is any prefix with objects below it. URLs are
-    /// requested concurrently.
+    /// Returns for each path whether it is a folder. At a URL, a folder is any prefix with objects
+    /// below it. URLs are requested concurrently.
     pub fn are_folders(&self, paths: &[PathBuf]) -> Vec<io::Result<bool>> {
         let remote = |urls: &[&Path]| remote::are_folders(&self.0.client, urls);
         match_places(paths, |path| Ok(path.is_dir()), remote)
@@ -232,7 +242,8 @@ impl fmt::Debug for Storage {
     }
 }
 
-/// Answers for local paths one by one and for URLs concurrently, in the order of the paths.
+/// Calls `local` for each local path and `remote` for all URLs, which are requested concurrently.
+/// Results are in the order of `paths`.
 fn match_places<T>(
     paths: &[PathBuf],
     local: impl Fn(&Path) -> io::Result<T>,

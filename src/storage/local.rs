@@ -30,7 +30,7 @@ impl File {
         Ok(Self(Descriptor::Pooled(Pooled::new(path, regular(path)?)?)))
     }
 
-    /// Runs `work` with the descriptor.
+    /// Runs `work` with the file's descriptor.
     pub fn with<T>(&self, work: impl FnOnce(&fs::File) -> io::Result<T>) -> io::Result<T> {
         match &self.0 {
             Descriptor::Own(file) => work(file),
@@ -46,7 +46,7 @@ impl File {
         self.with(facts::identity)
     }
 
-    /// Memory used beyond the struct itself, in bytes.
+    /// Memory in addition to the struct itself, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         match &self.0 {
             Descriptor::Own(_) => 0,
@@ -78,7 +78,8 @@ pub fn len(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path)?.len())
 }
 
-/// Files and folders, and the names of all other entries, in no particular order.
+/// Lists the files and folders of a folder, and the names of all other entries. The order is
+/// unspecified.
 pub fn list(folder: &Path) -> io::Result<(Vec<Entry>, Vec<OsString>)> {
     let (mut entries, mut special) = (Vec::new(), Vec::new());
     for entry in with_descriptors(|| fs::read_dir(folder))? {
@@ -91,7 +92,7 @@ pub fn list(folder: &Path) -> io::Result<(Vec<Entry>, Vec<OsString>)> {
         if kind.is_symlink() {
             match fs::metadata(entry.path()) {
                 Ok(metadata) => kind = metadata.file_type(),
-                // Reading it will report the error. The listing does not decide.
+                // Reading this entry will report the error.
                 Err(_) => {
                     entries.push(Entry { name, folder: false });
                     continue;

@@ -1,19 +1,23 @@
-//! File access, local or remote: positioned reads, listings, and a directory for data that can be regenerated.
+//! File access, local or remote: positioned reads, listings, and a directory for data that can be
+//! regenerated.
 //!
-//! A compressed file can be opened as its uncompressed bytes (`unpacked/`). A path is local, or a URL: it then begins
-//! with a scheme and `://`, and parts are joined to it as to a path. URLs begin with `s3://`, `gs://`, `az://`,
-//! `abfss://`, `http://` or `https://`.
+//! A path is local or a URL. A URL begins with a scheme and `://`, and parts are joined to it as to
+//! a path. URLs begin with `s3://`, `gs://`, `az://`, `abfss://`, `http://` or `https://`. A
+//! compressed file can be opened as its uncompressed bytes (`unpacked/`).
 //!
-//! * Files are opened through a handle, [`Storage`], which has the settings. Only three things are per process: the
-//!   descriptors of local files (`pool.rs`), which the system limits per process; the SIGBUS handler
-//!   (`mapped/bus.rs`); and the threads that talk to servers.
-//! * Requests are sent by separate threads, concurrently up to the limit in [`StorageSettings`], per handle. A request
-//!   is retried after a pause if the connection breaks, the answer is late, truncated or garbled, or the server is
-//!   overloaded (5xx, 408, 429). A request that the server refuses is an error at once.
-//! * An answer has the requested bytes of the version that was opened, or it is an error.
-//! * Credentials, endpoints and regions come from the environment variables that AWS's, Google's and Azure's own tools
-//!   read, as `object_store` documents them (`AWS_ENDPOINT_URL`, `GOOGLE_BASE_URL` or `AZURE_STORAGE_ENDPOINT` for
-//!   your own server).
+//! * Files are opened through a handle, [`Storage`], which has the settings. Only three things
+//!   exist once per process: the pool of descriptors of local files (`pool.rs`), because the system
+//!   limits them per process; the SIGBUS handler (`mapped/bus.rs`); and the threads that
+//!   communicate with servers.
+//! * Separate threads send requests. Each handle sends as many concurrently as [`StorageSettings`]
+//!   allow. A request is retried after a pause if the connection breaks, if the answer is late,
+//!   truncated or garbled, or if the server is overloaded (5xx, 408, 429). A request that the
+//!   server refuses is an error immediately.
+//! * An answer contains the requested bytes of the version that was opened. Otherwise it is an
+//!   error.
+//! * Credentials, endpoints and regions come from the environment variables that the tools of AWS,
+//!   Google and Azure read, as documented by `object_store` (`AWS_ENDPOINT_URL`, `GOOGLE_BASE_URL`
+//!   or `AZURE_STORAGE_ENDPOINT` for your own server).
 
 use std::ffi::OsString;
 use std::fmt;
@@ -56,7 +60,7 @@ mod stats;
 pub(crate) mod unpacked;
 mod watch;
 
-/// Open file. There is no cursor: any number of threads may read at once.
+/// An open file. It has no cursor, so any number of threads may read at the same time.
 #[derive(Debug)]
 pub struct File(Place);
 
@@ -68,23 +72,24 @@ enum Place {
     Unpacked(unpacked::Unpacked),
 }
 
-/// Version of a file: its length, and a value that changes with its bytes. A file with the same stamp is not read
-/// again.
+/// Version of a file: its length, and a value that changes with its bytes. A file is not scanned
+/// again if its stamp is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Length of the file, in bytes.
     pub len: u64,
-    /// Modification time of a local file, in seconds and nanoseconds. For an object, a hash of the server's tag or,
-    /// without a tag, of its time, or 0.
+    /// Modification time of a local file, in seconds and nanoseconds. For an object, a hash of the
+    /// server's tag. Without a tag, a hash of the object's time, or 0.
     version: [u64; 2],
 }
 
-/// What tells a local file from another one with the same length and modification time, as reproducible builds write them.
-/// Zeros for an object, whose stamp has the server's tag.
+/// Values that distinguish local files with the same length and modification time, as reproducible
+/// builds write them. Zeros for an object, because its stamp contains the server's tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     inode: u64,
-    /// Time of the last change of its contents, name or permissions, in seconds and nanoseconds.
+    /// Time of the last change of the file's contents, name or permissions, in seconds and
+    /// nanoseconds.
     changed: [u64; 2],
 }
 
@@ -93,12 +98,13 @@ pub struct Identity {
 pub struct Entry {
     /// Name within the folder.
     pub name: OsString,
-    /// Whether it is a folder; otherwise it is a file.
+    /// Whether the entry is a folder. Otherwise it is a file.
     pub folder: bool,
 }
 
 impl File {
-    /// Maximum memory for page tables of the file's mapping and for its entry in the descriptor pool, in bytes.
+    /// Largest memory for the page tables of the file's mapping and for its entry in the descriptor
+    /// pool, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         match &self.0 {
             Place::Local(file) => file.memory_bytes(),
@@ -107,8 +113,9 @@ impl File {
         }
     }
 
-    /// Current stamp of the file. For a compressed file, that of the compressed bytes. For an object, that of its opening:
-    /// every read is of that version, or an error that says that it has changed.
+    /// Current stamp of the file. For a compressed file, the stamp of the compressed bytes. For an
+    /// object, the stamp when it was opened: reads return this version, or an error if the object
+    /// has changed.
     pub fn stamp(&self) -> io::Result<Stamp> {
         match &self.0 {
             Place::Local(file) => file.stamp(),
@@ -118,7 +125,8 @@ impl File {
         }
     }
 
-    /// Current identity of the file. For a compressed file, that of the compressed file.
+    /// Current identity of the file. For a compressed file, the identity of the compressed file
+    /// itself.
     pub fn identity(&self) -> io::Result<Identity> {
         match &self.0 {
             Place::Local(file) => file.identity(),
@@ -128,12 +136,12 @@ impl File {
         }
     }
 
-    /// Whether the file is behind a URL. Such a file has no descriptor, and prefetching pays.
+    /// Whether the file is at a URL. Such a file has no descriptor, and prefetching it saves time.
     pub fn is_remote(&self) -> bool {
         matches!(self.0, Place::Remote(_))
     }
 
-    /// Starts to fetch bytes that the file must have. `None` if the file is local.
+    /// Starts to fetch bytes that the file must contain. Returns `None` if the file is local.
     pub fn fetch(&self, offset: u64, len: u64) -> Option<io::Result<Fetch>> {
         match &self.0 {
             Place::Local(_) | Place::Mapped(_) | Place::Unpacked(_) => None,
@@ -141,7 +149,8 @@ impl File {
         }
     }
 
-    /// Fills the buffer with bytes starting at `offset`, up to the end of the file. Returns the number of bytes.
+    /// Fills the buffer with bytes from `offset` on, up to the end of the file. Returns the number
+    /// of bytes read.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.0 {
             Place::Local(file) => file.read_at(buffer, offset),
@@ -151,11 +160,11 @@ impl File {
         }
     }
 
-    /// Fills the buffer with bytes starting at `offset`.
+    /// Fills the buffer with bytes from `offset` on.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::UnexpectedEof`] if the file ends before.
+    /// [`io::ErrorKind::UnexpectedEof`] if the file ends before the buffer is full.
     pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         match self.read_at(buffer, offset)? {
             count if count == buffer.len() => Ok(()),
@@ -165,7 +174,7 @@ impl File {
 }
 
 impl Stamp {
-    /// Serialized stamp: equal for equal stamps.
+    /// Serialized stamp. Equal stamps have equal bytes.
     pub fn to_bytes(self) -> [u8; 24] {
         let Self { len, version: [first, second] } = self;
         bytemuck::cast([len.to_le_bytes(), first.to_le_bytes(), second.to_le_bytes()])
@@ -173,7 +182,7 @@ impl Stamp {
 }
 
 impl fmt::Display for Stamp {
-    /// For a local file, its length and modification time in seconds since 1970.
+    /// For a local file, prints its length and modification time in seconds since 1970.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { len, version: [first, second] } = self;
         write!(f, "{len} bytes, version {first}.{second:09}")
@@ -181,14 +190,15 @@ impl fmt::Display for Stamp {
 }
 
 impl Identity {
-    /// Serialized identity: equal for equal identities.
+    /// Serialized identity. Equal identities have equal bytes.
     pub fn to_bytes(self) -> [u8; 24] {
         let Self { inode, changed: [first, second] } = self;
         bytemuck::cast([inode.to_le_bytes(), first.to_le_bytes(), second.to_le_bytes()])
     }
 
-    /// Whether another file is certainly there: the inode and the time of the last change differ. Some network file systems
-    /// number files again, and a changed permission changes the time.
+    /// Whether the path certainly has another file now: both the inode and the time of last change
+    /// differ. One difference is not sufficient: some network file systems renumber files, and a
+    /// changed permission changes the time.
     fn is_other(self, other: Self) -> bool {
         self.inode != other.inode && self.changed != other.changed
     }
@@ -265,7 +275,7 @@ mod tests {
         assert!(stamps[0] != stamps[1] && stamps[1] != stamps[2] && stamps[0] != stamps[2]);
     }
 
-    /// Opening a pipe for reading would wait for a writer.
+    /// Opening a pipe for reading would otherwise wait for a writer.
     #[test]
     fn anything_but_a_regular_file_is_an_error_at_once() {
         let root = tempfile::tempdir().unwrap();

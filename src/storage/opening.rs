@@ -1,4 +1,5 @@
-//! Opening of a source: if a server does not answer, opening fails soon, whatever else is pending.
+//! Opening of a source. If a server does not answer, opening fails soon, even if other requests are
+//! pending.
 
 use std::cell::RefCell;
 #[cfg(feature = "remote")]
@@ -11,51 +12,54 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Opening>>> = const { RefCell::new(None) };
 }
 
-/// State shared by the requests of one opening.
+/// State that the requests of one opening share.
 #[derive(Debug, Default)]
 pub struct Opening {
-    /// Error of the first request that was cancelled because nothing answered.
+    /// Error of the first request that was cancelled because no server answered.
     failed: OnceLock<String>,
-    /// Number of such requests.
+    /// Number of requests that were cancelled.
     #[cfg(feature = "remote")]
     failures: AtomicU32,
-    /// Number of such requests after which others are still sent.
+    /// Number of cancelled requests after which further requests are still sent.
     #[cfg(feature = "remote")]
     allowed: u32,
 }
 
-/// Number of unanswered requests that [`opening_apart`] tolerates. More than zero, because a list may name a few dead hosts. Small,
-/// because each may take `storage.open_timeout`.
+/// Number of unanswered requests that [`opening_apart`] tolerates. It is more than zero, because a
+/// list may name a few dead hosts. It is small, because each of these requests may take
+/// `storage.open_timeout`.
 #[cfg(feature = "remote")]
 const ALLOWED_APART: u32 = 4;
 
-/// Opening that this thread works for, to be passed to helper threads.
+/// The opening to which this thread belongs, to be passed to helper threads.
 #[derive(Clone, Debug)]
 pub(crate) struct OpeningOf(Option<Arc<Opening>>);
 
 impl Opening {
-    /// Why no more requests are sent, if a request was cancelled.
+    /// Returns the reason why no more requests are sent, if too many requests were cancelled.
     #[cfg(feature = "remote")]
     pub fn failure(&self) -> Option<&str> {
         let is_over = self.allowed == 0 || self.failures.load(Ordering::Acquire) > self.allowed;
         self.failed.get().filter(|_| is_over).map(String::as_str)
     }
 
-    /// Records that a request was cancelled, which cancels all others if no more are allowed.
+    /// Records that a request was cancelled. If more requests were cancelled than allowed, all
+    /// others are cancelled.
     #[cfg(feature = "remote")]
     pub fn fail(&self, problem: &str) {
-        // Only the first call has an effect.
+        // The first problem is kept.
         let _ = self.failed.set(problem.into());
         self.failures.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// Runs `work`, which opens a source. During it, each request has `storage.open_timeout` for all of its attempts, and
-/// the first one that gets no answer cancels all others. An opening within another one is part of that one.
+/// Runs `work`, which opens a source. Within `work`, each request has `storage.open_timeout` for
+/// all its attempts. The first request that gets no answer cancels all others. A nested opening is
+/// part of the outer one.
 ///
 /// # Errors
 ///
-/// Errors of `work`; [`Error::Unavailable`] if `work` succeeded although a request was cancelled.
+/// Errors of `work`. [`Error::Unavailable`] if `work` succeeded although a request was cancelled.
 pub(crate) fn opening<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let current = OpeningOf::current().0.unwrap_or_default();
     let done = OpeningOf(Some(current.clone())).within(work)?;
@@ -65,14 +69,16 @@ pub(crate) fn opening<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Whether this thread works for the opening of a source or the start of a loader, so what it reads goes into no batch.
+/// Whether this thread opens a source or starts a loader. Data that it reads then are not for a
+/// batch.
 #[doc(hidden)]
 pub fn is_opening() -> bool {
     CURRENT.with_borrow(Option::is_some)
 }
 
-/// Runs `work` as an opening of its own, and returns why a request was cancelled, if one was. It does not end the opening of this
-/// thread. Up to [`ALLOWED_APART`] unanswered requests do not cancel the others.
+/// Runs `work` as a separate opening. Also returns the reason if a request was cancelled. A
+/// cancelled request does not end the opening of this thread. Up to [`ALLOWED_APART`] unanswered
+/// requests do not cancel the others.
 pub(crate) fn opening_apart<T>(work: impl FnOnce() -> T) -> (T, Option<String>) {
     let own = Arc::new(Opening {
         #[cfg(feature = "remote")]
@@ -83,23 +89,23 @@ pub(crate) fn opening_apart<T>(work: impl FnOnce() -> T) -> (T, Option<String>) 
     (done, own.failed.get().cloned())
 }
 
-/// Ends the opening of this thread, if there is one.
+/// Makes the opening of this thread fail, if there is one.
 pub(crate) fn fail_opening(problem: String) {
     if let Some(opening) = OpeningOf::current().0 {
-        // An earlier problem stays.
+        // An earlier problem is kept.
         let _ = opening.failed.set(problem);
     }
 }
 
 impl OpeningOf {
-    /// Opening of this thread.
+    /// The opening to which this thread belongs, if any.
     pub fn current() -> Self {
         Self(CURRENT.with_borrow(Clone::clone))
     }
 
     /// Runs `work` as part of this opening.
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Restores the previous value, also after a panic.
+        /// Restores the previous value, even after a panic.
         struct Before(Option<Arc<Opening>>);
         impl Drop for Before {
             fn drop(&mut self) {
@@ -110,7 +116,7 @@ impl OpeningOf {
         work()
     }
 
-    /// The opening, if there is one.
+    /// Returns the opening, if there is one.
     #[cfg(feature = "remote")]
     pub fn opening(self) -> Option<Arc<Opening>> {
         self.0

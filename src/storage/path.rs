@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::file_url;
 
-/// Whether a local path exists. Sends no request for a URL.
+/// Whether a local path exists. Returns false for a URL, without a request.
 pub fn exists(path: &Path) -> bool {
     !is_url(path) && path.exists()
 }
 
-/// The local path that a `file://` URL names, `path` if it is another URL or absolute, else `path` below `base`.
+/// Resolves a path against `base`. Returns the local path of a `file://` URL. Other URLs and
+/// absolute paths are returned unchanged.
 pub fn join(base: &Path, path: &Path) -> PathBuf {
     match file_url::path(path) {
         Some(local) => local,
@@ -18,7 +19,8 @@ pub fn join(base: &Path, path: &Path) -> PathBuf {
     }
 }
 
-/// Whether a path is a URL: a scheme (a letter, then letters, digits, `+`, `-` and `.`) and `://`.
+/// Whether a path is a URL: it begins with a scheme (a letter, then letters, digits, `+`, `-` and
+/// `.`) and `://`.
 pub fn is_url(path: &Path) -> bool {
     path.to_str().and_then(|text| text.split_once("://")).is_some_and(|(scheme, _)| {
         scheme.starts_with(|it: char| it.is_ascii_alphabetic())

@@ -1,10 +1,13 @@
-//! Bounded pool of descriptors for files that stay open for many reads, shared by the whole process.
+//! Bounded pool of descriptors for files that stay open for many reads. The whole process shares
+//! it.
 //!
-//! A source of a thousand shards must work in a process limited to 256 descriptors. So a file stores its path and
-//! borrows a descriptor. The pool has at most half of the descriptors that the process may have, and at most [`MOST`].
-//! If the pool is full, a file that was not read recently is closed (clock algorithm, which needs no lock for a read)
-//! and reopened at its next read. The reopened file must be the same one, with the same length and modification time,
-//! otherwise the read fails. If descriptors run out because other code holds them, the pool closes some of its own.
+//! A source with a thousand shards must work in a process that is limited to 256 descriptors.
+//! Therefore a file stores its path and borrows a descriptor. The pool uses at most half of the
+//! descriptors that the process may have, and at most [`MOST`]. If the pool is full, it closes a
+//! file that was not read recently, and reopens it at its next read. Files are chosen by the clock
+//! algorithm, which needs no lock for a read. The reopened file must be the same one, with the same
+//! length and modification time. Otherwise the read fails. If other code uses up the descriptors,
+//! the pool closes some of its own.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -19,15 +22,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::facts::{identity, stamp};
 use super::{Identity, Stamp};
 
-/// Maximum and minimum number of descriptors in the pool.
+/// Largest and smallest limit of the number of descriptors in the pool.
 const MOST: usize = 16 << 10;
 const LEAST: usize = 8;
-/// Maximum soft limit that [`raise_open_files_limit`] requests: four times what the pool can use.
+/// Largest soft limit that [`raise_open_files_limit`] requests: four times the number that the pool
+/// can use.
 const ASKED: u64 = 64 << 10;
-/// Number of descriptors that the pool closes at once if none are left.
+/// Number of descriptors that the pool closes at once if the process has none left.
 const GIVEN_UP: usize = 16;
 
-/// Regular file with a descriptor from the pool.
+/// A regular file with a descriptor from the pool.
 #[derive(Debug)]
 pub struct Pooled {
     path: PathBuf,
@@ -37,15 +41,15 @@ pub struct Pooled {
     slot: Arc<Slot>,
 }
 
-/// Holder of a file's descriptor while it is open.
+/// Descriptor of a file while the file is open.
 #[derive(Debug, Default)]
 struct Slot {
     file: RwLock<Option<fs::File>>,
-    /// Whether it was read since the clock hand last passed.
+    /// Whether the file was read since the clock hand last passed.
     used: AtomicBool,
 }
 
-/// Slots that have a descriptor, in clock order.
+/// Slots with a descriptor, in clock order.
 static OPEN: Mutex<VecDeque<Weak<Slot>>> = Mutex::new(VecDeque::new());
 
 /// Number of files that the pool has closed so far.
@@ -54,7 +58,8 @@ static CLOSED: AtomicU64 = AtomicU64::new(0);
 impl Pooled {
     /// Adds an open file to the pool.
     pub fn new(path: &Path, file: fs::File) -> io::Result<Self> {
-        // The working directory may change before the file is reopened.
+        // The path is made absolute, because the working directory may change before the file is
+        // reopened.
         let path = std::path::absolute(path)?;
         let (stamp, identity) = (stamp(&file)?, identity(&file)?);
         let slot = Arc::new(Slot::default());
@@ -63,7 +68,7 @@ impl Pooled {
         Ok(Self { path, stamp, identity, slot })
     }
 
-    /// Runs `work` with the file, reopening it if it was closed.
+    /// Runs `work` with the file. Reopens the file if the pool has closed it.
     pub fn with<T>(&self, work: impl FnOnce(&fs::File) -> io::Result<T>) -> io::Result<T> {
         if !self.slot.used.load(Ordering::Relaxed) {
             self.slot.used.store(true, Ordering::Relaxed);
@@ -79,7 +84,7 @@ impl Pooled {
         work(held.as_ref().expect("the lock keeps the opened file from being closed"))
     }
 
-    /// Memory used, in bytes.
+    /// Allocated memory in bytes.
     pub fn memory_bytes(&self) -> u64 {
         (self.path.capacity() + size_of::<Slot>()) as u64
     }
@@ -94,26 +99,28 @@ impl Pooled {
     }
 }
 
-/// Opens a file for reading. If no descriptors are left, the pool closes some.
+/// Opens a file for reading. If the process has no descriptors left, the pool closes some.
 ///
 /// # Errors
 ///
-/// Errors of the system. For too many open files, the message says which limit to raise.
+/// Errors of the system. If too many files are open, the message names the limit to raise.
 pub fn open(path: &Path) -> io::Result<fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     with_descriptors(|| {
-        // Non-blocking, because a pipe without a writer would block the thread forever.
+        // `O_NONBLOCK`: otherwise a pipe without a writer would block the thread forever.
         fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
     })
 }
 
-/// Runs `work`, which needs a descriptor, and retries as long as the pool can close files.
+/// Runs `work`, which needs a descriptor. If none is left, the pool closes files and `work` is
+/// retried.
 pub fn with_descriptors<T>(work: impl Fn() -> io::Result<T>) -> io::Result<T> {
     loop {
         let closed = CLOSED.load(Ordering::Acquire);
         match work() {
             Err(error) if is_exhausted(&error) => {
-                // If another thread emptied the pool in the meantime, descriptors are available again.
+                // If another thread has emptied the pool meanwhile, descriptors are available
+                // again.
                 if !give_up() && CLOSED.load(Ordering::Acquire) == closed {
                     return Err(explained(error));
                 }
@@ -123,14 +130,15 @@ pub fn with_descriptors<T>(work: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Raises the soft limit of open files of this process to the hard limit, at most 65,536, and returns the resulting
-/// soft limit. The command line program does this at startup. In your own program the choice is yours: code that uses
-/// `select` fails with descriptors above 1,023, and child processes inherit the limit. Sources of any number of files
-/// work without it too, but files are closed and reopened more often.
+/// Raises the soft limit of open files of this process to the hard limit, at most 65,536. Returns
+/// the resulting soft limit. The command line program calls this at startup. In your own program,
+/// decide whether to call it: code that uses `select` fails with descriptors above 1,023, and child
+/// processes inherit the limit. Sources of any number of files work without it too, but files are
+/// closed and reopened more often.
 ///
 /// # Errors
 ///
-/// The system's error if it refuses.
+/// The error of the system, if it refuses.
 pub fn raise_open_files_limit() -> io::Result<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.unwrap_or(ASKED).min(ASKED);
@@ -143,7 +151,7 @@ pub fn raise_open_files_limit() -> io::Result<u64> {
     }
 }
 
-/// Adds advice to a system error about too many open files. Other errors are unchanged.
+/// Adds advice to a system error for too many open files. Other errors are unchanged.
 pub fn explained(error: io::Error) -> io::Error {
     let way_out = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE) => match getrlimit(Resource::Nofile).current {
@@ -167,31 +175,33 @@ fn is_exhausted(error: &io::Error) -> bool {
     number == Some(Errno::MFILE) || number == Some(Errno::NFILE)
 }
 
-/// Current maximum number of descriptors in the pool.
+/// Current limit of the number of descriptors in the pool.
 fn limit() -> usize {
     let half = getrlimit(Resource::Nofile).current.map_or(MOST, |it| (it / 2) as usize);
     half.clamp(LEAST, MOST)
 }
 
-/// Adds a slot with a new descriptor to the pool and removes others so that at most `limit` remain.
+/// Adds a slot with a new descriptor to the pool. Closes other files so that at most `limit`
+/// remain.
 fn take_in(slot: &Arc<Slot>, limit: usize) {
     let mut open = lock();
     while open.len() >= limit && close_one(&mut open) {}
     open.push_back(Arc::downgrade(slot));
 }
 
-/// Closes some files that were not read recently. Returns false if there are none.
+/// Closes some files that were not read recently. Returns false if there are no such files.
 fn give_up() -> bool {
     let mut open = lock();
     (0..GIVEN_UP).filter(|_| close_one(&mut open)).count() > 0
 }
 
-/// Closes the next file that was not read since the clock hand last passed and is not being read now.
+/// Closes the next file that was not read since the clock hand last passed, and that is not being
+/// read now.
 fn close_one(open: &mut VecDeque<Weak<Slot>>) -> bool {
-    // Two rounds, because the first may only clear the marks.
+    // Two rounds are needed, because the first may only clear the marks.
     for _ in 0..2 * open.len() {
         let Some(next) = open.pop_front() else { break };
-        // A dropped source has closed its files itself.
+        // The file was dropped, which has closed it.
         let Some(slot) = next.upgrade() else { return true };
         if !slot.used.swap(false, Ordering::Relaxed) {
             let held = match slot.file.try_write() {
@@ -223,7 +233,7 @@ mod tests {
         file.slot.file.read().unwrap().is_some()
     }
 
-    /// A separate queue, because other tests of the process use the pool too.
+    /// Creates a separate queue, because other tests of the process use the pool too.
     fn of(files: &[&Pooled]) -> VecDeque<Weak<Slot>> {
         files.iter().map(|it| Arc::downgrade(&it.slot)).collect()
     }
@@ -246,14 +256,14 @@ mod tests {
         assert!(close_one(&mut open) && open.len() == 2);
         assert_eq!([a, b, c].map(is_open), [true, false, true]);
         assert_eq!(first(b).unwrap(), b'b');
-        // A file that is being read stays open, even if there is no other.
+        // A file that is being read stays open, even if it is the only one.
         let mut open = of(&[b]);
         assert!(b.with(|_| Ok(!close_one(&mut open))).unwrap());
         assert!(is_open(b) && close_one(&mut open) && !is_open(b) && !close_one(&mut open));
-        // A file that replaced it is not read instead, even with the same length and time.
+        // A file that has replaced it is not read, even with the same length and modification time.
         let time = fs::metadata(root.path().join("a")).unwrap().modified().unwrap();
         let other = root.path().join("other");
-        // The clock of file systems stands still for milliseconds.
+        // File systems update their clock only every few milliseconds.
         while {
             fs::write(&other, "A").unwrap();
             let file = fs::File::options().write(true).open(&other).unwrap();

@@ -1,4 +1,4 @@
-//! Replaces the reading of URLs in builds without the feature `remote`.
+//! Replaces the module `remote` in builds without the feature `remote`.
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::stats::Activity;
 use super::{Entry, Stamp, StorageSettings};
 
-/// Placeholder for the client that would send requests.
+/// Placeholder for the client, which cannot send requests.
 pub struct Client;
 
 impl Client {
@@ -21,7 +21,7 @@ impl Client {
 #[derive(Debug)]
 pub enum File {}
 
-/// Bytes being fetched. Never constructed.
+/// Placeholder for bytes that are being fetched. It is never constructed.
 #[derive(Debug)]
 pub enum Fetch {}
 
@@ -44,7 +44,7 @@ impl File {
 }
 
 impl Fetch {
-    /// The bytes.
+    /// Never called, because no value of this type exists.
     pub fn wait(self) -> Result<Bytes> {
         match self {}
     }
@@ -71,6 +71,7 @@ pub fn list_all(_: &Client, _: &Path) -> Result<Vec<(String, Stamp)>> {
 }
 
 fn absent() -> Error {
-    let problem = "this program was built without URLs; build it with the feature `remote`";
+    let problem =
+        "this program was built without support for URLs; build it with the feature `remote`";
     Error::new(ErrorKind::Unsupported, problem)
 }

@@ -4,76 +4,89 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// `[storage]`: how files behind URLs are read and cached. Only `map` affects local files.
+/// Value of `[storage]`: how files at URLs are read and cached. Only `map`, `index_files` and the
+/// `allow_` keys affect local files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StorageSettings {
-    /// Maximum number of requests in flight, at least 1. Default 64.
+    /// Largest number of concurrent requests, 1 to 4096. Default 64.
     pub connections: usize,
-    /// Maximum number of retries of a failed request. Default 8, which takes about 25 seconds including the pauses.
+    /// Largest number of retries of a failed request, at most 100. Default 8, which takes about 25
+    /// seconds including the pauses.
     pub retries: u32,
-    /// Timeout for an answer in seconds, at least 1. A body gets one more second per 64 KiB. Default 10.
+    /// Time limit for an answer in seconds, 1 to 3600. A body gets one additional second per 64
+    /// KiB. Default 10.
     pub timeout: u64,
-    /// Time limit for one request including retries while a source is opened, in seconds, at least 1. If a server does
-    /// not answer, opening fails after about this time. Default 60.
+    /// Time limit in seconds for one request with all its retries while a source is being opened, 1
+    /// to 86400. If a server does not answer, opening fails after about this time. Default 60.
     pub open_timeout: u64,
-    /// Allowed targets of redirects for `http://` and `https://`. Default `same-host`. Requests to buckets are signed
-    /// and never redirected, whatever this setting.
+    /// Permitted targets of redirects for `http://` and `https://`. Default `same-host`. Requests
+    /// to buckets are signed and never follow redirects, regardless of this setting.
     pub redirects: Redirects,
-    /// File of certificates (PEM) to trust in addition to the system's, for your own server. Relative to the pipeline
-    /// file.
+    /// File of certificates (PEM) that are trusted in addition to the system's, for servers of your
+    /// own. Relative to the pipeline file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// Maximum number of names in a listing, at least 1. Default 50,000,000.
+    /// Largest number of names in a listing, at least 1. Default 50,000,000.
     pub max_listed: u64,
-    /// Maximum host memory for prefetched samples, in bytes. Fewer are prefetched if the largest sample would exceed
-    /// it, or if measurements show that fewer suffice (`loader.tune`). Default 256 MiB.
+    /// Largest host memory for prefetched samples, in bytes. Fewer samples are prefetched if
+    /// samples of the largest size would exceed this limit, or if measurements show that fewer
+    /// suffice (`loader.tune`). Default 256 MiB.
     #[serde(deserialize_with = "crate::footprint::byte_size")]
     pub read_ahead: u64,
-    /// Maximum size of the disk cache for fetched data, in bytes. Default 0: no disk cache.
+    /// Largest size of the disk cache for fetched data, in bytes. Default 0, which disables the
+    /// disk cache.
     #[serde(deserialize_with = "crate::footprint::byte_size")]
     pub cache: u64,
-    /// Folder of the disk cache, which several processes may share. Default: `objects` in the cache directory.
+    /// Folder of the disk cache. Several processes may share it. Default: `objects` in the cache
+    /// directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_directory: Option<PathBuf>,
-    /// Whether local files of the formats `lmdb`, `beton` and `npy` are memory-mapped, which is faster if they are in
-    /// memory. Their pages then count as resident memory of the process, although the system may reclaim them at any
-    /// time. Set `false` on machines that kill jobs by that figure. Default true.
+    /// Whether local files of the formats `lmdb`, `beton` and `npy` are memory-mapped. This is
+    /// faster if they are in memory. Their pages then count as resident memory of the process,
+    /// although the system may reclaim them at any time. Set `false` on machines that end jobs
+    /// because of this figure. Default true.
     pub map: bool,
-    /// Where tables of samples of local files are stored, hidden files that end in `.feedwater1`. Default `beside`.
+    /// Location of the tables of samples of local files. The tables are hidden files that end in
+    /// `.feedwater1`. Default `beside`.
     pub index_files: IndexFiles,
-    /// Hosts whose URLs data may name: rows of a list, `file_name` of COCO, paths in Parquet files. A host with its port unless that
-    /// is the usual one, a bucket as `s3://bucket`, or `*` for all. Default: none. URLs below the folder of the data are always allowed.
+    /// Hosts to which URLs in data may lead. Such URLs occur in entries of a list, in `file_name`
+    /// of COCO, and in paths in Parquet files. Each entry is a host (with its port, unless it is
+    /// the default port), a bucket as `s3://bucket`, or `*` for all. Default: none. URLs below the
+    /// folder of the data are always allowed.
     pub allow_urls: Vec<String>,
-    /// Folders whose files data may name, besides the folder of the data. Relative to the pipeline file. Default: none.
+    /// Folders from which data may name files, in addition to the folder of the data. Relative to
+    /// the pipeline file. Default: none.
     pub allow_folders: Vec<PathBuf>,
 }
 
-/// Where tables of samples are stored. Those of files behind URLs are in the cache directory unless they are stored nowhere.
+/// Location of tables of samples. Tables of files at URLs are in the cache directory, or nowhere
+/// with `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum IndexFiles {
-    /// Beside each file, else in the cache directory.
+    /// Beside each file. If this is not possible, in the cache directory.
     #[default]
     Beside,
     /// In the cache directory: `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`.
     Cache,
-    /// Nowhere, and none is read: files are scanned at every start.
+    /// Nowhere. No tables are read either, so files are scanned at every start.
     None,
 }
 
-/// Allowed targets of HTTP redirects.
+/// Permitted targets of HTTP redirects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Redirects {
-    /// None: a redirect is an error.
+    /// No redirects. A redirect is an error.
     None,
     /// The same host and port, or the same host by https on the default ports.
     #[default]
     SameHost,
-    /// Any host, without user and password. Never from https to http, and never from another host to an address of
-    /// this machine or its network link.
+    /// Any host. User and password are not sent to other hosts. Redirects from https to http are
+    /// never followed, and neither are redirects from another host to an address of this machine or
+    /// its network link.
     Any,
 }
 
@@ -99,11 +112,11 @@ impl Default for StorageSettings {
 }
 
 impl StorageSettings {
-    /// Validates the values.
+    /// Checks the values.
     ///
     /// # Errors
     ///
-    /// The key and the problem with its value.
+    /// The key, and the problem with its value.
     pub fn check(&self) -> crate::Result<()> {
         let error = |key: &str, problem: String| {
             Err(crate::Error::config(format!("storage.{key}"), problem))
@@ -129,8 +142,9 @@ impl StorageSettings {
         Ok(())
     }
 
-    /// Maximum number of samples to prefetch if the largest has `largest_bytes` bytes: twice the number of requests in
-    /// flight, so that a late sample does not block those behind it, limited by `read_ahead`.
+    /// Returns the largest number of samples to prefetch if the largest sample has `largest_bytes`
+    /// bytes. It is twice the number of concurrent requests, so a late sample does not block later
+    /// ones. `read_ahead` limits it.
     pub fn samples_ahead(&self, largest_bytes: u64) -> usize {
         let room = self.read_ahead / largest_bytes.max(1);
         (2 * self.connections as u64).min(room).max(1) as usize
@@ -145,7 +159,7 @@ mod tests {
     fn invalid_values_are_named() {
         StorageSettings::default().check().unwrap();
         let default = StorageSettings::default;
-        // The key, and the value and its bounds in ascending order.
+        // Each entry: the settings, the invalid key, and its value and bounds in ascending order.
         for (settings, key, numbers) in [
             (
                 StorageSettings { connections: 0, ..default() },

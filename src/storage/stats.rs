@@ -8,25 +8,25 @@ use serde::Serialize;
 
 use super::watch::Watch;
 
-/// Statistics of the requests through a [`Storage`](super::Storage) since it was created. All 0 if every file is
-/// local.
+/// Statistics of the requests through a [`Storage`](super::Storage) handle since it was created.
+/// All are 0 if every file is local.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StorageStats {
-    /// Requests sent, including retries.
+    /// Number of requests that were sent, including retries.
     pub requests: u64,
-    /// Retries after failed requests.
+    /// Number of retries after failed requests.
     pub retries: u64,
-    /// Bytes of objects that arrived completely.
+    /// Number of bytes of objects that arrived completely.
     pub bytes: u64,
-    /// Ranges and objects read from the disk cache.
+    /// Number of ranges and objects that were read from the disk cache.
     pub cache_hits: u64,
-    /// Ranges and objects that were not in the disk cache.
+    /// Number of ranges and objects that were not in the disk cache.
     pub cache_misses: u64,
-    /// Entries of the disk cache that were deleted because their checksum did not match.
+    /// Number of entries of the disk cache that were deleted because their checksum did not match.
     pub cache_damaged: u64,
 }
 
-/// Statistics and warnings of a handle's requests.
+/// Statistics and warnings about the requests of a handle.
 #[derive(Default)]
 pub(crate) struct Activity {
     pub(super) counters: Counters,
@@ -34,7 +34,7 @@ pub(crate) struct Activity {
     warnings: Mutex<Vec<String>>,
 }
 
-/// The counters behind [`StorageStats`].
+/// Counters from which [`StorageStats`] is created.
 #[derive(Default)]
 pub(super) struct Counters {
     pub requests: AtomicU64,
@@ -53,7 +53,7 @@ impl Counters {
 }
 
 impl Activity {
-    /// Snapshot of the counters.
+    /// Current values of the counters.
     pub fn stats(&self) -> StorageStats {
         let Counters { requests, retries, bytes, hits, misses, damaged } = &self.counters;
         let [requests, retries, bytes, cache_hits, cache_misses, cache_damaged] =
@@ -69,7 +69,7 @@ impl Activity {
         }
     }
 
-    /// Warnings so far.
+    /// Warnings that were recorded so far.
     pub fn warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

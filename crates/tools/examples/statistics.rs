@@ -1,8 +1,9 @@
 //! Statistics of JPEGs: bytes per pixel, zero coefficients, dense blocks and entropy.
 //!
-//! `cargo run --release -p feedwater-tools --example statistics -- DIR...` prints a line for each baseline JPEG below a
-//! directory, and the spread and composition of each directory. Synthetic images are tuned to be within the spread of
-//! photographs. [Figures](../../../benches/results/synthetic-2026-11-27.md).
+//! `cargo run --release -p feedwater-tools --example statistics -- DIR...` prints one line for each
+//! baseline JPEG below a directory. For each directory it prints the spread of these figures and
+//! the composition of the set. Synthetic images are tuned so that their figures lie within the
+//! spread of photographs: [figures](../../../benches/results/synthetic-2026-11-27.md).
 
 use std::collections::HashMap;
 use std::env;
@@ -15,17 +16,18 @@ use feedwater_tools::synth::census::{Census, jpegs};
 /// Zigzag index above which a block's last nonzero coefficient makes it dense.
 const DENSE: usize = 48;
 
-/// Statistics of one file, or means of several.
+/// Statistics of one JPEG file, or means over several files.
 #[derive(Clone, Copy)]
 struct Figures {
-    /// Quality in libjpeg's terms with the nearest luma table.
+    /// JPEG quality, 1 to 100 as in libjpeg, whose luma table is nearest to the file's.
     quality: f64,
     bytes_per_pixel: f64,
     /// Share of the luma AC coefficients that are zero.
     zeros: f64,
     /// Share of the luma blocks whose last nonzero coefficient is above index 48.
     dense: f64,
-    /// Bits per pixel of an ideal zeroth-order code of the symbols, including the bits of the values.
+    /// Bits per pixel of an ideal zeroth-order code of the Huffman symbols, plus the value bits
+    /// that follow the symbols.
     entropy: f64,
 }
 
@@ -82,7 +84,7 @@ fn line(name: &str, [quality, bytes, zeros, dense, entropy]: [f64; 5]) {
     println!("| {name} | {quality:.0} | {bytes:.3} | {zeros:.3} | {dense:.3} | {entropy:.2} |");
 }
 
-/// Quantile of each figure.
+/// Returns the quantile `part` (0 to 1) of each of the five figures.
 fn quantile(found: &[[f64; 5]], part: f64) -> [f64; 5] {
     [0, 1, 2, 3, 4].map(|figure| {
         let mut values: Vec<f64> = found.iter().map(|it| it[figure]).collect();
@@ -200,7 +202,7 @@ fn figures(file: &[u8]) -> Result<Figures, String> {
     })
 }
 
-/// Counts of a scan.
+/// Counts over the entropy-coded data of a scan.
 #[derive(Default)]
 struct Count {
     blocks: u64,
@@ -208,7 +210,7 @@ struct Count {
     dense: u64,
     /// Occurrences of each symbol of each table.
     symbols: HashMap<(usize, u8), u64>,
-    /// Bits that follow symbols.
+    /// Number of value bits that follow the symbols.
     values: u64,
 }
 
@@ -293,7 +295,7 @@ fn block(
     Ok(())
 }
 
-/// Bits of the coded data, without stuffed bytes.
+/// Bit reader of the entropy-coded data; skips stuffed bytes.
 struct Bits<'a> {
     data: &'a [u8],
     at: usize,
@@ -320,17 +322,18 @@ impl Bits<'_> {
                 return Ok(symbol);
             }
         }
-        Err("a code that no table has".into())
+        Err("a code that is not in its Huffman table".into())
     }
 
-    /// The padding before a restart marker is dropped with the rest of its byte.
+    /// Skips the padding bits of the current byte and the restart marker after it.
     fn skip_marker(&mut self) {
         self.len = 0;
         self.at += 2;
     }
 }
 
-/// Quality whose luma table, computed as in libjpeg, has the nearest sum (JPEG Annex K's: 3688).
+/// Returns the libjpeg quality whose luma table has the nearest sum. The base table (JPEG Annex K)
+/// has the sum 3688.
 fn quality(table: &[u16; 64]) -> f64 {
     let sum: f64 = table.iter().map(|&it| f64::from(it)).sum();
     let scale = 100.0 * sum / 3688.0;

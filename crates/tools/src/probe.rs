@@ -1,4 +1,5 @@
-//! Inspects a source: formats, sizes, samplings, labels, unusable samples, and the decode routes on a GPU.
+//! Inspects a source: formats, sizes, chroma samplings, labels, unusable samples, and decode routes
+//! on a GPU.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -21,11 +22,11 @@ use feedwater::source::{Exclusion, Source};
 /// Settings of an inspection.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Number of samples to inspect, evenly spread; 0 for all.
+    /// Number of samples to inspect, spread evenly over the source; 0 inspects all.
     pub samples: u64,
-    /// Number of reading threads.
+    /// Number of threads that read and inspect.
     pub threads: usize,
-    /// Whether to decode every image, which is the only way to find damage in the coded data.
+    /// Whether to decode every image. Only decoding finds damage in the coded data.
     pub decode: bool,
     /// Limits beyond which samples are unusable.
     pub limits: Limits,
@@ -36,9 +37,9 @@ pub struct Settings {
 /// Result of an inspection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// Samples in the source.
+    /// Number of samples in the source.
     pub samples: u64,
-    /// Samples inspected.
+    /// Number of inspected samples.
     pub seen: u64,
     /// Encoded bytes of the inspected samples.
     pub bytes: u64,
@@ -48,38 +49,40 @@ pub struct Report {
     pub formats: BTreeMap<&'static str, u64>,
     /// JPEGs by chroma sampling.
     pub samplings: BTreeMap<&'static str, u64>,
-    /// JPEGs by what decodes them on the CPU. Why it is libjpeg-turbo is known from the header, or in full if images are
-    /// decoded.
+    /// JPEGs by their CPU decoder. For libjpeg-turbo the entry names the reason why feedwater's own
+    /// decoder is not used. Some reasons are found only if images are decoded.
     pub jpeg_by: BTreeMap<&'static str, u64>,
     /// Progressive JPEGs.
     pub progressive: u64,
-    /// Images that their EXIF orientation rotates or mirrors.
+    /// Images that are rotated or mirrored because of their EXIF orientation.
     pub turned: u64,
-    /// Width and height, upright, of the image with the fewest pixels.
+    /// Upright width and height of the image with the fewest pixels.
     pub smallest: Option<[u32; 2]>,
-    /// Width and height, upright, of the image with the most pixels.
+    /// Upright width and height of the image with the most pixels.
     pub largest: Option<[u32; 2]>,
     /// Total pixels of the inspected images.
     pub pixels: u64,
     /// Histogram of images by size in megapixels.
     pub sizes: Vec<SizeBucket>,
-    /// Images by the first GPU route that supports them, in the order of `decode.routes`, without a reduction.
+    /// Images by the first GPU decode route that supports them at full size. The routes are tried
+    /// in the order of `decode.routes`.
     pub routes: BTreeMap<&'static str, u64>,
     /// Images that only the CPU can decode, by reason.
     pub cpu_because: BTreeMap<&'static str, u64>,
-    /// Class names; empty where the source has none.
+    /// Class names; empty if the source has none.
     pub classes: Vec<String>,
-    /// Samples by label, over all samples and not only the inspected ones; -1 is no label.
+    /// Number of samples by label, over all samples and not only the inspected ones. Label -1 means
+    /// no label.
     pub labels: BTreeMap<i64, u64>,
-    /// Samples with further labels, beyond the first [`MOST_LABELS`] labels.
+    /// Number of samples whose label is not among the first [`MOST_LABELS`] labels.
     pub other_labels: u64,
-    /// Entries that the source skipped, with the reason.
+    /// Entries that the source skipped, with the reasons.
     pub excluded: Vec<Exclusion>,
     /// Unusable samples by reason.
     pub errors: BTreeMap<&'static str, u64>,
-    /// Damaged but usable samples by kind of damage, if not strict.
+    /// Damaged but usable samples by kind of damage; only counted if not strict.
     pub tolerated: BTreeMap<&'static str, u64>,
-    /// First unusable samples, by index.
+    /// First unusable samples, in the order of their index.
     pub examples: Vec<Example>,
 }
 
@@ -108,16 +111,18 @@ pub struct Example {
 /// Largest number of labels that are counted separately.
 pub const MOST_LABELS: usize = 10_000;
 
-/// Upper bounds of the buckets, in pixels.
+/// Upper bounds of the histogram buckets, in pixels.
 const BOUNDS: [u64; 7] = [50_000, 250_000, 500_000, 1_000_000, 4_000_000, 12_000_000, 50_000_000];
 
-/// Largest number of unusable samples whose messages are reported.
+/// Largest number of unusable samples that are reported with their messages.
 const EXAMPLES: usize = 20;
 
-/// Inspects a source, and calls `progress` with the number of samples read after each.
+/// Inspects a source. Calls `progress` after each sample with the number of samples inspected so
+/// far.
 ///
-/// Labels are counted over all samples. A sample is unusable if it cannot be read, its header cannot be parsed, it exceeds the
-/// limits, or, with `decode`, the CPU decoder rejects it.
+/// Labels are counted over all samples. A sample is unusable if it cannot be read, if its header
+/// cannot be parsed, or if it exceeds the limits. With `decode`, it is also unusable if the CPU
+/// decoder rejects it.
 pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sync) -> Report {
     let samples = source.len();
     let looks = if settings.samples == 0 { samples } else { settings.samples.min(samples) };
@@ -155,7 +160,7 @@ pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sy
     report
 }
 
-/// Partial result of one thread.
+/// State and partial result of one inspecting thread.
 struct Look {
     report: Report,
     page: HostPage,
@@ -175,7 +180,8 @@ impl Look {
             return;
         };
         *self.report.errors.entry(reason.name()).or_default() += 1;
-        // Every thread sees ascending indices, so the first examples of all are among the first of each.
+        // Each thread inspects ascending indices. The first examples of all threads are therefore
+        // among the first examples of each.
         if self.report.examples.len() < EXAMPLES {
             let location = source.named_location(index);
             self.report.examples.push(Example { index, location, reason: reason.name(), problem });
@@ -253,7 +259,7 @@ impl Report {
         let takes = |route: &&Route| route.takes(header, 1).is_ok();
         let route = Route::ALL.iter().find(takes).unwrap_or(&Route::Cpu);
         *self.routes.entry(route.name()).or_default() += 1;
-        // The last of the device's routes takes most.
+        // The last GPU route supports the most images, so its reason is reported.
         let last = Route::all_on_device().last();
         if let (false, Some(Err(why))) = (route.on_device(), last.map(|it| it.takes(header, 1))) {
             *self.cpu_because.entry(why).or_default() += 1;
@@ -302,7 +308,7 @@ fn greater(one: Option<[u32; 2]>, two: Option<[u32; 2]>) -> Option<[u32; 2]> {
     one.into_iter().chain(two).max_by_key(pixels)
 }
 
-/// Name of a sampling as users know it: `4:2:0`, `gray`.
+/// Customary name of a chroma sampling, such as `4:2:0` or `gray`.
 pub(crate) fn sampling_name(sampling: Sampling) -> &'static str {
     match sampling {
         Sampling::Gray => "gray",

@@ -1,19 +1,23 @@
-//! Reproducible photo-like JPEGs for the demo, the tests and the benches.
+//! Generates reproducible photo-like JPEGs for the demo, the tests and the benchmarks.
 //!
-//! Each image is a small landscape or still life, painted row by row from back to front: a sky with a sun and clouds, ridges of
-//! fractal noise that fade in haze, a ground in perspective, and stones, fruit, leaves or trunks with shading and shadows.
-//! Objects out of focus have soft edges, and sensor noise covers everything. Images cycle through ten scenes, so the default ten
-//! classes can be told apart by eye.
+//! Each image is a small landscape or still life, painted from back to front. It has a sky with a
+//! sun and clouds, ridges of fractal noise that fade into haze, a ground in perspective, and
+//! stones, fruit, leaves or trunks with shading and shadows. Objects that are out of focus have
+//! soft edges. Sensor noise covers everything. Images cycle through ten scenes, so a viewer can
+//! tell the ten default classes apart.
 //!
-//! A set is either counted like ImageNet's files ([`Files::LikeImageNet`]: samplings, qualities, sizes, and Huffman tables of
-//! their own), or its files have one size, quality and sampling ([`Files::Uniform`]). [`census`] counts what any set consists of.
+//! [`Files::LikeImageNet`] sets have chroma samplings, qualities, sizes and Huffman tables in the
+//! proportions that were counted on ImageNet files. All files of a [`Files::Uniform`] set have one
+//! size, quality and chroma sampling. [`census`] counts the composition of any set.
 //!
-//! They cost a JPEG decoder as much as photographs. A set like ImageNet has 0.54 bytes per pixel, as counted on 1,000 ImageNet
-//! files. Uniform images of the default size and quality have 0.51 bytes per pixel, and 37 % of their luma AC coefficients are
-//! zero (medians). Figures of real photographs: `benches/results/synthetic-2026-11-27.md`.
+//! The files take a JPEG decoder as long as photographs do. A set like ImageNet has 0.54 bytes per
+//! pixel, as counted on 1,000 ImageNet files. Uniform images of the default size and quality have
+//! 0.51 bytes per pixel, and 37 % of their luma AC coefficients are zero (medians).
+//! `benches/results/synthetic-2026-11-27.md` has the figures of real photographs.
 //!
-//! The bytes are equal on every machine: all arithmetic is integer or one of `+ - * / sqrt` in floating point, which IEEE 754
-//! rounds identically everywhere, and the encoder is plain Rust without a SIMD variant.
+//! The bytes are the same on every machine. All arithmetic is integer, or one of `+ - * / sqrt` in
+//! floating point, which IEEE 754 rounds identically everywhere. The encoder is plain Rust without
+//! a SIMD variant.
 
 use std::fs;
 use std::io::Write;
@@ -58,7 +62,7 @@ pub struct Settings {
     pub images: u64,
     /// Number of class folders, at least 1; image `i` is in class `i % classes`.
     pub classes: u64,
-    /// Seed of the images, next to their index and size.
+    /// Seed of the images. The pixels depend on the seed, the index and the size.
     pub seed: u64,
     /// Sizes and encoding of the files.
     pub files: Files,
@@ -68,11 +72,12 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Files {
-    /// Samplings, qualities, sizes and Huffman tables with the shares counted on 1,000 ImageNet files.
+    /// Chroma samplings, qualities, sizes and Huffman tables in the proportions counted on 1,000
+    /// ImageNet files.
     #[default]
     #[serde(rename = "like-imagenet")]
     LikeImageNet,
-    /// One size, quality and sampling (4:2:0) for all files.
+    /// One size, quality and chroma sampling (4:2:0) for all files.
     Uniform(Uniform),
 }
 
@@ -91,27 +96,27 @@ pub struct Uniform {
 }
 
 impl Default for Settings {
-    /// Default: 2000 images like ImageNet's in ten classes.
+    /// 2000 images like ImageNet's in ten classes, with seed 0.
     fn default() -> Self {
         Self { images: 2000, classes: 10, seed: 0, files: Files::default() }
     }
 }
 
 impl Default for Uniform {
-    /// Default: ImageNet's most frequent size.
+    /// 500 x 375 pixels, ImageNet's most frequent size, in quality 92.
     fn default() -> Self {
         Self { width: 500, height: 375, quality: 92, progressive: false }
     }
 }
 
 impl Settings {
-    /// Creates the settings of a uniform set of the default quality.
+    /// Creates the settings of a uniform set with the default quality.
     pub fn uniform(images: u64, width: u32, height: u32) -> Self {
         let files = Files::Uniform(Uniform { width, height, ..Uniform::default() });
         Self { images, files, ..Self::default() }
     }
 
-    /// Checks the settings; an invalid one is an [`Error::Config`] with its field.
+    /// Checks the settings. The error [`Error::Config`] names an invalid field.
     pub fn check(&self) -> Result<()> {
         let at_least_1 = |key, value| match value {
             0 => Err(Error::config(key, "must be at least 1, is 0")),
@@ -133,7 +138,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Path of image `index` in the directory: `class003/0000013.jpg`.
+    /// Path of image `index` below the directory, such as `class003/0000013.jpg`.
     pub fn file(&self, index: u64) -> PathBuf {
         let digits = digits(self.classes - 1).max(3);
         let folder = format!("class{:0digits$}", index % self.classes);
@@ -169,13 +174,14 @@ pub struct Summary {
     pub census: Census,
 }
 
-/// Fills `dir` with the images, on all cores, and calls `progress` with the number of images after each.
+/// Fills `dir` with the images, using all cores. Calls `progress` after each image with the number
+/// of images written so far.
 ///
 /// A hidden manifest is written last; [`complete`] uses it to detect a complete set.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for invalid settings, [`Error::Io`] where a file cannot be written.
+/// [`Error::Config`] for invalid settings, [`Error::Io`] if a file cannot be written.
 pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> Result<Summary> {
     settings.check()?;
     make_folders(dir, settings)?;
@@ -222,9 +228,9 @@ pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> 
     Ok(summary)
 }
 
-/// Returns the summary of `dir` if [`write()`] has completed it with these settings.
+/// Returns the summary of `dir` if [`write()`] has written the complete set with these settings.
+/// The manifest, which is written last, proves this.
 ///
-/// Relies on the manifest, which is written last.
 pub fn complete(dir: &Path, settings: &Settings) -> Option<Summary> {
     let text = fs::read(dir.join(MANIFEST)).ok()?;
     let manifest: Manifest = serde_json::from_slice(&text).ok()?;
@@ -251,7 +257,7 @@ pub fn encode(
     )
 }
 
-/// Encodes RGB pixels; a sequential file has the standard Huffman tables.
+/// Encodes RGB pixels. A sequential file gets the standard Huffman tables.
 fn encode_as(rgb: &[u8], form: &Form) -> Result<Vec<u8>> {
     let Form { size: [width, height], sampling, quality, progressive, own_tables, .. } = *form;
     let side = |key: &str, value: u32| {
@@ -262,7 +268,8 @@ fn encode_as(rgb: &[u8], form: &Form) -> Result<Vec<u8>> {
     let mut jpeg = Vec::with_capacity(rgb.len() / 4);
     let mut encoder = Encoder::new(&mut jpeg, quality);
     encoder.set_progressive(progressive);
-    // Tables of a sequential file are made afterwards: the encoder makes its own for one scan of each component only.
+    // Optimized tables of sequential files are made later. The encoder would write one scan per
+    // component to make them itself.
     encoder.set_optimized_huffman_tables(progressive && own_tables);
     encoder.set_sampling_factor(match sampling {
         Sampling::S422 => SamplingFactor::R_4_2_2,
@@ -279,7 +286,7 @@ fn encode_as(rgb: &[u8], form: &Form) -> Result<Vec<u8>> {
     Ok(jpeg)
 }
 
-/// Luma of RGB pixels, with the weights of JFIF in 256ths.
+/// Computes the luma of RGB pixels with JFIF's weights in 256ths.
 fn luma(rgb: &[u8]) -> Vec<u8> {
     let weighted = |&[red, green, blue]: &[u8; 3]| {
         (77 * u32::from(red) + 150 * u32::from(green) + 29 * u32::from(blue) + 128) >> 8
@@ -294,7 +301,7 @@ const MAX_SIDE: u32 = 65_535;
 /// Version of the images. Increase it whenever the bytes of any image change.
 const VERSION: u32 = 4;
 
-/// Name of the manifest; hidden, so that no source takes it for a sample.
+/// Name of the manifest. It is hidden, so no source reads it as a sample.
 const MANIFEST: &str = ".feedwater-synth.json";
 
 #[derive(Serialize, Deserialize)]
@@ -316,7 +323,8 @@ fn make_folders(dir: &Path, settings: &Settings) -> Result<()> {
 fn write_one(dir: &Path, settings: &Settings, index: u64) -> Result<Option<FileFacts>> {
     let jpeg = settings.jpeg(index)?;
     let path = dir.join(settings.file(index));
-    // Not synced to disk: without a manifest the set is incomplete and can be made again.
+    // Files are not synced to disk. Without a manifest the set counts as incomplete and is written
+    // again.
     let written = AtomicFile::create(&path).and_then(|mut file| {
         file.write_all(&jpeg)?;
         file.commit_unsynced()
@@ -333,7 +341,7 @@ fn write_manifest(dir: &Path, summary: &Summary) -> Result<()> {
     file::write(&path, text).map_err(|error| Error::io(&path, &error))
 }
 
-/// Number of digits in file names, constant up to ten million images.
+/// Number of digits in file names: at least 7, so it is constant up to ten million images.
 fn digits_of_names(images: u64) -> usize {
     digits(images - 1).max(7)
 }

@@ -2,28 +2,29 @@
 
 use crate::source::records::{FileError, Window};
 
-/// Size of the header: version, fields, page size, samples, pointer to the allocation table.
+/// Size of the header in bytes: version, number of fields, page size, number of samples, pointer to
+/// the allocation table.
 pub const HEAD_BYTES: u64 = 24;
-/// Size of a field descriptor: type, name, arguments.
+/// Size of a field descriptor in bytes: type, name, arguments.
 pub const FIELD_BYTES: u64 = 1 + NAME_BYTES as u64 + 1024;
 const NAME_BYTES: usize = 16;
 
-/// Supported version of the format, that of ffcv 1.0.2.
+/// Supported version of the format. ffcv 1.0.2 writes this version.
 const VERSION: u16 = 2;
 
-/// Header of a file.
+/// Header of a `.beton` file.
 pub struct Head {
     pub fields: u16,
-    /// Page size in bytes, a power of two; data never cross a page boundary.
+    /// Page size in bytes, a power of two. No sample's data cross a page boundary.
     pub page: u64,
     pub samples: u64,
-    /// Start of the allocation table.
+    /// Offset of the allocation table in the file.
     pub allocations: u64,
-    /// Offset of that pointer in the file.
+    /// Offset in the file at which the pointer to the allocation table is stored.
     pub allocations_at: u64,
 }
 
-/// Field types of ffcv/types.py.
+/// Field types of ffcv's `types.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Float,
@@ -35,12 +36,12 @@ pub enum Kind {
     Tensor,
 }
 
-/// Field of every sample.
+/// Field that every sample has.
 pub struct Field {
     pub kind: Kind,
-    /// Name, truncated to 16 bytes by the writer.
+    /// Name of the field. The writer truncates it to 16 bytes.
     pub name: String,
-    /// Offset of its value in a sample's row.
+    /// Offset of the field's value in the row of a sample.
     pub start: u64,
 }
 
@@ -55,12 +56,12 @@ impl Head {
         let allocations = u64::from_le_bytes(bytes(head, allocations_at));
         if version != VERSION {
             let problem = format!(
-                "version {version} of the format, supported is {VERSION}: the file is no .beton of FFCV, or is damaged"
+                "version {version} of the format, supported is {VERSION}: the file is not a .beton of FFCV, or is damaged"
             );
             return Err(FileError::new(0, problem));
         }
         if !u64::is_power_of_two(page) {
-            let problem = format!("pages of {page} bytes, which is no power of two: it is damaged");
+            let problem = format!("pages of {page} bytes, which is not a power of two: the file is damaged");
             return Err(FileError::new(4, problem));
         }
         Ok(Self { fields, page, samples, allocations, allocations_at })
@@ -68,7 +69,7 @@ impl Head {
 }
 
 impl Kind {
-    /// Name of its class in ffcv.
+    /// Name of the field's class in ffcv.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Float => "FloatField",
@@ -86,7 +87,8 @@ impl Kind {
         [Float, Int, Image, Bytes, Array, Json, Tensor].get(usize::from(type_id)).copied()
     }
 
-    /// Size and alignment of its value in a sample's row: numbers are aligned, structures are not.
+    /// Size and alignment of the field's value in the row of a sample, in bytes. Numbers are
+    /// aligned, structures are not.
     fn bytes(self) -> (u64, u64) {
         match self {
             Kind::Float | Kind::Int | Kind::Array | Kind::Tensor => (8, 8),
@@ -122,21 +124,21 @@ impl Field {
         Ok(fields)
     }
 
-    /// Whether the field was written with this name.
+    /// Whether the writer was given this name for the field.
     pub fn is_named(&self, name: &str) -> bool {
         let kept = &name.as_bytes()[..name.len().min(NAME_BYTES)];
         self.name.as_bytes() == kept
     }
 }
 
-/// Stride of the rows, in bytes.
+/// Distance in bytes from one row to the next.
 pub fn stride(fields: &[Field]) -> u64 {
     let align = fields.iter().map(|it| it.kind.bytes().1).max().unwrap_or(1);
     let end = fields.last().map_or(0, |it| it.start + it.kind.bytes().0);
     end.next_multiple_of(align)
 }
 
-/// Reads `N` bytes, which must exist.
+/// Reads `N` bytes from `start`. They must exist.
 pub fn bytes<const N: usize>(from: &[u8], start: u64) -> [u8; N] {
     *from[start as usize..].first_chunk().expect("the caller asked for the row that holds them")
 }

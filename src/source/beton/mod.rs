@@ -12,43 +12,48 @@ use layout::{FIELD_BYTES, Field, HEAD_BYTES, Head, Kind};
 
 mod layout;
 
-/// Images in files written by FFCV's `DatasetWriter` (version 2 of the format, as in ffcv 1.0.2).
+/// Images in files that FFCV's `DatasetWriter` wrote (version 2 of the format, as in ffcv 1.0.2).
 ///
-/// * A path is a file, a directory (its visible files whose names end in `.beton`), or a pattern such as `train-*.beton` (`*` and
-///   `?` in the last part). Samples are ordered by path, then file name, then position in the file.
-/// * The image is an `RGBImageField`. The label is an `IntField`, or a `FloatField` if there is none. If there are several, the
-///   settings must name one. Without a label field, labels are -1. Other fields are ignored, except custom classes: the file does
-///   not contain their size, so they are an error.
-/// * A label stored as a float must be a whole number, as in all sources: `3.0` is 3. Any other float is an error.
-/// * An image is a JPEG or raw pixels, as the writer chose for each sample (`write_mode` of `jpg`, `raw`, `smart`, `proportion`).
-///   Raw pixels are returned as PNM: a header of up to 32 bytes, and the pixels. Each is one positioned read.
-/// * Samples are copied from a memory mapping of the file (`storage.map`); if the file is truncated meanwhile, it is a sample
-///   error.
-/// * The tables of a file are parsed once and stored next to it (a hidden file that ends in `.feedwater1`) or in the cache
-///   directory. Every image must have an entry in the allocation table, with the size of its pixels if raw, within one page,
-///   after the sample table and before the allocation table. A file that violates this, or is truncated, is an error with the
-///   byte offset.
-/// * The format has no checksums: damaged pixels or labels are not detected here.
+/// * A path is a file, a directory (its visible files whose names end in `.beton`), or a pattern
+///   such as `train-*.beton` (`*` and `?` in the last part). Samples are ordered by path, then file
+///   name, then position in the file.
+/// * The image is an `RGBImageField`. The label is an `IntField`, or a `FloatField` if there is no
+///   `IntField`. If several fields qualify, the settings must name one. Without a label field,
+///   labels are -1. Other fields are ignored. Fields of custom classes are an error, because the
+///   file does not contain their size.
+/// * A label that is stored as a float must be a whole number, as in all sources: `3.0` is 3. Any
+///   other float is an error.
+/// * An image is a JPEG or raw pixels. The writer chooses for each sample (`write_mode` of `jpg`,
+///   `raw`, `smart`, `proportion`). Raw pixels are returned as PNM: a header of up to 32 bytes,
+///   then the pixels. Each image is read with one positioned read.
+/// * Samples are copied from a memory mapping of the file (`storage.map`). If the file is truncated
+///   while it is used, the sample is an error.
+/// * The tables of a file are parsed once. The result is stored beside the file (hidden, ending in
+///   `.feedwater1`) or in the cache directory. Every image must have an entry in the allocation
+///   table. The image must lie within one page, after the sample table and before the allocation
+///   table, and the size of raw pixels must match. A file that violates these rules or is truncated
+///   is an error with the byte offset.
+/// * The format has no checksums, so this source does not detect damaged pixels or labels.
 pub type Beton = Records<BetonSettings>;
 
-/// Fields of a `.beton` file to read.
+/// Names of the fields of a `.beton` file that are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BetonSettings {
-    /// Field of the image. Default: the only `RGBImageField`.
+    /// Field that contains the image. Default: the only `RGBImageField`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Field of the label, an `IntField` or a `FloatField` of whole numbers; `""` for no label (-1). Default: the only
-    /// `IntField`, otherwise the only `FloatField`, otherwise no label.
+    /// Field that contains the label: an `IntField`, or a `FloatField` of whole numbers. `""` means
+    /// no label (-1). Default: the only `IntField`, else the only `FloatField`, else no label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
 
-/// `mode` of a JPEG.
+/// Value of `mode` for a JPEG.
 const JPEG: u8 = 0;
-/// `mode` of raw pixels.
+/// Value of `mode` for raw pixels.
 const RAW: u8 = 1;
-/// Size of an entry of the allocation table: sample, pointer, size.
+/// Size in bytes of an entry of the allocation table: sample, pointer, size.
 const ALLOCATION_BYTES: u64 = 24;
 
 impl Format for BetonSettings {
@@ -57,13 +62,14 @@ impl Format for BetonSettings {
     const CHECKED: bool = false;
     const MAPPED: bool = true;
 
-    /// The format has no magic number, so the name decides.
+    /// The format has no magic number, so the name of the file decides.
     fn recognises(name: &str, _: &[u8]) -> bool {
         name.ends_with(".beton")
     }
 
-    /// The note of raw pixels has their height in the upper and their width in the lower 16 bits; that of a JPEG has its
-    /// compressed pixel count in the upper 16 bits, and 0 in the lower.
+    /// The note of raw pixels has the height in its upper 16 bits and the width in its lower 16
+    /// bits. The note of a JPEG has the compressed pixel count in its upper 16 bits, and 0 in its
+    /// lower 16 bits.
     fn head(note: u32) -> Option<PnmHead> {
         size_of_note(note).map(PnmHead::rgb)
     }
@@ -73,7 +79,7 @@ impl Format for BetonSettings {
         Some(size_of_note(note).map_or_else(jpeg, Size::pixels))
     }
 
-    /// The layout follows ffcv/types.py, ffcv/writer.py and ffcv/fields.
+    /// The layout follows ffcv's `types.py`, `writer.py` and `fields`.
     fn walk(
         &self,
         window: &mut Window,
@@ -101,7 +107,7 @@ impl Format for BetonSettings {
 }
 
 impl BetonSettings {
-    /// Selects the field of the image.
+    /// Selects the field that contains the image.
     fn image<'a>(&self, fields: &'a [Field]) -> Result<&'a Field, FileError> {
         let found = find(fields, &[Kind::Image], self.image.as_deref(), "source.image")?;
         found.ok_or_else(|| {
@@ -113,7 +119,7 @@ impl BetonSettings {
         })
     }
 
-    /// Selects the field of the label, if any.
+    /// Selects the field that contains the label, if any.
     fn label<'a>(&self, fields: &'a [Field]) -> Result<Option<&'a Field>, FileError> {
         match self.label.as_deref() {
             Some("") => Ok(None),
@@ -122,7 +128,8 @@ impl BetonSettings {
     }
 }
 
-/// Returns the field with this name and one of these kinds; without a name, the only field of the first kind that occurs.
+/// Returns the field that has this name and one of these kinds. Without a name, returns the only
+/// field of the first kind that occurs.
 fn find<'a>(
     fields: &'a [Field],
     kinds: &[Kind],
@@ -165,13 +172,13 @@ fn names(fields: &[Field], wanted: impl Fn(&Field) -> bool) -> String {
     if names.is_empty() { "no fields".into() } else { names.join(", ") }
 }
 
-/// Table of samples, and the positions of what follows it.
+/// The table of samples, and the positions of the data after it.
 struct Samples {
     start: u64,
     stride: u64,
     count: u64,
     page: u64,
-    /// Start of the allocation table, which is the end of the data.
+    /// Offset of the allocation table, at which the data end.
     allocations: u64,
 }
 
@@ -197,12 +204,12 @@ impl Samples {
         Ok(Self { start, stride, count: head.samples, page: head.page, allocations })
     }
 
-    /// Start of a sample's fields.
+    /// Returns the offset of a sample's fields in the file.
     fn place(&self, number: u64) -> u64 {
         self.start + self.stride * number
     }
 
-    /// Returns a sample with its pointer; its length comes from the allocation table.
+    /// Returns a sample with its pointer. The length is set later, from the allocation table.
     fn pending(
         &self,
         window: &mut Window,
@@ -254,7 +261,7 @@ impl Samples {
                 ));
             }
             let entry = &mut table[number as usize];
-            // An empty field has the same pointer as the next one.
+            // The pointer of an empty field equals the pointer of the next field.
             if entry.offset == pointer && size > 0 {
                 let end = self.end(pointer, size);
                 let expected = size_of_note(entry.crc).map(|size| 3 * size.pixels());
@@ -277,7 +284,8 @@ impl Samples {
         Ok(())
     }
 
-    /// Returns the end of data in a valid position: within a page, between the tables.
+    /// Returns the end of the data if their position is valid: within one page and between the
+    /// tables.
     fn end(&self, pointer: u64, size: u64) -> Option<u64> {
         let end = pointer.checked_add(size)?;
         let inside = pointer >= self.place(self.count) && end <= self.allocations;
@@ -285,7 +293,7 @@ impl Samples {
     }
 }
 
-/// Parses the label of a field. The error is its value and the problem, with a remedy.
+/// Parses the label of a field. The error is the value and the problem, with a remedy.
 fn label_of(field: &Field, stored: [u8; 8]) -> Result<i64, String> {
     if field.kind == Kind::Int {
         return Ok(i64::from_le_bytes(stored));
@@ -301,7 +309,7 @@ fn label_of(field: &Field, stored: [u8; 8]) -> Result<i64, String> {
     })
 }
 
-/// Size of raw pixels; `None` for a JPEG.
+/// Returns the size of raw pixels, or `None` for a JPEG.
 fn size_of_note(note: u32) -> Option<Size> {
     let (width, height) = (note & 0xffff, note >> 16);
     (width > 0).then(|| Size::new(width, height))

@@ -1,4 +1,4 @@
-//! Bounds on texts, numbers and lists, which limit the memory that a malicious file can consume.
+//! Limits on texts, numbers and lists. They bound the memory that a malicious file can use.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -9,16 +9,16 @@ use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 
 use super::loose::Loose;
 
-/// Longest text or number in bytes, more than the run lengths of the largest mask.
+/// Longest text or number in bytes. The run lengths of the largest mask are shorter.
 const MOST_TOKEN_BYTES: usize = 4 << 20;
-/// Most numbers in an outline.
+/// Largest count of numbers in an outline.
 pub const MOST_NUMBERS: usize = 1 << 22;
 
-/// Length of the current text or number in a JSON stream.
+/// Measures the length of the current text or number in a JSON stream.
 #[derive(Default)]
 pub struct Tokens {
     in_text: bool,
-    /// Whether the previous byte was a backslash, which escapes the next.
+    /// Whether the previous byte was a backslash, which escapes the next byte.
     escaped: bool,
     bytes: usize,
 }
@@ -28,7 +28,8 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidData`] if a text or a number is too long, because the JSON parser would buffer all of it.
+    /// [`ErrorKind::InvalidData`] if a text or number is too long. The JSON parser would buffer it
+    /// completely.
     pub fn pass(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while let Some(&first) = bytes.first() {
             let mut passed = 1;
@@ -47,7 +48,8 @@ impl Tokens {
                 let is_between = |byte: &u8| b" \t\r\n,:[]{}".contains(byte);
                 passed = bytes[..end].iter().position(is_between).unwrap_or(end);
                 if let Some(last) = bytes[..end].iter().rposition(is_between) {
-                    // Everything between the first and the last separator was read in one call, so its tokens are complete.
+                    // Everything between the first and the last separator arrived in one call, so
+                    // it contains only complete tokens.
                     self.grow(passed)?;
                     (self.bytes, passed) = (0, 0);
                     bytes = &bytes[last + 1..];
@@ -69,7 +71,7 @@ impl Tokens {
     }
 }
 
-/// Box: its first four numbers, their total count, and the first that is no number.
+/// A box: its first four values, their number, and the first value that is not a number.
 pub struct Corners {
     pub numbers: [f64; 4],
     pub count: usize,
@@ -79,7 +81,7 @@ pub struct Corners {
 /// List of at most [`MOST_NUMBERS`] numbers.
 pub struct List<T>(pub Vec<T>);
 
-/// Message for a longer list.
+/// Message for a list that is too long.
 pub fn too_many() -> String {
     format!("an outline of more than {MOST_NUMBERS} numbers")
 }

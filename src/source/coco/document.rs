@@ -1,4 +1,4 @@
-//! Streaming parser of the JSON file.
+//! Parses the JSON file as a stream.
 
 use std::fmt;
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -22,7 +22,7 @@ use crate::source::label::MOST_NAME_BYTES;
 use crate::source::{ExclusionReason, Exclusions, file};
 use crate::storage::{File, Storage};
 
-/// Reads and checks the file.
+/// Reads and checks the JSON file.
 pub fn read(json: &Path, settings: &CocoSettings, storage: &Storage) -> Result<Coco> {
     let io = |error: io::Error| Error::io(json, &error);
     let file = Cursor { file: storage.open(json).map_err(io)?, at: 0, tokens: Tokens::default() };
@@ -41,10 +41,10 @@ fn wrong(json: &Path, problem: impl fmt::Display) -> Error {
     Error::config("source.coco", format!("{}: {problem}", json.display()))
 }
 
-/// Byte-order mark, with which some tools mark the file as UTF-8.
+/// Byte-order mark. Some tools write it to mark the file as UTF-8.
 pub(super) const MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Sequential reader of a file, without its byte-order mark.
+/// Sequential reader of a file that skips the byte-order mark.
 struct Cursor {
     file: File,
     at: u64,
@@ -65,13 +65,13 @@ impl Read for Cursor {
     }
 }
 
-/// Parsed content of the file.
+/// Content of the JSON file that has been parsed so far.
 #[derive(Default)]
 struct Document {
     images: Vec<Image>,
     names: String,
     categories: Vec<Category>,
-    /// For each annotation, its image ID and its start in the pool.
+    /// For each annotation: the ID of its image, and its start in the pool.
     annotations: Vec<(i64, u64)>,
     pool: Pool,
     excluded: Exclusions,
@@ -85,7 +85,7 @@ struct ImageEntry {
     #[serde(default)]
     id: Loose,
     file_name: Option<String>,
-    /// LVIS has it in place of `file_name`.
+    /// LVIS has this field instead of `file_name`.
     coco_url: Option<String>,
     #[serde(default)]
     width: Loose,
@@ -222,7 +222,7 @@ impl Document {
         Ok(())
     }
 
-    /// Runs the checks that need the whole file, and assigns annotations to images.
+    /// Runs the checks that need the whole file, and assigns the annotations to images.
     fn finish(
         mut self,
         json: &Path,
@@ -238,8 +238,8 @@ impl Document {
         let warning = repeated(ids.collect()).map(|(id, count)| {
             let (json, id) = (Redacted::path(json), self.annotation_ids.written(id));
             format!(
-                "{json}: annotations with the id of another one: {count}, the first is {id}; all are used. Give each an id of its own \
-                 where results are matched by it"
+                "{json}: annotations that repeat the id of another one: {count}, the first id is {id}; all are used. Give each \
+                 annotation its own id if results are matched by id"
             )
         });
 
@@ -256,14 +256,14 @@ impl Document {
             let (id, image) = named(orphan);
             if count == self.annotations.len() && !self.images.is_empty() {
                 return Err(format!(
-                    "no annotation is of an image of the file ({count} in all): annotation {id} is of image {image}"
+                    "no annotation belongs to an image of the file ({count} in total): annotation {id} belongs to image {image}"
                 ));
             }
             let example = format!("annotation {id} of image {image}");
             self.excluded.add(ExclusionReason::OrphanAnnotation, "", 1, &example);
         }
         self.annotations.retain(|it| listed(it.0).is_some());
-        // Replace the ID of the image by its position.
+        // Replaces the ID of the image by its position.
         for (image, start) in &mut self.annotations {
             let head = self.pool.head(*start);
             let Some(at) = listed(*image) else { continue };
@@ -325,7 +325,8 @@ impl Document {
         })
     }
 
-    /// Orders the categories by ID, and returns the label of each ID, in the order of IDs. An ID that is a text becomes a position.
+    /// Sorts the categories by ID. Returns the label of each ID, in the order of IDs. IDs that are
+    /// texts are replaced by positions.
     fn number_categories(&mut self) -> Result<Vec<(i64, usize)>, String> {
         match self.category_ids.are_texts() {
             true => self.categories.sort_by_cached_key(|it| self.category_ids.plain(it.id)),
@@ -344,7 +345,7 @@ impl Document {
         Ok(labels)
     }
 
-    /// Removes images without annotations, and their names.
+    /// Removes the images without annotations, and their names.
     fn skip_empty(&mut self) {
         let (mut names, mut name, mut end) = (String::new(), 0, 0);
         self.images.retain_mut(|image| {
@@ -362,7 +363,7 @@ impl Document {
     }
 }
 
-/// Rejects a text that is too long.
+/// Returns an error if a text is too long.
 fn bounded(what: &str, text: &str, most: usize) -> Result<(), String> {
     match text.len() > most {
         true => Err(format!("{what} of {} bytes; the maximum is {most}", text.len())),
@@ -370,14 +371,14 @@ fn bounded(what: &str, text: &str, most: usize) -> Result<(), String> {
     }
 }
 
-/// First ID that occurs more than once, and the number of further occurrences of all.
+/// Returns the first ID that occurs more than once, and the total number of repetitions of all IDs.
 fn repeated(mut ids: Vec<i64>) -> Option<(i64, usize)> {
     ids.sort_unstable();
     let mut again = ids.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
     again.next().map(|id| (id, 1 + again.count()))
 }
 
-/// Calls a function with each element of a list as it is parsed.
+/// Calls a function with each element of a list while the list is parsed.
 struct Each<T, F>(F, PhantomData<T>);
 
 fn each<T, F: FnMut(T) -> Result<(), String>>(give: F) -> Each<T, F> {

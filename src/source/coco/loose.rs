@@ -1,4 +1,5 @@
-//! Values as tools write them: whole numbers as floats or texts, null or -1 for none.
+//! Values in the forms that tools write: whole numbers as floats or texts, null or -1 for a missing
+//! value.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +9,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::source::label::MOST_NAME_BYTES;
 
-/// Value of any type. Floats that are whole numbers are integers.
+/// JSON value of any type. Floats that are whole numbers become integers.
 #[derive(Default)]
 pub enum Loose {
     #[default]
@@ -21,11 +22,11 @@ pub enum Loose {
     Nested,
 }
 
-/// Largest float that is a whole number without doubt.
+/// Largest float up to which every whole number is exact.
 const MOST_WHOLE: f64 = (1u64 << 53) as f64;
 
 impl Loose {
-    /// The value as a number.
+    /// Returns the value as a number.
     pub fn float(&self) -> Option<f64> {
         match self {
             Loose::Integer(number) => Some(*number as f64),
@@ -34,11 +35,11 @@ impl Loose {
         }
     }
 
-    /// The value as a number of pixels; 0, null and -1 are 0: unknown.
+    /// Returns the value as a number of pixels. 0, null and -1 mean unknown and return 0.
     ///
     /// # Errors
     ///
-    /// The value, as a predicate.
+    /// The value as a predicate, such as "is -3".
     pub fn side(&self) -> Result<u32, String> {
         match self {
             Loose::Null | Loose::Integer(-1 | 0) => Ok(0),
@@ -47,11 +48,11 @@ impl Loose {
         }
     }
 
-    /// The value as a flag; null is false.
+    /// Returns the value as a flag. Null is false.
     ///
     /// # Errors
     ///
-    /// The value, as a predicate.
+    /// The value as a predicate, such as "is a list or an object".
     pub fn flag(&self) -> Result<bool, String> {
         match self {
             Loose::Null => Ok(false),
@@ -61,7 +62,7 @@ impl Loose {
         }
     }
 
-    /// The value as a predicate, for messages.
+    /// Returns the value as a predicate for messages, such as "is null".
     pub fn is(&self) -> String {
         match self {
             Loose::Null => "is null".into(),
@@ -74,21 +75,22 @@ impl Loose {
     }
 }
 
-/// IDs of one kind: all are whole numbers, or all are texts, which get numbers in the order in which they occur.
+/// IDs of one kind, such as image IDs. Either all are whole numbers or all are texts. Texts are
+/// numbered in the order in which they occur.
 #[derive(Default)]
 pub struct Ids {
     texts: Vec<String>,
     numbers: HashMap<String, i64>,
-    /// First ID that is a number.
+    /// First ID that is a whole number.
     number: Option<i64>,
 }
 
 impl Ids {
-    /// Number of an ID; `None` if it is null.
+    /// Returns the number of an ID, or `None` if the ID is null.
     ///
     /// # Errors
     ///
-    /// Why it is no ID, as a predicate.
+    /// The reason why the value is no ID, as a predicate.
     pub fn number(&mut self, id: Loose) -> Result<Option<i64>, String> {
         let number = match id {
             Loose::Null => return Ok(None),
@@ -127,18 +129,18 @@ impl Ids {
         Ok(number)
     }
 
-    /// Whether the IDs are texts.
+    /// Whether the IDs are texts that are not numbers.
     pub fn are_texts(&self) -> bool {
         !self.texts.is_empty()
     }
 
-    /// The ID as text.
+    /// Returns the ID as text, without quotes.
     pub fn plain(&self, number: i64) -> String {
         let text = usize::try_from(number).ok().and_then(|number| self.texts.get(number));
         text.cloned().unwrap_or_else(|| number.to_string())
     }
 
-    /// The ID as written, for messages: a text is quoted.
+    /// Returns the ID as the file contains it, for messages. Texts are quoted.
     pub fn written(&self, number: i64) -> String {
         match self.are_texts() {
             true => format!("{:?}", self.plain(number)),

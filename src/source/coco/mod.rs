@@ -1,4 +1,4 @@
-//! Source for COCO: images in a folder, and one JSON file with their annotations.
+//! Source for COCO: images in a folder, with one JSON file of annotations.
 
 use std::path::{Path, PathBuf};
 
@@ -26,28 +26,35 @@ use pool::Pool;
 
 /// Images with objects from COCO's `instances_*.json` (<https://cocodataset.org/#format-data>).
 ///
-/// * The samples are the `images` in file order, including those without annotations (`skip_empty` skips and counts them). The
-///   `file_name` of an image is relative to the folder `images`. That folder must exist and contain at least one of the images; a
-///   missing image is a sample error.
-/// * [`Annotations::objects`] are the `annotations` of an image in file order: box, category, `iscrowd`, `area` (default: that of
-///   the box), `id`, and polygons or run lengths, including pycocotools' compressed form. The label of an object is the position
-///   of its category among all `categories` ordered by ID; [`Source::classes`] has the names, [`Coco::categories`] the IDs.
-/// * The label of a sample is -1: an image has no class.
-/// * Numbers are stored exactly. Numbers with at most two decimals, as in COCO, take about two bytes.
-/// * Coordinates refer to the stored pixels unless `coordinates` says otherwise. An image whose size differs from its `width` and
-///   `height` is a sample error.
-/// * An ID is a whole number, which may be written as a float (`3.0`) or a text (`"3"`). If the IDs of a kind are other texts,
-///   all must be: categories are then ordered by them, and [`Category::id`] and [`Coco::image_id`] return the position in this
-///   order or in `images`.
-/// * As in pycocotools: `width` and `height` may be floats, and 0, -1 or null if they are not known; `iscrowd` may be null; an
-///   image without `file_name` (LVIS) has the last part of its `coco_url`; annotations of images that are not listed are skipped
-///   and counted, unless all are; annotations with the same ID are all used, with a warning ([`Notes::warnings`]).
-/// * Errors, with the ID: duplicate IDs of images or categories; an annotation of a missing category; a box without four numbers or
-///   with a negative side; a polygon with an odd number of coordinates; run lengths for another size or beyond it. Invalid JSON
-///   (such as `NaN`) is an error with line and column. A polygon with fewer than three points is dropped; pixels not covered by run
-///   lengths are background.
-/// * The file is parsed as a stream; only the results are in memory. A text of more than 4 MiB, a `file_name` of more than 8 KiB,
-///   a name of more than 4 KiB and an outline of more than 4 Mi numbers are errors.
+/// * The samples are the `images` in file order, including images without annotations (`skip_empty`
+///   skips and counts these). The `file_name` of an image is relative to the folder `images`. This
+///   folder must exist and contain at least one of the images. A missing image is a sample error.
+/// * [`Annotations::objects`] returns the `annotations` of an image in file order: box, category,
+///   `iscrowd`, `area` (default: the area of the box), `id`, and polygons or run lengths, including
+///   pycocotools' compressed form. The label of an object is the position of its category among all
+///   `categories`, ordered by ID. [`Source::classes`] returns their names, [`Coco::categories`]
+///   their IDs.
+/// * The label of a sample is -1, because an image has no class.
+/// * Numbers are stored exactly. Numbers with at most two decimals, as in COCO, take about two
+///   bytes.
+/// * Coordinates refer to the stored pixels unless `coordinates` states otherwise. An image whose
+///   size differs from its `width` and `height` is a sample error.
+/// * An ID is a whole number. It may be written as a float (`3.0`) or a text (`"3"`). If an ID is
+///   any other text, all IDs of its kind must be texts. Categories are then ordered by these texts.
+///   [`Category::id`] and [`Coco::image_id`] then return the position in this order or in `images`.
+/// * As in pycocotools, `width` and `height` may be floats, and may be 0, -1 or null if unknown.
+///   `iscrowd` may be null. An image without `file_name` (LVIS) is named by the last part of its
+///   `coco_url`. Annotations of images that are not listed are skipped and counted, but it is an
+///   error if this concerns all annotations. Annotations with the same ID are all used, with a
+///   warning ([`Notes::warnings`]).
+/// * These are errors, with the ID: two images or two categories with the same ID; an annotation of
+///   a missing category; a box without four numbers or with a negative side; a polygon with an odd
+///   number of coordinates; run lengths for another size or beyond the size. Invalid JSON (such as
+///   `NaN`) is an error with line and column. A polygon with fewer than three points is dropped.
+///   Pixels after the last run length are background.
+/// * The file is parsed as a stream, and only the results are kept in memory. A text of more than 4
+///   MiB, a `file_name` of more than 8 KiB, a name of more than 4 KiB and an outline of more than 4
+///   Mi numbers are errors.
 #[derive(Debug)]
 pub struct Coco {
     storage: Storage,
@@ -55,32 +62,33 @@ pub struct Coco {
     folder: PathBuf,
     coordinates: Frame,
     categories: Vec<Category>,
-    /// Label of each category ID in the file, ordered by ID.
+    /// Label of each category ID of the file, ordered by ID.
     labels: Vec<(i64, usize)>,
     classes: Vec<String>,
     warning: Option<String>,
     images: Vec<Image>,
     /// All file names, concatenated.
     names: String,
-    /// Start of each annotation in the pool; those of an image are consecutive.
+    /// Start of each annotation in the pool. The annotations of an image are consecutive.
     starts: Vec<u64>,
     pool: Pool,
     largest_bytes: u64,
     excluded: Vec<Exclusion>,
 }
 
-/// Settings next to `coco`.
+/// Settings of the source `coco`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CocoSettings {
-    /// Folder of the images, absolute or relative to the folder of the JSON file. In a pipeline file, a path relative to that
-    /// file takes precedence if the folder exists. Default: the folder of the JSON file.
+    /// Folder of the images, absolute or relative to the folder of the JSON file. In a pipeline
+    /// file, a folder that exists relative to the pipeline file takes precedence. Default: the
+    /// folder of the JSON file.
     pub images: PathBuf,
     /// Whether to skip images without annotations. Default false.
     pub skip_empty: bool,
     /// Image to which coordinates refer: `stored` pixels, or the `upright` image. Default stored.
     pub coordinates: Frame,
-    /// Folder that was tried before, for the error message; not a key.
+    /// Folder that was tried first, for the error message. Not a key in TOML.
     #[serde(skip)]
     pub tried: Option<PathBuf>,
 }
@@ -89,21 +97,21 @@ pub struct CocoSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Category {
-    /// ID in the file; its position in the order of IDs if they are texts.
+    /// ID in the file. If IDs are texts, the position of the category in the order of the texts.
     pub id: i64,
-    /// Name, or the ID if it has none.
+    /// Name of the category, or its ID if it has no name.
     pub name: String,
 }
 
-/// Entry of `images`.
+/// One entry of `images`.
 #[derive(Debug)]
 struct Image {
     id: i64,
-    /// 0x0 if the file gives no size.
+    /// Size of the image; 0x0 if the file does not state it.
     size: Size,
-    /// End of its name in `names`; it begins at the end of the previous one.
+    /// End of the image's name in `names`. The name begins where the previous name ends.
     name_end: u64,
-    /// Index after its last annotation.
+    /// Index after the image's last annotation.
     end: u64,
 }
 
@@ -112,16 +120,18 @@ impl Coco {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be read, [`Error::Config`] if it is invalid or has no images.
+    /// [`Error::Io`] if the file cannot be read, [`Error::Config`] if it is invalid or has no
+    /// images.
     pub fn open(json: impl AsRef<Path>, settings: &CocoSettings) -> Result<Self> {
         Self::open_with(json, settings, &Storage::default())
     }
 
-    /// Reads the JSON file and the images through this storage handle.
+    /// Like [`open`](Self::open), but reads the JSON file and the images through this storage
+    /// handle.
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// Errors of [`open`](Self::open).
     pub fn open_with(
         json: impl AsRef<Path>,
         settings: &CocoSettings,
@@ -157,22 +167,23 @@ impl Coco {
         Ok(this)
     }
 
-    /// All categories ordered by ID; the first has label 0.
+    /// Returns all categories ordered by ID. The first has label 0.
     pub fn categories(&self) -> &[Category] {
         &self.categories
     }
 
-    /// ID of a sample's image in the file; its position in `images` if IDs are texts. `index` is below [`Source::len`].
+    /// Returns the ID of a sample's image in the file. If IDs are texts, returns its position in
+    /// `images`. `index` must be below [`Source::len`].
     pub fn image_id(&self, index: u64) -> i64 {
         self.images[index as usize].id
     }
 
-    /// Path of a sample.
+    /// Returns the path of a sample.
     pub fn path(&self, index: u64) -> PathBuf {
         storage::join(&self.folder, Path::new(self.name(index)))
     }
 
-    /// `file_name` of a sample.
+    /// Returns the `file_name` of a sample.
     fn name(&self, index: u64) -> &str {
         let start = self.before(index).map_or(0, |image| image.name_end);
         &self.names[start as usize..self.images[index as usize].name_end as usize]
@@ -186,19 +197,19 @@ impl Coco {
         index.checked_sub(1).map(|before| &self.images[before as usize])
     }
 
-    /// Label of a category.
+    /// Returns the label of a category.
     fn label(labels: &[(i64, usize)], id: i64) -> Option<usize> {
         labels.binary_search_by_key(&id, |label| label.0).ok().map(|place| labels[place].1)
     }
 }
 
 impl CocoSettings {
-    /// Folder of the images of this JSON file.
+    /// Returns the folder of the images that belong to a JSON file.
     fn folder(&self, json: &Path) -> PathBuf {
         storage::join(json.parent().unwrap_or(Path::new("")), &self.images)
     }
 
-    /// Rejects a missing folder when the source is opened.
+    /// Returns an error if the folder of the images is missing. Called when the source is opened.
     fn check(&self, json: &Path) -> Result<()> {
         let folder = self.folder(json);
         if self.images.as_os_str().is_empty() || storage::is_url(&folder) || folder.is_dir() {

@@ -1,4 +1,4 @@
-//! Outlines of objects: polygons, and run lengths in both forms.
+//! Parses outlines of objects: polygons, and run lengths in both forms.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::bounds::{List, MOST_NUMBERS, too_many};
 use crate::annotation::{RunLengths, Segmentation};
 use crate::geometry::Size;
 
-/// Value of `segmentation`.
+/// Value of `segmentation` in an annotation.
 #[derive(Default)]
 pub enum Outline {
     #[default]
@@ -25,11 +25,11 @@ pub enum Counts {
 }
 
 impl Outline {
-    /// The outline, if it has one.
+    /// Returns the outline, or `None` if the object has none.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The reason why the outline is invalid.
     pub fn checked(self) -> Result<Option<Segmentation>, String> {
         match self {
             Outline::None => Ok(None),
@@ -82,7 +82,8 @@ impl<'de> Visitor<'de> for OutlineVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Outline, A::Error> {
         let (mut polygons, mut numbers) = (Vec::new(), 0);
         while let Some(List(polygon)) = seq.next_element::<List<f64>>()? {
-            // A polygon without points takes memory too.
+            // A polygon without points needs memory too, so every polygon counts as one more
+            // number.
             numbers += polygon.len() + 1;
             if numbers > MOST_NUMBERS {
                 return Err(A::Error::custom(too_many()));

@@ -1,8 +1,9 @@
-//! Compact byte encoding of annotations, which preserves numbers exactly.
+//! Compact byte encoding of annotations that keeps numbers exact.
 //!
-//! Whole numbers are LEB128, signed ones in zigzag encoding. A coordinate with at most two decimals is the difference in
-//! hundredths to the previous one on its axis, plus one; any other is a zero and the eight bytes of the f64. Dividing the
-//! hundredths by 100 rounds as parsing the decimal does, so the result is the same f64.
+//! Whole numbers are LEB128, and signed ones are zigzag-encoded. A coordinate with at most two
+//! decimals is stored as its difference in hundredths to the previous coordinate on the same axis,
+//! plus one. Any other coordinate is stored as a zero and the eight bytes of the f64. Dividing
+//! hundredths by 100 gives the same f64 as parsing the decimal.
 
 use crate::annotation::{Object, RunLengths, Segmentation};
 use crate::geometry::{BoundingBox, Size};
@@ -13,11 +14,11 @@ pub struct Pool {
     bytes: Vec<u8>,
 }
 
-/// Fields of an annotation that are checked after the whole file is read.
+/// Fields of an annotation that are checked after the whole file has been read.
 pub struct Head {
     pub id: i64,
     pub category: i64,
-    /// Size of the mask, if it has run lengths.
+    /// Size of the mask, if the annotation has run lengths.
     pub size: Option<Size>,
 }
 
@@ -26,7 +27,8 @@ const POLYGONS: u64 = 2;
 const RUNS: u64 = 4;
 
 impl Pool {
-    /// Appends an annotation with `category` as in the file and box `[x, y, width, height]`. Returns its start.
+    /// Appends an annotation, whose `category` is the ID in the file, with the box `[x, y, width,
+    /// height]`. Returns the start of the annotation in the pool.
     pub fn push(&mut self, object: &Object, bbox: [f64; 4]) -> u64 {
         let start = self.bytes.len() as u64;
         let kind = match &object.segmentation {
@@ -65,12 +67,12 @@ impl Pool {
         start
     }
 
-    /// Decodes the fields to check of the annotation that starts here.
+    /// Decodes the [`Head`] of the annotation at `start`.
     pub fn head(&self, start: u64) -> Head {
         Reader { bytes: &self.bytes[start as usize..] }.head().0
     }
 
-    /// Decodes the annotation that starts here; `category` is as in the file.
+    /// Decodes the annotation at `start`. Its `category` is the ID in the file.
     pub fn object(&self, start: u64) -> Object {
         let mut from = Reader { bytes: &self.bytes[start as usize..] };
         let (Head { id, category, size }, kind) = from.head();
@@ -89,7 +91,7 @@ impl Pool {
         self.bytes.shrink_to_fit();
     }
 
-    /// Allocated bytes.
+    /// Returns the number of allocated bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -124,7 +126,7 @@ fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// Decoder of the format of this module.
+/// Decoder for the encoding of this module.
 struct Reader<'a> {
     bytes: &'a [u8],
 }
@@ -222,7 +224,7 @@ mod tests {
         }
     }
 
-    /// One byte for a difference up to 0.32 pixels, two up to 81.
+    /// A difference of up to 0.32 pixels takes one byte, up to 81 pixels two bytes.
     #[test]
     fn a_coordinate_of_two_decimals_takes_a_byte_or_two() {
         let mut pool = Pool::default();

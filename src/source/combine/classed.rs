@@ -1,4 +1,4 @@
-//! Labels by a table of classes.
+//! Assigns labels from a table of classes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use crate::footprint::counted;
 use crate::source::class_table::{ClassTable, listed};
 use crate::source::{ExclusionReason, Exclusions, Source};
 
-/// Arrangement of [`Classed`]: the samples whose classes are in the table.
+/// Arrangement of [`Classed`]: only samples whose classes are in the table.
 pub struct Numbered {
     /// Number of samples in the part.
     len: u64,
-    /// `None` if all samples are kept.
+    /// Selected samples; `None` if all samples are kept.
     kept: Option<Chosen>,
 }
 
 impl Classed {
-    /// Numbers the classes of a source as in the table.
+    /// Gives the classes of a source the numbers of the table.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the source has class names and none of its samples or objects is of a class of the table, or if it has none
-    /// and a label is beyond the table.
+    /// [`Error::Config`] if the source has class names, but none of its samples or objects has a
+    /// class of the table. Also if the source has no class names and a label is not in the table.
     pub fn new(source: Arc<dyn Source>, table: &ClassTable) -> Result<Self> {
         let classes = table.names().to_vec();
         let mut own = OwnNotes::default();
@@ -48,7 +48,7 @@ impl Classed {
     }
 }
 
-/// Rejects labels of a source without class names that are beyond the table.
+/// Returns an error if a source without class names has a label that is not in the table.
 fn check_labels(source: &dyn Source, table: &ClassTable) -> Result<()> {
     if !source.knows_labels() {
         return Ok(());
@@ -66,7 +66,8 @@ fn check_labels(source: &dyn Source, table: &ClassTable) -> Result<()> {
     Err(Error::config("source.classes", problem))
 }
 
-/// Counts the samples and objects of classes that are not in the table. Returns the samples that are kept, if not all are.
+/// Counts the samples and objects whose classes are not in the table. Returns the kept samples, or
+/// `None` if all are kept.
 fn leave_out(
     source: &dyn Source,
     numbers: &[i64],
@@ -129,7 +130,7 @@ fn leave_out(
         return Err(Error::config("source.classes", problem));
     }
     own.warnings.push(format!(
-        "{} has classes that are not in the table of classes, and they are left out: {missing}; the table has {listed_table}. \
+        "{} has classes that are not in the table of classes and are skipped: {missing}; the table has {listed_table}. \
          Correct the names, or add them to source.classes",
         source.describe()
     ));
@@ -154,7 +155,7 @@ impl Arrangement for Numbered {
         }
     }
 
-    /// The kept samples of a file are still consecutive.
+    /// The samples of a file that are kept are still consecutive.
     fn file_ends(&self, parts: &[Vec<u64>]) -> Vec<u64> {
         let Some(ends) = parts.first() else { return Vec::new() };
         let Some(kept) = &self.kept else { return ends.clone() };

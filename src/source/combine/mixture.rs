@@ -1,4 +1,4 @@
-//! Weighted mixture of parts.
+//! Weighted mixture of sources.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,21 +9,23 @@ use crate::error::{Error, Result};
 use crate::footprint::counted;
 use crate::source::Source;
 
-/// Longest period of a mixture, in draws; each takes 6 bytes in the table.
+/// Longest period of a mixture, in draws. Each draw takes 6 bytes in the table.
 const MOST_PERIOD: u64 = 1 << 20;
-/// Largest difference between a weight's share and a fraction that counts as the same number: the accuracy of weights that were
-/// computed, such as 1.0 / 3.0.
+/// Largest difference at which the share of a weight and a fraction count as equal. It allows for
+/// rounding errors of computed weights, such as 1.0 / 3.0.
 const SAME: f64 = 1e-9;
-/// Longest period that is tried for fractions; longer ones are rounded to [`MOST_PERIOD`].
+/// Longest period that is tried for exact fractions. Weights that need a longer one are rounded to
+/// [`MOST_PERIOD`].
 const MOST_TRIED: u64 = 10_000;
 
-/// Arrangement of [`Mixture`]: which part is drawn at each index.
+/// Arrangement of [`Mixture`]: which part provides the sample at each index.
 pub struct Weighted {
     len: u64,
-    /// For each draw of a period: the part, and its number of earlier draws in the period.
+    /// For each draw of a period: the part that is drawn, and the number of its earlier draws in
+    /// the period.
     period: Period,
     parts: Vec<Draws>,
-    /// Whether the weights were rounded to a period of [`MOST_PERIOD`].
+    /// Whether the weights had to be rounded to a period of [`MOST_PERIOD`].
     rounded: bool,
 }
 
@@ -34,21 +36,22 @@ struct Period {
 
 /// Draws of one part.
 struct Draws {
-    /// Draws per period.
+    /// Number of draws per period.
     share: u64,
     /// Number of samples in the part.
     len: u64,
-    /// Draws in the whole mixture.
+    /// Number of draws in the whole mixture.
     draws: u64,
 }
 
 impl Mixture {
-    /// Mixes parts by their weights. `samples` is the length; `None` is the shortest length that includes every sample.
+    /// Mixes sources by their weights. `samples` is the length of the mixture. `None` gives the
+    /// shortest length that includes every sample.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if there are no parts, one is empty, a weight is not positive and finite, the length is 0, or the classes
-    /// of the parts cannot be merged.
+    /// [`Error::Config`] if there are no sources, a source is empty, a weight is not positive and
+    /// finite, the length is 0, or the classes of the sources cannot be merged.
     pub fn new(parts: Vec<(Arc<dyn Source>, f64)>, samples: Option<u64>) -> Result<Self> {
         let (sources, weights): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let lens: Vec<u64> = sources.iter().map(|source| source.len()).collect();
@@ -99,10 +102,10 @@ impl Arrangement for Weighted {
         (part, (u128::from(place) * u128::from(len) / u128::from(rest)) as u64)
     }
 
-    /// First index of the sample.
+    /// First index at which the mixture contains the sample.
     fn index_of(&self, part: usize, index: u64) -> Option<u64> {
         let Draws { share, len, draws } = self.parts[part];
-        // A part that is not drawn completely has its draws spread evenly over it.
+        // If a part is not drawn completely, its draws are spread evenly over its samples.
         let draw = match draws < len {
             true => (u128::from(index) * u128::from(draws)).div_ceil(u128::from(len)) as u64,
             false => index,
@@ -135,8 +138,9 @@ impl Arrangement for Weighted {
 }
 
 impl Period {
-    /// Computes one period from the number of draws per part. Each step picks, among draws whose window has begun, the one whose
-    /// window ends first; ties go to the window that began first, then to the first part.
+    /// Computes one period from the number of draws of each part. Every draw has a window of
+    /// positions. Each step picks, among the draws whose window has begun, the one whose window
+    /// ends first. Among equal ends, the window that began first wins, then the first part.
     fn new(shares: &[u64]) -> Self {
         let len: u64 = shares.iter().sum();
         let room = len as usize;
@@ -163,7 +167,7 @@ impl Period {
         Self { parts, ranks }
     }
 
-    /// Number of draws of a part among the first `len` draws.
+    /// Returns how often a part is drawn among the first `len` draws.
     fn draws(&self, part: usize, share: u64, len: u64) -> u64 {
         let period = self.parts.len() as u64;
         let rest = &self.parts[..(len % period) as usize];
@@ -171,7 +175,7 @@ impl Period {
         (len / period).saturating_mul(share).saturating_add(rest)
     }
 
-    /// Fewest draws that include every sample of every part.
+    /// Returns the smallest number of draws that includes every sample of every part.
     fn covering(&self, shares: &[u64], lens: &[u64]) -> Result<u64> {
         let mut most = 0;
         for (part, (&share, &len)) in shares.iter().zip(lens).enumerate() {
@@ -191,7 +195,8 @@ impl Period {
     }
 }
 
-/// Converts weights to whole numbers without a common divisor, and returns whether they were rounded.
+/// Converts weights to whole numbers without a common divisor. Also returns whether the weights
+/// were rounded.
 fn shares(weights: &[f64]) -> Result<(Vec<u64>, bool)> {
     if weights.is_empty() {
         return Err(Error::config(KEY, "is empty; list at least one source"));
@@ -206,7 +211,7 @@ fn shares(weights: &[f64]) -> Result<(Vec<u64>, bool)> {
             return Err(Error::config(format!("{KEY}[{part}].weight"), problem));
         }
     }
-    // Numbers of samples and decimal fractions.
+    // Weights that are whole numbers or decimal fractions.
     let decimal = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6].map(|scale| {
         let scaled = weights.iter().map(|weight| weight * scale);
         whole(scaled, |weight| weight * SAME)
@@ -215,7 +220,7 @@ fn shares(weights: &[f64]) -> Result<(Vec<u64>, bool)> {
     if let Some(shares) = decimal.find(|it| is_period(it)) {
         return Ok((shares, false));
     }
-    // The largest weight bounds the sum.
+    // Dividing by the largest weight first keeps the sum finite.
     let largest = weights.iter().copied().fold(0.0, f64::max);
     let scaled: Vec<f64> = weights.iter().map(|weight| weight / largest).collect();
     let sum: f64 = scaled.iter().sum();
@@ -230,7 +235,8 @@ fn shares(weights: &[f64]) -> Result<(Vec<u64>, bool)> {
     }
 }
 
-/// The numbers, if each is as near to a positive whole number as `tolerance` allows.
+/// Rounds the numbers to positive whole numbers. Returns `None` if a number differs by more than
+/// `tolerance`.
 fn whole(numbers: impl Iterator<Item = f64>, tolerance: impl Fn(f64) -> f64) -> Option<Vec<u64>> {
     let whole = numbers.map(|number| {
         let near = number.round();
@@ -240,7 +246,7 @@ fn whole(numbers: impl Iterator<Item = f64>, tolerance: impl Fn(f64) -> f64) -> 
     whole.collect()
 }
 
-/// Divides by the greatest common divisor.
+/// Divides the shares by their greatest common divisor.
 fn reduced(shares: Vec<u64>) -> Vec<u64> {
     let divisor = shares.iter().copied().fold(0, greatest_common_divisor);
     shares.iter().map(|share| share / divisor).collect()
@@ -251,7 +257,8 @@ fn is_period(shares: &[u64]) -> bool {
     total.is_some_and(|total| total <= MOST_PERIOD)
 }
 
-/// Rounds shares that add up to one to draws of [`MOST_PERIOD`], at least one each. Largest remainders are rounded up.
+/// Rounds shares that add up to one to a period of [`MOST_PERIOD`] draws, with at least one draw
+/// each. The largest remainders are rounded up.
 fn rounded(of_one: &[f64]) -> Vec<u64> {
     let exact: Vec<f64> = of_one.iter().map(|share| share * MOST_PERIOD as f64).collect();
     let mut draws: Vec<u64> = exact.iter().map(|it| (*it as u64).max(1)).collect();
@@ -259,8 +266,9 @@ fn rounded(of_one: &[f64]) -> Vec<u64> {
     let surplus = |draws: &[u64], part: usize| draws[part] as f64 - exact[part];
     order.sort_by(|&a, &b| surplus(&draws, a).total_cmp(&surplus(&draws, b)).then(a.cmp(&b)));
     let total: u64 = draws.iter().sum();
-    // If the sum is too small, the parts that rounding reduced most get one more draw each. If it is too large, because parts
-    // with almost no weight got one draw, the largest part gets fewer.
+    // If the sum is too small, the parts that lost most by rounding get one more draw each. If the
+    // sum is too large, because parts with almost no weight got one draw, the largest part gets
+    // fewer draws.
     for &part in order.iter().take(MOST_PERIOD.saturating_sub(total) as usize) {
         draws[part] += 1;
     }

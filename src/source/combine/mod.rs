@@ -1,6 +1,6 @@
-//! Sources that combine other sources: concatenation, weighted mixture, subset, repetition.
+//! Sources that combine other sources: concatenation, weighted mixture, subset and repetition.
 //!
-//! Each is a rule that maps an index to a sample of a part. Nothing is copied; all properties of a sample are those in its part.
+//! A combination maps each index to a sample of one of its parts. No data are copied: samples keep all their properties.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -28,45 +28,44 @@ mod mixture;
 mod select;
 mod settings;
 
-/// Search factor: the largest samples of a part are searched among this many times as many, because a subset may omit some.
+/// Factor of additional candidates for the largest samples, because a subset may not contain the largest ones.
 const TRIED: usize = 16;
 
-/// Parts concatenated in order.
+/// Parts that are concatenated in order.
 pub type Concat = Combined<InTurn>;
 
-/// Parts mixed by weights.
+/// Parts that are mixed by weights.
 ///
-/// * Weights are positive finite numbers, such as shares, numbers of samples or outputs of a softmax; only their ratios matter.
-///   They become draws of a period, which [`describe`](Source::describe) prints: `1 of 3`. The period is exact if it is at most
-///   2^20 for weights of up to six decimal places, or at most 10,000 for others, such as 1.0 / 3.0. Otherwise it is 2^20, and
-///   the draws are rounded, at least one for each part.
-/// * After `n` samples, the number of samples from a part with share `w` differs from `n * w` by less than 1, for every `n`.
-///   After each full period (the sum of the whole-number weights) it is exact. Each draw of a part falls into its own window from
-///   `floor(j / w)` to `ceil((j + 1) / w)`, earliest end first (Baruah, Cohen, Plaxton and Varvel, "Proportionate progress",
-///   Algorithmica 1996; for one processor it is Tijdeman's chairman assignment).
-/// * Every sample of a part comes once before any repeats. If the mixture ends within such a pass, the draws of that pass are
+/// * Weights are positive finite numbers, such as shares, numbers of samples or outputs of a softmax. Only their ratios matter.
+///   They become numbers of draws in a period, which [`describe`](Source::describe) prints: `1 of 3`. Weights of up to six decimal
+///   places are exact if the period is at most 2^20. Others, such as 1.0 / 3.0, are exact if it is at most 10,000. Otherwise the
+///   period is 2^20 and the draws are rounded, with at least one for each part.
+/// * After `n` samples, the number of samples from a part with share `w` differs from `n * w` by less than 1. After each full
+///   period it is exact. Draw `j` of a part lies in the window `floor(j / w)` to `ceil((j + 1) / w)`; the earliest end is served
+///   first (Baruah, Cohen, Plaxton and Varvel, "Proportionate progress", Algorithmica 1996).
+/// * All samples of a part occur once before any occurs again. If the mixture ends within such a pass, the draws of this pass are
 ///   spread evenly over the part.
-/// * The default length is the shortest that includes every sample of every part, so parts with a larger share repeat. An epoch
-///   is the whole mixture, so every epoch has the same samples.
+/// * The default length is the shortest that includes every sample of every part, so parts with a larger share repeat. An epoch is
+///   the whole mixture, so every epoch has the same samples.
 /// * The sample at an index is computed from the index alone. The only memory is a table of one period, of at most 6 MiB.
 ///
-/// Order, shards and resume of the loader apply to the indices of the mixture as for any source. With `loader.shuffle` the counts
-/// of each part are exact over the epoch, and random within it.
+/// The loader's order, shards and resume apply to the indices of the mixture as for any source. With `loader.shuffle` the number of
+/// samples from each part is exact over the epoch, and random within the epoch.
 pub type Mixture = Combined<Weighted>;
 
-/// Subset of a part: a range, or a list of its indices in any order.
+/// Subset of a part: a range, or a list of indices in any order.
 pub type Subset = Combined<Chosen>;
 
-/// Part repeated several times.
+/// Part that is repeated several times.
 pub type Repeat = Combined<Repeated>;
 
 /// Source whose labels are the numbers of a [`ClassTable`](super::ClassTable).
 ///
-/// * A class has the number that its name has in the table. So training and validation sets, sets of any kind, and saved models
-///   agree, whatever classes each of them has.
-/// * Samples and objects of classes that the table does not have are left out and counted ([`Notes::excluded`]), with a warning.
-/// * If a source has no class names, its labels are kept and get the names of the table. [`Classed::new`] rejects a label
-///   beyond the table, if the source [knows its labels](Hints::knows_labels).
+/// * A class has the number of its name in the table. Therefore training and validation sets, sets of different sources and saved
+///   models agree, whatever classes each of them contains.
+/// * Samples and objects whose classes are not in the table are skipped and counted ([`Notes::excluded`]), with a warning.
+/// * If a source has no class names, its labels are kept and named by the table. If the source [knows its
+///   labels](Hints::knows_labels), [`Classed::new`] returns an error for labels that are not in the table.
 pub type Classed = Combined<Numbered>;
 
 /// Rule that maps an index to a sample of a part.
@@ -74,45 +73,46 @@ pub trait Arrangement: Send + Sync + 'static {
     /// Number of samples, at least 1.
     fn samples(&self) -> u64;
 
-    /// Part number, and index in that part, of the sample at `index`, which is below [`samples`](Self::samples). Must take
-    /// constant time.
+    /// Returns the number of a part, and the index in this part, for the sample at `index`. `index` is below
+    /// [`samples`](Self::samples). Must take constant time.
     fn at(&self, index: u64) -> (usize, u64);
 
-    /// Index at which a sample of a part occurs. `None`, the default, if it does not occur or that is unknown.
+    /// Returns an index at which a sample of a part occurs. `None`, the default, if the sample does not occur or the index is
+    /// unknown.
     fn index_of(&self, part: usize, index: u64) -> Option<u64> {
         let _ = (part, index);
         None
     }
 
-    /// Checks the label with which a sample was read. It is the label in the part, not the label in the combination. The
-    /// default accepts every label.
+    /// Checks the label with which a sample was read. It is the label in the part, not in the combination. The default accepts
+    /// every label.
     ///
     /// # Errors
     ///
-    /// [`DataError`] if the sample would not be in this arrangement with that label.
+    /// [`DataError`] if a sample with this label does not belong to the arrangement.
     fn check_label(&self, label: i64) -> Result<(), DataError> {
         let _ = label;
         Ok(())
     }
 
-    /// [`Hints::file_ends`] of the whole, computed from those of the parts. Empty, the default, if the samples of a file are not
-    /// consecutive.
+    /// Computes [`Hints::file_ends`] of the combination from the values of the parts. Empty, the default, if the samples of a file
+    /// are not consecutive.
     fn file_ends(&self, parts: &[Vec<u64>]) -> Vec<u64> {
         let _ = parts;
         Vec::new()
     }
 
-    /// Host memory of the arrangement itself, in bytes. Default 0.
+    /// Returns the host memory of the arrangement itself, in bytes. Default 0.
     fn memory_bytes(&self) -> u64 {
         0
     }
 
-    /// Draws of each part per period of a mixture. Default empty.
+    /// Returns the number of draws of each part per period of a mixture. Default empty.
     fn weights(&self) -> Vec<u64> {
         Vec::new()
     }
 
-    /// Description for people, from those of the parts.
+    /// Describes the combination for users, given the descriptions of the parts.
     fn describe(&self, parts: &[String]) -> String {
         format!("{} of {}", counted(self.samples(), "sample"), parts.join("; "))
     }
@@ -120,11 +120,11 @@ pub trait Arrangement: Send + Sync + 'static {
 
 /// Source that combines parts.
 ///
-/// * Classes: parts with equal lists of classes, or none at all, share them, and labels are unchanged. Otherwise classes are
-///   merged by name, in the order of the parts, and labels are renumbered. Parts with class names cannot be merged with parts
-///   without.
-/// * Bytes, locations, labels and objects of a sample are those of its part.
-/// * Samples at several indices are cached once ([`Identity::original`]).
+/// * Classes: if all parts have the same list of classes, or none has classes, the list is shared and labels are unchanged.
+///   Otherwise classes are merged by name, in the order of the parts, and labels are renumbered. Parts with class names cannot be
+///   merged with parts without.
+/// * Bytes, locations, labels and objects of a sample are the same as in its part.
+/// * A sample that occurs at several indices is cached once ([`Identity::original`]).
 pub struct Combined<A> {
     parts: Vec<Part>,
     classes: Vec<String>,
@@ -132,25 +132,25 @@ pub struct Combined<A> {
     own: OwnNotes,
 }
 
-/// What a combination itself leaves out.
+/// Items that the combination itself skips, and its own warnings.
 #[derive(Default)]
 struct OwnNotes {
     excluded: Vec<Exclusion>,
     warnings: Vec<String>,
-    /// Whether it leaves out objects without a class.
+    /// Whether the combination skips objects without a class.
     classed_objects: bool,
 }
 
 struct Part {
     source: Arc<dyn Source>,
-    /// Label in the whole for each label of the part; `None` if they are equal.
+    /// Label in the combination for each label of the part; `None` if labels are unchanged.
     labels: Option<Vec<i64>>,
-    /// Number of originals in earlier parts.
+    /// Number of originals ([`Identity::originals`]) in earlier parts.
     originals_before: u64,
 }
 
 impl Part {
-    /// Checks that a label has a number in the whole.
+    /// Checks that a label of the part has a label in the combination.
     fn check_label(&self, label: i64) -> Result<(), DataError> {
         let Some(names) = self.labels.as_ref().map(Vec::len) else { return Ok(()) };
         if usize::try_from(label).is_ok_and(|number| number >= names) {
@@ -162,11 +162,11 @@ impl Part {
         Ok(())
     }
 
-    /// Converts a label of the part to one of the whole.
+    /// Converts a label of the part to a label of the combination.
     fn in_whole(&self, label: i64) -> i64 {
         match (&self.labels, usize::try_from(label)) {
             (None, _) | (_, Err(_)) => label,
-            // A label without a class name has none in the whole either.
+            // A label without a class name in the part has none in the combination either.
             (Some(labels), Ok(label)) => labels.get(label).copied().unwrap_or(-1),
         }
     }
@@ -177,7 +177,7 @@ impl Concat {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if there are no parts, or their classes cannot be merged.
+    /// [`Error::Config`] if there are no parts, or if their classes cannot be merged.
     pub fn new(parts: Vec<Arc<dyn Source>>) -> Result<Self> {
         let mut end = 0u64;
         let mut ends = Vec::with_capacity(parts.len());
@@ -197,7 +197,7 @@ impl Concat {
 
 /// Arrangement of [`Concat`].
 pub struct InTurn {
-    /// For each part, the index after its last sample.
+    /// For each part, the index after its last sample in the concatenation.
     ends: Vec<u64>,
 }
 
@@ -238,11 +238,11 @@ impl Arrangement for InTurn {
 }
 
 impl<A: Arrangement> Combined<A> {
-    /// Combines parts in the order of a custom arrangement.
+    /// Combines parts with a custom arrangement.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if there are no parts or no samples, or the classes of the parts cannot be merged.
+    /// [`Error::Config`] if there are no parts or no samples, or if the classes of the parts cannot be merged.
     pub fn arranged(parts: Vec<Arc<dyn Source>>, arrangement: A) -> Result<Self> {
         if parts.is_empty() || arrangement.samples() == 0 {
             return Err(Error::config("source", "has no samples"));
@@ -250,7 +250,7 @@ impl<A: Arrangement> Combined<A> {
         Self::join("source", parts, arrangement)
     }
 
-    /// Merges the classes of the parts.
+    /// Creates a combination and merges the classes of its parts.
     fn join(key: &str, parts: Vec<Arc<dyn Source>>, arrangement: A) -> Result<Self> {
         let (classes, labels) = join_classes(key, &parts)?;
         let mut originals_before = 0u64;
@@ -373,7 +373,7 @@ impl<A: Arrangement> Hints for Combined<A> {
         parts.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// Largest samples of the parts that occur in the arrangement.
+    /// Returns the largest samples of the parts that occur in the arrangement.
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
         let parts = self.parts.iter().enumerate().flat_map(|(part, it)| {
             let of_part = it.source.largest_samples(most.saturating_mul(TRIED));
@@ -431,7 +431,7 @@ impl<A: Arrangement> Identity for Combined<A> {
     fn fingerprint(&self) -> Option<Fingerprint> {
         let parts = self.parts.iter().map(|part| of_part(&*part.source));
         let at = |index| self.arrangement.at(index);
-        // All samples of one source in its order, with other labels at most, are no combination.
+        // All samples of one source in their order, at most with other labels, do not count as a combination.
         if let [part] = &self.parts[..]
             && part.source.len() == self.len()
             && inspected(self.len()).all(|index| at(index) == (0, index))
@@ -453,7 +453,7 @@ impl<A: Arrangement> Identity for Combined<A> {
 }
 
 impl<A: Arrangement> Notes for Combined<A> {
-    /// Skipped items of all parts, independent of the arrangement.
+    /// Returns the skipped items of all parts, even if the arrangement does not use these parts completely.
     fn excluded(&self) -> Vec<Exclusion> {
         let mut all = Exclusions::default();
         self.parts.iter().for_each(|part| all.join(&part.source.excluded()));
@@ -467,10 +467,10 @@ impl<A: Arrangement> Notes for Combined<A> {
     }
 }
 
-/// For each part, the label in the whole of each of its labels; `None` if they are equal.
+/// For each part: the label in the combination of each of its labels, or `None` if they are equal.
 type Renumbered = Vec<Option<Vec<i64>>>;
 
-/// Returns the classes of the whole, and the renumbering of each part's labels.
+/// Returns the classes of the combination, and the new label of each label of each part.
 fn join_classes(key: &str, parts: &[Arc<dyn Source>]) -> Result<(Vec<String>, Renumbered)> {
     let first = parts.first().map_or(&[][..], |part| part.classes());
     if parts.iter().all(|part| part.classes() == first) {

@@ -11,13 +11,13 @@ use crate::source::Source;
 /// Arrangement of [`Subset`]: a range of the part, or a list of its indices in any order.
 pub struct Chosen {
     indices: Indices,
-    /// Labels by which the samples were chosen, if that is why.
+    /// Labels of the samples, if a filter selected the samples by their labels.
     labels: Option<Vec<i64>>,
 }
 
 enum Indices {
     Range(Range<u64>),
-    /// For parts with fewer than 2^32 samples.
+    /// Indices of parts with fewer than 2^32 samples.
     Short(Vec<u32>),
     Long(Vec<u64>),
 }
@@ -29,11 +29,11 @@ pub struct Repeated {
 }
 
 impl Subset {
-    /// Selects samples by index, in this order. An index may occur several times.
+    /// Selects samples by index, in the given order. An index may occur several times.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if there are no indices, or one is not below the length.
+    /// [`Error::Config`] if there are no indices, or if one is not below the length of the source.
     pub fn of(source: Arc<dyn Source>, indices: &[u64]) -> Result<Self> {
         let len = source.len();
         if let Some(place) = indices.iter().position(|&index| index >= len) {
@@ -51,7 +51,7 @@ impl Subset {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the range is empty or exceeds the source.
+    /// [`Error::Config`] if the range is empty or ends after the source.
     pub fn range(source: Arc<dyn Source>, range: Range<u64>) -> Result<Self> {
         let len = source.len();
         if range.is_empty() || range.end > len {
@@ -62,7 +62,7 @@ impl Subset {
         Self::join("source.subset", vec![source], Chosen::of(Indices::Range(range)))
     }
 
-    /// Selects the first `samples` samples, or all if there are fewer.
+    /// Selects the first `samples` samples, or all samples if there are fewer.
     ///
     /// # Errors
     ///
@@ -90,8 +90,8 @@ impl Subset {
         Self::range(source, samples..len)
     }
 
-    /// Selects the samples for which `wanted(index, label, location)` is true, in order. It is called once per sample,
-    /// immediately; no sample is read.
+    /// Selects the samples for which `wanted(index, label, location)` returns true, in order.
+    /// `wanted` is called immediately, once per sample. No sample is read.
     ///
     /// # Errors
     ///
@@ -106,8 +106,9 @@ impl Subset {
         Self::listed("source.filter", source, chosen, None)
     }
 
-    /// Selects samples by index, each below the length; `key` names the setting in the error for an empty list. With `labels` a sample
-    /// whose label is another one when it is read is an error of that sample.
+    /// Selects samples by index. Each index must be below the length. `key` names the setting in
+    /// the error for an empty list. With `labels`, a sample is an error if its label is not one of
+    /// them when it is read.
     pub(super) fn listed(
         key: &str,
         source: Arc<dyn Source>,
@@ -124,16 +125,17 @@ impl Subset {
 }
 
 impl Repeat {
-    /// Repeats all samples of the source `times` times, which lengthens the epoch as much. Each repetition of a sample has its
-    /// own index and its own random choices.
+    /// Repeats all samples of the source `times` times, which makes the epoch `times` times as
+    /// long. Each repetition of a sample has its own index and its own random choices.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if `times` is 0, the source is empty, or there would be 2^64 or more samples.
+    /// [`Error::Config`] if `times` is 0, if the source is empty, or if there would be 2^64 or more
+    /// samples.
     pub fn new(source: Arc<dyn Source>, times: u64) -> Result<Self> {
         let len = source.len();
         if times == 0 || len == 0 {
-            let problem = format!("{times} times {} is none", counted(len, "sample"));
+            let problem = format!("would select nothing: {times} times {}", counted(len, "sample"));
             return Err(Error::config("source.repeat", problem));
         }
         if len.checked_mul(times).is_none() {
@@ -145,7 +147,7 @@ impl Repeat {
 }
 
 impl Chosen {
-    /// These indices, in order, of a part with `len` samples.
+    /// Creates a list of indices, in the given order, for a part with `len` samples.
     pub(super) fn listed(len: u64, indices: impl Iterator<Item = u64>) -> Self {
         if len > u64::from(u32::MAX) {
             return Self::of(Indices::Long(indices.collect()));
@@ -165,8 +167,8 @@ impl Arrangement for Chosen {
         match &self.labels {
             Some(labels) if !labels.contains(&label) => {
                 let problem = format!(
-                    "the label is {label} now, but when the source was opened it was one that source.filter selects; labels of a \
-                     filtered source must stay"
+                    "the label is {label} now, but when the source was opened it was a label that source.filter selects; \
+                     labels of a filtered source must not change"
                 );
                 Err(DataError::new(Reason::Label, problem))
             }

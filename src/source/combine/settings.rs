@@ -14,14 +14,15 @@ use crate::source::settings::{Any, Given, value};
 use crate::source::{ClassNames, ClassTable, Source, SourceSettings};
 use crate::storage::{self, Storage};
 
-/// Selection of samples: keys that may stand next to any source key, applied in this order.
+/// Selection of samples: keys that are allowed next to any source key. They are applied in the
+/// order of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Selection {
-    /// Names of the classes in the order of their numbers, or the path of a file of them.
+    /// Class names in the order of their numbers, or the path of a file with the names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<ClassNames>,
-    /// Number of each class. Next to `directory` it is a setting of the directory.
+    /// Number of each class. Next to `directory` it is a setting of the directory source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class_to_index: Option<BTreeMap<String, i64>>,
     /// Conditions that a sample must meet.
@@ -36,48 +37,48 @@ pub struct Selection {
     /// Largest number of samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub take: Option<u64>,
-    /// Number of repetitions of the whole.
+    /// Number of repetitions of the selected samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<u64>,
 }
 
-/// `filter`: conditions on samples, all of which must hold.
+/// Value of `filter`: conditions that a sample must all meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilterSettings {
-    /// Allowed labels.
+    /// Labels of which a sample must have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<Vec<i64>>,
-    /// Allowed classes, by name.
+    /// Class names of which a sample must have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<Vec<String>>,
-    /// Pattern for the location: `*` is any text, `?` any byte.
+    /// Pattern for the location of a sample: `*` matches any text, `?` any byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
 }
 
-/// One part of a mixture.
+/// One source of a mixture with its weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartSettings {
-    /// Weight; only ratios matter. Default 1.
+    /// Weight of the source. Only the ratios of weights matter. Default 1.
     pub weight: f64,
-    /// Source of the part.
+    /// The source.
     pub source: SourceSettings,
 }
 
 impl Selection {
-    /// All keys.
+    /// All keys of a selection in a pipeline file.
     pub const KEYS: [&str; 7] =
         ["classes", CLASS_TO_INDEX, "filter", "subset", "skip", "take", "repeat"];
 
-    /// Resolves relative paths of a pipeline file in the folder `base`.
+    /// Resolves relative paths of a pipeline file against the folder `base`.
     pub fn relative_to(&mut self, base: &Path) {
         if let Some(ClassNames::File(path)) = &mut self.classes {
             *path = storage::join(base, path);
         }
     }
 
-    /// The table of classes, if one is set.
+    /// Returns the table of classes, if one is set.
     fn table(&self, storage: &Storage) -> Result<Option<ClassTable>> {
         match (&self.classes, &self.class_to_index) {
             (Some(_), Some(_)) => {
@@ -95,8 +96,8 @@ impl Selection {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if no sample is left, or a class or an index does not exist; [`Error::Io`] if the file of the classes cannot
-    /// be read.
+    /// [`Error::Config`] if no sample is left, or if a class or an index does not exist.
+    /// [`Error::Io`] if the file of class names cannot be read.
     pub fn of(&self, mut source: Arc<dyn Source>, storage: &Storage) -> Result<Arc<dyn Source>> {
         if let Some(table) = self.table(storage)? {
             source = Arc::new(Classed::new(source, &table)?);
@@ -132,7 +133,9 @@ impl FilterSettings {
                 let problem = match source.classes().len() {
                     0 => format!("is {name}, but the source has no class names; write labels"),
                     count => {
-                        format!("is {name}, which is no class of the source; it has {count}")
+                        format!(
+                            "is {name}, which is not a class of the source; the source has {count}"
+                        )
                     }
                 };
                 Error::config(format!("source.filter.classes[{place}]"), problem)
@@ -144,7 +147,8 @@ impl FilterSettings {
         };
         let is_in =
             |list: &Option<Vec<i64>>, label| list.as_ref().is_none_or(|list| list.contains(&label));
-        // Compute locations only if needed: that takes far longer than everything else.
+        // Locations are computed only if needed, because this takes far longer than everything
+        // else.
         let is_located = |index| {
             let pattern = self.location.as_ref();
             pattern.is_none_or(|it| matches(it.as_bytes(), source.location(index).as_bytes()))
@@ -165,7 +169,7 @@ impl FilterSettings {
 }
 
 impl SourceSettings {
-    /// Mixes sources by weights, see [`Mixture`]; `samples` is the length.
+    /// Mixes sources by weights, see [`Mixture`]. `samples` is the length of the mixture.
     pub fn mixture(parts: Vec<PartSettings>, samples: Option<u64>) -> Self {
         Self(Arc::new(Joined::Mixture { parts, samples }))
     }
@@ -184,7 +188,8 @@ impl SourceSettings {
     }
 }
 
-/// Key of the number of each class. A directory has it too, and then walks only the folders of these classes.
+/// Key of the number of each class. The directory source has this key too, and then lists only the
+/// folders of these classes.
 pub(crate) const CLASS_TO_INDEX: &str = "class_to_index";
 
 /// Keys of combined sources.
@@ -302,7 +307,7 @@ impl Any for Joined {
     }
 }
 
-/// Adds the position of a part to the key of its error.
+/// Adds the position of the failing part to the key of an error.
 fn within(error: Error, part: &str) -> Error {
     match error {
         Error::Config(mut error) => {

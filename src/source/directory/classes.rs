@@ -1,4 +1,4 @@
-//! Selection of image files in a directory, and numbering of its classes.
+//! Selects the image files of a directory, and numbers its classes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,23 +11,26 @@ use crate::error::{Error, Result};
 use crate::footprint::counted;
 use crate::source::class_table::{ClassTable, listed};
 
-/// torchvision's `IMG_EXTENSIONS`.
+/// Extensions of image files, as in torchvision's `IMG_EXTENSIONS`.
 const EXTENSIONS: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
-/// Usual names of dataset splits, whose classes are one level below.
+/// Usual names of dataset splits. If the folders have such names, the classes are one level below.
 const PARTS: [&str; 9] =
     ["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"];
 
-/// Settings next to `directory`, with the names and defaults of torchvision's `ImageFolder`.
+/// Settings of the source `directory`. Names and defaults are those of torchvision's `ImageFolder`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DirectorySettings {
-    /// Extensions of image files, in any case; `"*"` matches every name. Other files are skipped and counted. Default: `jpg`,
-    /// `jpeg`, `png`, `ppm`, `bmp`, `pgm`, `tif`, `tiff`, `webp`.
+    /// Extensions of image files, in upper or lower case. `"*"` matches every name. Other files are
+    /// skipped and counted. Default: `jpg`, `jpeg`, `png`, `ppm`, `bmp`, `pgm`, `tif`, `tiff`,
+    /// `webp`.
     pub extensions: Vec<String>,
-    /// Whether a class may have no images; it keeps its number. Default false: such a class is an error.
+    /// Whether a class may have no images. Such a class keeps its number. With false, the default,
+    /// it is an error.
     pub allow_empty: bool,
-    /// Label of each class, from 0 to 1048575; several classes may share a label. Folders that it does not list are skipped and
-    /// counted. Default: classes are numbered in the byte order of their names.
+    /// Label of each class, from 0 to 1048575. Several classes may share a label. Folders that are
+    /// not listed here are skipped and counted. Default: classes are numbered in the byte order of
+    /// their names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class_to_index: Option<BTreeMap<String, i64>>,
 }
@@ -40,7 +43,7 @@ impl Default for DirectorySettings {
 }
 
 impl DirectorySettings {
-    /// Rejects invalid settings.
+    /// Returns an error if a setting is invalid.
     pub fn check(&self) -> Result<()> {
         if self.extensions.iter().all(|it| it.trim_start_matches('.').is_empty()) {
             return Err(Error::config("source.extensions", "is empty; write \"*\" for any file"));
@@ -48,7 +51,7 @@ impl DirectorySettings {
         self.class_to_index.as_ref().map_or(Ok(()), |it| ClassTable::of_indices(it).map(drop))
     }
 
-    /// Whether the name has the extension of an image.
+    /// Whether the file name has the extension of an image.
     pub fn is_image(&self, name: &OsStr) -> bool {
         let name = name.as_bytes();
         self.extensions.iter().any(|extension| {
@@ -59,8 +62,8 @@ impl DirectorySettings {
         })
     }
 
-    /// Label of the class with this name, which is at position `number` in the order of names. `None` if its folder is not a
-    /// class.
+    /// Returns the label of the class `name`, which is at position `number` in the order of names.
+    /// Returns `None` if its folder is not a class.
     pub fn label(&self, number: usize, name: &str) -> Option<i64> {
         match &self.class_to_index {
             None => Some(number as i64),
@@ -69,32 +72,33 @@ impl DirectorySettings {
     }
 }
 
-/// Classes with a folder, in the order of their names.
+/// Classes that have a folder, in the order of their names.
 #[derive(Default)]
 pub struct Classes(Vec<Class>);
 
 struct Class {
     name: String,
-    /// Images directly in the folder of the class; `below` counts those in its sub-folders.
+    /// Number of images directly in the class folder. `below` is the number of images in its
+    /// sub-folders.
     direct: u64,
     below: u64,
 }
 
 impl Classes {
-    /// Starts the next class.
+    /// Starts counting for the next class.
     pub fn begin(&mut self, name: &str) {
         self.0.push(Class { name: name.into(), direct: 0, below: 0 });
     }
 
-    /// Counts images of the current class.
+    /// Adds a number of images to the current class.
     pub fn add(&mut self, images: u64, below: bool) {
         if let Some(class) = self.0.last_mut() {
             *(if below { &mut class.below } else { &mut class.direct }) += images;
         }
     }
 
-    /// Names of the classes in label order. Classes with the same label are joined by `|`; a label without a class has an empty
-    /// name.
+    /// Returns the names of the classes in label order. The names of classes with the same label
+    /// are joined by `|`. A label without a class has an empty name.
     ///
     /// # Errors
     ///
@@ -124,7 +128,7 @@ impl Classes {
         }
     }
 
-    /// Warning if the classes seem to be one level below.
+    /// Returns a warning if the classes seem to be one level below.
     pub fn warning(&self, root: &Path) -> Option<String> {
         let part = |class: &&Class| PARTS.contains(&class.name.to_lowercase().as_str());
         let above = self.0.iter().all(|class| class.direct == 0);

@@ -1,4 +1,4 @@
-//! Block-wise reader of the text of a list, in whole lines.
+//! Reads the text of a list in blocks of whole lines.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -10,46 +10,49 @@ use memchr::memrchr;
 use crate::error::{Error, Result};
 use crate::storage::{self, File, Storage};
 
-/// Bytes per read, few enough to stay in a core's cache until their lines are parsed.
+/// Number of bytes per read. A block stays in a core's cache until its lines are parsed.
 pub const BLOCK: usize = 1 << 20;
 
 /// Longest line, in bytes.
 pub const MOST_LINE_BYTES: usize = 4 << 20;
 
-/// Byte-order mark, with which some lists mark themselves as UTF-8.
+/// Byte-order mark. Some tools write it to mark a list as UTF-8.
 const MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Sequential reader of a list, without its byte-order mark.
+/// Sequential reader of a list that skips the byte-order mark.
 ///
-/// * Lines are returned whole, as many at once as end within a block of the file. A line longer than a block is buffered whole,
-///   up to [`MOST_LINE_BYTES`].
-/// * If the file cannot be read or is not UTF-8, the text ends and [`Blocks::finish`] returns the error.
-/// * If the file shrinks meanwhile, the rest is read; if it grows, its old size.
+/// * Only whole lines are returned, as many as end within a block of the file. A line that is
+///   longer than a block is buffered completely, up to [`MOST_LINE_BYTES`].
+/// * If the file cannot be read or is not UTF-8, the text ends and [`Blocks::finish`] returns the
+///   error.
+/// * If the file shrinks meanwhile, only the remaining bytes are read. If it grows, only its old
+///   size is read.
 pub struct Blocks<'a> {
     list: &'a Path,
     place: Place,
     /// Size of the list, in bytes.
     len: u64,
-    /// Its first `filled` bytes are the list from byte `offset` on. Those before `given` were returned as lines.
+    /// The first `filled` bytes are the list from byte `offset` on. Those before `given` have been
+    /// returned as lines.
     buffer: Vec<u8>,
     offset: u64,
     filled: usize,
     given: usize,
-    /// Lines that were peeked.
+    /// Lines that [`Blocks::first_line`] has read but not consumed.
     waiting: Option<Range<usize>>,
-    /// Lines not yet returned by [`Read`].
+    /// Lines that [`Read::read`] has not returned yet.
     unread: Range<usize>,
     failure: Option<Error>,
 }
 
 enum Place {
     File(File),
-    /// List behind a URL, fetched in one request, which every server supports.
+    /// List at a URL. It is read with one request, which every server supports.
     Memory(Vec<u8>),
 }
 
 impl<'a> Blocks<'a> {
-    /// Opens a list, to be read in blocks of `block` bytes.
+    /// Opens a list for reading in blocks of `block` bytes.
     pub fn open(storage: &Storage, list: &'a Path, block: usize) -> Result<Self> {
         let wrong = |error| Error::io(list, &error);
         if storage::is_url(list) {
@@ -76,7 +79,8 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Returns some lines, each with its line end, which only the last line of the list may lack. `None` at the end.
+    /// Returns one or more lines with their line ends. Only the last line of the list may lack a
+    /// line end. Returns `None` at the end.
     pub fn lines(&mut self) -> Option<&str> {
         let lines = match self.waiting.take() {
             Some(lines) => lines,
@@ -93,7 +97,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Returns the first line, without consuming it.
+    /// Returns the first line without consuming it.
     pub fn first_line(&mut self) -> &str {
         if self.waiting.is_none() {
             self.waiting = self.advance();
@@ -102,22 +106,23 @@ impl<'a> Blocks<'a> {
         str::from_utf8(lines).ok().and_then(|text| text.lines().next()).unwrap_or_default()
     }
 
-    /// Ratio of the size of the list to the size returned so far.
+    /// Ratio of the size of the list to the number of bytes returned so far.
     pub fn whole(&self) -> f64 {
         self.len as f64 / (self.offset + self.given as u64).max(1) as f64
     }
 
-    /// Reads to the end of the list, to find errors.
+    /// Reads to the end of the list in order to detect errors.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be read, [`Error::Config`] with the byte offset if it is not UTF-8.
+    /// [`Error::Io`] if the list cannot be read, [`Error::Config`] with the byte offset if it is
+    /// not UTF-8.
     pub fn finish(mut self) -> Result<()> {
         while self.lines().is_some() {}
         self.failure.map_or(Ok(()), Err)
     }
 
-    /// Reads until at least one line is complete, and returns the range of all complete lines.
+    /// Reads until at least one line is complete. Returns the range of all complete lines.
     fn advance(&mut self) -> Option<Range<usize>> {
         if self.failure.is_some() {
             return None;
@@ -127,7 +132,7 @@ impl<'a> Blocks<'a> {
         self.filled -= self.given;
         self.given = 0;
         loop {
-            // Double each time, so that a long line is not read in small pieces.
+            // The buffer doubles each time, so a long line is not read in small pieces.
             if self.filled > self.buffer.len() / 2 {
                 let len = self.buffer.len();
                 self.buffer.resize((len * 2).min(MOST_LINE_BYTES + 1).max(len), 0);
@@ -147,7 +152,7 @@ impl<'a> Blocks<'a> {
                 None if self.filled > MOST_LINE_BYTES => {
                     let (list, begin) = (self.list.display(), self.offset);
                     let problem = format!(
-                        "{list} has a line of more than {MOST_LINE_BYTES} bytes at byte {begin}: it is no list"
+                        "{list} has a line of more than {MOST_LINE_BYTES} bytes at byte {begin}: it is not a list"
                     );
                     self.failure = Some(Error::config("source.list", problem));
                     return None;
@@ -161,7 +166,8 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Fills the rest of the buffer. Returns the number of bytes read, and whether they are the last.
+    /// Fills the rest of the buffer. Returns the number of bytes read, and whether the list has
+    /// ended.
     fn fill(&mut self) -> io::Result<(usize, bool)> {
         let at = self.offset + self.filled as u64;
         let rest = self.len - at;
@@ -179,7 +185,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Reads the same text as bytes.
+/// Reads the same text as a stream of bytes.
 impl Read for Blocks<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.unread.is_empty() {
@@ -211,7 +217,7 @@ mod tests {
         (root, path)
     }
 
-    /// Returns the debug output of an open list, or the error message.
+    /// Opens a list. Returns its debug output or the error message.
     fn opened(path: &Path, format: ListFormat, labels: LabelSort, block: usize) -> String {
         let settings = FileListSettings { format, labels, ..Default::default() };
         match FileList::by_blocks(path, &settings, &Storage::default(), block) {
@@ -220,14 +226,15 @@ mod tests {
         }
     }
 
-    /// Whether a message names the byte of invalid UTF-8.
+    /// Whether a message states that the text is not UTF-8 at this byte.
     fn is_invalid_at(text: &str, byte: usize) -> bool {
         let mut words = text.split(|it: char| !it.is_ascii_alphanumeric());
         text.contains("UTF-8") && words.any(|word| word == byte.to_string())
     }
 
-    /// Reads with every block size from one byte to more than the file. Lines and results must be equal, and invalid UTF-8 must
-    /// be found where the standard library finds it.
+    /// Reads with every block size from one byte to more than the file. Lines and results must be
+    /// the same for all sizes. Invalid UTF-8 must be detected at the same byte as by the standard
+    /// library.
     fn check(bytes: &[u8]) {
         let (_root, path) = file(bytes);
         let whole = str::from_utf8(bytes);
@@ -316,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Fragments of lists; some are not UTF-8.
+    /// Fragments of lists. Some are not UTF-8.
     const PARTS: &[&[u8]] = &[
         b"a.jpg",
         b"b",

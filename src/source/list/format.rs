@@ -1,4 +1,4 @@
-//! Settings of a list.
+//! Settings of a list of files.
 
 use std::path::Path;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::source::label::LabelSort;
 
-/// Settings next to `list`.
+/// Settings of the source `list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FileListSettings {
-    /// Format of the file. Default: by its extension.
+    /// Format of the file. Default: determined by the file name extension.
     pub format: ListFormat,
-    /// Column (or key) of the path. Default: the first existing of the usual names.
+    /// Column (or JSON key) of the path. Default: the first of the usual names that exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Column (or key) of the label; empty for no labels. Default: `label`, if it exists.
+    /// Column (or JSON key) of the label; empty for no labels. Default: `label`, if it exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Type of the labels. Default: detected.
+    /// Type of the labels. Default: detected from the labels.
     pub labels: LabelSort,
     /// Column separator of a table, an ASCII character. Default: a comma in CSV, a tab in TSV.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,27 +31,27 @@ pub struct FileListSettings {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ListFormat {
-    /// By its extension.
+    /// Determined by the file name extension.
     #[default]
     Auto,
-    /// Lines of path and label.
+    /// Lines with a path and a label.
     Text,
-    /// Table with commas.
+    /// Table with commas as separators.
     Csv,
-    /// Table with tabs.
+    /// Table with tabs as separators.
     Tsv,
     /// One JSON object per line.
     Jsonl,
 }
 
-/// Default names of the column of paths.
+/// Names of the path column that are tried by default.
 pub(super) const PATHS: [&str; 7] =
     ["path", "image", "file", "filename", "file_name", "filepath", "image_path"];
 
-/// Default name of the column of labels.
+/// Default name of the label column.
 const LABEL: &str = "label";
 
-/// Other usual names of it, for a warning.
+/// Other usual names of the label column, for a warning.
 const USUAL: [&str; 12] = [
     "label",
     "labels",
@@ -68,14 +68,14 @@ const USUAL: [&str; 12] = [
 ];
 
 impl FileListSettings {
-    /// Returns the first setting that does not apply to text.
+    /// Returns the name of the first setting that does not apply to the format text.
     pub(super) fn of_a_table(&self) -> Option<&'static str> {
         let separator = self.separator.map(|_| "separator");
         let label = self.label.as_ref().map(|_| "label");
         self.image.as_ref().map(|_| "image").or(label).or(separator)
     }
 
-    /// Rejects settings without effect, and an invalid separator.
+    /// Returns an error for a setting without effect and for an invalid separator.
     pub(super) fn check(&self, list: &Path, format: ListFormat) -> Result<()> {
         let unused = match format {
             ListFormat::Text | ListFormat::Auto => self.of_a_table(),
@@ -86,7 +86,7 @@ impl FileListSettings {
             let (list, sort) =
                 (list.display(), if format == ListFormat::Jsonl { "JSON lines" } else { "text" });
             let problem = format!(
-                "has no effect on {list}, which is read as {sort}: leave it out, or set source.format"
+                "has no effect on {list}, which is read as {sort}: remove it, or set source.format"
             );
             return Err(Error::config(format!("source.{key}"), problem));
         }
@@ -101,12 +101,13 @@ impl FileListSettings {
         }
     }
 
-    /// Accepted names of the column of paths.
+    /// Returns the accepted names of the path column.
     pub(super) fn images(&self) -> Vec<&str> {
         self.image.as_ref().map_or(PATHS.to_vec(), |name| vec![name])
     }
 
-    /// Warning if no column is named as that of labels by default, though there are others than that of the path.
+    /// Returns a warning if no column has the default name of labels, although there are other
+    /// columns than the path.
     pub(super) fn unlabelled<'a>(&self, columns: impl Iterator<Item = &'a str>) -> Option<String> {
         let columns: Vec<&str> = columns.collect();
         if self.label.is_some() || columns.len() < 2 {
@@ -121,7 +122,7 @@ impl FileListSettings {
         ))
     }
 
-    /// Name of the column of labels, and whether it is required.
+    /// Returns the name of the label column, and whether the column is required.
     pub(super) fn label(&self) -> Option<(&str, bool)> {
         match self.label.as_deref() {
             None => Some((LABEL, false)),

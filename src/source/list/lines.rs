@@ -1,4 +1,4 @@
-//! Lists in JSON lines.
+//! Reads lists in JSON lines.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ pub fn read(
     samples: &mut Samples,
 ) -> Result<(), LineError> {
     let names = settings.images();
-    // All lines must have the same keys as the first.
+    // Whether the first line has a label. Then all lines must have one, otherwise none.
     let mut labelled = None;
     let mut line = 0;
     while let Some(lines) = blocks.lines() {

@@ -24,33 +24,36 @@ mod lines;
 mod table;
 mod text;
 
-/// Images listed in a file, in its order.
+/// Images that are listed in a file, in the order of the list.
 ///
-/// Paths are relative to the folder of the list and below it; the list is UTF-8. Absolute paths, `../` and URLs must be allowed by
-/// `storage.allow_folders` and `storage.allow_urls`. A missing file is a sample error, unless
-/// 16 evenly spread files are all local and missing: then opening the list is an error. Formats, by `format` or the file
-/// extension:
+/// The list is UTF-8. Paths are relative to the folder of the list and lie below it. Absolute
+/// paths, `../` and URLs must be allowed by `storage.allow_folders` and `storage.allow_urls`. A
+/// missing file is a sample error. Opening the list is an error if 16 evenly spread files are all
+/// local and missing. `format` or the file extension selects the format:
 ///
-/// * `text`: one image per line: path, tab, integer label. Paths may contain anything but tabs and line ends. Without a tab, the
-///   label is the text after the last space if that is an integer, as in lists of Caffe and DALI; a line without a label has
-///   label -1. Empty lines are ignored.
-/// * `csv` (`.csv`) and `tsv`: a table with column names in the first line, separated by commas or tabs or by `separator`; fields
-///   may be quoted as in RFC 4180.
+/// * `text`: one image per line: path, tab, integer label. Paths may contain anything but tabs and
+///   line ends. Without a tab, the label is the text after the last space if it is an integer, as
+///   in lists of Caffe and DALI. A line without a label has label -1. Empty lines are ignored.
+/// * `csv` (`.csv`) and `tsv`: a table with column names in the first line. Columns are separated
+///   by commas, by tabs or by `separator`. Fields may be quoted as in RFC 4180.
 /// * `jsonl` (`.jsonl`, `.ndjson`): one object per line.
-/// * A `.tsv` is a table if its first line names a column of paths, or if `image`, `label` or `separator` is set. All other files
-///   are text.
+/// * A `.tsv` is a table if its first line names a path column, or if `image`, `label` or
+///   `separator` is set. All other files are text.
 ///
-/// In tables and JSON lines, `image` names the column (or key) of the path; the default is the first existing of `path`, `image`,
-/// `file`, `filename`, `file_name`, `filepath`, `image_path`. `label` names that of the label; the default is `label`, and
-/// without it samples have label -1, with a warning if there are other columns.
+/// In tables and JSON lines, `image` names the column (or key) of the path. The default is the
+/// first that exists of `path`, `image`, `file`, `filename`, `file_name`, `filepath`, `image_path`.
+/// `label` names the column of the label. The default is `label`. Without such a column samples
+/// have label -1, with a warning if there are columns besides the path.
 ///
-/// * Labels are whole numbers or names. With names, the classes are the names in byte order, and a label is the position of its
-///   name. Whole numbers may be written as `3`, `3.0` (as pandas writes columns with missing values) or `"3"`. A number with a
-///   fraction is an error, and so are both numbers and names in one list, unless `labels = "text"` makes all of them names. Names
-///   that are all numbers are sorted numerically.
-/// * A list is parsed in blocks of 1 MiB, or a few times its longest line, so its text is never whole in memory. A line (in a
-///   table: a row) of more than 4 MiB, a path of more than 8 KiB and a name of more than 4 KiB are errors. A list behind a URL is
-///   fetched whole, in one request.
+/// * Labels are whole numbers or names. With names, the classes are the names in byte order, and a
+///   label is the position of its name. Whole numbers may be written as `3`, `3.0` (as pandas
+///   writes columns with missing values) or `"3"`. A number with a fraction is an error. A list
+///   with both numbers and names is an error, unless `labels = "text"` makes all labels names.
+///   Names that are all numbers are sorted numerically.
+/// * A list is parsed in blocks of 1 MiB, or of a few times its longest line, so the text is never
+///   completely in memory. A line (in a table: a row) of more than 4 MiB, a path of more than 8 KiB
+///   and a name of more than 4 KiB are errors. A list at a URL is fetched completely, with one
+///   request.
 #[derive(Debug)]
 pub struct FileList {
     storage: Storage,
@@ -58,39 +61,40 @@ pub struct FileList {
     base: PathBuf,
     /// All paths, concatenated.
     paths: String,
-    /// End of each sample's path in `paths`; it begins at the end of the previous one.
+    /// End of each sample's path in `paths`. The path begins where the previous path ends.
     ends: Vec<u64>,
     labels: Vec<i64>,
     classes: Vec<String>,
     largest_bytes: u64,
     warning: Option<String>,
-    /// Whether any of the files is behind a URL.
+    /// Whether any of the files is at a URL.
     remote: bool,
 }
 
-/// Number of files of a list whose existence is checked.
+/// Number of files whose existence is checked when the list is opened.
 const FILES_TRIED: u64 = 16;
 
 impl FileList {
-    /// Reads the list with default settings. Errors: those of [`with`](Self::with).
+    /// Reads the list with default settings. Returns the errors of [`with`](Self::with).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::with(path, &FileListSettings::default())
     }
 
-    /// Reads the list.
+    /// Reads the list with the given settings.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be read, [`Error::Config`] with the line if it is invalid, or if none of its files exists.
+    /// [`Error::Io`] if the list cannot be read. [`Error::Config`] with the line if the list is
+    /// invalid, or if none of its files exists.
     pub fn with(path: impl AsRef<Path>, settings: &FileListSettings) -> Result<Self> {
         Self::open_with(path, settings, &Storage::default())
     }
 
-    /// Reads the list and its files through this storage handle.
+    /// Reads the list with the given settings, and its files through this storage handle.
     ///
     /// # Errors
     ///
-    /// Those of [`with`](Self::with).
+    /// Errors of [`with`](Self::with).
     pub fn open_with(
         path: impl AsRef<Path>,
         settings: &FileListSettings,
@@ -110,7 +114,7 @@ impl FileList {
     ) -> Result<Self> {
         let mut blocks = Blocks::open(storage, list, block)?;
         let samples = Samples::read(&mut blocks, list, settings);
-        // Report invalid UTF-8 before any other error.
+        // Reports invalid UTF-8 before any other error.
         blocks.finish()?;
         let mut samples = samples?;
         samples.number();
@@ -146,18 +150,18 @@ impl FileList {
         Ok(this)
     }
 
-    /// Path of a sample.
+    /// Returns the path of a sample.
     pub fn path(&self, index: u64) -> PathBuf {
         storage::join(&self.base, Path::new(self.written(index)))
     }
 
-    /// Path of a sample as written in the list.
+    /// Returns the path of a sample as written in the list.
     fn written(&self, index: u64) -> &str {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
         &self.paths[start as usize..self.ends[index as usize] as usize]
     }
 
-    /// Rejects a list that names files which it may not.
+    /// Returns an error if the list contains a path or URL that is not allowed.
     fn check_allowed(&self) -> Result<()> {
         let allowed = self.storage.settings().allowed(&self.base);
         let wrong = (0..self.len()).find_map(|index| {
@@ -170,9 +174,10 @@ impl FileList {
         })
     }
 
-    /// Rejects a list of local files if none exists: usually its paths are relative to another folder.
+    /// Returns an error if none of the local files exists. The usual cause is that paths are
+    /// relative to another folder.
     fn check_files(&self) -> Result<()> {
-        // A file with bytes exists.
+        // A file with bytes was found, so not all files are missing.
         if self.remote || self.largest_bytes > 0 {
             return Ok(());
         }
@@ -307,7 +312,7 @@ impl Files for FileList {
     }
 }
 
-/// Detects the format of the file.
+/// Detects the format of the list.
 fn format_of(settings: &FileListSettings, list: &Path, blocks: &mut Blocks) -> ListFormat {
     if settings.format != ListFormat::Auto {
         return settings.format;
@@ -323,7 +328,7 @@ fn format_of(settings: &FileListSettings, list: &Path, blocks: &mut Blocks) -> L
     }
 }
 
-/// Error in a line.
+/// Error in a line of the list.
 struct LineError {
     line: u64,
     problem: String,
@@ -335,23 +340,24 @@ impl LineError {
     }
 }
 
-/// Samples read so far.
+/// Samples that have been read so far.
 #[derive(Default)]
 struct Samples {
     paths: String,
     ends: Vec<u64>,
-    /// Until the classes are numbered, a text label is its position in `classes`.
+    /// Labels. Until the classes are numbered, a text label is the position of its name in
+    /// `classes`.
     labels: Vec<i64>,
     classes: Vec<String>,
     known: HashMap<String, i64>,
-    /// Why no sample has a label, though there are columns or keys for one.
+    /// Warning that no sample has a label, although the list has columns or keys besides the path.
     unlabelled: Option<String>,
     /// Line and text of the first integer label, and of the first text label.
     integer: Option<(u64, String)>,
     text: Option<(u64, String)>,
 }
 
-/// Label as written.
+/// Label as written in the list.
 enum Written<'a> {
     /// No label.
     None,
@@ -360,7 +366,7 @@ enum Written<'a> {
 }
 
 impl Samples {
-    /// Reads a whole list; labels are not yet numbered.
+    /// Reads a whole list. The classes are not numbered yet.
     fn read(blocks: &mut Blocks, list: &Path, settings: &FileListSettings) -> Result<Self> {
         let format = format_of(settings, list, blocks);
         settings.check(list, format)?;
@@ -377,11 +383,12 @@ impl Samples {
         Ok(samples)
     }
 
-    /// Reserves memory for a list that is `whole` times as long as the part read so far: an allocator that copies on growth would
-    /// need twice the table. Memory that is never written costs nothing.
+    /// Reserves memory for a list that is `whole` times as long as the part read so far. Otherwise
+    /// an allocator that copies when it grows would need twice the memory of the table. Reserved
+    /// memory that is never written costs nothing.
     fn reserve(&mut self, whole: f64) {
         let more = |len: usize| (len as f64 * (whole - 1.0) * 1.05) as usize;
-        // If this fails, or there are more lines than expected, the tables grow later.
+        // If this fails, or if there are more lines than estimated, the tables grow later.
         let _ = self.paths.try_reserve(more(self.paths.len()));
         let _ = self.ends.try_reserve(more(self.ends.len()));
         let _ = self.labels.try_reserve(more(self.labels.len()));
@@ -462,7 +469,7 @@ impl Samples {
         Ok(class)
     }
 
-    /// Numbers the classes in name order.
+    /// Numbers the classes in the order of their names.
     fn number(&mut self) {
         label::sort_names(&mut self.classes);
         let mut labels = vec![0; self.classes.len()];
@@ -470,7 +477,8 @@ impl Samples {
             labels[self.known[name] as usize] = label as i64;
         }
         if !labels.is_empty() {
-            // Integers and texts do not mix, so every label except -1 is a position in `classes`.
+            // Integers and texts never occur together, so every label except -1 is a position in
+            // `classes`.
             self.labels.iter_mut().filter(|it| **it >= 0).for_each(|it| *it = labels[*it as usize]);
         }
     }

@@ -1,4 +1,4 @@
-//! CSV and TSV tables with a header.
+//! Reads CSV and TSV tables with a header.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use super::format::PATHS;
 use super::{FileListSettings, LineError, Samples, Written};
 use crate::footprint::counted;
 
-/// Whether the first line of a TSV names a column of paths.
+/// Whether the first line of a TSV contains the name of a path column.
 pub fn has_header(first: &str) -> bool {
     first.split('\t').any(|name| PATHS.contains(&name.trim().trim_matches('"')))
 }
@@ -42,7 +42,7 @@ pub fn read(
     }
     while next(&mut row)? {
         let line = row.position().map_or(0, |position| position.line());
-        // Every row has as many fields as the header.
+        // Every row has as many fields as the header, or the reader has failed.
         let field = |column: usize| row.get(column).unwrap_or_default();
         let label = match columns.label.map(field) {
             None => Written::None,
@@ -54,10 +54,12 @@ pub fn read(
     Ok(())
 }
 
-/// Reader of the text of a table that fails in a too long row: an unclosed quote turns all that follows into one row.
+/// Reader of the text of a table that fails if a row is too long. Such a row usually results from
+/// an unclosed quote.
 struct Rows<'a, 'b> {
     blocks: &'a mut Blocks<'b>,
-    /// Bytes read since the start of the row; the row parser has buffered a few before it.
+    /// Bytes read since the start of the row. The parser had already buffered some bytes of the
+    /// row.
     row_bytes: Rc<Cell<usize>>,
 }
 
@@ -119,7 +121,7 @@ impl Columns {
     }
 }
 
-/// Converts an error; `line` is the start of the row, for errors without a position.
+/// Converts an error. `line` is the start of the row; it is used if the error has no position.
 fn wrong(error: csv::Error, line: u64) -> LineError {
     let line = error.position().map_or(line, |position| position.line());
     match error.kind() {

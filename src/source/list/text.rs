@@ -1,4 +1,4 @@
-//! Text lists: lines of path and label.
+//! Reads text lists: lines with a path and a label.
 
 use memchr::{memchr, memchr_iter};
 

@@ -1,11 +1,12 @@
-//! Caffe's `Datum` (src/caffe/proto/caffe.proto):
+//! Reads Caffe's `Datum` (`src/caffe/proto/caffe.proto`):
 //!
 //! ```text
 //! Datum { int32 channels = 1, height = 2, width = 3; bytes data = 4; int32 label = 5;
 //!         repeated float float_data = 6; bool encoded = 7 [default = false] }
 //! ```
 //!
-//! If `encoded` is false, the data are pixels: one plane each of blue, green and red, or one of gray.
+//! If `encoded` is false, the data are pixels: one plane each of blue, green and red, or one gray
+//! plane.
 
 use std::io;
 use std::ops::Range;
@@ -17,17 +18,18 @@ use crate::source::records::{Entry, FileError, Window};
 use crate::storage::File;
 use crate::tensor::CHANNELS;
 
-const OTHERWISE: &str = "the value is no Datum of Caffe; write source.values = \"image\" if values are images, \
+const OTHERWISE: &str = "the value is not a Datum of Caffe; write source.values = \"image\" if values are images, \
     or skip the key (source.skip_keys)";
 
-/// Bit in the note of a sample of raw pixels: there are three planes. The lower bits are 15 of width and 16 of height.
+/// Bit in the note of a sample of raw pixels which states that there are three planes. The lower
+/// bits are the width (15 bits) and the height (16 bits).
 const COLOUR: u32 = 1 << 31;
 const MOST_SIDE: u64 = (1 << 15) - 1;
 
-/// Pixels per plane that are interleaved at a time.
+/// Number of pixels per plane that are interleaved at a time.
 const AT_ONCE: usize = 16 << 10;
 
-/// Finds the sample in a value.
+/// Parses the Datum in a value and returns the sample's entry.
 pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, FileError> {
     let start = value.start;
     let (mut shape, mut data, mut label, mut encoded) = ([0; 3], None, 0, false);
@@ -36,7 +38,7 @@ pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, FileError> 
         match field {
             (place @ 1..=3, Value::Number(number)) => shape[place as usize - 1] = number,
             (4, Value::Bytes(bytes)) => data = Some(bytes),
-            // The field is an int32, so the upper bits are meaningless.
+            // `label` is an int32, so the upper bits have no meaning.
             (5, Value::Number(number)) => label = i64::from(number as i32),
             (7, Value::Number(number)) => encoded = number != 0,
             _ => {}
@@ -51,7 +53,7 @@ pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, FileError> 
     Entry::new(data, label, note)
 }
 
-/// Creates the note of a sample of raw pixels.
+/// Returns the note of a sample of raw pixels.
 fn pixels(shape: [u64; 3], bytes: u64, offset: u64) -> Result<u32, FileError> {
     let [channels, height, width] = shape;
     let sides = 1..=MOST_SIDE;
@@ -74,29 +76,29 @@ fn pixels(shape: [u64; 3], bytes: u64, offset: u64) -> Result<u32, FileError> {
     Ok(colour | (width as u32) << 16 | height as u32)
 }
 
-/// Whether a value begins with a field of a Datum, as no image does.
+/// Whether a value begins with a field of a Datum. No image begins with such bytes.
 pub fn is_datum(window: &mut Window, value: Range<u64>) -> Result<bool, FileError> {
     let first = window.at(value.start, (value.end - value.start).min(1))?;
     Ok(matches!(first, [0x08 | 0x10 | 0x18 | 0x22 | 0x28 | 0x32 | 0x35 | 0x38]))
 }
 
-/// Size of a sample of raw pixels; `None` for an encoded one.
+/// Returns the size of a sample of raw pixels, or `None` for an encoded sample.
 pub fn size(note: u32) -> Option<Size> {
     (note != 0).then(|| Size::new((note & !COLOUR) >> 16, note & 0xffff))
 }
 
-/// PNM header for a sample of raw pixels; `None` for an encoded one.
+/// Returns the PNM header for a sample of raw pixels, or `None` for an encoded sample.
 pub fn head(note: u32) -> Option<PnmHead> {
     let kind = if note >= COLOUR { PnmHead::rgb } else { PnmHead::gray };
     size(note).map(kind)
 }
 
-/// Whether [`fill`] reads the sample in one call, without conversion.
+/// Whether [`fill`] reads the sample in one call without conversion.
 pub fn is_plain(note: u32) -> bool {
     note < COLOUR
 }
 
-/// Reads a sample with this note.
+/// Reads a sample. Its note states whether three planes must be interleaved.
 pub fn fill(note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<()> {
     if is_plain(note) {
         return file.read_exact_at(space, offset);
@@ -107,7 +109,7 @@ pub fn fill(note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result
         let count = pixels.len() / CHANNELS;
         let planes = &mut planes[..pixels.len()];
         if count == plane {
-            // The planes of a small image are read in one call.
+            // The planes of a small image are consecutive, so one call reads them.
             file.read_exact_at(planes, offset)?;
         } else {
             for (channel, part) in planes.chunks_mut(count).enumerate() {

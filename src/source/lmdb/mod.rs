@@ -16,36 +16,41 @@ mod pages;
 
 use pages::{Environment, Node, Value};
 
-/// Images in LMDB environments: each value is an encoded image, or a Datum of Caffe.
+/// Images in LMDB environments. Each value is an encoded image or a Datum of Caffe.
 ///
-/// * A path is a `data.mdb` or another environment of one file, a directory (its files that end in `data.mdb`), or a pattern of
-///   files. Samples are ordered by path, then by key.
-/// * Supported are files of LMDB 0.9 or 1.0 from 64-bit little-endian machines, of any page size. They are parsed without the
-///   library and without a lock; damaged and malicious files end in errors with the byte offset. Samples are copied from a memory
-///   mapping of the file (`storage.map`); if the file is truncated meanwhile, it is a sample error and does not end the process.
-/// * Every value of the configured database with a selected key is a sample. Keys of named databases are ignored. A database with
-///   several values per key (DUPSORT) is rejected.
-/// * A Datum contains its image and label; an encoded image has label -1. If the settings do not say which of both the values
-///   are, the first value decides. A Datum of raw pixels, in planes with blue first or gray, becomes a PNM of RGB or gray; one of
-///   floats is an error.
-/// * On first use, the pages of keys and the beginning of each value are read. The resulting table is stored next to each file (a
-///   hidden file that ends in `.feedwater1`) or in the cache directory. Each image is then one read. LMDB has no checksums of
-///   contents, so earlier damage is detected only by the image format.
-/// * The environment must not be written to meanwhile. The newest transaction committed when it was opened is read; if the file
-///   changes afterwards, its samples cannot be read.
+/// * A path is a `data.mdb` or another environment that is a single file, a directory (its files
+///   that end in `data.mdb`), or a pattern of files. Samples are ordered by path, then by key.
+/// * Files of LMDB 0.9 and 1.0 from 64-bit little-endian machines are supported, with any page
+///   size. They are parsed without the library and without a lock. Damaged and malicious files
+///   cause errors with the byte offset. Samples are copied from a memory mapping of the file
+///   (`storage.map`). If the file is truncated while it is used, the sample is an error, and the
+///   process continues.
+/// * Every value of the configured database whose key is selected is a sample. Keys of named
+///   databases are ignored. A database with several values per key (DUPSORT) is an error.
+/// * A Datum contains its image and label. An encoded image has label -1. If the settings do not
+///   state which of the two the values are, the first value decides. A Datum of raw pixels (blue,
+///   green and red planes, or gray) becomes a PNM of RGB or gray. A Datum of floats is an error.
+/// * On first use, the pages of keys and the beginning of each value are read. The resulting table
+///   is stored beside each file (hidden, ending in `.feedwater1`) or in the cache directory.
+///   Afterwards each image takes one read. LMDB has no checksums of contents, so damage that
+///   occurred earlier is only detected by the image format.
+/// * No program may write to the environment while it is read. The newest transaction that was
+///   committed when the source was opened is read. If the file changes afterwards, its samples
+///   cannot be read.
 pub type Lmdb = Records<LmdbSettings>;
 
-/// Settings next to `lmdb`.
+/// Settings of the source `lmdb`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LmdbSettings {
-    /// Name of the database in the environment. Default empty: the unnamed database.
+    /// Name of the database in the environment. The default, empty, is the unnamed database.
     pub database: String,
     /// Type of the values. Default `auto`.
     pub values: LmdbValues,
-    /// Pattern of the keys that are samples: `*` is any text, `?` any byte. Default `*`.
+    /// Pattern for the keys that are samples: `*` matches any text, `?` any byte. Default `*`.
     pub keys: String,
-    /// Patterns of keys to skip. Default `["__*__"]`, the lists that scripts for PyTorch store next to the images.
+    /// Patterns for keys that are skipped. Default `["__*__"]`, which matches the lists that
+    /// scripts for PyTorch store next to the images.
     pub skip_keys: Vec<String>,
 }
 
@@ -54,10 +59,10 @@ pub struct LmdbSettings {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum LmdbValues {
-    /// That of the first value: `datum` or `image`.
+    /// Type of the first value: `datum` or `image`.
     #[default]
     Auto,
-    /// Caffe's Datum, which has a label.
+    /// Caffe's Datum, which contains a label.
     Datum,
     /// Encoded image.
     Image,
@@ -80,7 +85,7 @@ impl Format for LmdbSettings {
     const CHECKED: bool = false;
     const MAPPED: bool = true;
 
-    /// Recognised by the magic number of the first meta page.
+    /// LMDB is recognised by the magic number of the first meta page.
     fn recognises(_: &str, head: &[u8]) -> bool {
         head.get(16..20) == Some(&[0xde, 0xc0, 0xef, 0xbe])
     }
@@ -137,7 +142,7 @@ impl Format for LmdbSettings {
             let name = &self.database;
             let problem = match names.is_empty() {
                 true => format!(
-                    "the environment has no database {name:?} and no other named ones; leave source.database out"
+                    "the environment has no database {name:?} and no other named ones; remove source.database"
                 ),
                 false => format!(
                     "the environment has no database {name:?}; set source.database to one of {}",
@@ -166,7 +171,7 @@ impl Format for LmdbSettings {
 }
 
 impl LmdbSettings {
-    /// Adds a value to the table if its key is selected; otherwise counts it.
+    /// Adds a value to the table if its key is selected. Otherwise counts the value as skipped.
     fn sample(
         &self,
         window: &mut Window,
@@ -196,7 +201,7 @@ impl LmdbSettings {
     }
 }
 
-/// Beginning of a key, for messages.
+/// Beginning of a key, to be shown in messages.
 fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(&key[..key.len().min(100)]).into_owned()
 }

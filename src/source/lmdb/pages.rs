@@ -1,5 +1,6 @@
-//! The pages of an LMDB environment, as `mdb.c` defines them (`MDB_page`, `MDB_node`, `MDB_meta`, `MDB_db`,
-//! `MDB_ovpage`) in LMDB 0.9, whose data version is 1, and in LMDB 1.0, whose version is 3:
+//! Reads the pages of an LMDB environment. The structures are those of `mdb.c` (`MDB_page`,
+//! `MDB_node`, `MDB_meta`, `MDB_db`, `MDB_ovpage`) in LMDB 0.9 (data version 1) and LMDB 1.0 (data
+//! version 3):
 //!
 //! ```text
 //! page    number 8 | 1.0: transaction 8 | pad 2 | flags 2 | lower 2, upper 2 (overflow: pages 4) | pointers 2 each
@@ -8,7 +9,8 @@
 //! database    pad 4 (free: page size) | flags 2 | depth 2 | pages 24 | entries 8 | root 8
 //! ```
 //!
-//! Numbers have the writer's byte order and width; only those of 64-bit little-endian machines are supported.
+//! Numbers have the byte order and width of the machine that wrote the file. Only 64-bit
+//! little-endian machines are supported.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -18,7 +20,7 @@ use crate::footprint::counted;
 use crate::source::records::{FileError, Window};
 
 const MAGIC: [u8; 4] = 0xbeef_c0de_u32.to_le_bytes();
-/// `CURSOR_STACK`, the deepest level of the library.
+/// Largest depth of a tree that the library supports (`CURSOR_STACK`).
 const MOST_LEVELS: usize = 32;
 const NO_PAGE: u64 = u64::MAX;
 const METAS: u64 = 2;
@@ -27,7 +29,7 @@ const BRANCH: u16 = 0x01;
 const LEAF: u16 = 0x02;
 const OVERFLOW: u16 = 0x04;
 const META: u16 = 0x08;
-/// All flags of the page type.
+/// Flags that contain the type of a page.
 const SORT: u16 = 0x6f;
 
 const BIG_DATA: u16 = 0x01;
@@ -39,15 +41,16 @@ const DUPSORT: u16 = 0x04;
 const INTEGER_KEY: u16 = 0x08;
 const ENCRYPTED: u16 = 0x2000;
 
-/// Differences between the versions.
+/// Differences between the data versions.
 #[derive(Clone, Copy)]
 struct Layout {
     version: u32,
-    /// Size of the page header, before the pointers.
+    /// Size of the page header in bytes. The pointers follow the header.
     header: usize,
-    /// Base of pointers, `lower` and `upper`.
+    /// Offset to which pointers, `lower` and `upper` are relative.
     base: usize,
-    /// Whether data begin at even offsets and an overflow page's number is followed by others.
+    /// Whether data begin at even offsets, and whether further numbers follow the number of an
+    /// overflow page.
     aligned: bool,
 }
 
@@ -56,7 +59,7 @@ const LAYOUTS: [Layout; 2] = [
     Layout { version: 3, header: 24, base: 24, aligned: true },
 ];
 
-/// Tree of keys and values.
+/// B+ tree of keys and values.
 #[derive(Clone, Copy)]
 pub struct Database {
     flags: u16,
@@ -64,7 +67,7 @@ pub struct Database {
     root: u64,
 }
 
-/// Key with its value.
+/// A key with its value.
 pub struct Node<'a> {
     /// Offset of the node in the file.
     pub offset: u64,
@@ -73,32 +76,33 @@ pub struct Node<'a> {
 }
 
 pub enum Value {
-    /// Byte range in the file.
+    /// Byte range of the value in the file.
     Bytes(Range<u64>),
     /// Root of a named database.
     Database(Database),
 }
 
-/// State of a file according to the newest of its two meta pages, and the pages visited so far.
+/// State of a file according to the newer of its two meta pages, and the pages that have been
+/// visited so far.
 pub struct Environment {
     layout: Layout,
     page_bytes: u64,
-    /// Number of pages, used and free.
+    /// Total number of pages, used or free.
     pages: u64,
     main: Database,
     tree_pages: HashSet<u64>,
     overflow: Vec<Run>,
 }
 
-/// Consecutive pages of one value.
+/// Consecutive pages that hold one value.
 struct Run {
     pages: Range<u64>,
-    /// Node that refers to them.
+    /// Offset of the node that refers to these pages.
     node: u64,
 }
 
 impl Environment {
-    /// Reads both meta pages; both must be valid, as in `mdb_env_read_header`.
+    /// Reads both meta pages. Both must be valid, as in `mdb_env_read_header`.
     pub fn open(window: &mut Window) -> Result<Self, FileError> {
         let layout = layout(window)?;
         let first = meta(window, layout, 0, 0)?;
@@ -130,7 +134,7 @@ impl Environment {
         self.main
     }
 
-    /// Calls `found` with every key and value of a database, in key order.
+    /// Calls `found` with every key and value of a database, in the order of keys.
     pub fn each(
         &mut self,
         window: &mut Window,
@@ -160,7 +164,7 @@ impl Environment {
         self.check_overlaps()
     }
 
-    /// Fails if two values, or a value and a page of keys, overlap.
+    /// Returns an error if two values, or a value and a page of keys, overlap.
     fn check_overlaps(&mut self) -> Result<(), FileError> {
         self.overflow.sort_unstable_by_key(|run| run.pages.start);
         let twice = |page: u64, node| {
@@ -190,13 +194,13 @@ struct Walk<'a, 'w> {
     window: &'a mut Window<'w>,
     database: Database,
     entries: u64,
-    /// Previous key.
+    /// The previous key.
     last: Vec<u8>,
     found: &'a mut dyn FnMut(&mut Window, Node) -> Result<(), FileError>,
 }
 
 impl Walk<'_, '_> {
-    /// Visits a page, to which the node at byte `from` refers, and all pages below it.
+    /// Visits a page and all pages below it. The node at byte `from` refers to the page.
     fn page(&mut self, number: u64, from: u64, level: usize) -> Result<(), FileError> {
         let Environment { layout, page_bytes, pages, .. } = *self.environment;
         if !(METAS..pages).contains(&number) {
@@ -225,7 +229,8 @@ impl Walk<'_, '_> {
             BRANCH => {
                 for node in page.nodes()? {
                     let node = node?;
-                    // Six bytes: both halves of the size field of a leaf, and its flags.
+                    // The page number has six bytes. In a leaf these bytes are both halves of the
+                    // size, and the flags.
                     let child = u64::from(u32(page.bytes, node.start))
                         | u64::from(u16(page.bytes, node.start + 4)) << 32;
                     self.page(child, offset + node.start as u64, level + 1)?;
@@ -297,7 +302,7 @@ impl Database {
         Self { flags: u16(record, 4), entries: u64(record, 32), root: u64(record, 40) }
     }
 
-    /// Compares keys; reversed and integer keys are compared from the last byte.
+    /// Compares two keys. Reversed keys and integer keys are compared from the last byte on.
     fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
         if self.flags & (REVERSE_KEY | INTEGER_KEY) != 0 {
             a.iter().rev().cmp(b.iter().rev())
@@ -307,7 +312,7 @@ impl Database {
     }
 }
 
-/// Bytes of a page, at least its header.
+/// Bytes of a page, or at least its header.
 struct Page<'a> {
     offset: u64,
     layout: Layout,
@@ -315,7 +320,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Returns the type of the page, after checking its number.
+    /// Checks the page number and returns the type of the page.
     fn sort(&self, number: u64) -> Result<u16, FileError> {
         let own = u64(self.bytes, 0);
         if own != number {
@@ -325,7 +330,8 @@ impl Page<'_> {
         Ok(u16(self.bytes, self.layout.header - 6) & SORT)
     }
 
-    /// Ranges of the header and key of every node; its data follow.
+    /// Returns the byte range of the header and key of every node. The data of a node follow its
+    /// range.
     fn nodes(&self) -> Result<impl Iterator<Item = Result<Range<usize>, FileError>>, FileError> {
         let Layout { header, base, .. } = self.layout;
         let end = base + usize::from(u16(self.bytes, header - 4));
@@ -352,7 +358,7 @@ struct MetaPage {
     transaction: u64,
 }
 
-/// Detects the layout of the file, which must be from a 64-bit little-endian machine.
+/// Detects the layout of the file. The file must be from a 64-bit little-endian machine.
 fn layout(window: &mut Window) -> Result<Layout, FileError> {
     let head = window.at(0, window.file_len().min(32))?;
     let at = |place: usize| head.get(place..place + 4);
@@ -377,7 +383,7 @@ fn layout(window: &mut Window) -> Result<Layout, FileError> {
             "version {} of the format, supported are 1 (LMDB 0.9) and 3 (LMDB 1.0); copy it with one of them (mdb_dump, mdb_load)",
             version(place).unwrap_or(0)
         ),
-        None => "the file is no LMDB environment, or is damaged".into(),
+        None => "the file is not an LMDB environment, or is damaged".into(),
     };
     Err(FileError::new(0, problem))
 }
@@ -423,7 +429,7 @@ fn leaves(what: &str) -> String {
     format!("{what} exceeds its page: the file is damaged")
 }
 
-/// Reads a little-endian number, which must exist.
+/// Reads a little-endian number at offset `at`, which must be within `bytes`.
 fn u16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }

@@ -1,40 +1,43 @@
-//! Header of a `.npy` file: type and shape of its array, and the offset of its elements.
+//! Parses the header of a `.npy` file: type and shape of its array, and the offset of its elements.
 //!
-//! The format is documented in numpy/lib/format.py: a magic number of 6 bytes, the version in two, the length of the header (two
-//! bytes in version 1.0, four in 2.0 and 3.0, little-endian), and a Python literal, a dictionary with `descr`, `fortran_order`
-//! and `shape`. It is parsed by hand; nothing in it is evaluated.
+//! NumPy documents the format in numpy/lib/format.py: a magic number of six bytes, the version in
+//! two bytes, the length of the header (two bytes in version 1.0, four in 2.0 and 3.0,
+//! little-endian), and a Python dictionary literal with `descr`, `fortran_order` and `shape`. This
+//! module parses the literal itself and evaluates nothing.
 
 use crate::source::records::FileError;
 use crate::storage::File;
 
-/// Longest header in bytes. NumPy writes 118, for structures some more, and itself rejects more than 10000.
+/// Longest header in bytes. NumPy writes 118 bytes, more for structures, and rejects headers of
+/// more than 10000 bytes.
 const MOST_HEADER_BYTES: u32 = 1 << 16;
-/// Limit of NumPy.
+/// Largest number of dimensions in NumPy.
 const MOST_DIMENSIONS: usize = 64;
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// Array in a file.
+/// Array in a `.npy` file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Array {
     pub item: Item,
     /// Number of elements along each axis, slowest first.
     pub shape: Vec<u64>,
-    /// Offset of the first element; the elements fill the rest of the file.
+    /// Offset of the first element. The elements fill the rest of the file.
     pub start: u64,
 }
 
-/// Type of the elements.
+/// Type of the array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Letter of NumPy: `u`, `i`, `f`, `b`, ...
+    /// NumPy's letter for the kind of type, such as `u`, `i`, `f`, `b`.
     pub kind: u8,
     pub bytes: u64,
-    /// False for single bytes, which have no byte order.
+    /// Whether the byte order is big-endian. False for single bytes.
     pub big_endian: bool,
 }
 
 impl Array {
-    /// Reads the header. Fails if it is invalid, the elements are not in C order, or the file does not have their length.
+    /// Reads the header. Returns an error if the header is invalid, if the elements are not in C
+    /// order, or if their length does not match the file.
     pub fn read(file: &File, file_len: u64) -> Result<Self, FileError> {
         let mut fixed = [0; 12];
         let unreadable = |at| move |error: std::io::Error| FileError::new(at, error.to_string());
@@ -85,8 +88,8 @@ impl Array {
             Some(end) if end == file_len => Ok(Self { item, shape, start }),
             Some(end) if end < file_len => {
                 let problem = format!(
-                    "{} bytes after an array of shape {}: only one array per file is supported, write the others to files of \
-                     their own",
+                    "{} bytes after an array of shape {}: only one array per file is supported; write the others to \
+                     separate files",
                     file_len - end,
                     words(&shape)
                 );
@@ -104,7 +107,7 @@ impl Array {
 }
 
 impl Item {
-    /// Formats the type as NumPy does.
+    /// Formats the type like NumPy, such as `<f4`.
     pub fn words(self) -> String {
         let order = match (self.bytes, self.big_endian) {
             (0 | 1, _) => '|',
@@ -129,7 +132,7 @@ impl Item {
     }
 }
 
-/// Formats a shape as Python does.
+/// Formats a shape like Python, such as `(3,)`.
 pub fn words(shape: &[u64]) -> String {
     let sides: Vec<String> = shape.iter().map(u64::to_string).collect();
     match &sides[..] {
@@ -142,10 +145,10 @@ fn not_an_array(start: &[u8]) -> String {
     if start.starts_with(b"PK\x03\x04") {
         return "the file is an .npz archive: write its arrays with np.save, one per file".into();
     }
-    "the file is no .npy: it does not begin with its magic; write it with np.save".into()
+    "the file is not a .npy: it does not begin with the magic number; write it with np.save".into()
 }
 
-/// Parser of the text of a header.
+/// Parser of the Python literal in a header.
 struct Literal<'a> {
     text: &'a [u8],
     at: usize,
@@ -187,7 +190,7 @@ impl<'a> Literal<'a> {
         let (Some(item), Some(fortran), Some(shape)) = (item, fortran, shape) else {
             return Err(self.wrong(0, "a dictionary without descr, fortran_order or shape"));
         };
-        // Arrays with one axis, or with at most one longer than 1, are in both orders.
+        // An array with at most one axis longer than 1 is in C order and in Fortran order.
         if fortran && shape.iter().filter(|&&side| side > 1).count() > 1 {
             let problem = "the array is in Fortran order; convert it with np.ascontiguousarray";
             return Err(FileError::new(0, problem));
@@ -200,7 +203,7 @@ impl<'a> Literal<'a> {
         let place = self.at;
         if self.text.get(place) == Some(&b'[') {
             let problem =
-                "the elements are structures; write one field of them as an array of its own";
+                "the elements are structures; write one of their fields as a separate array";
             return Err(FileError::new(place as u64, problem));
         }
         let descr = self.string()?;
@@ -218,7 +221,8 @@ impl<'a> Literal<'a> {
         Err(self.wrong(self.at, "neither True nor False"))
     }
 
-    /// Parses integers in parentheses. The trailing comma is required only after a single integer, which is not checked.
+    /// Parses integers in parentheses. Python requires a comma after a single integer; this is not
+    /// checked.
     fn tuple(&mut self) -> Result<Vec<u64>, FileError> {
         let mut sides = Vec::new();
         self.expect(b'(')?;
@@ -242,12 +246,13 @@ impl<'a> Literal<'a> {
         let digits = std::str::from_utf8(&rest[..len]).unwrap_or_default();
         let value = digits.parse().map_err(|_| self.wrong(self.at, "an invalid axis length"))?;
         self.at += len;
-        // Python 2 appended a letter to long integers.
+        // Python 2 appended the letter L to long integers.
         self.at += usize::from(self.text.get(self.at) == Some(&b'L'));
         Ok(value)
     }
 
-    /// Parses a quoted string. Backslashes are not special, because no valid header has one.
+    /// Parses a quoted string. Backslashes are not treated as escapes, because no valid header
+    /// contains one.
     fn string(&mut self) -> Result<&'a [u8], FileError> {
         self.skip_blanks();
         let quote = self.text.get(self.at).filter(|it| b"'\"".contains(it));

@@ -8,14 +8,14 @@ use crate::error::{Error, Result};
 use crate::source::records::FileError;
 use crate::storage::{File, Storage};
 
-/// Labels from the integers of one-dimensional arrays, concatenated. They are stored as in their files, so a label takes no more
-/// memory than there.
+/// Labels from one-dimensional integer arrays, which are concatenated. In memory, labels have the
+/// same size as in their files.
 pub struct Labels(Vec<Part>);
 
 struct Part {
     item: Item,
     bytes: Vec<u8>,
-    /// Index after its last label.
+    /// Index after the file's last label.
     end: u64,
 }
 
@@ -67,7 +67,7 @@ impl Part {
             );
             return Err(FileError::new(0, problem));
         };
-        // The size was checked against that of the file.
+        // The size was checked against the length of the file.
         let mut bytes = vec![0; (item.bytes * count) as usize];
         file.read_exact_at(&mut bytes, start)
             .map_err(|it| FileError::new(start, it.to_string()))?;
@@ -86,12 +86,12 @@ impl Part {
         self.bytes.len() as u64 / self.item.bytes
     }
 
-    /// Returns a label; `None` if it exceeds an `i64`.
+    /// Returns a label, or `None` if its value does not fit an `i64`.
     fn get(&self, index: u64) -> Option<i64> {
         Some(self.raw(index)).filter(|&value| self.item.kind == b'i' || value >= 0)
     }
 
-    /// Returns the bits of a label; unsigned values that exceed an `i64` become negative.
+    /// Returns the bits of a label. Unsigned values that do not fit an `i64` become negative.
     fn raw(&self, index: u64) -> i64 {
         let Item { kind, bytes: len, big_endian } = self.item;
         let (begin, len) = ((index * len) as usize, len as usize);

@@ -1,4 +1,4 @@
-//! Source for stacks of images in NumPy's `.npy` files.
+//! Source for arrays of images in NumPy's `.npy` files.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -22,47 +22,54 @@ use labels::Labels;
 mod array;
 mod labels;
 
-/// Images in `.npy` files with many images each, as `np.save` writes them (format versions 1.0, 2.0 and 3.0).
+/// Images in `.npy` files with many images each, as written by `np.save` (format versions 1.0, 2.0
+/// and 3.0).
 ///
-/// * A path is a file, a directory (its visible files whose names end in `.npy`, except those of the labels), or a pattern such
-///   as `train-*.npy` (`*` and `?` in the last part). Samples are ordered by path, then file name, then index on the first axis.
-/// * The elements are `uint8`, 0 to 255, in C order. The shape is (samples, height, width, 3) for RGB, (samples, height, width)
-///   or (samples, height, width, 1) for gray, or channels first: (samples, 3, height, width) and (samples, 1, height, width).
-///   Ambiguous shapes are read as channels last. An array of three axes whose last has at most 4 elements is rejected, because it
-///   may be one image. Errors for other shapes and types say what to write instead.
-/// * An image is returned as PNM: a header of up to 32 bytes, and the pixels. It is one positioned read. With channels first,
-///   larger images take three reads per 16384 pixels.
-/// * Samples are copied from a memory mapping of the file (`storage.map`); if the file is truncated meanwhile, it is a sample
-///   error.
-/// * There is no table of samples: their offsets follow from the shape. Labels are stored as in their file.
-/// * A file whose length does not match its shape is an error with the byte offset. If it changes after opening, reads are sample
-///   errors. The format has no checksums: damaged pixels are not detected here.
+/// * A path is a file, a directory (its visible files whose names end in `.npy`, except the files
+///   of labels), or a pattern such as `train-*.npy` (`*` and `?` in the last part). Samples are
+///   ordered by path, then file name, then index on the first axis.
+/// * The elements are `uint8`, 0 to 255, in C order. The shape is (samples, height, width, 3) for
+///   RGB, and (samples, height, width) or (samples, height, width, 1) for gray. With channels
+///   first, it is (samples, 3, height, width) or (samples, 1, height, width). Ambiguous shapes are
+///   read as channels last. An array of three axes is an error if its last axis has at most 4
+///   elements, because it may be a single image. Errors for other shapes and types suggest a
+///   supported form.
+/// * An image is returned as PNM: a header of up to 32 bytes, then the pixels. It takes one
+///   positioned read. Larger images with channels first take three reads per 16384 pixels.
+/// * Samples are copied from a memory mapping of the file (`storage.map`). If the file is truncated
+///   while it is used, the sample is an error.
+/// * There is no table of samples, because offsets follow from the shape. Labels have the same size
+///   in memory as in their file.
+/// * A file whose length does not match its shape is an error with the byte offset. If the file
+///   changes after opening, its samples are errors. The format has no checksums, so this source
+///   does not detect damaged pixels.
 pub struct Npy {
     storage: Storage,
     stacks: Vec<Stack>,
     labels: Option<Labels>,
 }
 
-/// Settings next to `npy`.
+/// Settings of the source `npy`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NpySettings {
-    /// File with one integer label per sample, a `.npy` of any integer type and byte order, or a pattern for several such files,
-    /// whose labels are concatenated. Absolute, or relative to the folder of the first stack; in a pipeline file, a path relative
-    /// to that file takes precedence if it exists. Empty (the default) for no labels (-1).
+    /// File with one integer label per sample: a `.npy` of any integer type and byte order. A
+    /// pattern can name several such files, whose labels are concatenated. The path is absolute or
+    /// relative to the folder of the first stack. In a pipeline file, a path that exists relative
+    /// to the pipeline file takes precedence. Empty, the default, for no labels (-1).
     pub labels: PathBuf,
 }
 
-/// Pixels that are interleaved from planes at a time.
+/// Number of pixels that are interleaved from planes at a time.
 const PLANAR_PIXELS: usize = 16 << 10;
 
-/// File with a stack of images.
+/// File that contains a stack of images.
 struct Stack {
     path: PathBuf,
     file: File,
     /// Stamp of the file when it was opened.
     stamp: Stamp,
-    /// Indices of its samples.
+    /// Indices of the samples in this file.
     samples: Range<u64>,
     /// Offset of the first image.
     start: u64,
@@ -72,11 +79,11 @@ struct Stack {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Channels {
-    /// One channel.
+    /// One gray channel.
     Gray,
-    /// Three interleaved channels.
+    /// Three channels, interleaved.
     Last,
-    /// Three planes.
+    /// Three channels, one plane each.
     First,
 }
 
@@ -149,7 +156,7 @@ impl Source for Npy {
         self.labels.as_ref().map_or(-1, |labels| labels.get(index))
     }
 
-    /// File and, in brackets, the index of the image in it.
+    /// Path of the file, followed by the index of the image within the file in brackets.
     fn location(&self, index: u64) -> String {
         let stack = self.stack(index);
         format!("{}[{}]", Redacted::path(&stack.path), index - stack.samples.start)
@@ -169,7 +176,7 @@ impl Source for Npy {
         }
     }
 
-    /// First file, number of files, and number of samples.
+    /// Path of the first file, number of further files, and number of samples.
     fn describe(&self) -> String {
         let (first, more) = (Redacted::path(&self.stacks[0].path), self.stacks.len() - 1);
         let samples = counted(self.len(), "sample");
@@ -223,7 +230,7 @@ impl Identity for Npy {
 }
 
 impl Stack {
-    /// Opens a stack; `first` is the index of its first sample.
+    /// Opens a stack. `first` is the index of its first sample in the source.
     fn open(storage: &Storage, path: PathBuf, first: u64) -> Result<Self> {
         let io = |error| Error::io(&path, &error);
         let file = storage.open_pooled(&path).map_err(io)?;
@@ -252,7 +259,8 @@ impl Stack {
         }
     }
 
-    /// Fills the buffer from this offset, and checks that the file has not changed since it was opened.
+    /// Fills the buffer from offset `at`, and checks that the file has not changed since it was
+    /// opened.
     fn read(&self, at: u64, space: &mut [u8]) -> Result<(), DataError> {
         let unreadable = |error: io::Error| DataError::io(&error);
         let file = &self.file;
@@ -278,7 +286,7 @@ impl Stack {
             let count = pixels.len() / CHANNELS;
             let planes = &mut planes[..pixels.len()];
             if count == plane {
-                // The planes of a small image are read in one call.
+                // The planes of a small image are consecutive, so one call reads them.
                 self.read(at, planes)?;
             } else {
                 for (channel, part) in planes.chunks_mut(count).enumerate() {
@@ -297,7 +305,8 @@ impl Stack {
     }
 }
 
-/// Returns number, size and channel layout of the images. The error says what to write instead.
+/// Returns the number, size and channel layout of the images. The error message suggests a
+/// supported form.
 fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
     const BYTE: Item = Item { kind: b'u', bytes: 1, big_endian: false };
     let shape = words(&array.shape);
@@ -325,12 +334,12 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
         [_, _] => return Err(format!("shape {shape} is one gray image: write x[None]")),
         _ => {
             return Err(format!(
-                "shape {shape} is no stack of images: supported are (samples, height, width, 3), (samples, 3, height, \
+                "shape {shape} is not a stack of images: supported are (samples, height, width, 3), (samples, 3, height, \
                  width) and (samples, height, width)"
             ));
         }
     };
-    // Limit of the sides of a PNM.
+    // A PNM has sides of at most `i32::MAX` pixels.
     let side =
         |pixels: u64| u32::try_from(pixels).ok().filter(|&it| it > 0 && it <= i32::MAX as u32);
     match (side(width), side(height)) {
@@ -341,7 +350,7 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
     }
 }
 
-/// Error in a file that the setting `key` names.
+/// Creates the error for a file that the setting `key` names.
 fn wrong(key: &str, path: &Path, wrong: FileError) -> Error {
     let place = format!("source.{key}: {}, byte {}", path.display(), wrong.offset);
     Error::config(place, wrong.problem)

@@ -1,4 +1,5 @@
-//! Cache of decompressed pages under one memory limit, which includes pages being read and spare buffers.
+//! Cache of decompressed pages with a memory limit. The limit includes pages that are being read
+//! and spare buffers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
@@ -7,25 +8,26 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::FileError;
 use super::page::Values;
 
-/// Cache of pages by number, with LRU eviction.
+/// Cache of pages, keyed by number, with LRU eviction.
 pub struct Cache {
     limit: u64,
     state: Mutex<State>,
-    /// Signalled when a page became evictable or was loaded.
+    /// Signals that a page became evictable or was loaded.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Size of all buffers, in bytes, wherever they are.
+    /// Total size of all buffers in bytes: cached, being read and spare.
     used: u64,
     clock: u64,
     slots: HashMap<u64, Slot>,
-    /// Page used at each time.
+    /// The page that was used at each time of `clock`.
     order: BTreeMap<u64, u64>,
     spare: Vec<Vec<u8>>,
-    /// Pages of which all values have been read. If not all pages fit, these are evicted first, so that sequential reading cycles
-    /// through a few buffers that stay in the processor's caches.
+    /// Pages whose values have all been read. If not all pages fit into memory, these pages are
+    /// evicted first. Sequential reading then cycles through a few buffers that stay in the CPU's
+    /// caches.
     done: Vec<u64>,
     all_fit: bool,
     waiting: u32,
@@ -34,9 +36,10 @@ struct State {
 }
 
 enum Slot {
-    /// Being read by a thread.
+    /// A thread is reading the page.
     Coming,
-    /// Loaded; `left` of its values have not been read yet, if each is read once.
+    /// The page is loaded. `left` of its values have not been read yet, assuming that each is read
+    /// once.
     There { block: Arc<Block>, used_at: u64, left: usize },
 }
 
@@ -47,7 +50,7 @@ pub struct Block {
     pub values: Arc<Values>,
 }
 
-/// Page that is pinned while this value lives. A thread must not hold two.
+/// Page that is pinned while this value is alive. A thread must not hold two pages.
 pub struct Held<'a> {
     block: Option<Arc<Block>>,
     key: u64,
@@ -55,7 +58,7 @@ pub struct Held<'a> {
     cache: &'a Cache,
 }
 
-/// Two buffers, and the page to be loaded into them.
+/// Two buffers, and the page that will be loaded into them.
 struct Loan<'a> {
     body: Vec<u8>,
     stored: Vec<u8>,
@@ -79,8 +82,9 @@ impl Cache {
         Some(self.held(key, block))
     }
 
-    /// Returns the page. If it is not cached, `make` reads it into `size` bytes, using `stored` more; both together must be
-    /// within the limit. If several threads want the same page, only one reads it.
+    /// Returns the page. If it is not cached, `make` reads it into a buffer of `size` bytes, with a
+    /// second buffer of `stored` bytes. Both buffers together must be within the limit. If several
+    /// threads request the same page, only one of them reads it.
     pub fn load(
         &self,
         key: u64,
@@ -111,12 +115,13 @@ impl Cache {
         Ok(self.held(key, block))
     }
 
-    /// Sets the total size of all pages, in bytes.
+    /// Sets the total size of all pages of the source, in bytes.
     pub fn expect(&self, bytes: u64) {
         self.lock().all_fit = bytes <= self.limit;
     }
 
-    /// Calls `with` with two buffers of these sizes in bytes, which together must be within the limit.
+    /// Calls `with` with two buffers of these sizes in bytes. Both together must be within the
+    /// limit.
     pub fn borrow<T>(
         &self,
         size: usize,
@@ -127,12 +132,13 @@ impl Cache {
         with(&mut loan.body[..size], &mut loan.stored[..stored])
     }
 
-    /// Whether a page of these sizes in bytes fits into the limit.
+    /// Whether two buffers of these sizes in bytes are within the limit.
     pub fn fits(&self, size: usize, stored: usize) -> bool {
         (taken(size) + taken(stored)) as u64 <= self.limit
     }
 
-    /// Allocates both buffers at once: two threads with one buffer each would deadlock.
+    /// Allocates both buffers at once. If threads allocated one after the other, two threads with
+    /// one buffer each would deadlock.
     fn lend<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -167,7 +173,7 @@ impl Cache {
             if state.let_go() {
                 continue;
             }
-            // Free a buffer that is larger than needed.
+            // Frees a buffer that is larger than needed.
             let larger = found
                 .iter_mut()
                 .zip(wanted)
@@ -192,7 +198,7 @@ impl Cache {
         state
     }
 
-    /// Ignores poisoning: every change leaves the state consistent.
+    /// Ignores poisoning, because every change leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,24 +238,25 @@ impl State {
         }
     }
 
-    /// Returns a spare buffer of at least `len` and at most `2 * len` bytes.
+    /// Returns a spare buffer with at least `len` and at most `2 * len` bytes.
     fn take_spare(&mut self, len: usize) -> Option<Vec<u8>> {
         let place = self.spare.iter().position(|it| (len..=2 * len).contains(&it.len()))?;
         Some(self.spare.swap_remove(place))
     }
 
-    /// Frees a spare buffer, or evicts a page whose buffer then becomes spare. Fails if all are in use.
+    /// Frees a spare buffer. Without one, evicts a page, whose buffer becomes spare. Returns false
+    /// if all pages are in use.
     fn let_go(&mut self) -> bool {
         if let Some(buffer) = self.spare.pop() {
             self.used -= buffer.len() as u64;
             return true;
         }
-        // Pages in use were used recently, so the first one is nearly always free.
+        // Pages in use were used recently, so the first page is nearly always free.
         let free = self.order.values().copied().find(|key| self.is_free(*key));
         free.is_some_and(|key| self.remove(key))
     }
 
-    /// Evicts a page that was read to its end; its buffer becomes spare.
+    /// Evicts a page whose values have all been read. Its buffer becomes spare.
     fn let_go_done(&mut self) -> bool {
         while let Some(key) = self.done.pop() {
             if self.is_free(key)
@@ -278,7 +285,7 @@ impl State {
 }
 
 impl Held<'_> {
-    /// Returns the positions of the values without counting one as read.
+    /// Returns the positions of the values. No value counts as read.
     pub fn unused(mut self) -> Arc<Values> {
         self.used = false;
         self.values.clone()
@@ -295,7 +302,7 @@ impl Deref for Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // Under the lock, so that no thread starts to wait between this and the check of the count.
+        // The lock is held, so no thread starts to wait between this and the check of the count.
         let mut state = self.cache.lock();
         self.block = None;
         if self.used {
@@ -326,7 +333,8 @@ impl Block {
     }
 }
 
-/// Size of the buffer allocated for `len` bytes: eight steps per doubling, so that buffers can be reused.
+/// Returns the size of the buffer that is allocated for `len` bytes. There are eight sizes per
+/// doubling, so buffers can be reused.
 pub fn taken(len: usize) -> usize {
     if len == 0 {
         return 0;
@@ -342,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a page of `len` bytes of one value.
+    /// Loads a page that consists of `len` equal bytes.
     fn page(cache: &Cache, key: u64, len: usize, made: &AtomicUsize) -> Vec<u8> {
         let page = cache.load(key, len, len / 2, |body, stored| {
             made.fetch_add(1, Ordering::Relaxed);
@@ -366,7 +374,7 @@ mod tests {
         at(1, 2);
         at(3, 3);
         at(1, 3);
-        // The limit fits three pages and one buffer to read with.
+        // The limit fits three pages and one buffer for reading.
         at(4, 4);
         at(1, 4);
         at(2, 5);

@@ -1,4 +1,4 @@
-//! Decompression of pages.
+//! Decompresses pages.
 
 use std::io::Read;
 
@@ -11,7 +11,7 @@ pub enum Codec {
     Brotli,
     Zstd,
     Lz4,
-    /// LZO (3), LZ4 in the deprecated framing (5), or an unknown one.
+    /// LZO (3), LZ4 with the deprecated framing (5), or an unknown codec.
     Other(i64),
 }
 
@@ -28,25 +28,26 @@ impl Codec {
         }
     }
 
-    /// Whether `stored` bytes can decompress to `size` bytes; no memory is allocated for impossible sizes.
+    /// Whether `stored` bytes can decompress to `size` bytes. For impossible sizes no memory is
+    /// allocated.
     pub fn is_plausible(self, stored: u64, size: u64) -> bool {
         let most = match self {
             Self::None => 1,
-            // Three bytes encode a copy of 64 bytes.
+            // Three bytes can encode a copy of 64 bytes.
             Self::Snappy => 22,
-            // One more byte of a match's length encodes 255 bytes.
+            // One more length byte of a match can encode 255 bytes.
             Self::Lz4 => 255,
-            // Two bits encode 258 bytes (deflate's longest match).
+            // Two bits can encode 258 bytes (deflate's longest match).
             Self::Gzip => 1032,
-            // Four bytes encode a block of 128 KiB of one byte.
+            // Four bytes can encode a block of 128 KiB of one byte value.
             Self::Zstd | Self::Other(_) => 1 << 15,
-            // A few bytes encode 16 MiB of one byte.
+            // A few bytes can encode 16 MiB of one byte value.
             Self::Brotli => 1 << 22,
         };
         size <= stored.saturating_mul(most).saturating_add(64)
     }
 
-    /// Decompresses `input` into `output`; the lengths must match exactly.
+    /// Decompresses `input` into `output`. The decompressed size must equal the length of `output`.
     pub fn decompress(self, input: &[u8], output: &mut [u8]) -> Result<(), String> {
         let wanted = output.len();
         let got = match self {
@@ -77,7 +78,7 @@ impl Codec {
     }
 }
 
-/// Message for an unsupported compression.
+/// Returns the error message for an unsupported compression.
 pub fn unsupported(number: i64) -> String {
     let name = match number {
         3 => "LZO",
@@ -87,7 +88,7 @@ pub fn unsupported(number: i64) -> String {
     format!("the column is compressed with {name} ({number}); write it with snappy, zstd or none")
 }
 
-/// Reads until the output is full; the input must end there.
+/// Reads until the output is full. The input must end there.
 fn fill(mut input: impl Read, output: &mut [u8]) -> Result<usize, String> {
     let mut len = 0;
     while len < output.len() {
@@ -110,7 +111,8 @@ mod tests {
 
     use super::*;
 
-    /// Codecs with a compressor in this build; all are read in tests/sources/parquet.rs.
+    /// Tests the codecs whose compressors this build contains. `tests/sources/parquet.rs` reads all
+    /// codecs.
     #[test]
     fn the_decompressed_size_must_match() {
         let text = b"so much depends upon a red wheel barrow ".repeat(50);
@@ -131,7 +133,7 @@ mod tests {
             }
             for len in 0..bytes.len() {
                 let mut out = vec![0; text.len()];
-                // A gzip file cut before its checksum has all its bytes.
+                // A gzip file that is cut within its checksum still contains all bytes.
                 let cut = codec.decompress(&bytes[..len], &mut out);
                 assert!(cut.is_err() || codec == Codec::Gzip && out == text, "{codec:?} {len}");
             }

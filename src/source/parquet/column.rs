@@ -1,4 +1,4 @@
-//! Column of byte arrays: positions of its pages, and reads of single values.
+//! Column of byte arrays: finds the pages of a row and reads single values.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -11,45 +11,45 @@ use super::{FileError, Shard};
 use crate::error::Reason;
 use crate::footprint::counted;
 
-/// Stands for no dictionary.
+/// Marks a page that has no dictionary.
 const NO_DICTIONARY: u32 = u32::MAX;
 
-/// One column of all files. Facts learned about a page on its first read are stored: at most four bytes per row and four per
-/// value.
+/// One column of all files. Facts about a page are stored when it is first read. They take at most
+/// four bytes per row and four per value.
 pub struct Column {
-    /// Prefix that distinguishes the cache keys of different columns.
+    /// Distinguishes the cache keys of this column from those of other columns.
     tag: u32,
     pages: Vec<Page>,
 }
 
 struct Page {
     shard: u32,
-    /// Page number of the dictionary, or [`NO_DICTIONARY`].
+    /// Number of the dictionary page, or [`NO_DICTIONARY`].
     dictionary: u32,
-    /// First row of the page. A dictionary has that of the next page.
+    /// First row of the page. A dictionary page has the first row of the page after it.
     first: u64,
     codec: Codec,
     /// Definition level of a non-null value.
     defined: u32,
     head: Head,
-    /// Whether its values can be located without reading the page.
+    /// Whether values can be located without reading the whole page.
     hops: bool,
     layout: OnceLock<Layout>,
 }
 
-/// Stored facts about a page's contents.
+/// Facts about the contents of a page that are stored after its first read.
 struct Layout {
     rows: Option<Box<[u32]>>,
-    /// Whether the values are in the dictionary.
+    /// Whether the values are in a dictionary page.
     elsewhere: bool,
-    /// Positions of the values in the page, if its bytes are stored uncompressed.
+    /// Positions of the values in the page. `None` unless the bytes are stored uncompressed.
     values: Option<Arc<Values>>,
 }
 
-/// Location of one value.
+/// Location of the value of a row.
 enum Place<'a> {
     Null,
-    /// In this page, as value `number`.
+    /// Value `number` of this page.
     Value {
         page: &'a Page,
         key: u32,
@@ -66,7 +66,8 @@ impl Column {
         self.pages.is_empty()
     }
 
-    /// Adds the pages of a column chunk with these rows from their headers, as file 0.
+    /// Adds the pages of a column chunk by reading their headers. The chunk contains `rows`. Pages
+    /// get the file number 0.
     pub fn walk(
         &mut self,
         shard: &Shard,
@@ -88,7 +89,7 @@ impl Column {
                     dictionary,
                     first: row,
                     codec: chunk.codec,
-                    // Entries of a dictionary have no levels.
+                    // Entries of a dictionary have no definition levels.
                     defined: if head.sort == Sort::Dictionary { 0 } else { defined },
                     head,
                     hops: head.can_hop(chunk.codec, shard),
@@ -111,7 +112,7 @@ impl Column {
         Ok(())
     }
 
-    /// Appends the pages of file `shard`, which is preceded by `rows` rows.
+    /// Appends the pages of file `shard`. `rows` is the number of rows in all earlier files.
     pub fn append(&mut self, other: Column, shard: u32, rows: u64) {
         let before = self.pages.len() as u32;
         self.pages.extend(other.pages.into_iter().map(|mut page| {
@@ -124,7 +125,8 @@ impl Column {
         }));
     }
 
-    /// Reads the value of a row into the buffer that `space` returns; `false` if the row has no value.
+    /// Reads the value of a row into the buffer that `space` returns. Returns `false` if the row
+    /// has no value.
     pub fn read<'a, E: From<FileError>>(
         &self,
         shards: &[Shard],
@@ -156,7 +158,8 @@ impl Column {
         Ok(true)
     }
 
-    /// Size of the largest value, in bytes, among evenly spread pages, of which at most `bytes` bytes are read.
+    /// Size of the largest value in bytes, estimated from evenly spread pages. At most `bytes`
+    /// bytes of pages are read.
     pub fn largest(&self, shards: &[Shard], cache: &Cache, bytes: u64) -> u64 {
         let all: u64 = self.pages.iter().map(|page| u64::from(page.head.size)).sum();
         let step = all.div_ceil(bytes.max(1)).max(1) as usize;
@@ -173,13 +176,13 @@ impl Column {
         sizes.max().unwrap_or(0)
     }
 
-    /// Memory for the pages and for facts about `rows` rows, in bytes.
+    /// Memory for the pages and for the facts about `rows` rows, in bytes.
     pub fn memory_bytes(&self, rows: u64) -> u64 {
         let learnt = if self.pages.is_empty() { 0 } else { 8 * rows };
         (self.pages.capacity() * size_of::<Page>()) as u64 + learnt
     }
 
-    /// Memory of all pages in the cache, in bytes.
+    /// Memory that all pages would take in the cache, in bytes.
     pub fn cached_bytes(&self) -> u64 {
         let taken = |page: &Page| {
             let (size, stored) = page.sizes();
@@ -202,7 +205,8 @@ impl Column {
     }
 
     fn place(&self, shards: &[Shard], cache: &Cache, row: u64) -> Result<Place<'_>, FileError> {
-        // If the rows of a file have no pages, as in an unneeded column of paths, this is a page of another file.
+        // A file may have no pages in this column, such as a path column that is not needed. Then
+        // the page found here belongs to another file.
         let after = self.pages.partition_point(|page| page.first <= row);
         let page = after.checked_sub(1).map(|key| (key, &self.pages[key]));
         let Some((key, page)) = page.filter(|(_, page)| row - page.first < page.head.values.into())
@@ -222,7 +226,7 @@ impl Column {
         Ok(Place::Value { page: self.page(page.dictionary)?, key: page.dictionary, number })
     }
 
-    /// Reads the facts about a page, if that has not been done.
+    /// Reads and stores the facts about a page, unless they are already stored.
     fn learn(&self, shards: &[Shard], cache: &Cache, key: u32) -> Result<(), FileError> {
         let page = self.page(key)?;
         if page.layout.get().is_some() {
@@ -236,7 +240,8 @@ impl Column {
             self.load(shards, cache, key)?.unused();
             return Ok(());
         }
-        // Its bytes are not needed once the dictionary indices are known.
+        // The bytes of the page are not needed after the dictionary indices are known, so they are
+        // not cached.
         let (size, stored) = page.sizes();
         cache.borrow(size, stored, |body, stored| {
             page.head.body(&shards[page.shard as usize], page.codec, body, stored)?;
@@ -245,7 +250,7 @@ impl Column {
         })
     }
 
-    /// Loads a page that contains its own values.
+    /// Loads a page that contains its own values into the cache.
     fn load<'a>(
         &self,
         shards: &[Shard],
@@ -268,7 +273,7 @@ impl Column {
     }
 }
 
-/// Rejects a page with impossible sizes, or larger than the cache.
+/// Returns an error for a page with impossible sizes, or a page that is larger than the cache.
 pub fn admit(head: &Head, codec: Codec, cache: &Cache) -> Result<(), FileError> {
     head.check_size(codec)?;
     let stored = head.room(codec);
@@ -291,12 +296,12 @@ impl Page {
         })
     }
 
-    /// Sizes in bytes of the page, and of the buffer needed to read it.
+    /// Sizes in bytes of the decompressed page, and of the buffer for its compressed bytes.
     fn sizes(&self) -> (usize, usize) {
         (self.head.size as usize, self.head.room(self.codec))
     }
 
-    /// Stores the facts about the page, and returns the positions of the values.
+    /// Stores the facts about the page. Returns the positions of the values.
     fn keep(&self, contents: Contents) -> Arc<Values> {
         let (elsewhere, values) = match contents.values {
             Held::Here(values) => (false, values),
@@ -305,7 +310,7 @@ impl Page {
         let values = Arc::new(values);
         let plain = self.head.is_plain(self.codec) && !elsewhere;
         let known = plain.then(|| values.clone());
-        // If another thread was first, its result is the same.
+        // If another thread has stored the facts first, they are the same.
         let _ = self.layout.set(Layout { rows: contents.rows, elsewhere, values: known });
         values
     }

@@ -1,9 +1,10 @@
-//! Integer encodings of Parquet (`Encodings.md` of parquet-format). Each decoder returns at most the expected number of values,
-//! and `None` if the bytes are truncated or inconsistent.
+//! Integer encodings of Parquet (`Encodings.md` of parquet-format). Each decoder returns at most
+//! the expected number of values. It returns `None` if the bytes are truncated or inconsistent.
 
 use super::thrift::varint;
 
-/// Decodes `count` values of `width` bits in the hybrid of runs and bit-packed groups: levels and dictionary indices.
+/// Decodes `count` values of `width` bits in the hybrid of runs and bit-packed groups. Levels and
+/// dictionary indices use this encoding.
 pub fn hybrid(bytes: &[u8], width: u32, count: usize) -> Option<Vec<u32>> {
     if width > 32 {
         return None;
@@ -77,7 +78,7 @@ pub fn delta(bytes: &[u8], count: usize) -> Option<(Vec<i64>, usize)> {
     Some((values, at))
 }
 
-/// Values of `width` bits each, lowest bit first.
+/// Bit-packed values of `width` bits each, lowest bit first.
 struct Bits<'a> {
     bytes: &'a [u8],
     width: u32,
@@ -106,7 +107,7 @@ fn signed(value: u64) -> i64 {
 mod tests {
     use super::*;
 
-    /// The bytes are those of the examples in `Encodings.md`.
+    /// The bytes are from the examples in `Encodings.md`.
     #[test]
     fn runs_and_groups_are_decoded_in_sequence() {
         let packed = [0b1000_1000, 0b1100_0110, 0b1111_1010];
@@ -136,7 +137,8 @@ mod tests {
 
     #[test]
     fn deltas_are_added_up() {
-        // 7, 5, 3, 1, 2, 3, 4, 5: the second example, deltas -2, -2, -2, 1, 1, 1, 1 as 0, 0, 0, 3, 3, 3, 3 over -2.
+        // The second example of `Encodings.md`: 7, 5, 3, 1, 2, 3, 4, 5. Its deltas are -2, -2, -2,
+        // 1, 1, 1, 1, which are stored as 0, 0, 0, 3, 3, 3, 3 above the minimum -2.
         let packed = [0b1100_0000, 0b0011_1111, 0, 0, 0, 0, 0, 0];
         let head = [128, 1, 4, 8, 14, 3, 2, 0, 0, 0];
         let bytes = [&head[..], &packed, b"rest"].concat();
@@ -146,7 +148,7 @@ mod tests {
         for len in 0..18 {
             assert_eq!(delta(&bytes[..len], 8), None, "{len}");
         }
-        // A width of 65 bits, no miniblocks, a block without values.
+        // Invalid values: a width of 65 bits, no miniblocks, a block without values.
         for (place, value) in [(6, 65), (2, 0), (0, 0)] {
             let mut bad = [&bytes[..], &[0; 600]].concat();
             bad[place] = value;

@@ -1,4 +1,5 @@
-//! Footer of a file (`parquet.thrift` of parquet-format): columns, row groups, and key-value metadata of the writer.
+//! Parses the footer of a file (`parquet.thrift` of parquet-format): columns, row groups, and the
+//! writer's key-value metadata.
 
 use super::codec::Codec;
 use super::thrift::{Kind, Malformed, Thrift};
@@ -7,11 +8,12 @@ use crate::footprint::counted;
 
 /// Longest footer, in bytes.
 const MOST_BYTES: u64 = 256 << 20;
-/// Deepest nesting of groups.
+/// Deepest nesting of column groups.
 const DEPTH: usize = 32;
-/// Total size of the names of all columns, in bytes; each name includes those of its groups.
+/// Largest total size of the paths of all columns, in bytes. Each path includes the names of its
+/// groups.
 const MOST_NAME_BYTES: usize = 16 << 20;
-/// Last bytes of the file, after the length of the footer.
+/// Last bytes of the file. They follow the length of the footer.
 const MAGIC: &[u8; 4] = b"PAR1";
 const ENCRYPTED: &[u8; 4] = b"PARE";
 
@@ -19,18 +21,18 @@ const ENCRYPTED: &[u8; 4] = b"PARE";
 pub struct Footer {
     pub leaves: Vec<Leaf>,
     pub groups: Vec<Group>,
-    /// JSON text under the key `huggingface`.
+    /// JSON text that the metadata contains under the key `huggingface`.
     pub features: Option<String>,
 }
 
-/// Column with values: a leaf of the tree of columns.
+/// Column that has values: a leaf of the tree of columns.
 pub struct Leaf {
-    /// Names from the root, joined with dots.
+    /// Names from the root of the tree, joined by dots.
     pub path: String,
     pub form: Form,
-    /// Whether its integers are unsigned.
+    /// Whether the integers of the column are unsigned.
     pub unsigned: bool,
-    /// Whether its bytes are declared as text.
+    /// Whether the bytes of the column are declared as text.
     pub text: bool,
     /// Definition level of a non-null value.
     pub defined: u32,
@@ -38,7 +40,7 @@ pub struct Leaf {
     pub repeated: bool,
 }
 
-/// Physical type, limited to those of images and labels.
+/// Physical type. Types that neither images nor labels have are `Other`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Bool,
@@ -50,7 +52,7 @@ pub enum Form {
     Other,
 }
 
-/// Row group, whose columns are stored together.
+/// Row group: rows whose columns are stored together.
 pub struct Group {
     pub rows: u64,
     /// One chunk per leaf.
@@ -61,15 +63,15 @@ pub struct Group {
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk {
     pub codec: Codec,
-    /// Byte range in the file: start and end.
+    /// Start and end of the chunk's bytes in the file.
     pub start: u64,
     pub end: u64,
-    /// Number of null rows, if the file states it.
+    /// Number of null values, if the file states it.
     pub nulls: Option<u64>,
 }
 
 impl Footer {
-    /// Reads the footer from the end of a file.
+    /// Reads the footer at the end of a file.
     pub fn read(shard: &Shard) -> Result<Self, FileError> {
         let len = shard.stamp.len;
         let not = |what: &str| {
@@ -77,7 +79,7 @@ impl Footer {
         };
         if len < 12 {
             return Err(not(&format!(
-                "the file has {len} bytes: it is no Parquet file, or is truncated"
+                "the file has {len} bytes: it is not a Parquet file, or is truncated"
             )));
         }
         let mut tail = [0; 8];
@@ -89,7 +91,7 @@ impl Footer {
         }
         if magic != MAGIC {
             return Err(not(
-                "the file does not end with PAR1: it is no Parquet file, or is truncated",
+                "the file does not end with PAR1: it is not a Parquet file, or is truncated",
             ));
         }
         let size = u64::from(u32::from_le_bytes(size.try_into().expect("4 bytes")));
@@ -110,20 +112,20 @@ impl Footer {
         parse(&bytes, start)
     }
 
-    /// Returns the leaf of this path, or of its field `bytes`.
+    /// Returns the leaf with this path, or with the field `bytes` of this path.
     pub fn leaf(&self, path: &str) -> Option<usize> {
         let find = |path: &str| self.leaves.iter().position(|leaf| leaf.path == path);
         find(path).or_else(|| find(&format!("{path}.bytes")))
     }
 
-    /// Columns that a setting can name, for messages.
+    /// Lists the columns that a setting can name, for messages.
     pub fn paths(&self, fits: impl Fn(&Leaf) -> bool) -> String {
         let fitting = self.leaves.iter().filter(|leaf| fits(leaf) && !leaf.repeated);
         let paths: Vec<_> = fitting.take(32).map(|leaf| leaf.path.as_str()).collect();
         if paths.is_empty() { "the file has none that fits".into() } else { paths.join(", ") }
     }
 
-    /// Names of the classes of a column, if they have Hugging Face's `ClassLabel`.
+    /// Class names of a column, if it has Hugging Face's type `ClassLabel`.
     pub fn classes(&self, column: &str) -> Vec<String> {
         let names = || -> Option<Vec<String>> {
             let json: serde_json::Value = serde_json::from_str(self.features.as_deref()?).ok()?;
@@ -135,14 +137,15 @@ impl Footer {
     }
 }
 
-/// Parses a footer that starts at offset `start` of the file.
+/// Parses a footer whose first byte is at offset `start` of the file.
 fn parse(bytes: &[u8], start: u64) -> Result<Footer, FileError> {
     let malformed = |bad: Malformed| {
         let problem = "the metadata cannot be read here: the file is damaged; copy it again";
         FileError::corrupt(start + bad.at as u64, problem)
     };
     let mut footer = Footer { leaves: Vec::new(), groups: Vec::new(), features: None };
-    // The schema usually precedes the row groups, but this is not guaranteed, so it is parsed first.
+    // The schema usually precedes the row groups. Because this is not guaranteed, it is parsed
+    // first.
     let mut leaves = None;
     Thrift::new(bytes)
         .fields(|thrift, id, kind| match (id, kind) {
@@ -179,7 +182,7 @@ fn parse(bytes: &[u8], start: u64) -> Result<Footer, FileError> {
     Ok(footer)
 }
 
-/// Parses the leaves of the tree of columns, which is stored depth first.
+/// Parses the tree of columns, which is stored depth first, and returns its leaves.
 fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
     struct Open {
         path: String,
@@ -202,7 +205,8 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
                 (3, Kind::Integer) => repetition = thrift.integer()?,
                 (4, Kind::Binary) => name = thrift.binary()?,
                 (5, Kind::Integer) => children = thrift.integer()?,
-                // `UINT_8` to `UINT_64` of the legacy converted types, without which writers may set only the logical type.
+                // `UINT_8` to `UINT_64` are legacy converted types. Newer writers may only set the
+                // logical type.
                 (6, Kind::Integer) => {
                     let converted = thrift.integer()?;
                     unsigned |= matches!(converted, 11..=14);
@@ -261,7 +265,7 @@ impl Form {
     }
 }
 
-/// Whether a logical type is an unsigned integer, and whether it is text.
+/// Returns whether a logical type is an unsigned integer, and whether it is text.
 fn logical_type(thrift: &mut Thrift) -> Result<(bool, bool), Malformed> {
     let (mut unsigned, mut text) = (false, false);
     thrift.fields(|thrift, id, kind| {
@@ -278,7 +282,7 @@ fn logical_type(thrift: &mut Thrift) -> Result<(bool, bool), Malformed> {
     Ok((unsigned, text))
 }
 
-/// Parses the value of the key `huggingface`.
+/// Parses the value of the metadata key `huggingface`.
 fn features(thrift: &mut Thrift, found: &mut Option<String>) -> Result<(), Malformed> {
     let (element, len) = thrift.list()?;
     for _ in 0..len {
@@ -301,7 +305,7 @@ fn features(thrift: &mut Thrift, found: &mut Option<String>) -> Result<(), Malfo
     Ok(())
 }
 
-/// Parses a row group; the inner error is a problem with its contents.
+/// Parses a row group. The inner error is a problem with its contents.
 fn group(
     thrift: &mut Thrift,
     kind: Kind,
@@ -348,7 +352,7 @@ fn group(
 }
 
 impl Group {
-    /// Checks that the chunk ends before offset `end`.
+    /// Checks that all chunks of the group end before offset `end`.
     fn check(self, end: u64) -> Result<Self, String> {
         match self.chunks.iter().find(|chunk| chunk.start > chunk.end || chunk.end > end) {
             None => Ok(self),
@@ -397,7 +401,7 @@ fn chunk_meta(thrift: &mut Thrift) -> Result<Result<Chunk, String>, Malformed> {
         }
         Ok(true)
     })?;
-    // Some writers store 0 if there is no dictionary.
+    // Some writers store the dictionary offset 0 if there is no dictionary.
     let start = if dictionary > 0 { data.min(dictionary) } else { data };
     let place = || {
         let start = u64::try_from(start).ok()?;

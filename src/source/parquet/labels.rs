@@ -1,4 +1,4 @@
-//! Column of labels, which is read whole.
+//! Reads the label column completely.
 
 use std::collections::HashMap;
 
@@ -11,24 +11,24 @@ use super::{FileError, Shard};
 use crate::footprint::counted;
 use crate::source::label::{self, MOST_NAME_BYTES};
 
-/// Most distinct texts in a column of labels.
+/// Largest number of distinct texts in a label column.
 const MOST_TEXTS: usize = 1 << 18;
-/// Their largest total size, in bytes.
+/// Largest total size of the distinct texts, in bytes.
 const MOST_TEXT_BYTES: usize = 32 << 20;
 
 /// Labels of a file.
 #[derive(Default)]
 pub struct Labels {
-    /// Label of each row; -1 if it has none.
+    /// Label of each row; -1 if the row has none.
     pub numbers: Vec<i64>,
-    /// Distinct texts of text labels; `numbers` are indices into it.
+    /// Distinct texts of text labels. `numbers` contains indices into this list.
     pub texts: Vec<String>,
     text_bytes: usize,
     places: HashMap<Vec<u8>, i64>,
 }
 
 impl Labels {
-    /// Adds the labels of a chunk.
+    /// Adds the labels of a column chunk.
     pub fn read(
         &mut self,
         shard: &Shard,
@@ -70,14 +70,14 @@ impl Labels {
         Ok(())
     }
 
-    /// Replaces each text index by the number at that index.
+    /// Replaces the index of each text by the number at this index.
     pub fn rename(&mut self, numbers: &[i64]) {
         for label in &mut self.numbers {
             *label = usize::try_from(*label).map_or(-1, |place| numbers[place]);
         }
     }
 
-    /// Labels in a dictionary, as [`bits`] or as indices of texts.
+    /// Decodes the labels in a dictionary page. Returns [`bits`] of numbers, or indices of texts.
     fn entries(&mut self, head: &Head, body: &[u8], leaf: &Leaf) -> Result<Vec<i64>, FileError> {
         if leaf.form == Form::Bytes {
             let values = head.entries(body)?;
@@ -89,7 +89,7 @@ impl Labels {
         bits(body, 0, leaf.form, head.values as usize, head)
     }
 
-    /// Adds the labels of a data page.
+    /// Adds the labels of one data page.
     fn page(
         &mut self,
         head: &Head,
@@ -126,7 +126,7 @@ impl Labels {
         Ok(())
     }
 
-    /// Adds the label of the next row: the bits of a number, or the index of a text.
+    /// Adds the label of the next row. `bits` are the bits of a number, or the index of a text.
     fn push(&mut self, bits: i64, leaf: &Leaf, head: &Head) -> Result<(), FileError> {
         let label = match leaf.form {
             Form::Int32 if leaf.unsigned => Ok(i64::from(bits as u32)),
@@ -155,7 +155,7 @@ impl Labels {
         Ok(())
     }
 
-    /// Indices of the texts of a page, after adding new ones.
+    /// Returns the indices of the texts of a page. New texts are added to the list.
     fn texts(&mut self, head: &Head, body: &[u8], values: &Values) -> Result<Vec<i64>, FileError> {
         let texts = (0..values.len() as u32).filter_map(|number| values.get(number));
         texts
@@ -216,7 +216,7 @@ fn bits(
                 bytes.iter().flat_map(|byte| (0..8).map(move |bit| i64::from(byte >> bit & 1)));
             bits.take(count).collect()
         }
-        // The runs follow their length.
+        // Four bytes with the length of the runs precede the runs.
         (3, Form::Bool) => {
             let wrong = || head.damaged("it has the wrong number of values");
             let runs = bytes.get(4..).and_then(|runs| hybrid(runs, 1, count)).ok_or_else(wrong)?;

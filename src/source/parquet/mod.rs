@@ -32,39 +32,45 @@ mod shard;
 mod table;
 mod thrift;
 
-/// Most bytes of pages that are searched for the largest image.
+/// Largest total size of the pages that are searched for the largest image, in bytes.
 const LOOKED_AT_BYTES: u64 = 64 << 20;
 /// Longest path of an image, in bytes.
 const MOST_PATH_BYTES: u64 = 4096;
 
 /// Images in a column of Parquet files.
 ///
-/// * A path is a file, a directory (its visible files that end in `.parquet`), or a pattern such as `train-*.parquet` (`*` and
-///   `?` in the last part). Samples are ordered by path, then file name, then row.
-/// * The image is the value of a binary column, which the settings name: the column itself or its field `bytes`, as in Hugging
-///   Face's `image: struct<bytes, path>`. If it is null, the image is read from the file named by the field `path`, relative to
-///   the Parquet file; a row with neither is a sample error.
-/// * The label is a whole number (an integer below 2^63, a float, a boolean, or a text) or a name. Class names come from Hugging Face's
-///   `ClassLabel` in the file's metadata; with text names, the classes are the distinct names in byte order. A null label is -1.
-///   An invalid label, or both numbers and names in one column, is an error with the row.
-/// * On first use only metadata, page headers and labels are read. The positions of the images in a page are recorded on its
-///   first read, at most eight bytes per row. After that, an image in an uncompressed page is one read of its own bytes.
-/// * Decompressed and fully read pages are cached within `cache_bytes`, with LRU eviction. This limit includes pages being read:
-///   a thread that gets no memory waits. In file order every page is decompressed once. In random order, with compressed files
-///   larger than the cache, nearly every image costs a page.
-/// * The checksum of a page, if any, is verified when the page is read whole. If a page fails to decompress or is inconsistent,
-///   its samples are sample errors. Damaged metadata and headers are errors with the byte offset.
-/// * Supported compressions: none, snappy, zstd, gzip, brotli, LZ4 (raw). Supported encodings: PLAIN, dictionary,
-///   DELTA_LENGTH_BYTE_ARRAY (labels: DELTA_BINARY_PACKED), in pages of versions 1 and 2. Encrypted files and repeated columns
-///   are not supported.
+/// * A path is a file, a directory (its visible files that end in `.parquet`), or a pattern such as
+///   `train-*.parquet` (`*` and `?` in the last part). Samples are ordered by path, then file name,
+///   then row.
+/// * The image is the value of a binary column. The setting names the column or its field `bytes`,
+///   as in Hugging Face's `image: struct<bytes, path>`. If the value is null, the image is read
+///   from the file that the field `path` names, relative to the Parquet file. A row without both is
+///   a sample error.
+/// * The label is a whole number (an integer below 2^63, a float, a boolean, or a text) or a name.
+///   The metadata of the file may name the classes with Hugging Face's `ClassLabel`. With text
+///   names, the classes are the distinct names in byte order. A null label is -1. An invalid label
+///   is an error with the row, and so are numbers and names in one column.
+/// * On first use, only metadata, page headers and labels are read. The positions of the images in
+///   a page are stored when it is first read. They take at most eight bytes per row. Afterwards an
+///   image in an uncompressed page takes one read of its own bytes.
+/// * Pages that are decompressed or read completely are cached within `cache_bytes`, with LRU
+///   eviction. The limit includes pages that are being read: a thread waits until memory is
+///   available. In file order every page is decompressed once. In random order, if compressed files
+///   are larger than the cache, nearly every image costs a page.
+/// * If a page has a checksum, it is verified when the page is read completely. If a page cannot be
+///   decompressed or is inconsistent, its samples are errors. Damaged metadata and headers are
+///   errors with the byte offset.
+/// * Supported compressions: none, snappy, zstd, gzip, brotli, LZ4 (raw). Supported encodings:
+///   PLAIN, dictionary, DELTA_LENGTH_BYTE_ARRAY (labels: DELTA_BINARY_PACKED), in pages of versions
+///   1 and 2. Encrypted files and repeated columns are not supported.
 pub struct Parquet {
     storage: Storage,
     shards: Vec<Shard>,
-    /// Row index after the end of each file.
+    /// For each file, the index after its last row.
     ends: Vec<u64>,
     cache: Cache,
     images: Column,
-    /// Column of paths; without pages in files where every row has an image.
+    /// Column of paths. A file in which every row has an image adds no pages to it.
     paths: Column,
     labels: Vec<i64>,
     classes: Vec<String>,
@@ -74,17 +80,20 @@ pub struct Parquet {
     warning: Option<String>,
 }
 
-/// Settings next to `parquet`.
+/// Settings of the source `parquet`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParquetSettings {
-    /// Column of the encoded image, with names from the root joined by dots, or its field `bytes` if it has one. Default `image`.
+    /// Column of the encoded image, or a group with a field `bytes`. Names from the root are joined
+    /// by dots. Default `image`.
     pub image: String,
     /// Column of the label; empty for no labels (-1). Default `label`.
     pub label: String,
-    /// Type of text labels: whole numbers, or class names. Default `auto`: numbers if all of them are.
+    /// Type of text labels: whole numbers or class names. The default `auto` selects numbers if all
+    /// texts are numbers.
     pub labels: LabelSort,
-    /// Memory limit for pages, in bytes; at least the size of the largest page, compressed plus decompressed. Default 256 MiB.
+    /// Memory limit for pages, in bytes. It must be at least the size of the largest page,
+    /// compressed plus decompressed. Default 256 MiB.
     pub cache_bytes: u64,
 }
 
@@ -115,7 +124,8 @@ impl Configured for Parquet {
         Self::open_shards(paths, settings, storage, BadShards::Error)
     }
 
-    /// Leaves out files that are damaged or cannot be opened.
+    /// Opens the files like `open_with`. With [`BadShards::Skip`], skips files that are damaged or
+    /// cannot be opened.
     fn open_shards(
         paths: &[PathBuf],
         settings: &ParquetSettings,
@@ -179,7 +189,7 @@ impl Parquet {
         self.ends.push(self.labels.len() as u64);
     }
 
-    /// Size of all pages that can enter the cache, in bytes.
+    /// Memory that all pages would take in the cache, in bytes.
     fn cached_bytes(&self) -> u64 {
         self.images.cached_bytes() + self.paths.cached_bytes()
     }
@@ -188,7 +198,7 @@ impl Parquet {
         self.ends.partition_point(|end| *end <= index)
     }
 
-    /// Path of the file that the row names instead of an image.
+    /// Path of the file that contains the image of a row whose value is null.
     fn path(&self, index: u64) -> Result<PathBuf, DataError> {
         let null = || DataError::new(Reason::Empty, "the image is null");
         let mut name = Vec::new();
@@ -219,7 +229,7 @@ impl Source for Parquet {
         self.labels[index as usize]
     }
 
-    /// File and, in brackets, the index of the row in it.
+    /// Path of the file, followed by the index of the row within the file in brackets.
     fn location(&self, index: u64) -> String {
         let number = self.shard_number(index);
         let first = if number == 0 { 0 } else { self.ends[number - 1] };
@@ -241,7 +251,7 @@ impl Source for Parquet {
         })
     }
 
-    /// First file, number of files, and number of samples.
+    /// Path of the first file, number of further files, and number of samples.
     fn describe(&self) -> String {
         let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
         let samples = counted(self.len(), "sample");
@@ -265,7 +275,7 @@ impl Source for Parquet {
 }
 
 impl Notes for Parquet {
-    /// Files that were left out.
+    /// Files that were skipped.
     fn excluded(&self) -> Vec<Exclusion> {
         self.excluded.clone()
     }
@@ -276,7 +286,7 @@ impl Notes for Parquet {
 }
 
 impl Hints for Parquet {
-    /// Estimated from evenly spread pages, and from the files that rows name.
+    /// The size is estimated from evenly spread pages, and from the files that rows name.
     fn largest_bytes(&self) -> Option<u64> {
         let largest = self.largest_bytes.get_or_init(|| {
             let inside = self.images.largest(&self.shards, &self.cache, LOOKED_AT_BYTES);
@@ -307,7 +317,7 @@ impl Hints for Parquet {
         self.ends.clone()
     }
 
-    /// Warns if pages that must be read whole do not all fit into the cache.
+    /// Warns if the pages that must be read completely do not all fit into the cache.
     fn slow_shuffled(&self) -> Option<String> {
         let (pages, limit) = (self.cached_bytes(), self.cache.limit());
         (pages > limit).then(|| {

@@ -1,4 +1,5 @@
-//! Pages, which contain the values of a column, each with its own header (`parquet.thrift` and `README.md` of parquet-format).
+//! Parses pages, which contain the values of a column. Each page has a header (`parquet.thrift` and
+//! `README.md` of parquet-format).
 
 use std::ops::Range;
 
@@ -9,13 +10,15 @@ use super::thrift::{Kind, Malformed, Thrift};
 use super::{FileError, Shard};
 use crate::storage;
 
-/// Bytes read for a header at first; headers with long statistics take more reads.
+/// Number of bytes of a header that are read at first. Headers with long statistics take further
+/// reads.
 const HEADER_BYTES: u64 = 1 << 10;
 /// Longest header, in bytes.
 const MOST_HEADER_BYTES: u64 = 16 << 20;
-/// Smallest average value, in bytes, for which reading each length separately is worthwhile.
+/// Smallest average size of values, in bytes, at which reading each length separately is
+/// worthwhile.
 const HOP_BYTES: u64 = 1 << 12;
-/// Row without a value, in [`Rows`].
+/// Marks a row without a value in [`Rows`].
 pub const NULL: u32 = u32::MAX;
 
 /// Header of a page.
@@ -24,12 +27,12 @@ pub struct Head {
     pub sort: Sort,
     /// Offset of the first byte after the header.
     pub start: u64,
-    /// Size in bytes in the file, and decompressed.
+    /// Size in bytes: as stored in the file (`stored`), and decompressed (`size`).
     pub stored: u32,
     pub size: u32,
-    /// CRC-32 (as in gzip) of the bytes in the file.
+    /// CRC-32 (as in gzip) of the bytes as stored in the file.
     pub crc: Option<u32>,
-    /// Number of rows including nulls, or of entries in a dictionary.
+    /// Number of rows including nulls. In a dictionary, the number of entries.
     pub values: u32,
     pub encoding: i64,
 }
@@ -37,30 +40,32 @@ pub struct Head {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
     Dictionary,
-    /// Levels and values are compressed together; `levels` is the encoding of the definition levels.
+    /// Data page of version 1. Levels and values are compressed together. `levels` is the encoding
+    /// of the definition levels.
     Data {
         levels: i64,
     },
-    /// Sizes in bytes of the levels, which come first and are not compressed, and whether the values are compressed.
+    /// Data page of version 2. The levels come first and are never compressed; their sizes are in
+    /// bytes. `compressed` states whether the values are compressed.
     DataV2 {
         repetition: u32,
         definition: u32,
         compressed: bool,
     },
-    /// Unsupported.
+    /// Page of an unsupported type.
     Other,
 }
 
-/// Positions of the values in a page's decompressed bytes.
+/// Positions of the values in the decompressed bytes of a page.
 #[derive(Debug, Default)]
 pub struct Values {
-    /// Start of each value, and the end of the last.
+    /// Start of each value, and the end of the last value.
     starts: Box<[u32]>,
-    /// Number of bytes between two values.
+    /// Number of bytes between consecutive values.
     gap: u32,
 }
 
-/// Value index of each row, or [`NULL`]; `None` if both are equal.
+/// Index of each row's value, or [`NULL`]. `None` if row i has value i, for every i.
 pub type Rows = Option<Box<[u32]>>;
 
 /// Contents of a data page.
@@ -73,16 +78,17 @@ pub struct Contents {
 /// Location of the values of a data page.
 #[derive(Debug)]
 pub enum Held {
-    /// In the dictionary.
+    /// The values are in the dictionary.
     Dictionary,
-    /// In the bytes of the page.
+    /// The values are in the bytes of the page.
     Here(Values),
-    /// In the bytes of the page from offset `from`: `present` values of a numeric type.
+    /// The page contains `present` numbers, from byte `from` on.
     Numbers { from: usize, present: usize },
 }
 
 impl Head {
-    /// Reads the header at this offset of a chunk that ends at `end`, and checks that the page is within the chunk.
+    /// Reads the header at offset `at` of a chunk that ends at `end`. Checks that the page lies
+    /// within the chunk.
     pub fn read(shard: &Shard, at: u64, end: u64) -> Result<Self, FileError> {
         let mut most = HEADER_BYTES;
         let mut bytes = Vec::new();
@@ -102,7 +108,7 @@ impl Head {
         }
     }
 
-    /// Offset after the page.
+    /// Offset after the last byte of the page.
     pub fn end(&self) -> u64 {
         self.start + u64::from(self.stored)
     }
@@ -120,7 +126,7 @@ impl Head {
         Ok(self)
     }
 
-    /// Size in bytes of levels that are stored separately before the compressed values.
+    /// Size in bytes of the levels that precede the compressed values and are not compressed.
     fn levels_bytes(&self) -> usize {
         match self.sort {
             Sort::DataV2 { repetition, definition, .. } => {
@@ -135,17 +141,17 @@ impl Head {
         codec == Codec::None || matches!(self.sort, Sort::DataV2 { compressed: false, .. })
     }
 
-    /// Memory in bytes needed to read the page, in addition to `size`.
+    /// Memory in bytes that is needed to read the page, in addition to the decompressed page.
     pub fn room(&self, codec: Codec) -> usize {
         if self.is_plain(codec) { 0 } else { self.stored as usize }
     }
 
-    /// Whether its values are indices into a dictionary.
+    /// Whether the values are indices into a dictionary.
     pub fn is_dictionary_encoded(&self) -> bool {
         self.sort != Sort::Dictionary && matches!(self.encoding, 2 | 8)
     }
 
-    /// Checks that the compressed size can produce the decompressed one.
+    /// Checks that the compressed bytes can decompress to the stated size.
     pub fn check_size(&self, codec: Codec) -> Result<(), FileError> {
         if let Codec::Other(number) = codec {
             return Err(FileError::unsupported(self.start, unsupported(number)));
@@ -165,8 +171,9 @@ impl Head {
         Ok(())
     }
 
-    /// Reads the page, verifies its checksum if any, and decompresses it into `body` (`size` bytes). `stored` is the buffer for
-    /// the compressed bytes, unused if the page [is plain](Self::is_plain).
+    /// Reads the page, verifies its checksum if it has one, and decompresses it into `body` (`size`
+    /// bytes). `stored` is the buffer for the compressed bytes. It is not used if the page [is
+    /// plain](Self::is_plain).
     pub fn body(
         &self,
         shard: &Shard,
@@ -182,7 +189,7 @@ impl Head {
         self.check_crc(stored)?;
         let levels = self.levels_bytes();
         body[..levels].copy_from_slice(&stored[..levels]);
-        // The page has only levels: writers omit the values, or compress zero bytes.
+        // The page has only levels. Writers store no values in this case, or compress zero bytes.
         if body.len() == levels {
             return Ok(());
         }
@@ -203,8 +210,9 @@ impl Head {
         }
     }
 
-    /// Whether values can be located by reading only their lengths: the page is uncompressed, there is no checksum to verify, and
-    /// skipping values saves more than further reads cost.
+    /// Whether values can be located by reading only their lengths. This requires an uncompressed
+    /// page without a checksum, and values so large that skipping them saves more than further
+    /// reads cost.
     pub fn can_hop(&self, codec: Codec, shard: &Shard) -> bool {
         let plain = self.encoding == 0 || (self.sort == Sort::Dictionary && self.encoding == 2);
         let large = u64::from(self.size) >= HOP_BYTES * u64::from(self.values);
@@ -212,7 +220,8 @@ impl Head {
         plain && large && local && self.crc.is_none() && self.is_plain(codec)
     }
 
-    /// Contents of a page for which [`can_hop`](Self::can_hop) is true.
+    /// Parses a page by reading only the lengths of its values. [`can_hop`](Self::can_hop) must be
+    /// true.
     pub fn hop(&self, shard: &Shard, defined: u32) -> Result<Contents, FileError> {
         let damaged = || self.damaged("it has the wrong number of levels or values");
         let size = self.size as usize;
@@ -245,7 +254,7 @@ impl Head {
         })
     }
 
-    /// End of the levels, where the values begin.
+    /// Returns the end of the levels, where the values begin.
     fn levels_end(&self, body: &[u8], defined: u32) -> Option<usize> {
         match self.sort {
             Sort::DataV2 { .. } => Some(self.levels_bytes()),
@@ -256,7 +265,8 @@ impl Head {
         }
     }
 
-    /// Returns the value index of each row (if not equal), the number of values, and their start.
+    /// Returns the value index of each row (`None` if row i has value i), the number of values, and
+    /// their start.
     fn levels(&self, body: &[u8], defined: u32) -> Result<(Rows, usize, usize), FileError> {
         let damaged = || self.damaged("it has the wrong number of levels or values");
         let count = self.values as usize;
@@ -279,7 +289,7 @@ impl Head {
         Ok(((present < count).then(|| numbered(levels, defined)), present, from))
     }
 
-    /// Parses a data page of a column with this definition level and type.
+    /// Parses a data page of a column with the definition level `defined` and the type `form`.
     pub fn contents(&self, body: &[u8], defined: u32, form: Form) -> Result<Contents, FileError> {
         let damaged = || self.damaged("it has the wrong number of levels or values");
         let (mut rows, present, from) = self.levels(body, defined)?;
@@ -287,7 +297,7 @@ impl Head {
         let values = match self.encoding {
             2 | 8 => {
                 let numbers = match rest {
-                    // A page of nulls only may have no bytes.
+                    // A page that contains only nulls may have no bytes.
                     [] if present == 0 => Vec::new(),
                     [width, rest @ ..] => {
                         hybrid(rest, (*width).into(), present).ok_or_else(damaged)?
@@ -312,7 +322,7 @@ impl Head {
         Ok(Contents { rows, values })
     }
 
-    /// Parses the entries of a dictionary.
+    /// Parses the entries of a dictionary page.
     pub fn entries(&self, body: &[u8]) -> Result<Values, FileError> {
         if !matches!(self.encoding, 0 | 2) {
             return Err(self.unsupported("the dictionary is not PLAIN"));
@@ -332,7 +342,8 @@ impl Head {
 }
 
 impl Values {
-    /// Positions of values with these lengths, starting at `from`, each after `gap` bytes. They are within a page, below 2 GiB.
+    /// Computes the positions of values with these lengths. The first gap starts at `from`, and
+    /// `gap` bytes precede each value. All positions are within a page and therefore below 2 GiB.
     fn of(lens: &[u32], from: usize, gap: u32) -> Self {
         let mut at = from as u32 + gap;
         let mut starts = Vec::with_capacity(lens.len() + 1);
@@ -348,7 +359,7 @@ impl Values {
         self.starts.len().saturating_sub(1)
     }
 
-    /// Byte range of a value; `None` if there is no such value.
+    /// Byte range of value `number`, or `None` if there is no such value.
     pub fn get(&self, number: u32) -> Option<Range<usize>> {
         let number = number as usize;
         let next = *self.starts.get(number + 1)?;
@@ -362,9 +373,10 @@ impl Values {
     }
 }
 
-/// Parses PLAIN values: a length (4 bytes) and the bytes of each. `from` is the offset of `bytes` in the page.
+/// Parses PLAIN values. Each is a length of 4 bytes and the bytes. `from` is the offset of `bytes`
+/// in the page.
 fn plain(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
-    // Each value takes at least four bytes.
+    // Each value needs at least four bytes.
     if bytes.len() / 4 < count {
         return None;
     }
@@ -379,7 +391,7 @@ fn plain(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
     Some(Values::of(&lens, from, 4))
 }
 
-/// Parses DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes.
+/// Parses DELTA_LENGTH_BYTE_ARRAY: the lengths of all values, then all bytes.
 fn lengths(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
     let (lens, taken) = delta(bytes, count)?;
     let lens: Vec<u32> = lens.into_iter().map(u32::try_from).collect::<Result<_, _>>().ok()?;
@@ -388,7 +400,7 @@ fn lengths(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
     fits.then(|| Values::of(&lens, from + taken, 0))
 }
 
-/// Index of each row's value among the non-null ones.
+/// Converts definition levels to the index of each row's value among the values that are not null.
 fn numbered(mut levels: Vec<u32>, defined: u32) -> Box<[u32]> {
     let mut next = 0;
     for level in &mut levels {
@@ -399,7 +411,7 @@ fn numbered(mut levels: Vec<u32>, defined: u32) -> Box<[u32]> {
     levels.into()
 }
 
-/// Parses a header, and returns its length too.
+/// Parses a header. Also returns its length in bytes.
 fn parse(bytes: &[u8]) -> Result<(Head, usize), Malformed> {
     let mut thrift = Thrift::new(bytes);
     let (mut sort, mut size, mut stored, mut crc) = (-1, -1, -1, None);
@@ -411,7 +423,7 @@ fn parse(bytes: &[u8]) -> Result<(Head, usize), Malformed> {
             (2, Kind::Integer) => size = thrift.integer()?,
             (3, Kind::Integer) => stored = thrift.integer()?,
             (4, Kind::Integer) => crc = Some(thrift.integer()? as u32),
-            // Headers of data pages, dictionaries and data pages of version 2.
+            // Headers of data pages of version 1, dictionary pages, and data pages of version 2.
             (5 | 7 | 8, Kind::Struct) => thrift.fields(|thrift, field, kind| {
                 match (id, field, kind) {
                     (_, 1, Kind::Integer) => values = thrift.integer()?,

@@ -1,4 +1,4 @@
-//! Parquet file, and its errors.
+//! One Parquet file and its errors.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use crate::error::{DataError, Error, Reason};
 use crate::storage::{File, Stamp, Storage};
 
-/// One of the files, with its stamp on opening.
+/// One of the source's files, with the file's stamp when it was opened.
 pub struct Shard {
     pub path: PathBuf,
     pub stamp: Stamp,
     file: File,
 }
 
-/// Error in a file, with its offset.
+/// Error in a file, with the byte offset.
 #[derive(Clone, Debug)]
 pub struct FileError {
     pub reason: Reason,
     pub offset: u64,
-    /// Message, with a remedy.
+    /// Error message with a remedy.
     pub problem: String,
 }
 
@@ -30,17 +30,18 @@ impl Shard {
         Ok(Self { path: path.into(), stamp, file })
     }
 
-    /// Allocated memory, in bytes.
+    /// Allocated memory in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.path.capacity() as u64 + self.file.memory_bytes()
     }
 
-    /// Reads bytes of the file, and checks that the file has not changed since it was opened.
+    /// Reads bytes of the file. Checks that the file has not changed since it was opened.
     pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), FileError> {
         self.reads(|read| read(bytes, offset))
     }
 
-    /// Performs any number of reads, and checks once at the end that the file has not changed.
+    /// Runs `with`, which may read any number of times. Checks once at the end that the file has
+    /// not changed.
     pub fn reads<T>(
         &self,
         with: impl FnOnce(&dyn Fn(&mut [u8], u64) -> Result<(), FileError>) -> Result<T, FileError>,
@@ -81,7 +82,7 @@ impl FileError {
         Self { reason: Reason::Unsupported, offset, problem: problem.into() }
     }
 
-    /// Converts to an error of the file.
+    /// Converts to an error that names the file.
     pub fn into_error(self, path: &Path) -> Error {
         let Self { reason, offset, problem } = self;
         match reason {

@@ -1,4 +1,4 @@
-//! Facts about a file that are read when it is opened.
+//! Reads the facts about a file that are needed when it is opened.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::source::label;
 use crate::source::settings::LabelSort;
 use crate::storage::Storage;
 
-/// Contents of one file.
+/// Facts about one file.
 pub struct Table {
     pub shard: Shard,
     pub images: Column,
-    /// Column of paths; without pages if every row has an image.
+    /// Column of paths. It has no pages if every row has an image.
     pub paths: Column,
     pub labels: Labels,
-    /// Whether the labels are texts; `None` if there are none.
+    /// Whether the labels are texts; `None` if the file has no labels.
     textual: Option<bool>,
     classes: Vec<String>,
 }
@@ -83,7 +83,8 @@ impl Table {
         let mut row = 0u64;
         for group in &footer.groups {
             let rows = row..row.saturating_add(group.rows);
-            // A sample takes at least one byte of its file, so no memory is allocated for more rows.
+            // A sample takes at least one byte of its file. More rows than bytes are therefore
+            // rejected before memory is allocated for them.
             if rows.end > shard.stamp.len {
                 let problem = format!(
                     "{} rows in a file of {} bytes: it is damaged; copy it again",
@@ -111,8 +112,8 @@ impl Table {
     }
 }
 
-/// Collects the class names of all files. Text labels become indices of these names. If the texts are whole numbers, labels are
-/// those numbers, and there are no names.
+/// Collects the class names of all files. Text labels become indices of these names. If all texts
+/// are whole numbers, labels become these numbers and there are no class names.
 pub fn name_classes(tables: &mut [Table], sort: LabelSort) -> Result<Vec<String>> {
     let Some((first, others)) = tables.split_first() else { return Ok(Vec::new()) };
     for other in others {
@@ -154,7 +155,8 @@ pub fn name_classes(tables: &mut [Table], sort: LabelSort) -> Result<Vec<String>
 ///
 /// # Errors
 ///
-/// If one is a number with a fraction or out of range, or some are numbers and some are names.
+/// Returns an error if a number has a fraction or is out of range, or if some texts are numbers and
+/// others are names.
 fn hold_numbers(tables: &[Table], sort: LabelSort) -> Result<bool> {
     let (mut number, mut name) = (None, None);
     let all = tables
@@ -194,15 +196,15 @@ fn hold_numbers(tables: &[Table], sort: LabelSort) -> Result<bool> {
     }
 }
 
-/// Setting that names a column.
+/// Requirements of a setting that names a column.
 struct Wanted {
     key: &'static str,
-    /// Whether the column has values of a type that the setting can have.
+    /// Whether the setting accepts a column of this type.
     is_fit: fn(&Leaf) -> bool,
     unfit: &'static str,
-    /// Whether to suggest the column.
+    /// Whether error messages should suggest the column.
     is_likely: fn(&Leaf) -> bool,
-    /// What else the setting can be.
+    /// Alternatives to a column that the setting accepts, for messages.
     more: &'static str,
 }
 
@@ -222,7 +224,7 @@ const LABEL: Wanted = Wanted {
     more: " or none (\"\")",
 };
 
-/// Returns the leaf that a setting names.
+/// Returns the leaf that a setting names, or an error that suggests other columns.
 fn wanted(path: &Path, footer: &Footer, wanted: &Wanted, name: &str) -> Result<usize> {
     let problem = match footer.leaf(name).map(|leaf| (leaf, &footer.leaves[leaf])) {
         Some((place, leaf)) if !leaf.repeated && (wanted.is_fit)(leaf) => return Ok(place),

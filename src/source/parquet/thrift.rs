@@ -1,25 +1,25 @@
-//! Reader of Thrift's compact protocol (`doc/specs/thrift-compact-protocol.md`), in which Parquet metadata is written. Unknown
-//! fields are skipped. No memory is allocated for announced sizes: every element of a list takes at least one byte, which must
-//! exist.
+//! Reader of Thrift's compact protocol (`doc/specs/thrift-compact-protocol.md`), which encodes
+//! Parquet metadata. Unknown fields are skipped. No memory is allocated from announced list sizes:
+//! every element of a list takes at least one byte, and that byte must exist.
 
 /// Deepest nesting of structs and lists.
 const DEPTH: u32 = 32;
 
-/// Error in the metadata, with its position.
+/// Malformed metadata, with the position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
     pub at: usize,
-    /// Whether the bytes end too early, so that more of them may help.
+    /// Whether the bytes end too early, so that reading more bytes may help.
     pub cut: bool,
 }
 
 /// Type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Boolean, which as a field has no bytes of its own.
+    /// Boolean. As a field, it has no bytes of its own.
     Bool(bool),
     Byte,
-    /// Integer of 16, 32 or 64 bits; all are encoded alike.
+    /// Integer of 16, 32 or 64 bits, which all have the same encoding.
     Integer,
     Double,
     Binary,
@@ -41,12 +41,13 @@ impl<'a> Thrift<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Number of bytes read.
+    /// Number of bytes read so far.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Reads a struct. `field` receives the ID and type of each field, and either reads it or returns `false`.
+    /// Reads a struct. `field` is called with the ID and type of each field. It reads the field, or
+    /// returns `false` to skip it.
     pub fn fields(
         &mut self,
         mut field: impl FnMut(&mut Self, i64, Kind) -> Result<bool, Malformed>,
@@ -72,7 +73,7 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// Reads the header of a list: the type of its elements, and their announced number.
+    /// Reads the header of a list: the type of its elements and their announced number.
     pub fn list(&mut self) -> Result<(Kind, u64), Malformed> {
         let at = self.at;
         let head = self.byte()?;
@@ -98,7 +99,7 @@ impl<'a> Thrift<'a> {
         Ok(taken)
     }
 
-    /// Skips a value.
+    /// Skips a value of type `kind`.
     pub fn skip(&mut self, kind: Kind, depth: u32) -> Result<(), Malformed> {
         if depth == DEPTH {
             return Err(Malformed { at: self.at, cut: false });
@@ -136,7 +137,7 @@ impl<'a> Thrift<'a> {
         self.fields(|this, _, kind| this.skip(kind, depth + 1).map(|()| true))
     }
 
-    /// In a list, a boolean takes one byte.
+    /// Skips an element of a list. Unlike in a field, a boolean takes one byte.
     fn skip_element(&mut self, kind: Kind, depth: u32) -> Result<(), Malformed> {
         match kind {
             Kind::Bool(_) => self.byte().map(drop),
@@ -163,7 +164,7 @@ impl<'a> Thrift<'a> {
     }
 }
 
-/// Reads a variable-length integer, seven bits per byte, lowest first.
+/// Reads a variable-length integer: seven bits per byte, lowest bits first.
 pub fn varint(bytes: &[u8], at: &mut usize) -> Result<u64, Malformed> {
     let start = *at;
     let mut value = 0;
@@ -204,7 +205,8 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_skipped() {
-        // 1: true, 2: list of 2 bytes, 3: map of one integer to a binary, 4: struct, 20: integer -3.
+        // Field 1: true, 2: list of 2 bytes, 3: map of one integer to a binary, 4: struct, 20:
+        // integer -3.
         let bytes = [
             0x11, 0x19, 0x23, 7, 8, 0x1b, 1, 0x58, 4, 2, b'a', b'b', 0x1c, 0x13, 9, 0, 5, 40, 5, 0,
             99,
@@ -228,7 +230,8 @@ mod tests {
 
     #[test]
     fn malicious_nesting_and_counts_are_bounded() {
-        // Lists in lists, structs in structs, and a list of 2^63 structs of which there are ten.
+        // Lists in lists, structs in structs, and a list that announces 2^63 structs but contains
+        // ten.
         for bytes in [&[0x19; 100_000][..], &[0x1c; 100_000]] {
             let bad = Thrift::new(bytes).fields(|_, _, _| Ok(false)).unwrap_err();
             assert!(!bad.cut && bad.at < 100);

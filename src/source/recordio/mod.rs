@@ -10,43 +10,49 @@ use super::{ExclusionReason, Exclusions, label};
 use crate::storage::File;
 
 const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
-/// Size of a record header: magic number and length.
+/// Size of a record header in bytes: magic number and length.
 const HEAD_BYTES: u64 = 8;
-/// Size of `IRHeader`: flag 4, label 4, id 8, id2 8.
+/// Size of MXNet's `IRHeader` in bytes: flag 4, label 4, id 8, id2 8.
 const IR_BYTES: usize = 24;
-/// Bytes before an image that are compared with the table.
+/// Number of bytes before an image that must still equal those recorded in the table.
 const BEFORE_BYTES: usize = HEAD_BYTES as usize + IR_BYTES;
-/// Note of a sample whose entry covers its whole record, headers included.
+/// Note of a sample whose record has several parts. Its entry covers the whole record including
+/// headers.
 const IN_PARTS: u32 = 1;
 
-/// Images in RecordIO files with MXNet's image header, as `im2rec` and `mxnet.recordio` write them.
+/// Images in RecordIO files with MXNet's image header, as written by `im2rec` and `mxnet.recordio`.
 ///
-/// * A path is a `.rec` file, a directory (its visible files that end in `.rec`), or a pattern such as `train-*.rec` (`*` and `?`
-///   in the last part). Samples are ordered by path, then file name, then position in the file. An `.idx` file is neither needed
-///   nor read: both tools write records in index order.
-/// * A label is an integer stored as a float. For records with a list of labels, the settings must select one.
-/// * Records without an image are skipped and counted ([`Source::excluded`](super::Notes::excluded)): InsightFace's files have
-///   one at the start and one for each identity.
-/// * The headers are read on first use. The resulting table is stored next to each file (a hidden file that ends in
-///   `.feedwater1`) or in the cache directory. Each image is then one read, even if its record has several parts. RecordIO has no
-///   checksums, so earlier damage is detected only by the image format.
-/// * A truncated or damaged file, or one whose records are not images with labels, is an error with the byte offset.
+/// * A path is a `.rec` file, a directory (its visible files that end in `.rec`), or a pattern such
+///   as `train-*.rec` (`*` and `?` in the last part). Samples are ordered by path, then file name,
+///   then position in the file. The `.idx` file is neither needed nor read, because both tools
+///   write records in the order of the index.
+/// * A label is an integer that is stored as a float. If records have lists of labels, the settings
+///   must select one label.
+/// * Records without an image are skipped and counted
+///   ([`Source::excluded`](super::Notes::excluded)). InsightFace's files have one such record at
+///   the start and one for each identity.
+/// * The headers are read on first use. The resulting table is stored beside each file (hidden,
+///   ending in `.feedwater1`) or in the cache directory. Afterwards each image takes one read, even
+///   if its record has several parts. RecordIO has no checksums, so damage that occurred earlier is
+///   only detected by the image format.
+/// * A file is an error with the byte offset if it is truncated or damaged, or if its records are
+///   not images with labels.
 pub type RecordIo = Records<RecordIoSettings>;
 
-/// Settings next to `recordio`.
+/// Settings of the source `recordio`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecordIoSettings {
-    /// Label to use. Default `one`.
+    /// Label that is used if records have several. Default `one`.
     pub label: RecordIoLabel,
 }
 
-/// Selection of a record's label.
+/// Selection of a label among those of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RecordIoLabel {
-    /// The only label; a record with several is an error.
+    /// The only label of a record. A record with several labels is an error.
     #[default]
     One,
     /// The first label.
@@ -55,14 +61,14 @@ pub enum RecordIoLabel {
     None,
 }
 
-/// Record in its file, in one or several parts.
+/// A record in its file. It may consist of several parts.
 struct Record {
-    /// Byte range from its first header to the end of its last part.
+    /// Byte range from the first header to the end of the last part.
     bytes: Range<u64>,
     parts: u64,
     /// Length of the record's contents, in bytes.
     len: u64,
-    /// First bytes of its contents.
+    /// First bytes of the record's contents.
     head: [u8; IR_BYTES + 4],
 }
 
@@ -71,10 +77,11 @@ impl Format for RecordIoSettings {
     const ENDING: &'static str = ".rec";
     const CHECKED: bool = false;
     const IN_ORDER: bool = true;
-    /// The end of what precedes the image: of a record with one label, its header and MXNet's image header with the label.
+    /// Bytes before the image of a record with one label: the record's header, and MXNet's image
+    /// header with the label.
     const BEFORE: usize = BEFORE_BYTES;
 
-    /// Recognised by the magic number of the first record.
+    /// RecordIO is recognised by the magic number of the first record.
     fn recognises(_: &str, head: &[u8]) -> bool {
         head.starts_with(&MAGIC)
     }
@@ -89,10 +96,11 @@ impl Format for RecordIoSettings {
         let mut at = 0;
         while at < window.file_len() {
             let record = Record::read(window, at)?;
-            // The padding of the last record may be missing.
+            // The last record may have no padding.
             at = record.bytes.end.next_multiple_of(4);
             if before_image(&record.head, record.len) == Some(record.len) {
-                // InsightFace's files have such records: the first one, and one for each identity.
+                // InsightFace's files have such records: the first record, and one record for each
+                // identity.
                 let example = format!("byte {}", record.bytes.start);
                 excluded.add(ExclusionReason::EmptyRecord, "", 1, &example);
                 continue;
@@ -122,7 +130,7 @@ impl RecordIoSettings {
         let start = record.bytes.start;
         let skipped = before_image(&record.head, record.len).ok_or_else(|| {
             let problem =
-                format!("a record of {} bytes has no room for MXNet's image header", record.len);
+                format!("a record of {} bytes is too short for MXNet's image header", record.len);
             FileError::new(start, problem)
         })?;
         let labels = u32_at(&record.head, 0);
@@ -147,8 +155,9 @@ impl RecordIoSettings {
 }
 
 impl Record {
-    /// Reads the record whose first header is at this offset. An aligned magic number in the data splits a record into parts and
-    /// is omitted from the file (dmlc/recordio.h).
+    /// Reads the record whose first header is at offset `start`. Writers split a record into parts
+    /// at each aligned magic number in its data, and omit this number from the file
+    /// (dmlc/recordio.h).
     fn read(window: &mut Window, start: u64) -> Result<Self, FileError> {
         let mut record = Self { bytes: start..start, parts: 0, len: 0, head: [0; IR_BYTES + 4] };
         let mut at = start;
@@ -180,7 +189,7 @@ impl Record {
         }
     }
 
-    /// Adds contents of the record, and stores those that are among its first bytes.
+    /// Adds contents of the record, and stores its first bytes in `head`.
     fn push(&mut self, bytes: &[u8]) {
         let at = (self.len as usize).min(self.head.len());
         let count = bytes.len().min(self.head.len() - at);
@@ -196,7 +205,7 @@ enum Part {
     Last,
 }
 
-/// Kind and length of the part that starts with this header.
+/// Returns the kind and length of the part that starts with this header.
 fn part(header: [u8; 8]) -> Option<(Part, u64)> {
     if header[..4] != MAGIC {
         return None;
@@ -212,14 +221,16 @@ fn part(header: [u8; 8]) -> Option<(Part, u64)> {
     Some((part, u64::from(both & ((1 << 29) - 1))))
 }
 
-/// Number of bytes before the image in a record of `len` bytes: the header, and a list of labels if present.
+/// Number of bytes before the image in a record of `len` bytes: the image header, and a list of
+/// labels if there is one.
 fn before_image(head: &[u8], len: u64) -> Option<u64> {
     let labels = u64::from(u32_at(head, 0));
     let skipped = IR_BYTES as u64 + 4 * labels;
     (skipped <= len).then_some(skipped)
 }
 
-/// Moves the image of a record in parts to the front, and returns its length.
+/// Moves the image of a record with several parts to the front of `bytes`. Returns the length of
+/// the image.
 fn join(bytes: &mut [u8]) -> Option<usize> {
     let (mut from, mut to) = (0, 0);
     loop {
@@ -244,12 +255,12 @@ fn join(bytes: &mut [u8]) -> Option<usize> {
     Some(to - skipped)
 }
 
-/// Converts a label from a float.
+/// Converts a label that is stored as a float.
 fn integer(bits: u32, offset: u64) -> Result<i64, FileError> {
     let label = f32::from_bits(bits);
     label::of_f32(label).map_err(|_| {
         let problem = format!(
-            "the label {label} is no class; set source.label to \"none\" if labels are not needed"
+            "the label {label} is not a class number; set source.label to \"none\" if labels are not needed"
         );
         FileError::new(offset, problem)
     })
@@ -257,11 +268,11 @@ fn integer(bits: u32, offset: u64) -> Result<i64, FileError> {
 
 fn not_a_record(at: u64) -> String {
     let sort =
-        if at == 0 { "the file is no RecordIO, or is damaged" } else { "the file is damaged" };
+        if at == 0 { "the file is not RecordIO, or is damaged" } else { "the file is damaged" };
     format!("expected the start of a record: {sort}")
 }
 
-/// Reads a little-endian number, which must exist.
+/// Reads a little-endian number at offset `at`, which must be within `bytes`.
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

@@ -1,24 +1,28 @@
-//! Brace expansion in paths, as in shells and in the Python package `braceexpand` (which WebDataset uses).
+//! Expands braces in paths as shells do, and as the Python package `braceexpand` does, which
+//! WebDataset uses.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Most paths from one path with braces.
+/// Largest number of paths from one path with braces.
 pub const MOST: usize = 1_000_000;
 
 /// Deepest nesting of braces.
 const DEEPEST: usize = 16;
 
-/// Expands the braces in a path, in order, the last brace varying fastest.
+/// Expands the braces in a path. The paths are in order; the last brace varies fastest.
 ///
-/// * `{a,b}` expands to each part, `{000..146}` to each number and `{a..e}` to each letter of the range, also descending;
-///   `{0..146..2}` has a step of 2. Numbers have leading zeros if one of the ends has them.
-/// * Braces may be nested, and a path may have several. A brace without a list or range (`{x}`) is left unchanged.
+/// * `{a,b}` expands to its parts, `{000..146}` to the numbers and `{a..e}` to the letters of the
+///   range. Ranges may descend. `{0..146..2}` has a step of 2. If an end has leading zeros, all
+///   numbers have them.
+/// * Braces may be nested, and a path may have several braces. Braces without a list or range
+///   (`{x}`) are left unchanged.
 ///
 /// # Errors
 ///
-/// A message: a brace is not closed or not opened, or there are more than [`MOST`] paths.
+/// Returns a message if a brace is not closed or not opened, or if there are more than [`MOST`]
+/// paths.
 pub fn braces(path: &Path) -> Result<Vec<PathBuf>, String> {
     let texts = expand(path.as_os_str().as_bytes(), 0)?;
     Ok(texts.into_iter().map(|text| PathBuf::from(OsString::from_vec(text))).collect())
@@ -61,7 +65,8 @@ fn expand(mut text: &[u8], depth: usize) -> Result<Vec<Vec<u8>>, String> {
     Ok(found)
 }
 
-/// Splits the brace at the start of `text` at its commas, and returns the rest after it.
+/// Splits the brace at the start of `text` at its commas. Returns its parts, and the text after the
+/// brace.
 fn parts(text: &[u8]) -> Result<(Vec<&[u8]>, &[u8]), String> {
     let (mut depth, mut start, mut parts) = (0, 1, Vec::new());
     for (at, byte) in text.iter().enumerate() {
@@ -83,7 +88,8 @@ fn parts(text: &[u8]) -> Result<(Vec<&[u8]>, &[u8]), String> {
     Err("a brace { has no } after it".into())
 }
 
-/// Numbers or letters of `FIRST..LAST` or `FIRST..LAST..STEP`; `None` if it is no range.
+/// Returns the numbers or letters of `FIRST..LAST` or `FIRST..LAST..STEP`, or `None` if the text is
+/// not a range.
 fn range(text: &[u8]) -> Result<Option<Vec<Vec<u8>>>, String> {
     let Ok(text) = str::from_utf8(text) else { return Ok(None) };
     let mut ends = text.split("..");
@@ -113,14 +119,14 @@ fn range(text: &[u8]) -> Result<Option<Vec<Vec<u8>>>, String> {
     };
     let (Some(from), Some(to)) = (letter(first), letter(last)) else { return Ok(None) };
     let letters = steps(from, to, step)?.map(|letter| letter as u8);
-    // ASCII has punctuation between Z and a.
+    // ASCII has punctuation between Z and a, which is skipped.
     Ok(Some(letters.filter(u8::is_ascii_alphabetic).map(|letter| vec![letter]).collect()))
 }
 
 fn steps(from: i64, to: i64, step: u64) -> Result<impl Iterator<Item = i64>, String> {
     let last = from.abs_diff(to) / step;
     bounded(usize::try_from(last).unwrap_or(usize::MAX).saturating_add(1))?;
-    // Both products stay between the ends.
+    // Neither product passes the last number.
     let at = move |number: u64| match from <= to {
         true => from.saturating_add_unsigned(number * step),
         false => from.saturating_sub_unsigned(number * step),
@@ -144,7 +150,7 @@ mod tests {
         paths.into_iter().map(|path| path.into_os_string().into_string().unwrap()).collect()
     }
 
-    /// Expected results are those of `braceexpand` 0.1.7.
+    /// The expected results were produced by `braceexpand` 0.1.7.
     #[test]
     fn lists_and_ranges_match_braceexpand() {
         for (text, expected) in [

@@ -1,30 +1,32 @@
-//! Names of classes in files that `feedwater pack` wrote.
+//! Class names in files that `feedwater pack` wrote.
 
 use std::path::Path;
 
 use crate::error::{Error, Redacted, Result};
 
-/// Name under which `feedwater pack` stores the names of the classes in each shard: a member of a tar archive with a JSON list, which
-/// other readers skip, or a feature of the first record of a TFRecord file.
+/// Name under which `feedwater pack` stores the class names in each shard. In a tar archive it is a
+/// member with a JSON list, which other readers skip. In a TFRecord file it is a feature of the
+/// first record.
 pub const CLASSES_NAME: &str = "__feedwater_classes__";
 
-/// Largest size of these names in a file, in bytes.
+/// Largest size of the class names in a file, in bytes.
 pub const MOST_CLASSES_BYTES: usize = 32 << 20;
 
-/// Names that all files of a source share.
+/// Class names that all files of a source share.
 #[derive(Default)]
 pub struct OfFiles<'a> {
-    /// First file that has names.
+    /// First file that contains class names.
     first: Option<&'a Path>,
     names: Vec<String>,
 }
 
 impl<'a> OfFiles<'a> {
-    /// Adds the names of a file of the source `key`. A file without names says nothing about the classes.
+    /// Adds the class names of one file. `key` is the key of the source. Files without class names
+    /// are ignored.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if another file has other names.
+    /// [`Error::Config`] if an earlier file has other class names.
     pub fn add(&mut self, path: &'a Path, names: Vec<String>, key: &str) -> Result<()> {
         match self.first {
             _ if names.is_empty() => {}
@@ -42,7 +44,7 @@ impl<'a> OfFiles<'a> {
         Ok(())
     }
 
-    /// The names in the order of their numbers.
+    /// Returns the class names in the order of their numbers.
     pub fn into_names(self) -> Vec<String> {
         self.names
     }

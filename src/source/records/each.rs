@@ -1,4 +1,4 @@
-//! Parallel processing of files.
+//! Processes files in parallel.
 
 use std::panic::resume_unwind;
 use std::path::PathBuf;
@@ -9,15 +9,17 @@ use crate::error::Result;
 use crate::storage::{self, OpeningOf};
 use crate::threads::in_parts;
 
-/// Files behind URLs that are processed at the same time: the threads mostly wait for the network.
+/// Number of files at URLs that are processed at the same time. These threads mostly wait for the
+/// network.
 const WALKS: usize = 8;
 
-/// Calls `make` with each file and its number, in parallel on all processors, and returns the results in order.
+/// Calls `make` with each file and its number, in parallel on all processors. Returns the results
+/// in order.
 ///
 /// # Errors
 ///
-/// That of the first failing file. After an error no further file is started: a server that refuses, or a disk that fails, does
-/// so for all of them.
+/// The error of the first file that fails. After an error no further files are started, because a
+/// server that refuses or a disk that fails does so for all files.
 pub fn of_each<T: Send>(
     files: &[PathBuf],
     make: impl Fn(usize, &PathBuf) -> Result<T> + Sync,
@@ -44,7 +46,8 @@ pub fn of_each<T: Send>(
     let made = in_parts(threads, |_| opening.within(work));
     let made = made.into_iter().flat_map(|it| it.unwrap_or_else(|panic| resume_unwind(panic)));
     let mut made: Vec<(usize, Result<T>)> = made.collect();
-    // Files are started in order, so all files before a failed one have been started, and the first error is deterministic.
+    // Files are started in order, so all files before a failed one have been started. Therefore the
+    // first error is deterministic.
     made.sort_unstable_by_key(|(number, _)| *number);
     made.into_iter().map(|(_, made)| made).collect()
 }

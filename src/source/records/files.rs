@@ -1,4 +1,4 @@
-//! Expansion of configured paths to files.
+//! Expands configured paths to files.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,10 @@ use crate::storage::{self, Storage};
 
 /// Expands each path to files, in order.
 ///
-/// A path is a file, a directory (its visible files whose names match `ending`, optionally followed by `.gz` or `.zst`), or a
-/// pattern in its last part, in which `*` is any text and `?` any byte. Files of directories and patterns are in byte order of
-/// their names; row indexes of JPEGs are left out. A path that does not exist and contains braces is expanded first.
+/// A path is a file, a directory (its visible files whose names match `ending`, optionally followed
+/// by `.gz` or `.zst`), or a pattern in its last part. In a pattern, `*` matches any text and `?`
+/// any byte. Files of directories and patterns are in byte order of their names, without row
+/// indexes of JPEGs. Braces are expanded first if the path does not exist.
 pub fn expand(
     storage: &Storage,
     key: &str,
@@ -59,7 +60,7 @@ fn without_braces(key: &str, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// Last part of a path that does not exist, if it is a pattern.
+/// Returns the last part of a path that does not exist, if it is a pattern.
 fn pattern(path: &Path) -> Option<&[u8]> {
     let name = path.file_name()?.as_bytes();
     (!storage::exists(path) && name.iter().any(|byte| b"*?".contains(byte))).then_some(name)
@@ -72,7 +73,7 @@ fn list(
     files: &mut Vec<PathBuf>,
 ) -> Result<()> {
     let entries = storage.list(folder).map_err(|error| Error::io(folder, &error))?;
-    // Row indexes lie beside shards.
+    // Row indexes are stored beside shards, so they are skipped.
     let is_shard = |name: &[u8]| wanted(name) && !name.ends_with(ROWS_ENDING.as_bytes());
     let wanted = entries.iter().filter(|it| !it.folder && is_shard(it.name.as_bytes()));
     files.extend(wanted.map(|entry| folder.join(&entry.name)));
@@ -84,7 +85,8 @@ fn ends_with(name: &[u8], ending: &[u8]) -> bool {
     name.ends_with(ending) || packed.is_some_and(|name| name.ends_with(ending))
 }
 
-/// Whether a name matches a pattern of `*` (any text) and `?` (any byte). On a mismatch, the last `*` is extended by one byte.
+/// Whether a name matches a pattern of `*` (any text) and `?` (any byte). On a mismatch, the text
+/// of the last `*` is extended by one byte.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {

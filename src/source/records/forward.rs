@@ -1,17 +1,17 @@
-//! Sequential reader of a file behind a URL, which prefetches blocks.
+//! Sequential reader of a file at a URL. It prefetches blocks.
 
 use std::collections::VecDeque;
 use std::io::Result;
 
 use crate::storage::{Fetch, File};
 
-/// Reader in blocks of [`Self::BLOCK`] bytes, of which [`Self::AHEAD`] are prefetched.
+/// Reads blocks of [`Self::BLOCK`] bytes and prefetches [`Self::AHEAD`] blocks.
 pub struct Forward<'a> {
     file: &'a File,
     len: u64,
-    /// Number and contents of the last block.
+    /// Number and contents of the block that was read last.
     block: Option<(u64, Vec<u8>)>,
-    /// Number of the first block in `coming`, which holds the following ones.
+    /// Number of the first block in `coming`. The following blocks are consecutive.
     next: u64,
     coming: VecDeque<Result<Fetch>>,
 }
@@ -22,12 +22,12 @@ impl<'a> Forward<'a> {
     /// Number of prefetched blocks.
     const AHEAD: usize = 4;
 
-    /// Creates a reader of a file of this length, without a request.
+    /// Creates a reader of a file of `len` bytes. Sends no request yet.
     pub fn new(file: &'a File, len: u64) -> Self {
         Self { file, len, block: None, next: 0, coming: VecDeque::new() }
     }
 
-    /// Fills the buffer from the file. Reading before the current block repeats requests.
+    /// Fills the buffer from the file. Reading before the current block repeats its requests.
     pub fn read(&mut self, mut buffer: &mut [u8], mut offset: u64) -> Result<()> {
         while !buffer.is_empty() {
             let number = offset / Self::BLOCK;
@@ -60,7 +60,7 @@ impl<'a> Forward<'a> {
                 };
                 self.coming.push_back(fetch);
             }
-            // The buffer is within the file, so its blocks were requested.
+            // The buffer lies within the file, so its blocks have been requested.
             let fetch = self.coming.pop_front().ok_or(std::io::ErrorKind::UnexpectedEof)?;
             self.next += 1;
             self.block = Some((number, fetch?.wait()?.into()));

@@ -1,12 +1,13 @@
-//! Persistent table of a file's samples, so that the file is scanned only once.
+//! Persistent table of the samples of a file, so each file is scanned only once.
 //!
-//! It is stored next to the file as `.NAME.DIGITS.feedwater1`. If that is not writable, and for every file behind a URL, it is
-//! stored in the cache directory (`storage/cache_dir.rs`). The eight digits are a hash of everything else that the table depends on:
-//! the format and its settings. The table is valid for one file ([`Key`]). It is written under a temporary name and renamed, so readers
-//! never see a partial table and concurrent writers do not conflict. A checksum detects damage; a damaged table is rebuilt. If it can
-//! be stored nowhere, the file is scanned each time, which is no error. Entries have the same layout as in memory, so they are read
-//! without conversion; they are followed by the names of the samples, if those are kept, and by the skipped items and the names of
-//! classes as JSON.
+//! The table is stored beside the file as `.NAME.DIGITS.feedwater1`. If the folder is not writable,
+//! and for files at URLs, it is stored in the cache directory (`storage/cache_dir.rs`). If neither
+//! is possible, the file is scanned each time, without an error. The eight digits are a hash of the
+//! other inputs of the table: the format and its settings. A table is valid for one file ([`Key`]).
+//! It is written under a temporary name and renamed, so readers never see a partial table and
+//! concurrent writers do not conflict. A checksum detects damage, and damaged tables are rebuilt.
+//! Entries have the same layout as in memory, so reading needs no conversion. After the entries
+//! come the names of the samples (if they are kept), and the skipped items and class names as JSON.
 
 use std::env;
 use std::fs;
@@ -25,54 +26,57 @@ use crate::error::Redacted;
 use crate::file::{AtomicFile, create_private_folder, open_unfollowed};
 use crate::storage::{self, Identity, IndexFiles, Stamp, Storage};
 
-/// The last digit is the version of the format and of the data read from files: 5 is the first with the identity and the checksum of
-/// the file, 6 with names. Machines of the other byte order have their own tables.
+/// The last digit is the version of the format and of the data that are read from files. Version 5
+/// introduced the identity and the checksum of the file, version 6 the names. Big-endian machines
+/// have tables of their own.
 const MAGIC: &[u8; 16] =
     if cfg!(target_endian = "little") { b"feedwater index6" } else { b"feedwater index&" };
-/// Size of the header: magic, checksum of what follows, hash, key, lengths of the names and of the facts beside the samples.
+/// Size of the header: magic, checksum of the rest, hash, key, lengths of the names and of the
+/// facts.
 const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 24 + 4 + 8 + 8;
-/// Largest size of the facts beside the samples, in bytes: of skipped items about ten reasons with about twenty kinds each, and as
-/// many names of classes as a file may have.
+/// Largest size of the facts in bytes. It allows for about ten reasons for skipped items with about
+/// twenty kinds each, and for as many class names as a file may contain.
 const MOST_FACTS_BYTES: usize = (1 << 18) + 2 * MOST_CLASSES_BYTES;
 const ENTRY_BYTES: usize = size_of::<Entry>();
-/// Most samples per byte of a compressed file. A sample takes at least one byte of an uncompressed file.
+/// Largest number of samples per byte of a compressed file. In an uncompressed file a sample takes
+/// at least one byte.
 const MOST_PACKED: u64 = 4;
-/// Entries read at a time, few enough to stay in the processor's cache until they are checked.
+/// Number of entries that are read at a time. They stay in the CPU's cache until they are checked.
 const PART: usize = (256 << 10) / ENTRY_BYTES;
 
-/// Samples of a file, their names, and facts beside them.
+/// Samples of a file, their names, and further facts.
 pub type Contents = (Box<[Entry]>, Names, Facts);
 
-/// What a table has beside the samples.
+/// Facts in a table besides the samples and their names.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
-    /// Skipped items.
+    /// Items that the scan skipped.
     pub excluded: Vec<Exclusion>,
-    /// Names of the classes in the order of their numbers, if the file has them.
+    /// Class names in the order of their numbers, if the file contains them.
     pub classes: Vec<String>,
 }
 
-/// What a table's file must still have. Length and modification time are not enough: reproducible builds set all times to 0, and
-/// tar pads lengths.
+/// Properties by which a table recognises its file. Length and modification time are not enough:
+/// reproducible builds set all times to 0, and tar pads lengths.
 #[derive(Clone, Copy)]
 pub struct Key {
     pub stamp: Stamp,
     pub identity: Identity,
-    /// CRC-32C of the first and last bytes.
+    /// CRC-32C of the first and last bytes of the file.
     pub ends: u32,
 }
 
-/// Possible locations of a file's table.
+/// Locations where the table of a file may be stored.
 pub struct Index {
-    /// Hash of the table's inputs other than the file.
+    /// Hash of the inputs of the table other than the file.
     hash: [u8; 32],
     places: Vec<PathBuf>,
-    /// User who owns the file, if it is local.
+    /// User who owns the file; `None` if the file is not local.
     owner: Option<u32>,
 }
 
 impl Index {
-    /// Locates the table of a file read with these settings.
+    /// Determines the locations of the table of a file that is read with these settings.
     pub fn new(storage: &Storage, path: &Path, format: &str, settings: &str) -> Self {
         let hash: [u8; 32] = Sha256::digest(format!("{format}\n{settings}")).into();
         let place = storage.settings().index_files;
@@ -86,7 +90,7 @@ impl Index {
         let directory = storage.cache_directory().filter(|_| place != IndexFiles::None);
         let cached = directory.and_then(|directory| {
             let whole = storage::join(&env::current_dir().ok()?, path);
-            // Hash a name without secrets, which a new password does not change.
+            // The hash excludes secrets of the URL, so a new password does not change it.
             let whole: std::ffi::OsString = match whole.to_str() {
                 Some(url) => Redacted::new(url).into_string().into(),
                 None => whole.into_os_string(),
@@ -98,21 +102,21 @@ impl Index {
         Self { hash, places: beside.into_iter().chain(cached).collect(), owner }
     }
 
-    /// Reads the table if it matches the key of the file, and all its entries are within `len` bytes.
+    /// Reads the table if its key matches the file and all its entries are within `len` bytes.
     pub fn read(&self, key: Key, len: u64) -> Option<Contents> {
         self.places.iter().find_map(|place| self.read_from(place, key, len))
     }
 
-    /// Stores the table, if possible.
+    /// Stores the table in the first location that is writable.
     pub fn write(&self, key: Key, (entries, names, beside): &Contents) {
         let Ok(beside) = serde_json::to_vec(beside) else { return };
         let facts = self.facts(key, names.bytes().len(), beside.len());
         let parts = [bytemuck::must_cast_slice(entries), names.bytes(), &beside];
-        // Use the first writable location.
         let _ = self.places.iter().any(|place| write_to(place, &facts, parts).is_ok());
     }
 
-    /// Header fields that identify the file, and the lengths of the names and of the facts beside the samples.
+    /// Returns the header fields that identify the file, and the lengths of the names and of the
+    /// facts.
     fn facts(&self, key: Key, name_bytes: usize, beside_bytes: usize) -> Vec<u8> {
         let lens = [name_bytes as u64, beside_bytes as u64].map(u64::to_le_bytes);
         let Key { stamp, identity, ends } = key;
@@ -121,11 +125,11 @@ impl Index {
     }
 
     fn read_from(&self, place: &Path, key: Key, len: u64) -> Option<Contents> {
-        // The folder may be from elsewhere.
+        // Another user may have written to the folder, so links are not followed.
         let mut file = open_unfollowed(place).ok()?;
         let facts = file.metadata().ok()?;
         let bytes = facts.len();
-        // Who can write the table chooses labels.
+        // A user who can write the table can choose labels. Only tables of trusted users are read.
         let is_of = |user| user == geteuid().as_raw() || user == 0 || Some(user) == self.owner;
         if !is_of(facts.uid()) || facts.mode() & 0o002 != 0 {
             return None;
@@ -145,7 +149,8 @@ impl Index {
         }
         let bytes = (bytes as usize).checked_sub(HEAD_BYTES + beside_bytes)?;
         let bytes = bytes.checked_sub(name_bytes)?;
-        // A longer file is no table, and no memory is allocated for it.
+        // A table with more entries than the file can have samples is invalid. No memory is
+        // allocated for it.
         let most =
             key.stamp.len.saturating_mul(if len == Window::UNKNOWN { MOST_PACKED } else { 1 });
         let count = bytes / ENTRY_BYTES;

@@ -1,16 +1,16 @@
 //! Files with many samples each: tables of sample positions, and positioned reads.
 //!
-//! * The table has 24 bytes per sample, and the names of samples in compressed files and behind URLs (`names.rs`). It is built by
-//!   scanning each file once, several files in parallel, and stored on disk (`index.rs`); a file with the same length and modification
-//!   time is not scanned again. Each file's part of the table stays where it was built or read, so loading takes no extra memory.
-//! * A sample is one positioned read into the page. There is no shared cursor: any number of threads may read at once.
-//! * A file behind a URL is scanned sequentially with prefetched blocks, and its samples can be prefetched.
-//! * A table belongs to one file: its length, modification time, inode, time of the last change, and a checksum of its first and
-//!   last bytes (`table.rs`). Reproducible builds write different files with the same length and time.
-//! * After a read, the file must still have the length and modification time of its table. If it was changed or truncated, the
-//!   read is a sample error. Formats without checksums compare what precedes a sample with the table ([`Format::BEFORE`]).
-//! * Formats that support compression read compressed files as their contents (`storage/unpacked/`), within one memory limit for
-//!   all files.
+//! * The table has 24 bytes per sample. For compressed files and files at URLs it also has the names of samples (`names.rs`).
+//!   It is built by scanning each file once, several files in parallel, and is stored on disk (`index.rs`). An unchanged file
+//!   is not scanned again. The table of each file stays where it was built or read, so loading it needs no extra memory.
+//! * A sample is read with one positioned read into the page. There is no shared cursor, so any number of threads may read.
+//! * A file at a URL is scanned sequentially with prefetched blocks. Its samples can be prefetched.
+//! * A table belongs to one file. It records length, modification time, inode, time of last change, and a checksum of the first
+//!   and last bytes (`table.rs`), because reproducible builds write different files with equal lengths and times.
+//! * After a read, the file must still have the length and modification time of its table. Otherwise the sample is an error.
+//!   Formats without checksums compare the bytes before a sample with the table ([`Format::BEFORE`]).
+//! * Formats that support compression read the decompressed contents of compressed files (`storage/unpacked/`). One memory
+//!   limit applies to all files.
 
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
@@ -56,28 +56,29 @@ pub(in crate::source) mod protobuf;
 mod table;
 mod window;
 
-/// Format of such files, with its settings in a pipeline file. The table depends only on the file, the key and the settings.
+/// Format of files with many samples, with its settings in a pipeline file. A table depends only on the file, the key and the
+/// settings.
 pub trait Format:
     Serialize + DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static
 {
-    /// Key of `[source]`.
+    /// Key of the source under `[source]`.
     const KEY: &'static str;
 
-    /// Extension of the files to read in a directory.
+    /// Extension of the files that are read from a directory.
     const ENDING: &'static str;
 
-    /// Whether this format can read the file, judged by its name and its first bytes. `head` has the first
+    /// Whether this format can read a file, according to its name and first bytes. `head` is the first
     /// [`HEAD_BYTES`](super::HEAD_BYTES) bytes, or the whole file if it is shorter.
     fn recognises(name: &str, head: &[u8]) -> bool;
 
-    /// Whether entries have checksums of the sample's bytes.
+    /// Whether entries contain checksums of the samples' bytes.
     const CHECKED: bool;
 
-    /// Number of bytes before a sample that are compared with the table, usually its header: their check is the note of the
-    /// entry (`check_of`). So a table of another file is noticed. 0, the default: nothing is compared.
+    /// Number of bytes before a sample, usually its header, that are compared with the table to detect a table of another file.
+    /// The note of the entry contains their check (`check_of`). With 0, the default, nothing is compared.
     const BEFORE: usize = 0;
 
-    /// Image header to insert before a sample with this note, for formats that do not store one per sample.
+    /// Image header that is inserted before a sample with this note, for formats that store no header with each sample.
     fn head(_note: u32) -> Option<PnmHead> {
         None
     }
@@ -90,23 +91,23 @@ pub trait Format:
     /// Whether uncompressed files on local disks are memory-mapped.
     const MAPPED: bool = false;
 
-    /// Whether a file with these first bytes (at most 512) may be a compressed file of this format. Called only for files that
-    /// begin like a compressed one.
+    /// Whether a file with these first bytes (at most 512) may be a compressed file of this format. Only called for files that
+    /// begin like a compressed file.
     fn unpacks(_first: &[u8]) -> bool {
         false
     }
 
-    /// Name of the sample whose bytes begin at this offset of an uncompressed local file; `None`, the default, if samples have none.
-    /// For other files [`walk`](Self::walk) keeps the names.
+    /// Name of the sample whose bytes begin at this offset of an uncompressed local file. `None`, the default, if samples have
+    /// no names. For other files [`walk`](Self::walk) stores the names.
     fn name(_file: &File, _offset: u64) -> Option<String> {
         None
     }
 
-    /// Whether [`walk`](Self::walk) adds samples in the order of the file, so that those before an error are complete.
+    /// Whether [`walk`](Self::walk) adds samples in file order. Then the samples before an error are complete.
     const IN_ORDER: bool = false;
 
     /// Adds every sample of the file to the table, and counts skipped items. Must not allocate memory for sizes that the file
-    /// merely announces.
+    /// only announces.
     fn walk(
         &self,
         window: &mut Window,
@@ -114,26 +115,26 @@ pub trait Format:
         excluded: &mut Exclusions,
     ) -> Result<(), FileError>;
 
-    /// Reads the names of the classes, in the order of their numbers, that `feedwater pack` stores in a file
-    /// ([`CLASSES_NAME`]). The default returns none: `pack` does not write the format.
+    /// Reads the class names that `feedwater pack` stored in a file ([`CLASSES_NAME`]), in the order of their numbers. The
+    /// default returns none, for formats that `pack` does not write.
     fn classes(&self, _window: &mut Window) -> Result<Vec<String>, FileError> {
         Ok(Vec::new())
     }
 
-    /// Whether [`fill`](Self::fill) is one read for a sample with this note, so that it can be prefetched.
+    /// Whether [`fill`](Self::fill) takes one read for a sample with this note. Then the sample can be prefetched.
     fn is_plain(_note: u32) -> bool {
         true
     }
 
-    /// Reads a sample with this note from this offset into `space`. Returns the length of the image, which is at the start of
-    /// `space`.
+    /// Reads the sample with this note at this offset into `space`. Returns the length of the image, which then starts at the
+    /// beginning of `space`.
     fn fill(&self, _note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
         file.read_exact_at(space, offset)?;
         Ok(space.len())
     }
 }
 
-/// Position of a sample in its file; same layout in memory and on disk.
+/// Position of a sample in its file. The layout is the same in memory and on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Entry {
@@ -141,27 +142,27 @@ pub struct Entry {
     pub(super) label: i64,
     /// Length in bytes, or [`DAMAGED`].
     pub(super) len: u32,
-    /// CRC-32C of the bytes. For formats without checksums, the note for [`Format::head`] and [`Format::fill`], which may be
-    /// a [check](check_of) of the bytes before the sample.
+    /// CRC-32C of the bytes. For formats without checksums, the note for [`Format::head`] and [`Format::fill`], which may be a
+    /// [check](check_of) of the bytes before the sample.
     pub(super) crc: u32,
 }
 
-/// Most bytes of [`Format::BEFORE`].
+/// Upper limit of [`Format::BEFORE`].
 const MOST_BEFORE: usize = 512;
 
 const CHANGED: &str = "the file was changed after it was indexed; open the source again";
 
-/// Length of a sample that fails the checksum of its file.
+/// Stands for the length of a sample whose checksum in the file does not match.
 const DAMAGED: u32 = u32::MAX;
 
-/// Error in a file as a whole, which makes it unusable as a source.
+/// Error in a file that makes the whole file unusable as a source.
 #[derive(Debug)]
 pub struct FileError {
     /// Offset in the file.
     pub offset: u64,
-    /// Message, with a remedy.
+    /// Error message with a remedy.
     pub problem: String,
-    /// Whether the system or a server failed, which need not be the fault of the file.
+    /// Whether the system or a server failed. Then the file itself may be intact.
     pub failed_read: bool,
 }
 
@@ -171,7 +172,7 @@ pub struct Records<F> {
     shards: Vec<Shard>,
     largest_bytes: u64,
     unpacker: Arc<Unpacker>,
-    /// Whether any of the files is behind a URL.
+    /// Whether any of the files is at a URL.
     remote: bool,
     excluded: Vec<Exclusion>,
     classes: Vec<String>,
@@ -187,26 +188,26 @@ struct Shard {
     stamp: Stamp,
     version: String,
     entries: Box<[Entry]>,
-    /// Names of the samples of a compressed or remote file, if they have any.
+    /// Names of the samples, if they have names and the file is compressed or remote.
     names: Option<Box<Names>>,
-    /// Index after its last sample.
+    /// Index after the file's last sample.
     end: u64,
 }
 
 impl Shard {
-    /// Facts about the file for the unpacker, if it is compressed.
+    /// Facts about the file for the unpacker; `None` if the file is not compressed.
     fn listed(&self) -> Option<Listed> {
         Some(Listed::new(self.path.clone(), self.packing?, Some(&self.file)))
     }
 
-    /// Index of its first sample.
+    /// Index of the file's first sample.
     fn first(&self) -> u64 {
         self.end - self.entries.len() as u64
     }
 }
 
 impl Entry {
-    /// Entry for a sample in this byte range, with its checksum or note. Fails if it has 4 GiB or more.
+    /// Creates an entry for a sample in this byte range, with its checksum or note. A sample of 4 GiB or more is an error.
     pub fn new(bytes: Range<u64>, label: i64, crc: u32) -> Result<Self, FileError> {
         let (offset, len) = (bytes.start, bytes.end - bytes.start);
         match u32::try_from(len) {
@@ -218,7 +219,7 @@ impl Entry {
         }
     }
 
-    /// Entry for an unreadable sample at this offset.
+    /// Creates an entry for a damaged sample at this offset.
     pub fn damaged(offset: u64) -> Self {
         Self { offset, label: -1, len: DAMAGED, crc: 0 }
     }
@@ -232,15 +233,15 @@ impl FileError {
 
     /// Creates an error for a failed read at this offset.
     pub(super) fn unread(offset: u64, error: &io::Error) -> Self {
-        // Compressed files that are damaged fail with these.
+        // These kinds are errors of damaged compressed files.
         let is_damage = matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
         Self { failed_read: !is_damage, ..Self::new(offset, error.to_string()) }
     }
 }
 
 impl<F: Format> Records<F> {
-    /// Reads a sample as [`Source::read`] does, and inserts `prefix` before it: for formats that do not store with every sample
-    /// what the decoder needs.
+    /// Reads a sample like [`Source::read`] and inserts `prefix` before it. Meant for formats that do not store everything that
+    /// the decoder needs with each sample.
     pub fn read_after(
         &self,
         prefix: &[u8],
@@ -286,7 +287,7 @@ impl<F: Format> Records<F> {
         }
     }
 
-    /// Prefetches a sample as [`RemoteReads::expect`] does, and inserts `prefix` before it.
+    /// Prefetches a sample like [`RemoteReads::expect`] and inserts `prefix` before it.
     pub fn expect_after(&self, prefix: &[u8], index: u64, limit: u64) -> Option<Expected> {
         if !self.remote {
             return None;
@@ -315,7 +316,7 @@ impl<F: Format> Records<F> {
         self.shards.iter().filter(|shard| shard.packing.is_some()).count()
     }
 
-    /// File number of the sample, and its entry.
+    /// Returns the number of the sample's file, and the sample's entry.
     fn find(&self, index: u64) -> (usize, Entry) {
         let number = self.shards.partition_point(|shard| shard.end <= index);
         let shard = &self.shards[number];
@@ -323,7 +324,7 @@ impl<F: Format> Records<F> {
     }
 }
 
-/// Check of the bytes before a sample: an even number from their CRC-32C, so that odd notes can have another meaning.
+/// Check of the bytes before a sample. It is an even number derived from their CRC-32C, so odd notes can have other meanings.
 pub(super) fn check_of(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes) & !1
 }
@@ -337,10 +338,10 @@ fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), DataErro
     Ok(())
 }
 
-/// Error for a failed read of bytes up to `end`.
+/// Creates the error for a failed read of bytes up to `end`.
 fn not_read(error: io::Error, end: u64) -> DataError {
     match error.kind() {
-        // Errors of compressed files already state where they are truncated.
+        // Errors of compressed files already state the position of the truncation.
         ErrorKind::UnexpectedEof if error.get_ref().is_none() => {
             DataError::new(Reason::Truncated, format!("the file ends before byte {end}"))
         }
@@ -363,7 +364,7 @@ impl<F: Format> Source for Records<F> {
         self.find(index).1.label
     }
 
-    /// File and, in brackets, the index of the sample in it.
+    /// Path of the file, followed by the index of the sample within the file in brackets.
     fn location(&self, index: u64) -> String {
         let shard = &self.shards[self.find(index).0];
         format!("{}[{}]", Redacted::path(&shard.path), index - shard.first())
@@ -376,7 +377,7 @@ impl<F: Format> Source for Records<F> {
         }
     }
 
-    /// First file, number of files and samples, and number of compressed files.
+    /// Path of the first file, numbers of files and samples, and number of compressed files.
     fn describe(&self) -> String {
         let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
         let samples = counted(self.len(), "sample");

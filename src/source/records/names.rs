@@ -1,34 +1,37 @@
-//! Names of a file's samples, where they cannot be read again at once: in compressed files and behind URLs.
+//! Names of the samples of files from which a single name cannot be read quickly: compressed files
+//! and files at URLs.
 
 use super::Entry;
 
-/// Names whose beginnings are stored only once: those of neighbours are usually equal but for a few digits. Names are in blocks;
-/// the first of a block is whole, and each other one is what it has in addition to the one before it.
+/// List of names that stores common beginnings once, because neighbouring names usually differ only
+/// in a few digits. Names are grouped into blocks. The first name of a block is stored completely,
+/// each other name as its difference to the previous name.
 #[derive(Debug, Default, PartialEq)]
 pub struct Names {
-    /// For each name: the number of bytes that it shares with the one before it, the number of its own bytes, and these.
+    /// For each name: the number of bytes shared with the previous name, the number of its own
+    /// bytes, and these bytes.
     text: Vec<u8>,
     /// Start of each block in the text.
     blocks: Vec<u32>,
     count: usize,
-    /// The last name.
+    /// The name that was added last.
     last: Vec<u8>,
 }
 
-/// Samples that were found in a file.
+/// Samples that a scan has found in a file.
 #[derive(Debug)]
 pub struct Entries {
     pub(super) list: Vec<Entry>,
     pub(super) names: Names,
-    /// Whether names are kept.
+    /// Whether names are stored.
     keeps_names: bool,
 }
 
-/// Names of a block.
+/// Number of names per block.
 const BLOCK: usize = 32;
-/// Bytes of a name that are kept.
+/// Number of bytes of a name that are stored. The rest of a longer name is cut off.
 const LONGEST: usize = u8::MAX as usize;
-/// Maximum bytes of text for a name.
+/// Largest number of bytes that a name takes in the text.
 pub const MOST_BYTES: usize = 2 + LONGEST;
 
 impl Names {
@@ -37,14 +40,14 @@ impl Names {
         let name = &name[..name.len().min(LONGEST)];
         let shared = match self.count % BLOCK {
             0 => {
-                // Names beyond 4 GiB are not known.
+                // Names that would start beyond 4 GiB of text are not stored.
                 let Ok(start) = u32::try_from(self.text.len()) else { return };
                 self.blocks.push(start);
                 0
             }
             _ => self.last.iter().zip(name).take_while(|(a, b)| a == b).count(),
         };
-        // Both are at most 255.
+        // Both numbers are at most 255.
         self.text.extend([shared as u8, (name.len() - shared) as u8]);
         self.text.extend_from_slice(&name[shared..]);
         self.last.truncate(shared);
@@ -52,7 +55,8 @@ impl Names {
         self.count += 1;
     }
 
-    /// Reads what [`bytes`](Self::bytes) returned. `None` if it is not the text of at most `count` names.
+    /// Parses the result of [`bytes`](Self::bytes). Returns `None` if it is not a valid text of at
+    /// most `count` names.
     pub fn read(text: Vec<u8>, count: usize) -> Option<Self> {
         let mut this = Self::default();
         let (mut rest, mut len) = (&text[..], 0);
@@ -72,19 +76,19 @@ impl Names {
         (this.count <= count).then_some(Self { text, ..this })
     }
 
-    /// Frees memory that only adding names needs.
+    /// Frees the memory that is only needed while names are added.
     pub fn finish(&mut self) {
         self.last = Vec::new();
         self.text.shrink_to_fit();
         self.blocks.shrink_to_fit();
     }
 
-    /// The text, as index tables store it.
+    /// Returns the text, which tables on disk contain.
     pub fn bytes(&self) -> &[u8] {
         &self.text
     }
 
-    /// Name of a sample.
+    /// Returns the name of a sample.
     pub fn get(&self, index: usize) -> Option<String> {
         let start = *self.blocks.get(index / BLOCK)?;
         let mut rest = self.text.get(start as usize..)?;
@@ -99,7 +103,7 @@ impl Names {
         Some(format!("{}{end}", String::from_utf8_lossy(&name)))
     }
 
-    /// Memory, in bytes.
+    /// Returns the allocated memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.text.capacity()
@@ -108,7 +112,8 @@ impl Names {
     }
 }
 
-/// The number of shared bytes, the own bytes, and the text behind a name.
+/// Splits the text at its first name: the number of shared bytes, the own bytes, and the text after
+/// the name.
 fn next(text: &[u8]) -> Option<(usize, &[u8], &[u8])> {
     let (&[shared, own], rest) = text.split_first_chunk()?;
     let (own, behind) = rest.split_at_checked(own.into())?;
@@ -121,17 +126,17 @@ impl Entries {
         Self { list: Vec::new(), names: Names::default(), keeps_names }
     }
 
-    /// Whether names are kept.
+    /// Whether names are stored.
     pub fn keeps_names(&self) -> bool {
         self.keeps_names
     }
 
-    /// Adds a sample of a format whose samples have no names.
+    /// Adds a sample without a name, for formats whose samples have none.
     pub fn push(&mut self, entry: Entry) {
         self.list.push(entry);
     }
 
-    /// Adds a sample with its name, which every sample of the file has.
+    /// Adds a sample with its name. Either all samples of a file have names or none.
     pub fn push_named(&mut self, entry: Entry, name: &[u8]) {
         self.list.push(entry);
         if self.keeps_names {
@@ -180,7 +185,7 @@ mod tests {
             assert_eq!(names.get(expected.len()), Some(format!("{}…", &long[..LONGEST])));
             assert_eq!(names.get(expected.len() + 1), None);
         }
-        // Of names that differ in three digits, two thirds are stored at most.
+        // Names that differ in three digits take at most two thirds of their full length.
         let of_equal = names.bytes().len() - (2 + LONGEST) - 4 * 2 - "bbé".len();
         assert!(3 * of_equal < 2 * 100 * "train/000000.jpg".len(), "{of_equal}");
     }

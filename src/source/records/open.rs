@@ -1,4 +1,4 @@
-//! Opening of files with many samples each.
+//! Opens files that contain many samples each.
 
 use std::path::PathBuf;
 
@@ -14,30 +14,32 @@ use crate::storage::unpacked::{Limits, Unpacker};
 use crate::storage::{Storage, opening};
 
 impl<F: Format> Records<F> {
-    /// Opens files and scans those without a table. A path is a file, a directory (its visible files with the format's
-    /// extension), or a pattern (`*` and `?` in the last part).
+    /// Opens files, and scans those without a stored table. A path is a file, a directory (its
+    /// visible files with the format's extension), or a pattern (`*` and `?` in the last part).
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if a file cannot be read, [`Error::Config`] if there are no samples or a file is invalid.
+    /// [`Error::Io`] if a file cannot be read. [`Error::Config`] if there are no samples or a file
+    /// is invalid.
     pub fn open(paths: &[PathBuf], format: &F) -> Result<Self> {
         Self::open_with(paths, format, &Storage::default())
     }
 
-    /// [`open`](Self::open), reading the files through this storage handle.
+    /// Like [`open`](Self::open), but reads the files through this storage handle.
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// Errors of [`open`](Self::open).
     pub fn open_with(paths: &[PathBuf], format: &F, storage: &Storage) -> Result<Self> {
         Self::open_shards(paths, format, storage, BadShards::Error)
     }
 
-    /// [`open_with`](Self::open_with), with a policy for files that are damaged or cannot be opened.
+    /// Like [`open_with`](Self::open_with), with a policy for files that are damaged or cannot be
+    /// opened.
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// Errors of [`open`](Self::open).
     pub fn open_shards(
         paths: &[PathBuf],
         format: &F,
@@ -53,7 +55,7 @@ impl<F: Format> Records<F> {
         }
         let files = expand(storage, F::KEY, paths, F::ENDING)?;
         let mut shards = Vec::with_capacity(files.len());
-        // Compressed files by their number.
+        // Compressed files, indexed by file number.
         let mut listed = Vec::with_capacity(files.len());
         let (mut end, mut largest_bytes, mut remote) = (0, 0, false);
         let mut excluded = Exclusions::default();

@@ -1,13 +1,13 @@
-//! Reader of the fields of a protocol buffer message. Nothing is copied.
+//! Reader of the fields of a protocol buffer message. It copies no values.
 
 use std::ops::Range;
 
 use super::{FileError, Window};
 
-/// Remaining fields of a message.
+/// The fields of a message that have not been read yet.
 pub struct Fields<'a> {
     rest: Range<u64>,
-    /// Error message for bytes that are no message.
+    /// Error message for bytes that are not a valid message.
     otherwise: &'a str,
 }
 
@@ -15,23 +15,23 @@ pub struct Fields<'a> {
 pub enum Value {
     Number(u64),
     Bytes(Range<u64>),
-    /// 4 or 8 bytes, usually a float.
+    /// Value of 4 or 8 bytes, usually a float.
     #[cfg_attr(not(feature = "tfrecord"), allow(dead_code, reason = "LMDB's Datum has none"))]
     Fixed(Range<u64>),
 }
 
 impl<'a> Fields<'a> {
-    /// Reader over the message in this byte range of the file.
+    /// Creates a reader for the message in this byte range of the file.
     pub fn of(message: Range<u64>, otherwise: &'a str) -> Self {
         Self { rest: message, otherwise }
     }
 
-    /// Whether no field is left.
+    /// Whether all fields have been read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Returns number and value of the next field; `None` at the end.
+    /// Returns the number and value of the next field, or `None` at the end of the message.
     pub fn next(&mut self, window: &mut Window) -> Result<Option<(u64, Value)>, FileError> {
         if self.is_empty() {
             return Ok(None);

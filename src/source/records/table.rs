@@ -1,4 +1,4 @@
-//! File of samples with its table, which is read from disk or built by scanning the file.
+//! A file of samples with its table. The table is read from disk or built by scanning the file.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,21 +13,21 @@ use crate::source::bad_shards::BadShard;
 use crate::storage::unpacked::{Packing, Unpacker};
 use crate::storage::{File, Stamp, Storage};
 
-/// Bytes at each end of a file that are part of its key.
+/// Number of bytes at each end of a file that are part of the table's key.
 const END_BYTES: usize = 4096;
 
-/// File that was opened, and its damage under a policy that allows any.
+/// A file that was opened, and its damage if the policy tolerates damage.
 pub struct Opened {
-    /// `None` if the file has no usable sample.
+    /// The table; `None` if the file has no usable sample.
     pub table: Option<Table>,
     pub bad: Option<BadShard>,
 }
 
-/// Why a file was not opened.
+/// Reason why a file was not opened.
 pub enum Unopened {
-    /// The error is of this file, as far as is known.
+    /// The error concerns this file, as far as known.
     File(Error),
-    /// A server failed while the file was scanned.
+    /// A server failed while the file was being scanned.
     Server(Error),
 }
 
@@ -37,17 +37,17 @@ impl From<Error> for Unopened {
     }
 }
 
-/// Open file with its table.
+/// An open file with its table.
 pub struct Table {
     pub file: File,
     pub packing: Option<Packing>,
     pub stamp: Stamp,
-    /// Stamp and identity of the file, as text.
+    /// Text that identifies the version of the file: its stamp and identity.
     pub version: String,
     pub entries: Box<[Entry]>,
-    /// Names of the samples, if they are kept.
+    /// Names of the samples, if they are stored.
     pub names: Names,
-    /// Skipped items, and names of classes.
+    /// Skipped items and class names.
     pub facts: Facts,
     /// Size of the largest intact sample, in bytes.
     pub largest: u64,
@@ -69,7 +69,7 @@ impl Table {
     }
 }
 
-/// Opens a file, and reads or builds its table.
+/// Opens a file. Reads its table, or builds it.
 pub fn table_of<F: Format>(
     storage: &Storage,
     path: &PathBuf,
@@ -98,7 +98,8 @@ pub fn table_of<F: Format>(
         Some(packing) => (unpacker.open(file, number, packing), Window::UNKNOWN),
         None => (file, stamp.len),
     };
-    // A file with a stored table is not read here, but for the first and last bytes of a local one.
+    // If a table is stored, the file is not scanned. Only the first and last bytes of a local file
+    // are read.
     for packing in [None].into_iter().chain(Packing::ALL.map(Some)) {
         let len = if packing.is_some() { Window::UNKNOWN } else { stamp.len };
         if let Some(contents) = index(packing).read(key, len) {
@@ -150,7 +151,8 @@ pub fn table_of<F: Format>(
     let Entries { list, mut names, .. } = entries;
     names.finish();
     let contents = (list.into_boxed_slice(), names, facts);
-    // A part of a table is not stored, so that a shard that is repaired, or another policy, finds all samples.
+    // A partial table is not stored. After a repair of the shard, or with another policy, all
+    // samples must be found.
     if damage.is_none() {
         index(packing).write(key, &contents);
     }
@@ -159,13 +161,13 @@ pub fn table_of<F: Format>(
     Ok(Opened { table: is_used.then_some(table), bad: damage })
 }
 
-/// Offset after a sample.
+/// Returns the offset after a sample.
 fn end_of(entry: &Entry) -> u64 {
     entry.offset + if entry.len == DAMAGED { 0 } else { entry.len.into() }
 }
 
-/// CRC-32C of the first and the last bytes of a local file, at most [`END_BYTES`] each. 0 for an object, whose stamp has the
-/// server's tag.
+/// CRC-32C of the first and last bytes of a local file, at most [`END_BYTES`] each. 0 for an
+/// object, whose stamp already contains the server's tag.
 fn ends(file: &File, stamp: Stamp) -> io::Result<u32> {
     if file.is_remote() {
         return Ok(0);
@@ -177,7 +179,7 @@ fn ends(file: &File, stamp: Stamp) -> io::Result<u32> {
     Ok(crc32c::crc32c_append(first, &bytes[..len]))
 }
 
-/// Compression of the file, if any and supported by the format.
+/// Returns the compression of the file, if the file is compressed and the format supports it.
 fn packing<F: Format>(file: &File) -> io::Result<Option<Packing>> {
     let mut first = [0; 512];
     let len = file.read_at(&mut first, 0)?;

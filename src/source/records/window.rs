@@ -1,4 +1,4 @@
-//! Window of a file in memory, for scanning it.
+//! Window of a file in memory that is used for scanning the file.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::FileError;
 use super::forward::Forward;
 use crate::storage::File;
 
-/// Window of 1 MiB over a file of any length.
+/// Window of 1 MiB into a file of any length.
 pub struct Window<'a> {
     file: &'a File,
     len: u64,
@@ -14,25 +14,26 @@ pub struct Window<'a> {
     start: u64,
     buffer: Vec<u8>,
     ahead: u64,
-    /// Sequential reader for a file behind a URL, because one request per sample would take far longer than reading the whole
-    /// file.
+    /// Sequential reader, for a file at a URL. One request per sample would take far longer than
+    /// reading the whole file.
     forward: Option<Forward<'a>>,
 }
 
 impl<'a> Window<'a> {
-    /// Largest visible range, in bytes.
+    /// Largest range that can be requested at once, in bytes.
     pub const BYTES: u64 = 1 << 20;
 
-    /// Length of a compressed file before its end is reached; larger than any file.
+    /// Stands for the length of a compressed file until its end is reached. Larger than any file.
     pub const UNKNOWN: u64 = 1 << 62;
 
-    /// Creates a window over a file of this length, or of [`Self::UNKNOWN`].
+    /// Creates a window into a file. `len` is the length of the file, or [`Self::UNKNOWN`].
     pub fn new(file: &'a File, len: u64) -> Self {
         let forward = file.is_remote().then(|| Forward::new(file, len));
         Self { file, len, start: 0, buffer: Vec::new(), ahead: Self::BYTES, forward }
     }
 
-    /// Sets the number of bytes per read; larger requests are still read whole. For scans that skip most of a file.
+    /// Sets the number of bytes per read, for scans that skip most of a file. Larger requests are
+    /// still read completely.
     pub fn read_ahead(&mut self, bytes: u64) {
         self.ahead = bytes;
     }
@@ -50,7 +51,7 @@ impl<'a> Window<'a> {
         Ok(offset >= self.len)
     }
 
-    /// Returns `count` bytes, at most [`Self::BYTES`]. Fails if the file ends before.
+    /// Returns `count` bytes, at most [`Self::BYTES`]. Returns an error if the file ends before.
     pub fn at(&mut self, offset: u64, count: u64) -> Result<&[u8], FileError> {
         let end = offset.checked_add(count).filter(|&end| end <= self.len);
         let end = end.ok_or_else(|| self.cut(offset, count))?;
@@ -62,7 +63,7 @@ impl<'a> Window<'a> {
         Ok(&self.buffer[begin..begin + count as usize])
     }
 
-    /// Returns `count` bytes, at most [`Self::BYTES`]; fewer at the end of the file.
+    /// Returns `count` bytes, at most [`Self::BYTES`], or fewer at the end of the file.
     pub fn up_to(&mut self, offset: u64, count: u64) -> Result<&[u8], FileError> {
         let count = count.min(self.len.saturating_sub(offset));
         if count == 0 {
@@ -73,7 +74,7 @@ impl<'a> Window<'a> {
         Ok(&held[..held.len().min(count as usize)])
     }
 
-    /// Loads `count` bytes, or as many as exist; fewer mean that the end is known.
+    /// Loads `count` bytes, or fewer at the end of the file, which is then known.
     fn read(&mut self, offset: u64, count: u64) -> Result<(), FileError> {
         if offset >= self.start && offset + count <= self.start + self.buffer.len() as u64 {
             return Ok(());
@@ -93,11 +94,12 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// CRC-32C of a range of any length. Fails if the file ends before its end.
+    /// Returns the CRC-32C of a byte range of any length. Returns an error if the file ends before
+    /// the range does.
     pub fn crc32c(&mut self, bytes: Range<u64>) -> Result<u32, FileError> {
         let (mut at, mut crc) = (bytes.start, 0);
         while at < bytes.end {
-            // Start with the bytes in memory.
+            // The bytes that are already in memory are processed first.
             let held = (self.start + self.buffer.len() as u64).saturating_sub(at);
             let count = if at >= self.start && held > 0 { held } else { Self::BYTES };
             let chunk = self.at(at, count.min(bytes.end - at))?;
@@ -107,7 +109,7 @@ impl<'a> Window<'a> {
         Ok(crc)
     }
 
-    /// Error for `count` announced bytes that the file does not have.
+    /// Creates the error for `count` announced bytes that the file does not contain.
     pub fn cut(&self, offset: u64, count: u64) -> FileError {
         let ends = match self.len {
             Self::UNKNOWN => "no file is that large".into(),

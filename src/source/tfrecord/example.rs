@@ -6,7 +6,8 @@
 //! BytesList { repeated bytes value = 1 }      Int64List { repeated int64 value = 1 [packed] }
 //! ```
 //!
-//! Other fields are skipped. The last of duplicate features counts. Nothing is copied.
+//! Other fields are skipped. If a feature occurs several times, the last occurrence is used. Values
+//! are not copied.
 
 use std::ops::Range;
 
@@ -17,7 +18,7 @@ use crate::source::records::{FileError, MOST_CLASSES_BYTES, Window};
 
 const FLOAT_BYTES: u64 = 4;
 
-/// Finds the byte range of a record's image in its file, and its label.
+/// Returns the byte range of a record's image in the file, and the record's label.
 pub fn find(
     window: &mut Window,
     record: Range<u64>,
@@ -61,7 +62,8 @@ pub fn find(
     Ok((encoded, class))
 }
 
-/// Returns the texts in the bytes list of a feature; none if the record does not have it.
+/// Returns the texts in the bytes list of a feature. The list is empty if the record does not have
+/// the feature.
 pub fn texts(
     window: &mut Window,
     record: Range<u64>,
@@ -92,7 +94,7 @@ pub fn texts(
     Ok(texts)
 }
 
-/// Calls `found` with name and value of every feature.
+/// Calls `found` with the name and value of every feature.
 fn each_feature(
     window: &mut Window,
     record: Range<u64>,
@@ -104,7 +106,7 @@ fn each_feature(
         let mut features = fields(features);
         while let Some(field) = features.next(window)? {
             let (1, Value::Bytes(entry)) = field else { continue };
-            // Omitted fields are empty.
+            // A field that is omitted is empty.
             let (mut name, mut value) = (entry.start..entry.start, entry.start..entry.start);
             let mut entry = fields(entry);
             while let Some(field) = entry.next(window)? {
@@ -146,7 +148,7 @@ fn one_bytes(
     }
 }
 
-/// Returns the only value of an integer list, or of a float list if it is a whole number.
+/// Returns the only value of an integer list, or of a float list if the value is a whole number.
 fn one_number(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i64, FileError> {
     let start = feature.start;
     let (mut last, mut count) = (0, 0u64);
@@ -190,7 +192,7 @@ fn one_number(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i6
     }
 }
 
-/// Calls `found` with every value in this list of a feature.
+/// Calls `found` with every value in list number `list` of a feature.
 fn each_value(
     window: &mut Window,
     feature: Range<u64>,
@@ -218,5 +220,5 @@ fn not_one(name: &str, count: u64, list: &str) -> String {
 }
 
 fn fields(message: Range<u64>) -> Fields<'static> {
-    Fields::of(message, "the record is no tf.train.Example")
+    Fields::of(message, "the record is not a tf.train.Example")
 }

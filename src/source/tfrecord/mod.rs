@@ -7,29 +7,35 @@ use super::records::{CLASSES_NAME, Entries, Entry, FileError, Format, Records, W
 
 mod example;
 
-/// Images in TFRecord files, each in a `tf.train.Example`.
+/// Images in TFRecord files, one per `tf.train.Example`.
 ///
-/// * A path is a file, a directory (its visible files), or a pattern such as `train-*` (`*` and `?` in the last part) or
-///   `train-{00..15}` (braces anywhere, as in shells). Samples are ordered by path, then file name, then position in the file.
-/// * The image is the only value of a bytes list. The label is the only value of an integer list, or of a float list if it is a
-///   whole number. The settings name both features; others are ignored.
-/// * The files are scanned on first use, and every checksum is verified. The resulting table is stored next to each file (a
-///   hidden file that ends in `.feedwater1`) or in the cache directory. Each image is then one read, which is verified again.
-/// * The names of the classes ([`Source::classes`](super::Source::classes)) are those that `feedwater pack` stored, in the feature
-///   `__feedwater_classes__` of the first record. Other files have none.
-/// * A record that does not match its checksum is a sample error (label -1). A file with damaged lengths, that is truncated, or
-///   that contains anything but Examples with these features, is an error with the byte offset.
-/// * Compressed files (gzip and zlib, as TensorFlow writes them, or zstd) are decompressed while they are read. This is fast in
-///   sample order; in any other order each read decompresses some MiB more.
+/// * A path is a file, a directory (its visible files), or a pattern such as `train-*` (`*` and `?`
+///   in the last part) or `train-{00..15}` (braces anywhere, as in shells). Samples are ordered by
+///   path, then file name, then position in the file.
+/// * The image is the only value of a bytes list. The label is the only value of an integer list,
+///   or of a float list if it is a whole number. The settings name both features. Other features
+///   are ignored.
+/// * The files are scanned on first use, and every checksum is verified. The resulting table is
+///   stored beside each file (hidden, ending in `.feedwater1`) or in the cache directory.
+///   Afterwards each image takes one read, and its checksum is verified again.
+/// * The class names ([`Source::classes`](super::Source::classes)) are those that `feedwater pack`
+///   stored in the feature `__feedwater_classes__` of the first record. Other files have no class
+///   names.
+/// * A record that does not match its checksum is a sample error (label -1). A file is an error
+///   with the byte offset if it is truncated, has damaged lengths, or contains anything but
+///   Examples with these features.
+/// * Compressed files (gzip and zlib, as TensorFlow writes them, or zstd) are decompressed while
+///   they are read. This is fast in sample order. In any other order each read decompresses some
+///   additional MiB.
 pub type TfRecord = Records<TfRecordSettings>;
 
-/// Settings next to `tfrecord`.
+/// Settings of the source `tfrecord`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TfRecordSettings {
-    /// Feature of the encoded image. Default `image/encoded`.
+    /// Feature that contains the encoded image. Default `image/encoded`.
     pub image: String,
-    /// Feature of the label; empty for no labels (-1). Default `image/class/label`.
+    /// Feature that contains the label; empty for no labels (-1). Default `image/class/label`.
     pub label: String,
 }
 
@@ -45,27 +51,28 @@ impl Format for TfRecordSettings {
     const CHECKED: bool = true;
     const IN_ORDER: bool = true;
 
-    /// Recognised by the checksum of the first length.
+    /// TFRecord is recognised by the checksum of the first length.
     fn recognises(_: &str, head: &[u8]) -> bool {
         head.first_chunk::<12>().is_some_and(|head| checked_len(head).is_some())
     }
 
-    /// The length of a record may look like the start of compressed data, but then its checksum matches.
+    /// The length of a record may look like the start of compressed data. In this case the checksum
+    /// of the length matches.
     fn unpacks(first: &[u8]) -> bool {
         first.first_chunk().is_none_or(|head| checked_len(head).is_none())
     }
 
-    /// The names are in the first record.
+    /// The class names are in the first record.
     fn classes(&self, window: &mut Window) -> Result<Vec<String>, FileError> {
         let Ok(Some(len)) = window.at(0, 12).map(|head| head.first_chunk().and_then(checked_len))
         else {
-            // An error is that of the walk.
+            // `walk` reports this error.
             return Ok(Vec::new());
         };
         let Some(end) = 12u64.checked_add(len).filter(|&end| window.file_len() - 4 >= end) else {
             return Ok(Vec::new());
         };
-        // A damaged record may contain anything.
+        // The checksum is verified first, because a damaged record may contain anything.
         let whole = window.crc32c(12..end)?;
         let expected = window.at(end, 4)?.first_chunk().map(|it| u32::from_le_bytes(*it));
         match expected == Some(masked(whole)) {
@@ -89,17 +96,19 @@ impl Format for TfRecordSettings {
             let start = at + 12;
             let end = start.checked_add(len).filter(|&end| window.file_len() - 4 >= end);
             let end = end.ok_or_else(|| window.cut(start, len.saturating_add(4)))?;
-            // Read the whole record at once, if it fits.
+            // The whole record is read at once if it fits into the window.
             window.at(start, len.min(Window::BYTES))?;
             let found = example::find(window, start..end, self);
-            // A damaged record may contain anything, so verify it before parsing.
+            // A damaged record may contain anything, so the checksum is verified before an error of
+            // the parser is reported.
             let whole = window.crc32c(start..end)?;
             let expected = window.at(end, 4)?.first_chunk().expect("4 bytes");
             if masked(whole) != u32::from_le_bytes(*expected) {
                 table.push(Entry::damaged(at));
             } else {
                 let (image, label) = found?;
-                // Computed separately from the checksum of the whole record, which is faster for most records.
+                // The checksum of the image is computed in a separate pass, which is faster for
+                // most records.
                 let crc = window.crc32c(image.clone())?;
                 table.push(Entry::new(image, label, crc)?);
             }
@@ -109,18 +118,19 @@ impl Format for TfRecordSettings {
     }
 }
 
-/// Returns the checksum as stored: masked, because a CRC of data that contains CRCs is weak.
+/// Returns the masked checksum as it is stored. It is masked because a CRC of data that contain
+/// CRCs is weak.
 fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// Returns the length at the start of a record, if its checksum matches.
+/// Returns the length at the start of a record if its checksum matches.
 fn checked_len(head: &[u8; 12]) -> Option<u64> {
     let (len, crc) = head.split_first_chunk()?;
     (masked(crc32c::crc32c(len)).to_le_bytes() == crc).then(|| u64::from_le_bytes(*len))
 }
 
 fn not_a_record(at: u64) -> String {
-    let sort = if at == 0 { "the file is no TFRecord, or is damaged" } else { "it is damaged" };
+    let sort = if at == 0 { "the file is not a TFRecord file, or is damaged" } else { "it is damaged" };
     format!("the length of the record does not match its checksum: {sort}")
 }

@@ -15,40 +15,50 @@ use tar::Kind;
 
 mod tar;
 
-/// Images in tar archives as WebDataset writes them, readable in any order.
+/// Images in tar archives as written by WebDataset, readable in any order.
 ///
-/// * A path is an archive, a directory (its visible files that end in `.tar`, `.tar.gz` or `.tar.zst`), or a pattern such as
-///   `train-*.tar` (`*` and `?` in the last part) or `train-{000..146}.tar` (braces anywhere, as in shells). Samples are ordered
-///   by path, then file name, then position in the archive.
-/// * Consecutive files whose names are equal up to the first dot of the last part (the key) are one sample. The rest after that
-///   dot, in lower case, is the extension; the settings name those of image and label. Hard links are read as their targets,
-///   which must precede them (GNU tar creates such links). Keys without an image, files without a dot or without a key, and
-///   symbolic links are skipped and counted ([`Source::excluded`](super::Notes::excluded)). Files named `__NAME__` are ignored.
-/// * The names of the classes ([`Source::classes`](super::Source::classes)) are those that `feedwater pack` stored, in the member
-///   `__feedwater_classes__`. Other archives have none.
-/// * The headers are read on first use, and their checksums verified. The resulting table is stored next to each archive (a
-///   hidden file that ends in `.feedwater1`) or in the cache directory. Each image is then one read. Tar has no checksums of
-///   contents, so earlier damage is detected only by the image format.
-/// * A file may hold several archives one after another, as `cat a.tar b.tar` makes it; all are read, as by `tar -i`. Bytes after
-///   the last archive that are no archive are counted as skipped. Such bytes between two archives are an error.
-/// * Archives compressed with gzip or zstd are decompressed while they are read, in bounded memory. In sample order each is
-///   decompressed once, several in parallel with several reader threads. In any other order each read decompresses some MiB more
-///   (of a zstd file with a single frame, everything before it); the source's description states the number of compressed files.
-///   The first scan decompresses them once more and verifies the checksums of gzip and zstd.
-/// * An archive that is truncated, damaged, compressed in another way, or whose samples have no label, is an error with the byte
-///   offset (of the decompressed contents; for damaged compressed data also in the file).
+/// * A path is an archive, a directory (its visible files that end in `.tar`, `.tar.gz` or
+///   `.tar.zst`), or a pattern such as `train-*.tar` (`*` and `?` in the last part) or
+///   `train-{000..146}.tar` (braces anywhere, as in shells). Samples are ordered by path, then file
+///   name, then position in the archive.
+/// * The key of a file is its name up to the first dot of the last part. Consecutive files with the
+///   same key are one sample. The text after this dot, in lower case, is the extension. The
+///   settings name the extensions of image and label. A hard link is read as its target, which must
+///   precede the link (GNU tar creates such links). Keys without an image, files without a dot or
+///   without a key, and symbolic links are skipped and counted
+///   ([`Source::excluded`](super::Notes::excluded)). Files named `__NAME__` are ignored.
+/// * The class names ([`Source::classes`](super::Source::classes)) are those that `feedwater pack`
+///   stored in the member `__feedwater_classes__`. Other archives have no class names.
+/// * The headers are read on first use, and their checksums are verified. The resulting table is
+///   stored beside each archive (hidden, ending in `.feedwater1`) or in the cache directory.
+///   Afterwards each image takes one read. Tar has no checksums of contents, so damage that
+///   occurred earlier is only detected by the image format.
+/// * A file may contain several archives in sequence, as `cat a.tar b.tar` writes them. All are
+///   read, as with `tar -i`. Other bytes after the last archive are counted as skipped. Such bytes
+///   between two archives are an error.
+/// * Archives compressed with gzip or zstd are decompressed while they are read, in bounded memory.
+///   In sample order each archive is decompressed once; several reader threads decompress several
+///   archives in parallel. In any other order each read decompresses some additional MiB (in a zstd
+///   file with a single frame, everything before the sample). The source's description states the
+///   number of compressed files. The first scan decompresses them one additional time and verifies
+///   the checksums of gzip and zstd.
+/// * An archive is an error with the byte offset if it is truncated, damaged or compressed in
+///   another way, or if its samples have no label. The offset is in the decompressed contents; for
+///   damaged compressed data the offset in the file is added.
 pub type WebDataset = Records<WebDatasetSettings>;
 
-/// Settings next to `webdataset`.
+/// Settings of the source `webdataset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebDatasetSettings {
-    /// Extensions of the image, separated by semicolons; the first that a sample has is used. Default
-    /// `jpg;jpeg;png;webp;ppm;pgm;pbm;bmp;gif;tif;tiff`.
+    /// Extensions of the image, separated by semicolons. The first one that a sample has is used.
+    /// Default `jpg;jpeg;png;webp;ppm;pgm;pbm;bmp;gif;tif;tiff`.
     pub image: String,
-    /// Extension of the label, a file with an integer in digits; empty for no labels (-1). Default `cls`.
+    /// Extension of the label file, which contains an integer in digits. Empty for no labels (-1).
+    /// Default `cls`.
     pub label: String,
-    /// Key of the integer label, if the label file is a JSON object (`label = "json"`). Default empty: no JSON.
+    /// Key of the integer label if the label file is a JSON object (`label = "json"`). Empty, the
+    /// default, if it is not JSON.
     pub label_key: String,
 }
 
@@ -73,7 +83,8 @@ impl Format for WebDatasetSettings {
         tar::name_before(file, offset)
     }
 
-    /// Recognised by the checksum of the first header; a compressed archive by its name.
+    /// An archive is recognised by the checksum of the first header, a compressed archive by its
+    /// name.
     fn recognises(name: &str, head: &[u8]) -> bool {
         if [".tar.gz", ".tgz", ".tar.zst"].iter().any(|ending| name.ends_with(ending)) {
             return true;
@@ -81,16 +92,17 @@ impl Format for WebDatasetSettings {
         head.first_chunk().is_some_and(|head| head != &[0; 512] && tar::is_header(head))
     }
 
-    /// A member's name may look like zlib data, with which archives are not compressed.
+    /// The name of a member may look like zlib data. Archives are never compressed with zlib, so
+    /// such a file is not compressed.
     fn unpacks(first: &[u8]) -> bool {
         !first.starts_with(b"x")
     }
 
-    /// The names are in the first member.
+    /// The class names are in the first member.
     fn classes(&self, window: &mut Window) -> Result<Vec<String>, FileError> {
         let first = tar::Members::default().next(window);
         let Ok(Some(tar::Member { name, kind: Kind::File(data), .. })) = first else {
-            // An error is that of the walk.
+            // `walk` reports this error.
             return Ok(Vec::new());
         };
         if name != CLASSES_NAME.as_bytes() {
@@ -155,7 +167,8 @@ impl Format for WebDatasetSettings {
                 }
                 continue;
             };
-            // Archives that were joined may begin with the key that the one before ended with.
+            // If archives were concatenated, the first key of one may equal the last key of the
+            // previous one.
             if key != group.key || archive != group.archive {
                 std::mem::take(&mut group).finish(self, table, excluded)?;
                 group = Group { key: key.to_vec(), archive, offset, ..Group::default() };
@@ -188,7 +201,7 @@ impl Format for WebDatasetSettings {
 }
 
 impl WebDatasetSettings {
-    /// Parses the label in a file.
+    /// Parses the label in a label file.
     fn label_in(&self, window: &mut Window, data: Range<u64>) -> Result<i64, FileError> {
         let len = data.end - data.start;
         if len > Window::BYTES {
@@ -222,23 +235,25 @@ impl WebDatasetSettings {
     }
 }
 
-/// Files of one sample that were read so far.
+/// Files of the current sample that have been read so far.
 #[derive(Default)]
 struct Group {
     key: Vec<u8>,
-    /// Number of its archive in the file.
+    /// Number of the sample's archive in the file.
     archive: u64,
-    /// Offset of its first file.
+    /// Offset of the sample's first file.
     offset: u64,
-    /// Position of the extension in the settings, the contents, and the name, if names are kept.
+    /// Image of the sample: the position of its extension in the settings, the contents, and the
+    /// name if names are stored.
     image: Option<(usize, tar::Data, Vec<u8>)>,
     label: Option<i64>,
-    /// First extension that is not in the settings.
+    /// First extension of the sample that is not in the settings.
     other: String,
 }
 
 impl Group {
-    /// Adds the sample to the table. A key without an image is counted under the first other extension.
+    /// Adds the sample to the table. A key without an image is counted as skipped under its first
+    /// other extension.
     fn finish(
         self,
         settings: &WebDatasetSettings,
@@ -276,7 +291,7 @@ fn is_meta(name: &[u8]) -> bool {
     first.len() >= 4 && first.starts_with(b"__") && first.ends_with(b"__")
 }
 
-/// Splits a name into key and extension, as `webdataset.tariterators` does.
+/// Splits a name into key and extension like `webdataset.tariterators`.
 fn split(name: &[u8]) -> Option<(&[u8], String)> {
     let base = name.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
     let dot = base + name[base..].iter().position(|&byte| byte == b'.')?;

@@ -1,5 +1,6 @@
-//! Reader of tar archives: ustar, GNU and pax headers (POSIX.1-2017 "pax", GNU tar's `tar.h`), with verified checksums. A file may
-//! hold several archives one after another, as `cat a.tar b.tar` makes it and `tar -i` reads it.
+//! Reader of tar archives with ustar, GNU and pax headers (POSIX.1-2017 "pax", GNU tar's `tar.h`).
+//! Checksums of headers are verified. A file may contain several archives in sequence, as `cat
+//! a.tar b.tar` writes them and `tar -i` reads them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,40 +10,43 @@ use sha2::{Digest, Sha256};
 use crate::source::records::{FileError, Window, check_of};
 use crate::storage::File;
 
-/// Bytes read per header; contents are skipped.
+/// Number of bytes that are read per header. Contents are skipped.
 pub const AHEAD_BYTES: u64 = 4096;
-/// Size of a header, and of the units of contents.
+/// Size of a header in bytes. Contents are padded to multiples of it.
 pub const BLOCK: u64 = 512;
-/// Bytes read at once after an end mark; GNU tar writes at most 10 KiB of zeros.
+/// Number of bytes that are read at once after an end mark. GNU tar writes at most 10 KiB of zeros
+/// there.
 const END_BYTES: u64 = 64 << 10;
-/// Most bytes of zeros after an end mark that are not counted; tar fills up its last record, usually of 10 KiB.
+/// Largest number of zero bytes after an end mark that are not counted as skipped. Tar pads its
+/// last record, usually of 10 KiB.
 const MOST_ZEROS: u64 = 64 << 10;
-/// Most bytes after an end mark of a compressed file that hold no archive: a small file may decompress to any number of zeros.
+/// Largest number of bytes without an archive after an end mark of a compressed file. The limit is
+/// needed because a small file may decompress to any number of zeros.
 const MOST_PADDING: u64 = 64 << 20;
 
-/// Most blocks of an extended header in which [`name_before`] finds a name.
+/// Largest number of blocks of an extended header in which [`name_before`] searches for a name.
 const LONGEST_NAME: u64 = 8;
 
-/// Member of an archive.
+/// One member of an archive.
 pub struct Member {
-    /// Offset of its header.
+    /// Offset of the member's header.
     pub offset: u64,
     pub name: Vec<u8>,
     pub kind: Kind,
-    /// Number of the archive in the file.
+    /// Number of the member's archive in the file.
     pub archive: u64,
 }
 
-/// Kind of a member. Folders and volume labels are not returned.
+/// Kind of a member. The reader skips folders and volume labels.
 pub enum Kind {
-    /// Regular file, or a hard link to an earlier one, with its contents.
+    /// Regular file with its contents, or a hard link with the contents of an earlier file.
     File(Data),
     /// Hard link without an earlier target.
     LostLink,
     SymbolicLink,
     /// Pipe or device.
     Special,
-    /// This many bytes after an end mark, up to the end of the file, which hold no archive.
+    /// Number of bytes between an end mark and the end of the file that contain no archive.
     AfterEnd(u64),
 }
 
@@ -50,27 +54,28 @@ pub enum Kind {
 #[derive(Clone)]
 pub struct Data {
     pub bytes: Range<u64>,
-    /// [Check](check_of) of the header before them.
+    /// [Check](check_of) of the header before the contents.
     pub check: u32,
 }
 
-/// Iterator over the remaining members.
+/// Iterator over the members of all archives in a file.
 #[derive(Default)]
 pub struct Members {
     at: u64,
-    /// Number and start of the archive that is read.
+    /// Number and start of the current archive.
     archive: u64,
     start: u64,
-    /// Whether the last archive of the file was read.
+    /// Whether the last archive of the file has been read.
     ended: bool,
-    /// Contents of earlier files of the archive, collected from the first hard link on: few archives have any.
+    /// Contents of the earlier files of the archive. Collected from the first hard link on, because
+    /// few archives contain hard links.
     files: Option<Files>,
 }
 
-/// Contents by the hash of the name, because names may be long.
+/// Contents of files by the hash of their name. Names are hashed because they may be long.
 type Files = HashMap<[u8; 16], Data>;
 
-/// Fields of extended headers for the next member.
+/// Fields of extended headers that apply to the next member.
 #[derive(Default)]
 struct Extended {
     name: Option<Vec<u8>>,
@@ -79,7 +84,8 @@ struct Extended {
 }
 
 impl Members {
-    /// Returns the next member, also of a further archive; `None` at the end of the file.
+    /// Returns the next member, which may be in the next archive. Returns `None` at the end of the
+    /// file.
     pub fn next(&mut self, window: &mut Window) -> Result<Option<Member>, FileError> {
         let mut extended = Extended::default();
         loop {
@@ -119,7 +125,7 @@ impl Members {
                     FileError::new(offset, "the header has no size: the archive is damaged")
                 })?,
             };
-            // Links, devices and folders have no contents, whatever their size field.
+            // Links, devices and folders have no contents, even if their size field is not 0.
             let size = if matches!(kind, b'1'..=b'6') { 0 } else { size };
             let start = offset + BLOCK;
             let end = start.checked_add(size).filter(|&end| end <= window.file_len());
@@ -146,7 +152,7 @@ impl Members {
                     continue;
                 }
                 b'S' => return Err(sparse(offset)),
-                // Global headers contain nothing that is needed here.
+                // Global headers contain no field that is needed.
                 b'g' => continue,
                 _ => {
                     extended = Extended::default();
@@ -161,7 +167,8 @@ impl Members {
         }
     }
 
-    /// Contents of the file of this name before a header. The first call scans the archive up to there again.
+    /// Returns the contents of the file `name` that precedes the header at `before`. The first call
+    /// scans the archive again up to this header.
     fn file(
         &mut self,
         window: &mut Window,
@@ -169,7 +176,8 @@ impl Members {
         name: &[u8],
     ) -> Result<Option<Data>, FileError> {
         if self.files.is_none() {
-            // A separate table makes this scan treat links as files, and prevents another scan.
+            // The separate table makes this scan treat links as files. It also prevents a nested
+            // scan.
             let (at, files) = (self.start, Some(Files::new()));
             let mut again = Members { at, files, ..Members::default() };
             while again.at < before && again.next(window)?.is_some_and(|it| it.offset < before) {}
@@ -179,7 +187,8 @@ impl Members {
     }
 }
 
-/// Hash of a normalised name: GNU tar strips `/` and `../` from members, but not always from links.
+/// Hash of the normalised name. GNU tar strips `/` and `../` from members, but not always from
+/// links.
 fn hash(mut name: &[u8]) -> [u8; 16] {
     while let Some(rest) =
         [&b"/"[..], b"./", b"../"].iter().find_map(|prefix| name.strip_prefix(*prefix))
@@ -191,7 +200,7 @@ fn hash(mut name: &[u8]) -> [u8; 16] {
 }
 
 impl Extended {
-    /// Parses records `LENGTH KEY=VALUE\n`.
+    /// Parses records of the form `LENGTH KEY=VALUE\n`.
     fn read(&mut self, mut text: &[u8], offset: u64) -> Result<(), FileError> {
         let damaged = || FileError::new(offset, "an extended header is damaged");
         while !text.is_empty() {
@@ -219,7 +228,7 @@ impl Extended {
     }
 }
 
-/// Reads and verifies a header; `None` for the block of zeros that ends an archive.
+/// Reads and verifies a header. Returns `None` for the block of zeros that ends an archive.
 fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, FileError> {
     if offset == 0 {
         let first = window.at(0, window.file_len().min(6))?;
@@ -242,23 +251,24 @@ fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, FileErr
     }
     if !is_header(&header) {
         let sort =
-            if offset == 0 { "the file is no tar archive, or is damaged" } else { "it is damaged" };
+            if offset == 0 { "the file is not a tar archive, or is damaged" } else { "it is damaged" };
         let problem = format!("the header does not match its checksum: {sort}");
         return Err(FileError::new(offset, problem));
     }
     Ok(Some(header))
 }
 
-/// Continuation of a file after an end mark.
+/// Content of a file after an end mark.
 enum After {
-    /// Offset of a further archive.
+    /// Offset of another archive.
     Archive(u64),
-    /// Bytes up to the end of the file that hold no archive; none in most files.
+    /// Bytes up to the end of the file that contain no archive; empty in most files.
     Bytes(Range<u64>),
 }
 
-/// Reads on after the end mark at this offset: zeros, then another archive or the end of the file. Other bytes are no archive if
-/// none follows them. Between two archives they are an error, because they may be a damaged one.
+/// Reads after the end mark at offset `mark`: zeros, then another archive or the end of the file.
+/// Other bytes are skipped if no archive follows them. If an archive follows, they are an error,
+/// because they may be a damaged archive.
 fn after_end(window: &mut Window, mark: u64) -> Result<After, FileError> {
     let mut at = mark + BLOCK;
     let mut other = None;
@@ -274,8 +284,8 @@ fn after_end(window: &mut Window, mark: u64) -> Result<After, FileError> {
                 (true, None) => return Ok(After::Archive(offset)),
                 (true, Some(other)) => {
                     let problem = format!(
-                        "what follows the end mark at byte {mark} is no tar header, but an archive begins at byte {offset}: \
-                         the file is damaged; join the archives again"
+                        "the bytes after the end mark at byte {mark} are not a tar header, but an archive begins at byte \
+                         {offset}: the file is damaged; join the archives again"
                     );
                     return Err(FileError::new(other, problem));
                 }
@@ -284,7 +294,7 @@ fn after_end(window: &mut Window, mark: u64) -> Result<After, FileError> {
         }
         at += len;
         if len < END_BYTES {
-            // What a power failure or an unfinished copy leaves behind.
+            // A power failure or an unfinished copy leaves many zeros at the end of a file.
             let zeros = (at - mark > MOST_ZEROS).then_some(mark + BLOCK);
             return Ok(After::Bytes(other.or(zeros).unwrap_or(at)..at));
         }
@@ -298,14 +308,15 @@ fn after_end(window: &mut Window, mark: u64) -> Result<After, FileError> {
     }
 }
 
-/// Name of the member whose contents begin at this offset, by the headers before it.
+/// Returns the name of the member whose contents begin at `offset`. The name is read from the
+/// headers before the contents.
 pub fn name_before(file: &File, offset: u64) -> Option<String> {
     let from = offset.saturating_sub((2 + LONGEST_NAME) * BLOCK);
     let mut bytes = vec![0; usize::try_from(offset - from).ok()?];
     file.read_exact_at(&mut bytes, from).ok()?;
     let (before, own) = bytes.split_last_chunk()?;
     is_header(own).then_some(())?;
-    // An extended header, whose contents end here.
+    // Searches for an extended header whose contents end here.
     let long = before.rchunks(BLOCK as usize).skip(1).zip(1..).find_map(|(head, blocks)| {
         let head = head.first_chunk().filter(|head| is_header(head))?;
         let len = number(&head[124..136]).filter(|len| len.div_ceil(BLOCK) == blocks)?;
@@ -324,9 +335,9 @@ pub fn name_before(file: &File, offset: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&long.unwrap_or_else(|| name(own))).into_owned())
 }
 
-/// Whether the checksum matches.
+/// Whether the checksum of the header matches.
 pub fn is_header(header: &[u8; 512]) -> bool {
-    // The checksum field itself counts as spaces.
+    // The bytes of the checksum field count as spaces.
     let sum: u64 = header.iter().map(|&byte| u64::from(byte)).sum();
     let field: u64 = header[148..156].iter().map(|&byte| u64::from(byte)).sum();
     number(&header[148..156]) == Some(sum - field + 8 * u64::from(b' '))
@@ -342,12 +353,13 @@ fn name(header: &[u8; 512]) -> Vec<u8> {
     }
 }
 
-/// Name of the target of a link.
+/// Returns the name of the target of a link.
 fn link(header: &[u8; 512]) -> Vec<u8> {
     until_nul(&header[157..257]).to_vec()
 }
 
-/// Parses octal digits between spaces and up to NUL or a space, or binary if the first bit is set.
+/// Parses octal digits that may follow spaces and end at NUL or a space. If the first bit is set,
+/// the number is binary.
 fn number(field: &[u8]) -> Option<u64> {
     if let [0x80, digits @ ..] = field {
         return digits.iter().try_fold(0u64, |number, &byte| {
@@ -358,7 +370,7 @@ fn number(field: &[u8]) -> Option<u64> {
     u64::from_str_radix(text, 8).ok()
 }
 
-/// Contents of an extended header, which must fit into memory at once.
+/// Returns the contents of an extended header, which must fit into the window.
 fn small<'a>(window: &'a mut Window, data: Range<u64>) -> Result<&'a [u8], FileError> {
     let len = data.end - data.start;
     if len > Window::BYTES {
@@ -369,7 +381,7 @@ fn small<'a>(window: &'a mut Window, data: Range<u64>) -> Result<&'a [u8], FileE
     window.at(data.start, len)
 }
 
-/// Command that decompresses a file with this unsupported compression.
+/// Returns the program that decompresses a file, if its compression is known but not supported.
 fn compression(first: &[u8]) -> Option<&'static str> {
     let known: [(&[u8], &str); 3] =
         [(b"BZh", "bunzip2"), (b"\xfd7zXZ", "unxz"), (b"\x04\x22\x4d\x18", "unlz4")];

@@ -1,4 +1,4 @@
-//! Disk cache of fetched data.
+//! Disk cache of data that were fetched from URLs.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -19,18 +19,23 @@ use super::stats::{Activity, Counters};
 use super::{Stamp, StorageSettings};
 use crate::file::{create_private_folder, open_unfollowed, private_folder};
 
-/// Disk cache of fetched ranges and objects, one file each, shared by all processes of a machine.
+/// Disk cache of fetched ranges and objects. Each is one file. All processes of a machine share the
+/// cache.
 ///
-/// * An entry belongs to a URL, the version that the server reported, and a range. A changed object has other entries.
-/// * An entry's checksum (CRC-32C) is verified at every read. A damaged entry is deleted and fetched again.
-/// * An entry is written under a temporary name and renamed when complete, so reading needs no lock. All processes
-///   update a shared byte count under a lock on the file that holds it. Before anything is evicted, the bytes are
-///   counted again from the files. For that count to be complete, a file gets its length and its name under the same
-///   lock.
-/// * The total never exceeds the limit. If space is needed, whole folders (URLs) are evicted, least recently used
-///   first, but never one that a process used within the last hour. A set larger than the limit therefore keeps its
-///   entries; otherwise each sample would be evicted before it is read again.
-/// * If the disk is full or cannot be written, caching stops with one warning, and reading continues.
+/// * An entry belongs to a URL, the version that the server reported, and a range. If an object
+///   changes, new entries are used.
+/// * The checksum (CRC-32C) of an entry is verified at every read. A damaged entry is deleted and
+///   fetched again.
+/// * An entry is written under a temporary name and renamed when it is complete, so reading needs
+///   no lock. All processes update a shared byte count, and hold a lock on its file while they do.
+///   Before folders are evicted, the bytes are counted again from the files. To make this count
+///   complete, each new file gets its length and name under the same lock.
+/// * The total never exceeds the limit. To free space, whole folders (URLs) are evicted, least
+///   recently used first, but never a folder that a process used within the last hour. Therefore a
+///   data set that is larger than the limit keeps its entries. Otherwise each sample would be
+///   evicted before it is read again.
+/// * If the disk is full or cannot be written, caching stops with one warning, and reading
+///   continues.
 pub struct Cache {
     root: PathBuf,
     limit: u64,
@@ -42,13 +47,13 @@ pub struct Cache {
 struct State {
     /// Folders that this process has used.
     used: HashSet<String>,
-    /// Time at which all of them were last marked as in use.
+    /// Time at which all these folders were last marked as in use.
     marked: Instant,
-    /// Nothing is stored before this time, because the cache was full.
+    /// Nothing is stored before this time, because the cache was full when last checked.
     full_until: Option<Instant>,
 }
 
-/// Location of an entry, whether it exists or not.
+/// Location of an entry, which may not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     folder: String,
@@ -56,37 +61,40 @@ pub struct Place {
     bytes: u64,
 }
 
-/// The locked file with the byte count.
+/// File with the byte count, which is locked.
 struct Count(File);
 
 impl Drop for Count {
     fn drop(&mut self) {
-        // Closing the file is not enough. A lock belongs to the open file description, which a process that another thread forks shares
-        // until it executes its program or ends.
+        // Closing the file is not enough: the lock belongs to the open file description. A process
+        // that another thread has forked shares this description until it executes its program or
+        // ends.
         let _ = self.0.unlock();
     }
 }
 
 const MAGIC: &[u8; 8] = b"FWCACHE1";
-/// Entry header in bytes: magic, length (8 bytes), CRC-32C of the body, and CRC-32C of the preceding 20 bytes; little
-/// endian.
+/// Size of the entry header in bytes: magic, length (8 bytes), CRC-32C of the body, and CRC-32C of
+/// the preceding 20 bytes. All are little-endian.
 const HEAD: usize = 24;
-/// File with the byte count, and file whose modification time is the last use of a folder.
+/// Names of the file with the byte count, and of the file whose modification time is the last use
+/// of its folder.
 const COUNT: &str = "bytes";
 const USED: &str = "used";
-/// Most bytes of the byte count as text.
+/// Largest length of the byte count as text, in bytes.
 const COUNT_BYTES: u64 = 32;
 const TEMPORARY: &str = "new-";
-/// A folder used within this time is not evicted.
+/// Time after its last use during which a folder is not evicted.
 const IN_USE: Duration = Duration::from_secs(3600);
 /// Interval at which this process marks its folders as used.
 const MARK: Duration = Duration::from_secs(600);
-/// Time after which a full cache is checked again for space.
+/// Time after which a full cache is checked for free space again.
 const FULL: Duration = Duration::from_secs(60);
 
 impl Cache {
-    /// Opens the cache that the settings ask for, if any: in `objects` below this directory, unless they name a
-    /// folder. If the folder cannot be created, a warning is recorded.
+    /// Opens the cache if the settings enable it. The cache is in the folder that the settings
+    /// name, otherwise in `objects` below `directory`. If the folder cannot be created, a warning
+    /// is recorded.
     pub fn open(
         settings: &StorageSettings,
         directory: Option<&Path>,
@@ -100,7 +108,7 @@ impl Cache {
             None => directory?.join("objects"),
         };
         if let Err(error) = private_folder(&root) {
-            activity.warn(format!("nothing is kept in {}: {error}", root.display()));
+            activity.warn(format!("nothing is cached in {}: {error}", root.display()));
             return None;
         }
         let state = State { used: HashSet::new(), marked: Instant::now(), full_until: None };
@@ -113,7 +121,7 @@ impl Cache {
         })
     }
 
-    /// Location of a range, or of the whole, of the object with this URL and stamp.
+    /// Returns the location of a range, or of the whole, of the object with this URL and stamp.
     pub fn place(&self, url: &str, stamp: Stamp, range: Option<Range<u64>>) -> Place {
         let Stamp { len, version: [first, second] } = stamp;
         let folder = url.rsplit_once('/').map_or(url, |(folder, _)| folder);
@@ -125,7 +133,7 @@ impl Cache {
         Place { folder: hash(folder, 16), name: hash(&key, 40), bytes }
     }
 
-    /// Bytes of the entry if it exists and is intact.
+    /// Returns the bytes of the entry if it exists and is intact.
     pub fn get(&self, place: &Place) -> Option<Bytes> {
         self.mark(&place.folder);
         let path = self.path(place);
@@ -136,7 +144,7 @@ impl Cache {
             }
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 Counters::add(&self.activity.counters.damaged, 1);
-                // Another process may have deleted it already.
+                // Another process may already have deleted it.
                 let _ = fs::remove_file(&path);
             }
             Err(_) => {}
@@ -145,7 +153,7 @@ impl Cache {
         None
     }
 
-    /// Stores bytes if there is space.
+    /// Stores the bytes if there is space.
     pub fn put(&self, place: &Place, bytes: &[u8]) {
         if self.broken.load(Ordering::Relaxed) {
             return;
@@ -153,7 +161,8 @@ impl Cache {
         self.mark(&place.folder);
         if let Err(error) = self.write(place, bytes) {
             self.broken.store(true, Ordering::Relaxed);
-            self.activity.warn(format!("nothing more is kept in {}: {error}", self.root.display()));
+            self.activity
+                .warn(format!("nothing more is cached in {}: {error}", self.root.display()));
         }
     }
 
@@ -162,7 +171,7 @@ impl Cache {
         let path = self.path(place);
         let len = (HEAD + bytes.len()) as u64;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // A killed process may have had the same id.
+        // The process ID is not sufficient: a killed process may have had the same one.
         let random = RandomState::new().build_hasher().finish();
         let name = format!("{TEMPORARY}{}-{number}-{random:016x}", std::process::id());
         let temporary = self.root.join(&place.folder).join(name);
@@ -178,7 +187,7 @@ impl Cache {
             let _ = fs::remove_file(&temporary);
         }
         match written {
-            // Another process has evicted the folder. The next entry creates it again.
+            // Another process has evicted the folder. The next entry creates the folder again.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.state().used.remove(&place.folder);
                 Ok(())
@@ -187,7 +196,8 @@ impl Cache {
         }
     }
 
-    /// Opens the file with the byte count and locks it until it is dropped, also by the end of the process.
+    /// Opens the file with the byte count and locks it. The lock is released when the result is
+    /// dropped or the process ends.
     fn lock(&self) -> Result<Count> {
         let path = self.root.join(COUNT);
         let file = options().read(true).create(true).open(path)?;
@@ -195,7 +205,8 @@ impl Cache {
         Ok(Count(file))
     }
 
-    /// Reserves `len` bytes with a file of that length. Returns false if there is no space.
+    /// Reserves `len` bytes by creating a file of this length at `path`. Returns false if there is
+    /// no space.
     fn take(&self, len: u64, path: &Path) -> Result<bool> {
         if len > self.limit || self.state().full_until.is_some_and(|until| Instant::now() < until) {
             return Ok(false);
@@ -219,12 +230,13 @@ impl Cache {
             self.state().full_until = Some(Instant::now() + FULL);
         }
         file.seek(SeekFrom::Start(0))?;
-        // Fixed width, so that no digits of an older count remain behind it.
+        // The width is fixed, so no digits of a longer count remain.
         file.write_all(format!("{total:<20}").as_bytes())?;
         Ok(room)
     }
 
-    /// Evicts folders, least recently used first, until there is space. Returns the bytes that remain.
+    /// Evicts folders, least recently used first, until `len` bytes fit. Returns the number of
+    /// bytes that remain.
     fn make_room(&self, len: u64) -> Result<u64> {
         let (mut folders, mut total) = (Vec::new(), 0);
         for entry in fs::read_dir(&self.root)? {
@@ -244,7 +256,7 @@ impl Cache {
             }
             let own = path.file_name().and_then(|it| it.to_str());
             let own = own.is_some_and(|name| self.state().used.contains(name));
-            // A time in the future comes from a wrong clock.
+            // A time in the future results from a wrong clock.
             if own || now.duration_since(used).is_ok_and(|age| age < IN_USE) {
                 continue;
             }
@@ -254,7 +266,7 @@ impl Cache {
         Ok(total)
     }
 
-    /// Size of all entries, in bytes.
+    /// Size of all entries in bytes.
     fn total(&self) -> Result<u64> {
         let mut total = 0;
         for entry in fs::read_dir(&self.root)? {
@@ -266,7 +278,7 @@ impl Cache {
         Ok(total)
     }
 
-    /// Marks a folder as in use, and periodically all folders that this process has used.
+    /// Marks a folder as in use. Periodically marks all folders that this process has used.
     fn mark(&self, folder: &str) {
         let mut state = self.state();
         if !state.used.contains(folder) {
@@ -281,7 +293,8 @@ impl Cache {
         }
     }
 
-    /// Errors are ignored: they recur when an entry is written and are reported there.
+    /// Sets the time of last use of a folder. Errors are ignored: they occur again when an entry is
+    /// written, and are reported then.
     fn touch(&self, folder: &str) {
         let path = self.root.join(folder);
         let _ = create_private_folder(&path);
@@ -298,14 +311,14 @@ impl Cache {
     }
 }
 
-/// Options for writing, which follow no link and wait for no reader of a pipe.
+/// Options for writing. Links are not followed, and opening a pipe does not wait for a reader.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).truncate(false).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     options
 }
 
-/// First hexadecimal digits of a text's SHA-256.
+/// First hexadecimal digits of the SHA-256 of a text.
 fn hash(text: &str, digits: usize) -> String {
     let mut name = String::with_capacity(digits);
     for byte in &Sha256::digest(text)[..digits / 2] {
@@ -326,7 +339,8 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes)
 }
 
-/// Body of an entry of this many bytes, or [`ErrorKind::InvalidData`] if it is not what was written.
+/// Reads the body of an entry, which has `bytes` bytes. Returns [`ErrorKind::InvalidData`] if the
+/// entry is damaged.
 fn read(path: &Path, bytes: u64) -> Result<Bytes> {
     let mut file = open_unfollowed(path)?;
     let len = file.metadata()?.len();
@@ -350,12 +364,13 @@ fn read(path: &Path, bytes: u64) -> Result<Bytes> {
     Ok(body.into())
 }
 
-/// Size of a folder's entries, in bytes. Deletes files whose writer has ended before completing them.
+/// Returns the size of a folder's entries in bytes. Deletes incomplete files of writers that have
+/// ended.
 fn bytes_in(folder: &Path) -> Result<u64> {
     let mut total = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // Another process may delete it meanwhile.
+        // Another process may delete the file meanwhile.
         let Ok(facts) = entry.metadata() else { continue };
         let name = entry.file_name();
         let begun = name.to_string_lossy().starts_with(TEMPORARY);
@@ -373,7 +388,7 @@ fn bytes_in(folder: &Path) -> Result<u64> {
 mod tests {
     use super::*;
 
-    /// A cache of 200 bytes, with its folder.
+    /// Creates a cache of 200 bytes in a temporary folder.
     fn cache() -> (tempfile::TempDir, Cache) {
         let root = tempfile::tempdir().unwrap();
         let settings = StorageSettings {
@@ -385,7 +400,7 @@ mod tests {
         (root, cache)
     }
 
-    /// Another process has reserved space but not written yet when everything is counted again.
+    /// Everything is counted again while another process has reserved space but not written yet.
     #[test]
     fn reserved_space_counts_before_anything_is_written() {
         let (root, cache) = cache();
@@ -404,7 +419,7 @@ mod tests {
         let count = cache.lock().unwrap();
         let other = File::open(root.path().join(COUNT)).unwrap();
         assert!(other.try_lock().is_err());
-        // What `fork` gives to the process.
+        // A forked process gets a copy of the file descriptor like this one.
         let _of_process = count.0.try_clone().unwrap();
         drop(count);
         other.try_lock().unwrap();

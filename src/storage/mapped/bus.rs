@@ -1,16 +1,19 @@
-//! SIGBUS handler: the kernel sends SIGBUS to a thread that touches bytes of a mapping that no longer exist.
+//! SIGBUS handler. The kernel sends SIGBUS to a thread that accesses bytes of a mapping that no
+//! longer exist.
 //!
-//! The handler is installed before the first mapping and stays installed. Each mapping has a slot in a table of
-//! atomics that the handler may read at any time. Only a copy touches a mapping. So if the faulting address lies in
-//! one, this thread is copying out of it, and the mapping stays until the copy ends. The handler marks the mapping as
-//! lost, replaces it by pages of zeros (`mmap` with `MAP_FIXED`: one system call) and returns. The copy continues over
-//! zeros, sees the mark, and its result is discarded. Several threads may do that at once. (libwayland uses the same
-//! technique for memory that it shares with clients, `wayland-shm.c`, except that its handler learns from a
-//! thread-local what is being copied.)
+//! The handler is installed before the first mapping and remains installed. Each mapping has a slot
+//! in a table of atomics, which the handler may read at any time. Only a copy accesses a mapping.
+//! So if the faulting address lies in a mapping, this thread is copying from it, and the mapping
+//! exists until the copy ends. The handler marks the mapping as lost, replaces it by pages of zeros
+//! (one `mmap` system call with `MAP_FIXED`) and returns. The copy continues with zeros, sees the
+//! mark, and its result is discarded. Several threads may do this at the same time. (libwayland
+//! uses the same technique for memory that it shares with clients, `wayland-shm.c`. Its handler
+//! finds the mapping in a thread-local variable.)
 //!
-//! Every other SIGBUS is passed on as if the handler did not exist: to the previous handler, with the same mask, or to
-//! the default, which ends the process. A faulting access ends the process also if SIGBUS is ignored, as the kernel
-//! does. A handler that other code installs later runs first and should pass on signals that are not its own.
+//! Every other SIGBUS is handled as if this handler did not exist. It is passed to the previous
+//! handler, with the same signal mask, or to the default action, which ends the process. A faulting
+//! access ends the process even if SIGBUS is ignored, as the kernel does. A handler that other code
+//! installs later runs first. It should pass on signals that it does not handle.
 #![allow(unsafe_code)]
 
 use std::mem;
@@ -23,11 +26,12 @@ use libc::{c_int, c_void, siginfo_t};
 /// Maximum number of concurrent mappings.
 const PLACES: usize = 4096;
 
-/// Table slot with a mapping's location.
+/// Slot of the table with the location of one mapping.
 #[derive(Debug)]
 struct Place {
     taken: AtomicBool,
-    /// Address, or 0 without a mapping. Written after `len`, and cleared before the slot is released.
+    /// Address, or 0 if the slot has no mapping. Written after `len`, and cleared before the slot
+    /// is released.
     start: AtomicUsize,
     len: AtomicUsize,
     lost: AtomicBool,
@@ -42,19 +46,20 @@ static TABLE: [Place; PLACES] = [const {
     }
 }; PLACES];
 
-/// Action for SIGBUS before this handler was installed.
+/// Action for SIGBUS that was set before this handler was installed.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// `si_code` values of signals caused by the thread's own access (`BUS_ADRALN` to `BUS_MCEERR_AR`). Others have no
-/// address, or one that nobody touches.
+/// `si_code` values of signals that the thread's own access caused (`BUS_ADRALN` to
+/// `BUS_MCEERR_AR`). Other signals have no address, or an address that no thread accessed.
 const ACCESS: [c_int; 4] = [1, 2, 3, 4];
 
-/// Table entry of a mapping.
+/// Registration of a mapping in the table.
 #[derive(Debug)]
 pub struct Watch(&'static Place);
 
 impl Watch {
-    /// Registers a mapping at this address. `None` if the table is full or the handler cannot be installed.
+    /// Registers a mapping at address `start`. Returns `None` if the table is full or the handler
+    /// cannot be installed.
     pub fn new(start: usize, len: usize) -> Option<Self> {
         static INSTALLED: OnceLock<bool> = OnceLock::new();
         if !INSTALLED.get_or_init(install) {
@@ -67,12 +72,13 @@ impl Watch {
         Some(Self(place))
     }
 
-    /// Whether bytes of the mapping no longer existed when they were touched.
+    /// Whether an access found that bytes of the mapping no longer exist.
     pub fn is_lost(&self) -> bool {
         self.0.lost.load(Ordering::Acquire)
     }
 
-    /// Unregisters the mapping. Must be called before it is unmapped, because its addresses may be reused afterwards.
+    /// Unregisters the mapping. Must be called before unmapping, because the addresses may be
+    /// reused afterwards.
     pub fn end(&self) {
         self.0.start.store(0, Ordering::Release);
     }
@@ -86,11 +92,12 @@ impl Drop for Watch {
 }
 
 impl Place {
-    /// Address and length of the mapping, if the slot holds the same mapping throughout the call.
+    /// Address and length of the mapping, if the slot contains the same mapping during the whole
+    /// call.
     ///
-    /// If the slot changes meanwhile, the two values can belong to different mappings only if the new one begins at
-    /// the same address. Then neither is a mapping that this thread is copying out of, and no other memory lies in the
-    /// range of the old one.
+    /// If the slot changes meanwhile, the two values can belong to different mappings only if the
+    /// new mapping begins at the same address. In this case this thread is not copying from either
+    /// mapping, and the range of the old mapping contains no other memory.
     fn extent(&self) -> Option<(usize, usize)> {
         let start = self.start.load(Ordering::Acquire);
         let len = self.len.load(Ordering::Acquire);
@@ -98,9 +105,9 @@ impl Place {
     }
 }
 
-/// Whether this thread blocks SIGBUS.
+/// Whether this thread blocks the signal SIGBUS.
 pub fn is_blocked() -> bool {
-    // SAFETY: a set of signals is plain numbers, written by the call and then read.
+    // SAFETY: a signal set consists of plain numbers. The call writes it before it is read.
     unsafe {
         let mut set = mem::zeroed();
         let told = libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut set);
@@ -108,17 +115,17 @@ pub fn is_blocked() -> bool {
     }
 }
 
-/// Installs the handler. Returns whether that succeeded.
+/// Installs the handler. Returns whether this succeeded.
 fn install() -> bool {
-    // SAFETY: both actions are plain numbers, zeros are a valid action, and the handler does only what handlers may
-    // do.
+    // SAFETY: both actions consist of plain numbers, and zeros are a valid action. The handler only
+    // does what signal handlers may do.
     unsafe {
         let mut before: libc::sigaction = mem::zeroed();
         if libc::sigaction(libc::SIGBUS, ptr::null(), &mut before) != 0 {
             return false;
         }
-        // The previous handler runs inside this one, so this one blocks the signals that the previous one wants
-        // blocked.
+        // The previous handler runs inside this handler, so this handler blocks the signals that
+        // the previous one blocks.
         let mut own = *BEFORE.get_or_init(|| before);
         let kept = before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
         own.sa_sigaction = on_bus_error as *const () as usize;
@@ -127,7 +134,8 @@ fn install() -> bool {
     }
 }
 
-/// Uses only atomic loads and stores and system calls, because it may run between any two instructions.
+/// The handler may interrupt any instruction. It therefore uses only atomic loads and stores and
+/// system calls.
 extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes valid pointers to a handler with SA_SIGINFO, and `errno` belongs to this thread.
     unsafe {
@@ -140,7 +148,8 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
     }
 }
 
-/// Replaces the mapping that contains this address by zeros. Returns false if there is no such mapping.
+/// Replaces the mapping that contains `address` by zeros. Returns false if there is no such
+/// mapping.
 fn replace(address: usize) -> bool {
     let holds =
         |&(start, len): &(usize, usize)| address.checked_sub(start).is_some_and(|it| it < len);
@@ -149,11 +158,11 @@ fn replace(address: usize) -> bool {
     else {
         return false;
     };
-    // Set before the zeros are mapped, so that whoever reads zeros sees the mark.
+    // The mark is set before the zeros are mapped, so a thread that reads zeros also sees the mark.
     place.lost.store(true, Ordering::SeqCst);
     let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: the addresses belong to a mapping of this table, which stays mapped while this thread copies out of it,
-    // and to which no references exist.
+    // SAFETY: the addresses belong to a mapping of this table. It stays mapped while this thread
+    // copies from it, and no references to it exist.
     let made = unsafe {
         let start = ptr::without_provenance_mut(start);
         libc::mmap(start, len, libc::PROT_READ, flags, -1, 0)
@@ -161,21 +170,21 @@ fn replace(address: usize) -> bool {
     made != libc::MAP_FAILED
 }
 
-/// Handles SIGBUS as the process did before this handler was installed.
+/// Handles SIGBUS as the process would without this handler.
 ///
 /// # Safety
 ///
-/// The arguments must be those of a signal handler.
+/// The arguments must be those that the kernel passed to a signal handler.
 unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_access: bool) {
-    // Omitted fields are zeros: no flags, the default action.
+    // Without a stored action, the default action without flags applies.
     let before = BEFORE.get();
     let (action, flags) = before.map_or((libc::SIG_DFL, 0), |it| (it.sa_sigaction, it.sa_flags));
     match action {
         libc::SIG_IGN if !is_access => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: the default action runs no code of ours, and `raise` may be called in a handler. After an access
-            // fault the access is repeated on return, which ends the process with the original address. For other
-            // signals one is raised.
+            // SAFETY: the default action runs no code of ours, and `raise` may be called in a
+            // handler. After an access fault, the access is repeated on return, which ends the
+            // process with the original address. Other signals are raised again.
             unsafe {
                 set_default(signal);
                 if !is_access {
@@ -184,8 +193,8 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_
             }
         }
         handler => {
-            // SAFETY: the address is a handler of the kind that its flags say, because it was installed with these
-            // flags.
+            // SAFETY: the address is a handler of the kind that its flags state, because it was
+            // installed with these flags.
             unsafe {
                 if flags & libc::SA_RESETHAND != 0 {
                     set_default(signal);
@@ -203,7 +212,7 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_
 
 /// # Safety
 ///
-/// No code may rely on a handler for the signal any more.
+/// No code may depend on a handler for this signal any more.
 unsafe fn set_default(signal: c_int) {
     // SAFETY: zeros are a valid action, and `SIG_DFL` is one of its values.
     unsafe {

@@ -1,4 +1,4 @@
-//! Memory mapping that bytes are copied out of, and the non-blocking read.
+//! Memory mapping from which bytes are copied, and the non-blocking read.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -10,8 +10,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::bus::{self, Watch};
 
-/// Read-only mapping of a whole file. No reference to its bytes is ever created, because other processes may change
-/// them.
+/// Read-only mapping of a whole file. References to its bytes are never created, because other
+/// processes may change the bytes.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
@@ -19,22 +19,26 @@ pub struct Mapping {
     watch: Watch,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread. Only `copy` reads it, and nothing writes it.
+// SAFETY: the mapping belongs to the process, not to a thread. Only `copy` reads it. No code writes
+// it.
 unsafe impl Send for Mapping {}
-// SAFETY: the mapping belongs to the process, not to a thread. Only `copy` reads it, and nothing writes it.
+// SAFETY: the mapping belongs to the process, not to a thread. Only `copy` reads it. No code writes
+// it.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the file. `None` if it cannot be mapped or mapping has no advantage.
+    /// Maps the file. Returns `None` if it cannot be mapped, or if mapping has no advantage.
     pub fn new(file: &fs::File) -> Option<Self> {
         let len = usize::try_from(file.metadata().ok()?.len()).ok().filter(|&len| len > 0)?;
-        // Success with nothing in memory is an answer too. An error means that the file system cannot tell.
+        // The call may succeed or find nothing in memory. Any other error means that the file
+        // system does not report what is in memory.
         match read_resident(file, &mut [0], 0) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return None,
             _ => {}
         }
         let flags = libc::MAP_SHARED;
-        // SAFETY: a new mapping at an address chosen by the kernel replaces no other memory.
+        // SAFETY: the kernel chooses the address of the new mapping, so no other memory is
+        // replaced.
         let start = unsafe {
             libc::mmap(ptr::null_mut(), len, libc::PROT_READ, flags, file.as_raw_fd(), 0)
         };
@@ -42,7 +46,7 @@ impl Mapping {
         match Watch::new(start.addr().get(), len) {
             Some(watch) => Some(Self { start, len, watch }),
             None => {
-                // SAFETY: this is the mapping that was just created, and nothing else has its address.
+                // SAFETY: this mapping was just created, and no other code has its address.
                 unsafe { libc::munmap(start.as_ptr().cast(), len) };
                 None
             }
@@ -53,40 +57,43 @@ impl Mapping {
         self.len
     }
 
-    /// Whether the file had all these bytes when it was mapped.
+    /// Whether the file contained all these bytes when it was mapped.
     pub fn has(&self, offset: u64, count: usize) -> bool {
         offset.checked_add(count as u64).is_some_and(|end| end <= self.len as u64)
     }
 
-    /// Copies bytes starting at `offset`, which the mapping must [have](Self::has), into the buffer. Returns false if
-    /// they no longer exist; the buffer's contents are then unspecified.
+    /// Copies bytes from `offset` on into the buffer. The mapping must [have](Self::has) them.
+    /// Returns false if they no longer exist. The contents of the buffer are then unspecified.
     pub fn copy(&self, offset: u64, buffer: &mut [u8]) -> bool {
         assert!(self.has(offset, buffer.len()), "the bytes lie in the mapping");
         if self.watch.is_lost() || !bus_errors_reach_this_thread() {
             return false;
         }
-        // Others may write to the file meanwhile: the bytes are then the old or the new ones. If they no longer exist,
-        // `bus` maps zeros in their place.
-        // SAFETY: by the assertion all bytes lie in the mapping, which lives as long as `self`, and any bytes are valid.
-        // The buffer does not overlap it, because no references to the mapping exist.
+        // Other processes may write to the file meanwhile. Then the old or the new bytes are
+        // copied. If the bytes no longer exist, the handler in `bus` maps zeros in their place.
+        // SAFETY: the assertion ensures that all bytes lie in the mapping, which lives as long as
+        // `self`. Any byte values are valid. The buffer does not overlap the mapping, because no
+        // references to the mapping exist.
         unsafe {
             let from = self.start.as_ptr().add(offset as usize);
             copy_ahead(from, buffer);
         }
-        // Zeros are mapped only after the watch is marked, so reading them implies seeing the mark.
+        // Zeros are mapped after the watch is marked. A thread that has read zeros therefore sees
+        // the mark.
         fence(Ordering::Acquire);
         !self.watch.is_lost()
     }
 }
 
-/// Bytes copied at a time.
+/// Number of bytes that are copied at a time.
 const PIECE: usize = 2048;
 /// Prefetch distance, in bytes.
 #[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 8192;
 
-/// Fills the buffer from `from`, with software prefetch. Hardware does not prefetch across 4 KiB page borders;
-/// software prefetch saves an eighth of the time for an image that is not in the CPU's caches.
+/// Fills the buffer from `from` with software prefetch. Hardware does not prefetch across borders
+/// of 4 KiB pages. For an image that is not in the CPU's caches, software prefetch saves an eighth
+/// of the time.
 ///
 /// # Safety
 ///
@@ -99,10 +106,11 @@ unsafe fn copy_ahead(from: *const u8, buffer: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         for line in (at + AHEAD..len.min(at + AHEAD + PIECE)).step_by(64) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: the line begins within the readable range, and a prefetch is a hint that never faults.
+            // SAFETY: the line begins within the readable range. A prefetch is a hint that never
+            // faults.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(from.add(line).cast()) };
         }
-        // SAFETY: by the caller's promise; the piece has the same offset in the buffer.
+        // SAFETY: the caller guarantees the range. The piece has the same offset in the buffer.
         unsafe { ptr::copy_nonoverlapping(from.add(at), piece.as_mut_ptr(), piece.len()) };
     }
 }
@@ -110,18 +118,19 @@ unsafe fn copy_ahead(from: *const u8, buffer: &mut [u8]) {
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.watch.end();
-        // SAFETY: this is the mapping that `new` created, and nobody is copying out of it, because `drop` has the only
-        // access to `self`.
+        // SAFETY: `new` created this mapping. No thread is copying from it, because `drop` has the
+        // only access to `self`.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
-/// Reads the bytes that are in memory without waiting for the rest. Returns the number of bytes.
+/// Reads the bytes that are in memory, without waiting for the rest. Returns the number of bytes
+/// read.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::WouldBlock`] if the first byte is not in memory. Other errors if the file system cannot tell or
-/// the read fails.
+/// [`io::ErrorKind::WouldBlock`] if the first byte is not in memory. Other errors if the file
+/// system does not report what is in memory, or if the read fails.
 pub fn read_resident(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
     let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -130,8 +139,8 @@ pub fn read_resident(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Res
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether this thread receives SIGBUS, as threads do by default. A fault in a thread that blocks it ends the process.
-/// Checked once per thread.
+/// Whether this thread receives SIGBUS, as threads do by default. If a thread blocks SIGBUS, a
+/// fault ends the process. The result is determined once per thread.
 fn bus_errors_reach_this_thread() -> bool {
     thread_local! {
         static REACH: Cell<Option<bool>> = const { Cell::new(None) };

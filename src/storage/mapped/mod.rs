@@ -1,24 +1,26 @@
-//! Local files that are mapped once and then read by copying out of the mapping.
+//! Local files that are mapped once and then read by copying from the mapping.
 //!
-//! The kernel's copy of a warm `pread` goes page by page. A copy out of a mapping does not, and takes a third less
-//! time (`benches/results/mapped-2026-11-21.md`). Mappings have two problems, which are handled as follows:
+//! For cached data, `pread` copies page by page in the kernel. Copying from a mapping takes a third
+//! less time (`benches/results/mapped-2026-11-21.md`). Mappings have two problems, which are
+//! handled as follows:
 //!
-//! * Bytes that are not in memory arrive by page faults, in pieces of the kernel's choice, while the thread is
-//!   blocked. So periodically, and always after a read that was not in memory, a read is a non-blocking `preadv2`
-//!   (`RWF_NOWAIT`), called a probe. If it returns everything, more of the following reads are copies out of the
-//!   mapping, up to [`LONGEST`] per probe. If not, `pread` reads the rest, and the next read is a probe. A file that
-//!   is not in memory is thus read like an unmapped one.
-//! * If the bytes under a mapping no longer exist, because the file was truncated or its disk fails, touching them
-//!   raises SIGBUS, which normally ends the process. Here the handler in `bus.rs` catches it: the mapping is
-//!   abandoned, and this read and all later ones use `pread`. The reader gets the result of `pread`: fewer bytes, or
-//!   the disk's error.
+//! * Bytes that are not in memory cause page faults. They are read in pieces that the kernel
+//!   chooses, while the thread is blocked. Therefore some reads are probes: non-blocking `preadv2`
+//!   calls (`RWF_NOWAIT`). If a probe returns all bytes, more of the following reads are copies, up
+//!   to [`LONGEST`] per probe. If not, `pread` reads the rest, and the next read is a probe again.
+//!   A file that is not in memory is thus read like a file that is not mapped.
+//! * If the bytes under a mapping no longer exist, because the file was truncated or its disk
+//!   fails, an access raises SIGBUS, which normally ends the process. The handler in `bus.rs`
+//!   catches the signal. The mapping is abandoned, and this read and all later ones use `pread`.
+//!   The reader gets the result of `pread`: fewer bytes, or the disk's error.
 //!
-//! A copy returns the file's bytes, as `pread` does, with one exception: if a file is truncated within a page while
-//! mapped, the rest of that page reads as zeros instead of nothing. The file's stamp has then changed.
+//! A copy returns the bytes of the file as `pread` does, with one exception. If a file is truncated
+//! within a page while it is mapped, the rest of this page reads as zeros instead of nothing. The
+//! file's stamp has then changed.
 //!
-//! Pages that were copied from count as resident memory of the process (`RssFile`) as long as the system keeps them.
-//! They belong to the page cache and are reclaimed when memory is needed. The page tables, [`File::memory_bytes`],
-//! remain.
+//! Pages from which bytes were copied count as resident memory of the process (`RssFile`) while the
+//! system keeps them. They belong to the page cache and are reclaimed when memory is needed. Only
+//! the page tables ([`File::memory_bytes`]) remain.
 
 use std::cell::Cell;
 use std::io;
@@ -30,7 +32,7 @@ use map::{Mapping, read_resident};
 mod bus;
 mod map;
 
-/// Mapped file.
+/// A file that is mapped into memory.
 #[derive(Debug)]
 pub struct File {
     file: local::File,
@@ -38,20 +40,21 @@ pub struct File {
     trust: Trust,
 }
 
-/// Maximum number of copies per probe.
+/// Largest number of copies per probe.
 const LONGEST: u32 = 63;
 
-/// Share of reads that are copies. It changes only when a probe finds something new, so that concurrent readers do not
-/// contend for its cache line.
+/// Share of reads that are copies. It only changes when the result of a probe differs from the
+/// previous one, so concurrent readers do not contend for its cache line.
 #[derive(Debug, Default)]
 struct Trust {
-    /// One in `copies + 1` reads, chosen at random, is a probe.
+    /// One in `copies + 1` reads is a probe. Probes are chosen pseudo-randomly.
     copies: AtomicU32,
 }
 
 impl File {
-    /// Maps the file. Returns it unmapped if it cannot be mapped: it is empty, its file system does not report what is
-    /// in memory (network file systems do not), there is no space, or there are too many mappings.
+    /// Maps the file. Returns the file unmapped if mapping is not possible: the file is empty, its
+    /// file system does not report which bytes are in memory (network file systems do not), address
+    /// space is exhausted, or there are too many mappings.
     pub fn new(file: local::File) -> Result<Self, local::File> {
         match file.with(|it| Ok(Mapping::new(it))).ok().flatten() {
             Some(map) => Ok(Self { file, map, trust: Trust::default() }),
@@ -67,14 +70,15 @@ impl File {
         self.file.stamp()
     }
 
-    /// Maximum size of the mapping's page tables (8 bytes per 4 KiB page) plus the file's memory, in bytes.
+    /// Largest size of the mapping's page tables (8 bytes per 4 KiB page) plus the memory of the
+    /// file itself, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.map.len() as u64 / 512 + self.file.memory_bytes()
     }
 
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         if !self.map.has(offset, buffer.len()) {
-            // The file may have grown.
+            // The file may have grown since it was mapped.
             return self.file.read_at(buffer, offset);
         }
         if self.trust.allows(read_number()) && self.map.copy(offset, buffer) {
@@ -89,15 +93,16 @@ impl File {
 }
 
 impl Trust {
-    /// Whether this read, identified by its number in this thread, is a copy.
+    /// Whether this read is a copy. `read` is the number of the read in this thread.
     fn allows(&self, read: u32) -> bool {
-        // A multiplier with many ones and zeros: files that are read in turns must not always get the same numbers.
+        // The multiplier has many ones and zeros. Files that are read in turns would otherwise
+        // always get the same decisions.
         let lot = u64::from(read.wrapping_mul(0x9E37_79B1));
         let of = u64::from(self.copies.load(Ordering::Relaxed)) + 1;
         (lot * of) >> 32 != 0
     }
 
-    /// Records whether a probe found everything in memory.
+    /// Records whether a probe found all bytes in memory.
     fn learn(&self, resident: bool) {
         let before = self.copies.load(Ordering::Relaxed);
         let now = if resident { (2 * before + 1).min(LONGEST) } else { 0 };
@@ -107,7 +112,7 @@ impl Trust {
     }
 }
 
-/// Sequence number of this thread's reads.
+/// Returns the number of this read among the reads of the thread.
 fn read_number() -> u32 {
     thread_local! {
         static READS: Cell<u32> = const { Cell::new(0) };

@@ -1,4 +1,4 @@
-//! Classification of failed requests: whether to retry, and what to tell the user.
+//! Classifies failed requests: whether to retry them, and the message for the user.
 
 use std::error::Error as StdError;
 use std::io::{Error, ErrorKind};
@@ -7,18 +7,18 @@ use std::time::Duration;
 use super::http::{Refusal, ResponseError};
 use crate::error::Redacted;
 
-/// Why an attempt failed.
+/// Reason why an attempt failed.
 #[derive(Debug)]
 pub enum AttemptError {
-    /// Retryable.
+    /// The request may be retried.
     Again {
         problem: String,
-        /// Pause that the server asked for.
+        /// Pause that the server requested.
         after: Option<Duration>,
-        /// Whether there was an answer.
+        /// Whether the server answered.
         answered: bool,
     },
-    /// Permanent.
+    /// The request must not be retried.
     Never(Error),
 }
 
@@ -36,8 +36,9 @@ impl AttemptError {
     }
 }
 
-/// Classifies an error of the library. Requests are not retried if the server refused them (4xx except 408 and 429) or
-/// returned something that is neither an object nor a listing. All other failures may be transient.
+/// Classifies an error of the library `object_store`. A request is not retried if the server
+/// refused it (4xx except 408 and 429), or returned something that is neither an object nor a
+/// listing. All other failures may be transient.
 pub fn judge(error: &object_store::Error) -> AttemptError {
     use object_store::Error as E;
     let mut source = Some(error as &(dyn StdError + 'static));
@@ -59,10 +60,10 @@ pub fn judge(error: &object_store::Error) -> AttemptError {
     }
 }
 
-/// Message for an object that changed.
+/// Message for an object that changed after it was opened.
 pub const CHANGED: &str = "changed on the server since it was opened; open the source again";
 
-/// Classifies a refusal of our own client.
+/// Classifies an answer that feedwater's own client rejected.
 fn refused(Refusal { url, what }: &Refusal) -> AttemptError {
     let place = url.as_ref().map(|url| format!("{url}: ")).unwrap_or_default();
     let bucket = url.is_some();
@@ -87,14 +88,14 @@ fn refused(Refusal { url, what }: &Refusal) -> AttemptError {
         ResponseError::Page => AttemptError::never(
             ErrorKind::InvalidData,
             format!(
-                "{place}the server answers with a page of HTML, perhaps one to log in, and not with what was asked for; \
+                "{place}the server answers with an HTML page, perhaps a login page, instead of the requested data; \
                  check the URL, the proxy and the credentials"
             ),
         ),
         ResponseError::NoListing(start) => AttemptError::never(
             ErrorKind::InvalidData,
             format!(
-                "{place}the server answers a listing with what is none ({start:?}); check the endpoint"
+                "{place}the server's answer to a listing request is not a listing ({start:?}); check the endpoint"
             ),
         ),
         ResponseError::LongListing => AttemptError::never(
@@ -104,7 +105,7 @@ fn refused(Refusal { url, what }: &Refusal) -> AttemptError {
     }
 }
 
-/// Classifies a failure without an answer. Certificate problems are named and not retried.
+/// Classifies a failure without an answer. Problems with certificates are named and not retried.
 fn connection(place: &str, problem: &str, bucket: bool) -> AttemptError {
     let endpoint = if bucket {
         "check the endpoint (AWS_ENDPOINT_URL, GOOGLE_BASE_URL, AZURE_STORAGE_ENDPOINT)"
@@ -114,8 +115,8 @@ fn connection(place: &str, problem: &str, bucket: bool) -> AttemptError {
     let certificate = [
         (
             "UnknownIssuer",
-            "is of an authority that this machine does not trust, or of its own: name that authority's certificate \
-                           in storage.ca_file or SSL_CERT_FILE",
+            "is self-signed, or signed by an authority that this machine does not trust: set storage.ca_file or \
+             SSL_CERT_FILE to a file with the certificate of the authority",
         ),
         ("Expired", "has expired: renew it, or correct this machine's clock"),
         ("NotValidYet", "is not valid yet: correct this machine's clock"),
@@ -147,7 +148,7 @@ fn connection(place: &str, problem: &str, bucket: bool) -> AttemptError {
     AttemptError::again(format!("{place}{problem}; {way_out}"))
 }
 
-/// Classifies an answer with this status. `bucket` names its bucket, if it came from one.
+/// Classifies an answer with this status. `bucket` names the bucket of the request, if it has one.
 fn status(bucket: Option<&str>, status: u16, after: Option<Duration>, text: &str) -> AttemptError {
     let place = bucket.unwrap_or_default();
     let said = match shortened(text.to_string()) {
@@ -185,7 +186,7 @@ fn status(bucket: Option<&str>, status: u16, after: Option<Duration>, text: &str
     }
 }
 
-/// Error for a name in a listing that is not a valid path here.
+/// Creates the error for a name in a listing that is not a valid path here.
 fn bad_name(error: &object_store::path::Error) -> AttemptError {
     use object_store::path::Error as E;
     let (name, what) = match error {
@@ -205,16 +206,16 @@ fn bad_name(error: &object_store::path::Error) -> AttemptError {
 /// Classifies errors that the library reports only as text.
 fn generic(text: String) -> AttemptError {
     if text.contains("169.254.169.254") || text.contains("metadata.google.internal") {
-        return status(Some(""), 401, None, "there are none in the environment");
+        return status(Some(""), 401, None, "the environment contains none");
     }
-    // The library's message if the server answers 200 instead of 206.
+    // This is the library's message if the server answers 200 instead of 206.
     if text.contains("non-partial response") || text.contains("Range request not supported") {
-        let problem = "the server gives only whole files (it does not know range requests); record files need parts: \
+        let problem = "the server does not support range requests, which files with many samples need: \
              use another server, or copy the files";
         return AttemptError::never(ErrorKind::Unsupported, problem);
     }
     if text.contains("Content-Length Header missing") {
-        let problem = "the server does not say how long the object is (no Content-Length); use another server, or copy the file";
+        let problem = "the server does not state the length of the object (no Content-Length); use another server, or copy the file";
         return AttemptError::never(ErrorKind::Unsupported, problem);
     }
     if text.contains("Got invalid list response") {
@@ -227,7 +228,8 @@ fn generic(text: String) -> AttemptError {
     AttemptError::again(shortened(text))
 }
 
-/// Message of the library with all its causes. `Connection refused` appears only in the last cause.
+/// Returns the message of the library with all its causes. `Connection refused` occurs only in the
+/// last cause.
 fn whole_text(error: &object_store::Error) -> String {
     let mut text = error.to_string();
     let mut source = StdError::source(error);
@@ -241,7 +243,7 @@ fn whole_text(error: &object_store::Error) -> String {
     text
 }
 
-/// Truncates the text, because servers put whole pages into their errors.
+/// Shortens the text, because servers put whole pages into their errors.
 fn shortened(text: String) -> String {
     const MOST: usize = 300;
     let line = text.replace(|it: char| it.is_control(), " ");

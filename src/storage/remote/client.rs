@@ -1,4 +1,4 @@
-//! Clients of servers and buckets, and requests for objects.
+//! Connections to servers and buckets, and requests for their objects.
 
 use std::collections::HashMap;
 use std::env;
@@ -33,14 +33,14 @@ use crate::storage::stats::{Activity, Counters};
 use crate::storage::{Stamp, StorageSettings};
 use crate::threads;
 
-/// Minimum transfer rate: the time limit for a body grows by one second per this many bytes.
+/// Assumed transfer rate. The time limit for a body grows by one second per this many bytes.
 const BYTES_PER_SECOND: u64 = 64 << 10;
-/// Maximum memory allocated up front for a body before it has arrived.
+/// Largest memory in bytes that is allocated for a body before it arrives.
 const FIRST_CAPACITY: u64 = 16 << 20;
-/// Time without work after which a thread for blocking calls ends: never.
+/// Idle time after which a thread for blocking calls ends. In practice it never ends.
 const ALWAYS: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Client that sends the requests of a [`Storage`](crate::storage::Storage).
+/// Client that sends the requests of a [`Storage`](crate::storage::Storage) handle.
 pub struct Client {
     pub settings: StorageSettings,
     pub cache: Option<Cache>,
@@ -49,27 +49,28 @@ pub struct Client {
     stores: Mutex<HashMap<(String, Option<User>), Store>>,
 }
 
-/// Server or bucket.
+/// A server or a bucket.
 #[derive(Clone)]
 struct Store {
     objects: Arc<dyn ObjectStore>,
     lister: Option<Arc<dyn PaginatedListStore>>,
 }
 
-/// Object on a server.
+/// An object on a server or in a bucket.
 #[derive(Clone)]
 pub struct Object {
     store: Arc<dyn ObjectStore>,
-    /// Lists the bucket. `None` without listings.
+    /// Lists the bucket. `None` if the server has no listings.
     pub lister: Option<Arc<dyn PaginatedListStore>>,
     pub key: Key,
 }
 
-/// Version of an object as the server reports it: its stamp, and the tag that requests name it by.
+/// Version of an object as reported by the server: its stamp, and the tag that requests refer to.
 #[derive(Clone, Debug)]
 pub struct Version {
     pub stamp: Stamp,
-    /// `None` if there is no tag, or a weak one (`W/"…"`), which matches no condition.
+    /// `None` if there is no tag. Also `None` for a weak tag (`W/"…"`), because no condition can
+    /// use it.
     pub tag: Option<String>,
 }
 
@@ -80,8 +81,9 @@ impl Version {
     }
 }
 
-/// Length, and a hash of the tag or, without a tag, of the modification time; 0 if there is neither. A listing reports
-/// the same values for an object as an answer, except for quotes around the tag and fractions of seconds.
+/// Returns the length, and a hash of the tag. Without a tag, it is a hash of the modification time;
+/// without both it is 0. Listings and answers give the same result: quotes around the tag and
+/// fractions of seconds, in which they may differ, are ignored.
 pub fn stamp(meta: &ObjectMeta) -> Stamp {
     let text = match &meta.e_tag {
         Some(tag) => tag.trim_start_matches("W/").trim_matches('"').to_string(),
@@ -95,20 +97,21 @@ pub fn stamp(meta: &ObjectMeta) -> Stamp {
     Stamp { len: meta.size, version: [word(0), word(8)] }
 }
 
-/// Request for an object.
+/// Request for the bytes of an object.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Range of bytes, which the object must have. `None` for all.
+    /// Range of bytes, which the object must contain. `None` for all bytes.
     pub range: Option<Range<u64>>,
-    /// Required stamp of the object.
+    /// Stamp that the object must have.
     pub stamp: Option<Stamp>,
     /// Tag of the object.
     pub tag: Option<String>,
-    /// Maximum size for a request without a range, in bytes.
+    /// Largest permitted size of the object in bytes, for a request without a range.
     pub most: u64,
 }
 
-/// Threads that talk to servers. Shared by the process, because threads per handle would mostly sleep.
+/// Threads that communicate with servers. All handles of the process share them, because threads of
+/// a single handle would mostly sleep.
 pub fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<(u32, std::result::Result<Runtime, String>)> = OnceLock::new();
     let (process, made) = RUNTIME.get_or_init(|| {
@@ -117,17 +120,18 @@ pub fn runtime() -> Result<&'static Runtime> {
     });
     if *process != std::process::id() {
         return Err(Error::other(format!(
-            "the threads that talk to servers are those of process {process}, and fork copies none of them; start a new \
+            "the threads that talk to servers belong to process {process}, and fork copies no threads; start a new \
              program (exec) instead, or fork before the first URL is opened"
         )));
     }
     made.as_ref().map_err(|problem| Error::other(format!("cannot start threads: {problem}")))
 }
 
-/// Starts at most this many threads that drive requests, and one for calls that block.
+/// Starts at most `wanted` threads that drive requests, and one thread for blocking calls.
 ///
-/// The library panics if it can start no thread. If it can start some, it never runs what needs another one: a blocking call,
-/// such as the look-up of a name, would hang. So one thread for these stays.
+/// The library panics if it cannot start any thread. If it can start only some, work that needs
+/// another thread never runs. A blocking call such as a name look-up would hang. Therefore one
+/// thread is reserved for blocking calls.
 fn start(wanted: usize) -> std::result::Result<Runtime, String> {
     let workers = threads::startable(wanted + 1).saturating_sub(1);
     if workers == 0 {
@@ -148,8 +152,8 @@ fn start(wanted: usize) -> std::result::Result<Runtime, String> {
 }
 
 impl Client {
-    /// Creates a client with these settings. Fetched data is cached below this directory, unless the settings name
-    /// another.
+    /// Creates a client with these settings. Fetched data are cached below `cache_directory`,
+    /// unless the settings name another folder.
     pub fn new(
         settings: &StorageSettings,
         cache_directory: Option<&Path>,
@@ -160,7 +164,7 @@ impl Client {
         Self { settings: settings.clone(), cache, activity, permits, stores: Mutex::default() }
     }
 
-    /// Server or bucket of a URL, and the object in it. Does not connect.
+    /// Returns the object of a URL on its server or in its bucket. Does not connect.
     pub fn object(&self, location: &Location) -> Result<Object> {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         let place = (location.root.clone(), location.user.clone());
@@ -212,10 +216,10 @@ impl Client {
         })
     }
 
-    /// The library's retries and time limits are disabled, because only this module knows what is requested, and
-    /// counts.
+    /// Creates the store for a server or bucket. The library's retries and time limits are
+    /// disabled, because only this module knows the purpose of each request and counts requests.
     fn store(&self, location: &Location, connector: Connector) -> object_store::Result<Store> {
-        /// Store that implements both traits.
+        /// Uses one store for both traits.
         fn both(store: impl ObjectStore + PaginatedListStore) -> Store {
             let store = Arc::new(store);
             Store { objects: store.clone(), lister: Some(store) }
@@ -223,7 +227,7 @@ impl Client {
         let once = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let options = |endpoints: &[&str]| {
             let plain = endpoints.iter().filter_map(env::var_os).any(|url| {
-                // An explicit http:// allows unencrypted requests.
+                // An explicit http:// in the endpoint permits unencrypted requests.
                 url.as_encoded_bytes().starts_with(b"http://")
             });
             let options = [
@@ -270,7 +274,8 @@ impl Client {
         })
     }
 
-    /// Sends a request until it succeeds, is refused, or reaches the attempts or the time that the settings allow.
+    /// Sends a request until it succeeds or is refused, or until the limit of attempts or time in
+    /// the settings is reached.
     pub async fn with_retries<T, F>(&self, call: &Call, attempt: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = Attempt<T>>,
@@ -279,7 +284,7 @@ impl Client {
         retry::with_retries(settings, permits, activity, call, attempt).await
     }
 
-    /// Requests length and version of an object.
+    /// Requests the length and version of an object.
     pub async fn head(&self, object: &Object, call: &Call) -> Result<Version> {
         let limit = self.limit(0);
         self.with_retries(call, || async move {
@@ -290,7 +295,7 @@ impl Client {
         .await
     }
 
-    /// Returns the requested bytes, from the disk cache if they are there.
+    /// Returns the requested bytes. Reads them from the disk cache if it contains them.
     pub async fn get(
         self: Arc<Self>,
         object: Object,
@@ -299,7 +304,8 @@ impl Client {
         call: Call,
     ) -> Result<Bytes> {
         let place = match (&self.cache, &request) {
-            // If a server reports neither tag nor time, the object may have changed.
+            // If a server reports neither tag nor time, changes of the object would not be
+            // detected.
             (Some(cache), Request { range, stamp: Some(stamp), .. }) if stamp.version != [0; 2] => {
                 Some(cache.place(&url, *stamp, range.clone()))
             }
@@ -316,7 +322,7 @@ impl Client {
         if let Some(place) = place {
             let (client, kept) = (self.clone(), bytes.clone());
             let keep = move || client.cache.as_ref().map(|cache| cache.put(&place, &kept));
-            // If storing fails, the data is fetched again later. The cache reports the problem.
+            // If storing fails, the data will be fetched again. The cache reports the problem.
             let _ = tokio::task::spawn_blocking(keep).await;
         }
         Ok(bytes)
@@ -327,7 +333,7 @@ impl Client {
         Duration::from_secs(self.settings.timeout.saturating_add(bytes / BYTES_PER_SECOND))
     }
 
-    /// Body of one answer, of the requested length and version.
+    /// Requests the body of an object once. It must have the requested length and version.
     async fn body(&self, object: &Object, request: &Request) -> Attempt<Bytes> {
         let Request { range, stamp: wanted, tag, most } = request;
         let options = asking(GetOptions {
@@ -352,12 +358,13 @@ impl Client {
     }
 }
 
-/// Collects exactly `expected` bytes.
+/// Collects a body of exactly `expected` bytes.
 async fn collect(
     mut parts: impl Stream<Item = object_store::Result<Bytes>> + Unpin,
     expected: u64,
 ) -> Attempt<Bytes> {
-    // Copied, because each chunk is a slice of a connection's buffer and would keep all of it allocated.
+    // Chunks are copied, because each is a slice of a connection's buffer and would keep the whole
+    // buffer allocated.
     let no_memory = |_| AttemptError::Never(ErrorKind::OutOfMemory.into());
     let mut whole: Vec<u8> = Vec::new();
     whole.try_reserve_exact(expected.min(FIRST_CAPACITY) as usize).map_err(no_memory)?;
@@ -376,7 +383,7 @@ async fn collect(
     Ok(whole.into())
 }
 
-/// Of an object, for those who send it.
+/// Marks a request as one for an object, so the HTTP connector checks the answer.
 fn asking(mut options: GetOptions) -> GetOptions {
     options.extensions.insert(Asked::Object);
     options

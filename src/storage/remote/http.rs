@@ -1,5 +1,5 @@
-//! HTTP connector for `object_store`: follows only allowed redirects, limits how much it reads of answers that are not
-//! objects, and reports errors as types instead of text.
+//! HTTP connector for `object_store`. It follows only allowed redirects and limits the size of
+//! answers that are not objects. It reports errors as types instead of text.
 
 use std::fmt;
 use std::future::Future;
@@ -26,48 +26,50 @@ use super::retry_after::retry_after;
 use crate::error::Redacted;
 use crate::storage::Redirects;
 
-/// Maximum size of a page of a listing, in bytes. A page of 5,000 names of 1,024 bytes each takes less than half.
+/// Largest size of a page of a listing, in bytes. A page of 5,000 names of 1,024 bytes each takes
+/// less than half.
 const LISTING_BYTES: usize = 64 << 20;
-/// Maximum number of bytes read of an error answer.
+/// Largest number of bytes that are read from an error answer.
 const ERROR_BYTES: usize = 16 << 10;
 
-/// Purpose of a request. Requests without this are for credentials, and their answers go to the library unchanged.
+/// Purpose of a request. Requests without a purpose are for credentials; their answers are passed
+/// to the library unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Object, or its length.
+    /// An object, or its length.
     Object,
-    /// Page of a listing.
+    /// A page of a listing.
     Listing,
 }
 
-/// Unexpected answer, or no answer.
+/// An answer that is not acceptable, or a missing answer.
 #[derive(Debug)]
 pub struct Refusal {
-    /// Requested URL, if it is not the one that the user wrote.
+    /// URL of the request, if it differs from the URL that the user wrote.
     pub url: Option<Redacted>,
     pub what: ResponseError,
 }
 
-/// Problem with an answer.
+/// Reason why an answer is not acceptable.
 #[derive(Debug)]
 pub enum ResponseError {
-    /// No answer came.
+    /// There was no answer.
     Connection(String),
-    /// An error status.
+    /// The answer has an error status.
     Status {
         status: u16,
-        /// Pause that the server asked for.
+        /// Pause that the server requested.
         retry_after: Option<Duration>,
-        /// The server's message.
+        /// Message of the server.
         text: String,
     },
-    /// A redirect that is not followed.
+    /// The answer is a redirect that is not followed.
     Redirect { to: Redacted, problem: String, region: Option<String> },
-    /// An HTML page for people, such as a login page.
+    /// The answer is an HTML page, such as a login page.
     Page,
-    /// An answer to a listing request that is not a listing. Holds its beginning.
+    /// The answer to a listing request is not a listing. Contains the beginning of the answer.
     NoListing(String),
-    /// A listing with a page that is too long.
+    /// A page of the listing is too long.
     LongListing,
 }
 
@@ -82,21 +84,22 @@ impl std::error::Error for Refusal {}
 /// Creates clients for one server or bucket.
 #[derive(Debug)]
 pub struct Connector {
-    /// Allowed targets of redirects. None for signed requests.
+    /// Permitted targets of redirects. Signed requests permit none.
     pub redirects: Redirects,
-    /// Whether request URLs differ from the user's URLs.
+    /// Whether the URLs of requests differ from the user's URLs, as for buckets.
     pub bucket: bool,
-    /// `Authorization` header, if the URL has a user.
+    /// `Authorization` header, if the URL contains a user.
     pub authorization: Option<HeaderValue>,
     pub connect_timeout: Duration,
-    /// Certificates to trust in addition to the system's.
+    /// Certificates that are trusted in addition to the system's certificates.
     pub trusted: Vec<Certificate>,
 }
 
 #[derive(Debug)]
 struct Service {
     near: reqwest::Client,
-    /// Client for other hosts that redirects lead to. It connects neither to this machine nor to its link.
+    /// Client for other hosts to which redirects lead. It connects neither to this machine nor to
+    /// addresses of its network link.
     far: Option<reqwest::Client>,
     redirects: Redirects,
     bucket: bool,
@@ -124,7 +127,8 @@ impl HttpConnector for Connector {
 }
 
 impl Connector {
-    /// Builds the client like `object_store` does, except for redirects and timeouts, which this module handles.
+    /// Builds the client like `object_store`. Redirects and timeouts are handled in this module
+    /// instead.
     fn client(&self, options: &ClientOptions, far: bool) -> reqwest::Result<reqwest::Client> {
         let value = |key| options.get_config_value(&key);
         let is = |key| value(key).is_some_and(|it| it == "true");
@@ -141,7 +145,7 @@ impl Connector {
             .https_only(!is(ClientConfigKey::AllowHttp))
             .danger_accept_invalid_certs(is(ClientConfigKey::AllowInvalidCertificates))
             .dns_resolver(Resolver { far })
-            // Compressed answers would have other lengths than their objects.
+            // A compressed answer would not have the length of its object.
             .no_gzip()
             .no_brotli()
             .no_zstd()
@@ -168,7 +172,7 @@ impl Connector {
 }
 
 impl HttpService for Service {
-    // Expansion of the macro `async_trait`.
+    // The body is what the macro `async_trait` would generate.
     fn call<'this, 'future>(
         &'this self,
         request: HttpRequest,
@@ -233,13 +237,14 @@ impl Service {
             }
             *request.uri_mut() = now.as_str().parse().map_err(decode)?;
         }
-        let problem = format!("is the last of {}: they lead nowhere", redirect::MOST);
+        let problem = format!("is redirect number {}, the last that is followed", redirect::MOST);
         let to = Redacted::new(now.to_string());
         Err(self.refusal(&first, ResponseError::Redirect { to, problem, region: None }))
     }
 
-    /// Sends a request. A server without `HEAD` is asked for the first byte instead, and the length of an answer in chunks is
-    /// taken from its `Content-Range`, because the library needs one.
+    /// Sends a request. If the server does not support `HEAD`, the first byte is requested instead.
+    /// The length of a chunked answer is taken from its `Content-Range`, because the library needs
+    /// a length.
     async fn send(
         &self,
         client: &reqwest::Client,
@@ -250,7 +255,8 @@ impl Service {
             response.status(),
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
         );
-        // The signature of a request includes its method.
+        // The signature of a request covers its method, so the method of a signed request cannot be
+        // changed.
         if request.method() == Method::HEAD && is_refused && !self.bucket {
             let mut first = request.clone();
             *first.method_mut() = Method::GET;
@@ -258,7 +264,7 @@ impl Service {
             let (mut head, _) = client.call(first).await?.into_parts();
             let range = head.headers.remove(CONTENT_RANGE);
             let total = range.and_then(|it| content_range(&it)).map(|(_, total)| total);
-            // 416 is the answer for an empty file.
+            // 416 is the answer for an empty object.
             if let Some(total) = total {
                 head.status = StatusCode::OK;
                 head.headers.insert(CONTENT_LENGTH, total.into());
@@ -276,7 +282,8 @@ impl Service {
         Ok(response)
     }
 
-    /// Returns the answer, unless it is an HTML page, or not a listing although one was requested.
+    /// Returns the answer. Returns an error if it is an HTML page, or if it is not a listing
+    /// although one was requested.
     async fn checked(
         &self,
         asked: Asked,
@@ -310,7 +317,7 @@ impl Service {
 
     fn refusal(&self, url: &Url, what: ResponseError) -> HttpError {
         let url = self.bucket.then(|| {
-            // The query holds parameters and credentials, so it is removed.
+            // The query contains parameters and credentials, so it is removed.
             let mut url = url.clone();
             url.set_query(None);
             Redacted::new(url.to_string())
@@ -319,7 +326,8 @@ impl Service {
     }
 }
 
-/// Resolves names. For hosts that other hosts name, it returns no address of this machine or its link.
+/// Resolves host names. For hosts to which redirects lead, addresses of this machine or its network
+/// link are an error.
 #[derive(Clone, Copy, Debug)]
 struct Resolver {
     far: bool,
@@ -336,7 +344,7 @@ impl Resolve for Resolver {
                 let problem = "a redirect leads to an address of this machine or network link, which is never followed";
                 return Err(io::Error::other(problem).into());
             }
-            // Requests are spread over the servers behind a name.
+            // The order is random, so requests are spread over the servers behind a name.
             let state = RandomState::new();
             addresses.sort_by_cached_key(|it| state.hash_one(it));
             Ok(Box::new(addresses.into_iter()) as Box<dyn Iterator<Item = SocketAddr> + Send>)
@@ -344,7 +352,7 @@ impl Resolve for Resolver {
     }
 }
 
-/// Length of the part, and of the whole file, in `bytes 0-9/100` or `bytes */100`.
+/// Returns the length of the part and of the whole file from `bytes 0-9/100` or `bytes */100`.
 fn content_range(value: &HeaderValue) -> Option<(u64, u64)> {
     let (part, total) = value.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
     let total = total.trim().parse().ok()?;
@@ -368,13 +376,14 @@ async fn status_of(response: HttpResponse) -> ResponseError {
     let status = response.status().as_u16();
     let retry_after = retry_after(response.headers());
     let read = read(response.into_body().bytes_stream(), ERROR_BYTES);
-    // Do not wait for a server that refuses and then sends nothing more.
+    // A server may refuse a request and then send nothing more, so the wait is limited.
     let body = tokio::time::timeout(Duration::from_secs(1), read).await;
     let body = body.ok().and_then(Result::ok).map(|(bytes, _)| bytes).unwrap_or_default();
     ResponseError::Status { status, retry_after, text: message(&String::from_utf8_lossy(&body)) }
 }
 
-/// Message in an error's body: from S3's and Azure's XML, empty for HTML pages.
+/// Extracts the message from the body of an error, which is XML for S3 and Azure. Empty for HTML
+/// pages.
 fn message(body: &str) -> String {
     let element = |name: &str| {
         let (_, rest) = body.split_once(&format!("<{name}>"))?;
@@ -388,7 +397,7 @@ fn message(body: &str) -> String {
     }
 }
 
-/// Reads all bytes, or at least this many of them. Also returns whether they are all.
+/// Reads all bytes, or stops after at least `most` bytes. Also returns whether all bytes were read.
 async fn read(
     mut parts: impl futures_util::Stream<Item = Result<bytes::Bytes, HttpError>> + Unpin,
     most: usize,
@@ -403,8 +412,9 @@ async fn read(
     Ok((whole, true))
 }
 
-/// Whether the answer to a request for an object is an HTML page instead. Buckets return the content type that was set
-/// when the object was written. Their objects have tags, and login pages do not.
+/// Whether the answer to a request for an object is an HTML page instead. Buckets return the
+/// content type that was set when the object was written, so an HTML type alone proves nothing.
+/// Objects in buckets have tags, and login pages do not.
 fn is_page(headers: &HeaderMap, url: &Url, bucket: bool) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let path = url.path().to_ascii_lowercase();
@@ -419,7 +429,8 @@ fn looks_like_a_page(body: &str) -> bool {
     start.starts_with("<!doctype html") || start.contains("<html")
 }
 
-/// Message of the library with its cause. `Connection refused` appears only in the last cause.
+/// Returns the message of the library with its cause. `Connection refused` occurs only in the last
+/// cause.
 fn words(error: &HttpError) -> String {
     let what = match error.kind() {
         HttpErrorKind::Connect => "cannot connect",

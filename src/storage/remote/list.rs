@@ -1,4 +1,4 @@
-//! Bounded listings, page after page.
+//! Lists folders page by page, with limits.
 
 use std::collections::HashSet;
 use std::io::{Error, ErrorKind, Result};
@@ -14,10 +14,10 @@ use super::http::Asked;
 use super::retry::{Call, in_time};
 use crate::storage::Stamp;
 
-/// Maximum number of empty pages in a row.
+/// Largest number of consecutive empty pages.
 const EMPTY_PAGES: usize = 1_000;
 
-/// Objects with their stamps, and folders.
+/// Result of a listing: objects with their stamps, and folders.
 #[derive(Default)]
 pub struct Listed {
     pub objects: Vec<(Key, Stamp)>,
@@ -25,8 +25,8 @@ pub struct Listed {
 }
 
 impl Client {
-    /// All objects below a folder if `deep`, else the direct entries, in no particular order. A failed page is
-    /// requested again.
+    /// Lists all objects below a folder if `deep`, otherwise its direct entries. The order is
+    /// unspecified. A page that fails is requested again.
     pub async fn list(&self, folder: &Object, deep: bool, call: &Call) -> Result<Listed> {
         let (lister, limit) = (lister(folder)?, self.limit(0));
         let prefix = prefix(folder);
@@ -53,13 +53,13 @@ impl Client {
                 None => break,
             }
         }
-        // Servers that count names per page repeat a folder on each page.
+        // Servers that limit the names per page repeat a folder on each page.
         listed.folders.sort_unstable();
         listed.folders.dedup();
         Ok(listed)
     }
 
-    /// Whether there is any object below a folder.
+    /// Whether at least one object exists below a folder.
     pub async fn has_any(&self, folder: &Object, call: &Call) -> Result<bool> {
         let (lister, limit) = (lister(folder)?, self.limit(0));
         let prefix = prefix(folder);
@@ -108,12 +108,12 @@ fn lister(folder: &Object) -> Result<&Arc<dyn PaginatedListStore>> {
     folder.lister.as_ref().ok_or_else(|| Error::new(ErrorKind::Unsupported, problem))
 }
 
-/// Prefix of a folder. A listing of the whole bucket has none.
+/// Prefix of the names in a folder. `None` for the whole bucket.
 fn prefix(folder: &Object) -> Option<String> {
     (!folder.key.as_ref().is_empty()).then(|| format!("{}/", folder.key))
 }
 
-/// Detector of endless listings: a repeated page, or only empty pages.
+/// Detects endless listings, which repeat a page or contain only empty pages.
 #[derive(Default)]
 struct Pages {
     tokens: HashSet<String>,
@@ -122,7 +122,8 @@ struct Pages {
 }
 
 impl Pages {
-    /// Checks the next page: its first object, whether it is empty, and its continuation token.
+    /// Checks the next page, given its first object, whether the page is empty, and its
+    /// continuation token.
     fn check(&mut self, first: Option<&Key>, empty: bool, token: Option<&str>) -> Result<()> {
         let repeated = |what: &str| {
             endless(format!(

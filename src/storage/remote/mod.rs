@@ -1,4 +1,4 @@
-//! Files behind URLs, through `object_store`.
+//! Files at URLs, which are read through `object_store`.
 
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind, Result};
@@ -37,7 +37,7 @@ pub struct File {
 }
 
 impl File {
-    /// Requests length and version from the server.
+    /// Requests the length and version of an object from its server.
     pub fn open(client: &Arc<Client>, path: &Path) -> Result<Self> {
         let (object, url) = resolve(client, path)?;
         let version = wait({
@@ -47,7 +47,7 @@ impl File {
         Ok(Self { client: client.clone(), object, url, version })
     }
 
-    /// Stamp at the time of opening. Every read is of this version or fails.
+    /// Stamp when the file was opened. Every read returns this version, or fails.
     pub fn stamp(&self) -> Stamp {
         self.version.stamp
     }
@@ -60,7 +60,7 @@ impl File {
         Ok(len)
     }
 
-    /// Starts to fetch bytes, which the object must have.
+    /// Starts to fetch bytes, which the object must contain.
     pub fn fetch(&self, offset: u64, len: u64) -> Result<Fetch> {
         let stamp = self.version.stamp;
         let end = offset.checked_add(len).filter(|&end| end <= stamp.len);
@@ -77,7 +77,7 @@ impl std::fmt::Debug for File {
     }
 }
 
-/// Bytes being fetched. Dropping it cancels the request.
+/// Bytes that are being fetched. Dropping it cancels the request.
 pub struct Fetch {
     task: AbortHandle,
     answer: mpsc::Receiver<Result<Bytes>>,
@@ -92,13 +92,13 @@ impl Fetch {
             if let Some(arrival) = arrival {
                 arrival.tell();
             }
-            // Sending fails if the receiver was dropped.
+            // Sending only fails if the receiver was dropped.
             let _ = sender.send(result);
         });
         Ok(Self { task: task.abort_handle(), answer })
     }
 
-    /// Waits for the bytes. Blocks the thread.
+    /// Blocks the thread until the bytes arrive.
     pub fn wait(self) -> Result<Bytes> {
         receive(&self.answer)
     }
@@ -110,14 +110,14 @@ impl Drop for Fetch {
     }
 }
 
-/// Starts to fetch a whole object in one request, with `stamp` if known. If it has more than `most` bytes, the request
-/// fails before its body arrives.
+/// Starts to fetch a whole object with one request. If `stamp` is given, another version is an
+/// error. If the object has more than `most` bytes, the request fails before the body arrives.
 pub fn fetch(client: &Arc<Client>, path: &Path, stamp: Option<Stamp>, most: u64) -> Result<Fetch> {
     let (object, url) = resolve(client, path)?;
     Fetch::begin(client.clone(), object, url, Request { range: None, stamp, tag: None, most })
 }
 
-/// Requests the lengths of many objects concurrently.
+/// Requests the lengths of several objects concurrently.
 pub fn lens(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<u64>> {
     let asked: Vec<_> = paths
         .iter()
@@ -130,7 +130,7 @@ pub fn lens(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<u64>> {
     asked.into_iter().map(|answer| receive(&answer?)).collect()
 }
 
-/// Whether any objects exist below these names.
+/// Returns for each path whether any objects exist below it.
 pub fn are_folders(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<bool>> {
     let asked: Vec<_> = paths
         .iter()
@@ -138,7 +138,7 @@ pub fn are_folders(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<bool>> {
             let (object, url) = resolve(client, path)?;
             let (client, call) = (client.clone(), Call::new(&url));
             spawn(async move {
-                // Objects on servers without listings count as files.
+                // On servers without listings, every object counts as a file.
                 Ok(object.lister.is_some() && client.has_any(&object, &call).await?)
             })
         })
@@ -146,7 +146,7 @@ pub fn are_folders(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<bool>> {
     asked.into_iter().map(|answer| receive(&answer?)).collect()
 }
 
-/// Direct entries of a folder, in no particular order.
+/// Returns the direct entries of a folder, in unspecified order.
 pub fn list(client: &Arc<Client>, folder: &Path) -> Result<Vec<Entry>> {
     let (object, url) = resolve(client, folder)?;
     let (client, at, call) = (client.clone(), object.clone(), Call::new(&url));
@@ -158,7 +158,7 @@ pub fn list(client: &Arc<Client>, folder: &Path) -> Result<Vec<Entry>> {
     Ok(files.chain(folders).collect())
 }
 
-/// All objects below a folder, as relative names and stamps, in no particular order.
+/// Returns all objects below a folder as relative names and stamps, in unspecified order.
 pub fn list_all(client: &Arc<Client>, folder: &Path) -> Result<Vec<(String, Stamp)>> {
     let (object, url) = resolve(client, folder)?;
     let (client, at, call) = (client.clone(), object.clone(), Call::new(&url));
@@ -183,14 +183,14 @@ fn wait<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'stati
     receive(&spawn(work)?)
 }
 
-/// Used instead of `block_on`, which must not be called on a thread that itself drives futures, as a user's thread
-/// may.
+/// Runs a request on the runtime. `block_on` cannot be used instead: it must not be called on a
+/// thread that drives futures, and a user's thread may do so.
 fn spawn<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<mpsc::Receiver<Result<T>>> {
     let (sender, answer) = mpsc::sync_channel(1);
     runtime()?.spawn(async move {
-        // The receiver may have been dropped.
+        // Sending fails if the receiver was dropped.
         let _ = sender.send(work.await);
     });
     Ok(answer)

@@ -1,4 +1,4 @@
-//! Checks of redirect targets.
+//! Checks the targets of redirects.
 
 use std::net::IpAddr;
 
@@ -6,20 +6,22 @@ use reqwest::Url;
 
 use crate::storage::Redirects;
 
-/// Maximum number of redirects per request.
+/// Largest number of redirects per request.
 pub const MOST: usize = 10;
 
-/// Checks whether a request that started at `first` and was redirected at `from` may go on to `to`. The error says why
-/// not and what to do.
+/// Checks whether a request may follow a redirect from `from` to `to`. `first` is the URL of the
+/// original request. The error message is the reason and a remedy.
 pub fn check(allowed: Redirects, first: &Url, from: &Url, to: &Url) -> Result<(), String> {
     if !matches!(to.scheme(), "http" | "https") {
         return Err(format!("leads to {}://, which is not HTTP", to.scheme()));
     }
     if !to.username().is_empty() || to.password().is_some() {
-        return Err("leads to a URL with a user; name that URL itself if it is meant".into());
+        return Err("leads to a URL with a user; if this is intended, use that URL directly".into());
     }
     if from.scheme() == "https" && to.scheme() == "http" {
-        return Err("leads from https to http; name the URL itself if it is meant".into());
+        return Err(
+            "leads from https to http; if this is intended, use the http URL directly".into()
+        );
     }
     match allowed {
         Redirects::None => Err("is not followed, since storage.redirects is \"none\"".into()),
@@ -33,7 +35,8 @@ pub fn check(allowed: Redirects, first: &Url, from: &Url, to: &Url) -> Result<()
     }
 }
 
-/// Whether host and port are the same, or the same host by https on the default ports.
+/// Whether two URLs have the same host and port. An upgrade of the same host from http to https on
+/// the default ports counts too.
 pub fn is_same(first: &Url, to: &Url) -> bool {
     let ports = (first.port_or_known_default(), to.port_or_known_default());
     let upgrade =
@@ -41,8 +44,8 @@ pub fn is_same(first: &Url, to: &Url) -> bool {
     first.host() == to.host() && (upgrade || ports.0 == ports.1)
 }
 
-/// Whether the host is `localhost` or an address that only this machine or its link has. Names are checked when they
-/// are resolved.
+/// Whether the host is `localhost`, or an address that only this machine or its network link has.
+/// Other names are checked when they are resolved.
 fn is_named_within(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let name = host.trim_end_matches('.');
@@ -50,8 +53,8 @@ fn is_named_within(url: &Url) -> bool {
     name == "localhost" || name.ends_with(".localhost") || address.is_ok_and(is_within)
 }
 
-/// Whether only this machine or its link has the address: loopback, link-local (where clouds serve credentials),
-/// unspecified.
+/// Whether an address only exists on this machine or its network link: loopback, link-local (where
+/// clouds serve credentials) or unspecified.
 pub fn is_within(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(it) => it.is_loopback() || it.is_link_local() || it.is_unspecified(),

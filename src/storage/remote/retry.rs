@@ -1,4 +1,4 @@
-//! Retries: number of attempts, time limits, and reports of failures.
+//! Retries requests with limits on attempts and time, and reports failures.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{Error, ErrorKind, Result};
@@ -16,17 +16,18 @@ use crate::storage::opening::{Opening, OpeningOf};
 use crate::storage::stats::{Activity, Counters};
 use crate::storage::watch::{RequestEvent, Watch};
 
-/// Pauses before retries: from the first, doubling, up to the second, randomly shortened.
+/// Pause before the first retry, and the longest pause. Pauses double each time and are randomly
+/// shortened.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-/// A server that asks for a longer pause gets no further attempt.
+/// Longest pause that a server may request. If it requests more, the request is not retried.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
-/// Interval of waiting events while a source is opened.
+/// Interval of waiting events while a source is being opened.
 const TOLD: Duration = Duration::from_secs(3);
 
 /// Result of sending a request once.
 pub type Attempt<T> = std::result::Result<T, AttemptError>;
 
-/// Context of a request.
+/// Context of a request: its URL, and the opening of a source to which it belongs.
 #[derive(Clone)]
 pub struct Call {
     url: Redacted,
@@ -34,14 +35,14 @@ pub struct Call {
 }
 
 impl Call {
-    /// Call by this thread for this URL.
+    /// Creates the context of a request that this thread sends to a URL.
     pub fn new(url: &str) -> Self {
         Self { url: Redacted::new(url), opening: OpeningOf::current().opening() }
     }
 }
 
-/// Sends a request until it succeeds, is refused, or reaches the attempts or the time that the settings allow. Each attempt holds
-/// a permit.
+/// Sends a request until it succeeds or is refused, or until the limit of attempts or time in the
+/// settings is reached. Each attempt holds a permit of `permits`.
 pub async fn with_retries<T, F>(
     settings: &StorageSettings,
     permits: &Semaphore,
@@ -61,7 +62,7 @@ where
         if let Some(problem) = call.opening.as_ref().and_then(|it| it.failure()) {
             return Err(Error::new(ErrorKind::TimedOut, problem));
         }
-        // The time limit excludes waiting for a free connection.
+        // The time limit starts after the first wait for a free connection.
         let deadline = *deadline.get_or_insert_with(|| Instant::now() + budget);
         Counters::add(&activity.counters.requests, 1);
         let watch = &activity.watch;
@@ -80,7 +81,7 @@ where
             Some(asked) if asked > LONGEST_PAUSE => {
                 let [asked, most] = [asked, LONGEST_PAUSE].map(|it| it.as_secs());
                 Some(format!(
-                    "the server asks for a pause of {asked} s, at most {most} s are waited; try again later"
+                    "the server asks for a pause of {asked} s, longer than the limit of {most} s; try again later"
                 ))
             }
             _ if call.opening.is_some() && Instant::now() + pause >= deadline => {
@@ -108,7 +109,7 @@ where
     unreachable!("the last attempt ends the loop")
 }
 
-/// One attempt of a call.
+/// One attempt to send a request.
 struct At<'a> {
     call: &'a Call,
     watch: &'a Watch,
@@ -118,7 +119,7 @@ struct At<'a> {
 }
 
 impl At<'_> {
-    /// Waits for the attempt. While a source is opened, limits the wait and reports it.
+    /// Waits for the attempt. While a source is being opened, the wait is limited and reported.
     async fn run<T>(&self, work: impl Future<Output = Attempt<T>>) -> Attempt<T> {
         if self.call.opening.is_none() {
             return work.await;
@@ -144,15 +145,16 @@ impl At<'_> {
     }
 }
 
-/// Result of `work`, or an error if it takes longer than `limit`.
+/// Returns the result of `work`, or an error if `work` takes longer than `limit`.
 pub async fn in_time<T>(limit: Duration, work: impl Future<Output = T>) -> Attempt<T> {
     timeout(limit, work)
         .await
         .map_err(|_| AttemptError::again(format!("no answer within {} seconds", limit.as_secs())))
 }
 
-/// Half to all of the usual pause, or the pause that the server asks for plus up to a tenth. The randomness keeps many
-/// requests that failed together from being retried together.
+/// Returns a random pause: half to all of the usual pause, or the pause that the server requested
+/// plus up to a tenth. Randomness prevents requests that failed together from being retried
+/// together.
 fn pause(retries: u32, asked: Option<Duration>) -> Duration {
     let (first, most) = PAUSES;
     let chance = RandomState::new().hash_one(retries) as f64 / u64::MAX as f64;

@@ -1,11 +1,11 @@
-//! Parsing of `Retry-After` (RFC 9110, 10.2.3).
+//! Parses the header `Retry-After` (RFC 9110, 10.2.3).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 
-/// Pause in `Retry-After`, given as a number of seconds or a date. A date is relative to the server's own date if the
-/// answer has one, because clocks differ.
+/// Returns the pause that `Retry-After` requests, as a number of seconds or a date. A date is
+/// compared with the server's own date if the answer contains it, because clocks differ.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
     let value = text(RETRY_AFTER)?;
@@ -19,7 +19,8 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(until.saturating_sub(now)))
 }
 
-/// Seconds since 1970 of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that servers may send.
+/// Converts a date to seconds since 1970. The form is `Sun, 06 Nov 1994 08:49:37 GMT`, the only one
+/// that servers may send.
 fn seconds(date: &str) -> Option<u64> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -33,7 +34,7 @@ fn seconds(date: &str) -> Option<u64> {
     if !fits || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    // The year begins with March, so that the leap day is its last (H. Hinnant, days_from_civil).
+    // The year begins with March, so the leap day is its last day (H. Hinnant, days_from_civil).
     let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
     let in_year = (153 * month + 2) / 5 + day - 1;
     let days = year * 365 + year / 4 - year / 100 + year / 400 + in_year;

@@ -1,4 +1,4 @@
-//! URL parsing: a server or bucket, and an object in it.
+//! Splits a URL into a server or bucket, and an object in it.
 
 use std::fmt;
 use std::io::{Error, ErrorKind, Result};
@@ -8,7 +8,7 @@ use object_store::path::Path as Key;
 
 use crate::error::{Redacted, permits};
 
-/// Service of a URL.
+/// Service that a URL belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
     /// `s3://bucket/key`, `s3a://bucket/key`.
@@ -21,7 +21,7 @@ pub enum Service {
     Http,
 }
 
-/// User and password for HTTP. Never shown.
+/// User and password for HTTP. They are never printed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct User {
     name: Vec<u8>,
@@ -34,15 +34,15 @@ pub struct Location {
     pub service: Service,
     /// URL up to the bucket or host, without user, password and trailing slash.
     pub root: String,
-    /// User, if a URL of HTTP has one.
+    /// User, if an HTTP URL contains one.
     pub user: Option<User>,
-    /// Object or folder.
+    /// Name of the object or folder in the bucket or on the server.
     pub key: Key,
 }
 
 impl Location {
-    /// Parses a URL. Keys of buckets are used as written. In a path of `http` and `https`, `%20` stands for a blank,
-    /// as in every such URL.
+    /// Parses a URL. Keys in buckets are used as written. In paths of `http` and `https`, `%20`
+    /// stands for a blank, as usual in such URLs.
     pub fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let service = match scheme {
@@ -94,14 +94,14 @@ impl Location {
         Ok(Self { service, root: format!("{scheme}://{host}"), user, key })
     }
 
-    /// URL without user and password. Identifies the object in the disk cache.
+    /// URL without user and password. The disk cache identifies the object by it.
     pub fn url(&self) -> String {
         format!("{}/{}", self.root, self.key)
     }
 }
 
 impl Service {
-    /// Variables with credentials for reading.
+    /// Environment variables, or the part of the URL, that contain credentials for reading.
     pub fn credentials(self) -> &'static str {
         match self {
             Self::S3 => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -113,11 +113,13 @@ impl Service {
 }
 
 impl User {
-    /// Parses `user` or `user:password`, with `%40` for `@` and so on.
+    /// Parses `user` or `user:password`. `%40` stands for `@`, and so on.
     fn parse(text: &str) -> Result<Self> {
         let (name, password) = text.split_once(':').unwrap_or((text, ""));
         if name == "***" {
-            return Err(wrong("*** stands for a user and a password; write those".into()));
+            return Err(wrong(
+                "*** replaces the user and the password in messages; write the real ones".into(),
+            ));
         }
         let decoded = |text: &str| {
             decoded(text)
@@ -126,7 +128,7 @@ impl User {
         Ok(Self { name: decoded(name)?, password: decoded(password)? })
     }
 
-    /// Value of the header `Authorization` (RFC 7617).
+    /// Value of the `Authorization` header (RFC 7617).
     pub fn header(&self) -> Bytes {
         let pair = [&self.name[..], b":", &self.password].concat();
         format!("Basic {}", base64(&pair)).into()
@@ -139,11 +141,12 @@ impl fmt::Debug for User {
     }
 }
 
-/// Refuses anything but a host with a port, because the rest of a password with a slash in it would look like one.
+/// Returns an error unless `host` is a host name with an optional port. If a password contains a
+/// slash, the text before the slash could otherwise pass for a host.
 fn check_host(host: &str) -> Result<()> {
     match host.rsplit_once(':') {
         Some((name, port)) if !name.is_empty() && !host.ends_with(']') && port.parse::<u16>().is_err() => {
-            Err(wrong("the port is no number from 0 to 65535; in a password / is written as %2F, ? as %3F, @ as %40".into()))
+            Err(wrong("the port is not a number from 0 to 65535; in a password write / as %2F, ? as %3F, @ as %40".into()))
         }
         _ => Ok(()),
     }

@@ -1,11 +1,12 @@
-//! Forward-only decoders of compressed files, resumable at a [`Mark`].
+//! Decoders of compressed files. They only run forwards, and can resume at a [`Mark`].
 //!
-//! * gzip is RFC 1952: any number of members, whose CRC-32 and length are verified; zeros may follow the last one.
-//!   zlib is RFC 1950, with its Adler-32. Both can be resumed anywhere: a mark holds the decoder's tables and the last
-//!   32 KiB.
-//! * Zstandard is RFC 8878: any number of frames (skippable ones are skipped), resumable at frame starts. A frame's
-//!   checksum is verified if present. A window of more than 128 MiB is refused, as by the program `zstd`.
-//! * A decoder's memory does not depend on the contents of a file.
+//! * gzip is RFC 1952: any number of members, whose CRC-32 and length are verified. Zeros may
+//!   follow the last member. zlib is RFC 1950 with its Adler-32. Both can be resumed anywhere: a
+//!   mark contains the decoder's tables and the last 32 KiB.
+//! * Zstandard is RFC 8878: any number of frames; skippable frames are skipped. It can be resumed
+//!   at the start of a frame. A frame's checksum is verified if present. Windows of more than 128
+//!   MiB are an error, as in the program `zstd`.
+//! * The memory of a decoder does not depend on the contents of a file.
 
 use std::io::{self, Error, ErrorKind};
 
@@ -17,22 +18,22 @@ use super::Packing;
 use super::zstd::Zstd;
 use crate::storage::File;
 
-/// Number of compressed bytes read at once.
+/// Number of compressed bytes that are read at once.
 const INPUT_BYTES: usize = 128 << 10;
 
-/// Decoder and its position.
+/// A decoder and its position in the file.
 pub struct Decoder {
     engine: Engine,
-    /// Position of the next output byte.
+    /// Position of the next byte of output.
     at: u64,
     input: Vec<u8>,
-    /// Number of input bytes consumed.
+    /// Number of bytes of `input` that were consumed.
     used: usize,
-    /// Position in the compressed file of the byte after the input.
+    /// Position in the compressed file of the byte after `input`.
     packed: u64,
 }
 
-/// Position at which a decoder can resume.
+/// Position at which a decoder can resume, with the necessary state.
 #[derive(Clone)]
 pub struct Mark {
     engine: Option<Deflate>,
@@ -48,20 +49,20 @@ enum Engine {
 #[derive(Clone)]
 struct Deflate {
     inflate: Box<InflateState>,
-    /// State of the current member: the checksum, and the length modulo 2^32.
+    /// State of the current member: its checksum, and its length modulo 2^32.
     crc: Hasher,
     len: u32,
     stage: Stage,
     packing: Packing,
 }
 
-/// Next part of the stream.
+/// Part of the stream that is decoded next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     First,
     Body,
     Trailer,
-    /// Between members: another member, or the end.
+    /// After a member: another member follows, or the file ends.
     Between,
 }
 
@@ -85,12 +86,12 @@ impl Decoder {
         Ok(Self { engine, at, input: Vec::new(), used: 0, packed })
     }
 
-    /// Position of the next output byte.
+    /// Position of the next byte of output.
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// Memory held, in bytes.
+    /// Allocated memory in bytes.
     pub fn bytes(&self) -> usize {
         let engine = match &self.engine {
             Engine::Deflate(_) => size_of::<InflateState>(),
@@ -99,12 +100,12 @@ impl Decoder {
         engine + self.input.capacity()
     }
 
-    /// Fills the buffer, up to the end of the file. Returns the number of bytes.
+    /// Fills the buffer, up to the end of the file. Returns the number of bytes written.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::UnexpectedEof`] if the compressed file is truncated, [`ErrorKind::InvalidData`] if it is damaged.
-    /// Both messages name the compressed byte.
+    /// [`ErrorKind::UnexpectedEof`] if the compressed file is truncated, [`ErrorKind::InvalidData`]
+    /// if it is damaged. Both messages name the position in the compressed file.
     pub fn read(&mut self, file: &File, buffer: &mut [u8]) -> io::Result<usize> {
         let mut len = 0;
         while len < buffer.len() {
@@ -119,7 +120,8 @@ impl Decoder {
         Ok(len)
     }
 
-    /// Mark at `from` or later, if this decoder can resume at a position that it has passed.
+    /// Returns a mark at position `from` or later, if this decoder has passed a position there at
+    /// which it can resume.
     pub fn mark(&self, from: u64) -> Option<Mark> {
         match &self.engine {
             Engine::Deflate(deflate) => (self.at >= from).then(|| Mark {
@@ -139,7 +141,8 @@ impl Decoder {
         self.packed - (self.input.len() - self.used) as u64
     }
 
-    /// Reads more input if fewer than `count` bytes are buffered. Returns whether that many are available.
+    /// Reads more input if fewer than `count` bytes are buffered. Returns whether `count` bytes are
+    /// available.
     fn fill(&mut self, file: &File, count: usize) -> io::Result<bool> {
         if self.input.len() - self.used >= count {
             return Ok(true);
@@ -176,7 +179,7 @@ impl Decoder {
         Error::new(ErrorKind::InvalidData, problem)
     }
 
-    /// Decodes some bytes, perhaps none. `None` at the end.
+    /// Decodes some bytes of output, possibly none. Returns `None` at the end of the file.
     fn deflate(&mut self, file: &File, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let Engine::Deflate(deflate) = &mut self.engine else { return Ok(None) };
         let (stage, packing) = (deflate.stage, deflate.packing);
@@ -212,7 +215,7 @@ impl Decoder {
                 }
                 return Ok(Some(done.bytes_written));
             }
-            // The library parses zlib's own header and trailer.
+            // The library parses the header and trailer of zlib itself.
             (Stage::First, Packing::Zlib) => self.enter(Stage::Body),
             (_, Packing::Zlib) => {
                 if self.fill(file, 1)? {
@@ -254,11 +257,11 @@ impl Decoder {
                 self.byte(file)?;
             }
         }
-        // A name and a comment, each terminated by a zero.
+        // Skips a name and a comment, which end with a zero byte each.
         for flag in [8, 16] {
             while flags & flag != 0 && self.byte(file)? != 0 {}
         }
-        // A checksum of the header.
+        // Skips a checksum of the header.
         if flags & 2 != 0 {
             self.need(file, 2)?;
             self.used += 2;
@@ -284,7 +287,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Zstandard counterpart of [`Self::deflate`].
+    /// Same as [`Self::deflate`], for Zstandard.
     fn zstd(&mut self, file: &File, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let Engine::Zstd(zstd) = &mut self.engine else { return Ok(None) };
         let (consumed, written, ended) = match zstd.step(&self.input[self.used..], buffer) {
@@ -310,7 +313,7 @@ impl Decoder {
 }
 
 impl Mark {
-    /// Memory held, in bytes.
+    /// Allocated memory in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + if self.engine.is_some() { size_of::<InflateState>() } else { 0 }
     }

@@ -1,17 +1,21 @@
 //! Random access to the uncompressed bytes of compressed files.
 //!
-//! * A decoder only runs forwards. Its output is stored in blocks of 1 MiB, so sequential reads from any number of
-//!   threads cost one pass. A read before all decoders of its file, or far ahead of them, resumes at the nearest mark
-//!   before it. Random reads therefore decompress half the distance between marks on average.
-//! * Marks are stored while decoders pass: every 4 MiB of a file, farther apart when there are too many. For Zstandard
-//!   only at frame starts, so a file of one frame has a mark only at its beginning.
-//! * If files are read sequentially, a thread that would wait for another one's decoder decompresses what will be
-//!   needed next instead: from the next mark on, else in the next files of [`Unpacker::list`]. In that order as many
-//!   decoders run as threads read. The thread returns to its own read after each block. Damage found this way is an
-//!   error only of reads that reach it. Reads in any other order do not wait for this, and it takes no memory from
-//!   them.
-//! * Memory is bounded by [`Unpacker::memory_bytes`] and by one decoder and block per reading thread.
-//! * A file is verified as far as it is decompressed, whenever a decoder passes a checksum in it.
+//! * A decoder only runs forwards. Its output is stored in blocks of 1 MiB, so sequential reads of
+//!   any number of threads cost one pass. A read that is before all decoders of its file, or far
+//!   ahead of them, resumes at the nearest mark before it. Random reads therefore decompress half
+//!   the distance between marks on average.
+//! * Marks are stored while decoders run: every 4 MiB of a file, farther apart if there are too
+//!   many. In Zstandard files they are only at starts of frames, so a file with one frame has a
+//!   mark only at its beginning.
+//! * If files are read sequentially, a thread that would wait for the decoder of another thread
+//!   decompresses upcoming blocks instead. It starts at the next mark of the file, or else in the
+//!   next files of [`Unpacker::list`]. So as many decoders run as threads read. After each block
+//!   the thread returns to its own read. Damage that is found this way is an error only of reads
+//!   that reach it. Reads in any other order neither wait for this nor lose memory to it.
+//! * Memory is bounded by [`Unpacker::memory_bytes`], and by one decoder and one block per reading
+//!   thread.
+//! * Every checksum that a decoder passes is verified. So a file is verified as far as it is
+//!   decompressed.
 
 use std::fmt;
 use std::io;
@@ -33,39 +37,43 @@ const BLOCK: u64 = 1 << 20;
 /// Compression format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// gzip, as `.tar.gz`.
+    /// gzip, as in `.tar.gz`.
     Gzip,
-    /// zlib, optional in TensorFlow's record files.
+    /// zlib, which TensorFlow's record files may use.
     Zlib,
-    /// Zstandard, as `.tar.zst`.
+    /// Zstandard, as in `.tar.zst`.
     Zstd,
 }
 
-/// State shared by the compressed files of a source: blocks, decoders, marks and their memory limits.
+/// State that the compressed files of a source share: blocks, decoders, marks and their memory
+/// limits.
 pub struct Unpacker {
-    /// Opens the files that are decompressed ahead of reads.
+    /// Opens the files that are decompressed before they are read.
     storage: Storage,
     limits: Limits,
     files: OnceLock<Vec<Option<Listed>>>,
     state: Mutex<State>,
-    /// Signals that a decoder has moved on or was put away.
+    /// Signals that a decoder has advanced or has become idle.
     moved: Condvar,
 }
 
-/// Maximum number of bytes cached of each kind. One item is cached however large it is.
+/// Largest number of bytes that are cached of each kind. A single item is cached even if it is
+/// larger.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Decompressed blocks.
     pub blocks: usize,
-    /// Decompressed bytes that no read has reached yet. Below 1 MiB nothing is decompressed ahead.
+    /// Decompressed blocks that no read has reached yet. Below 1 MiB nothing is decompressed before
+    /// it is read.
     pub ahead: usize,
     /// Marks, 43 KiB each.
     pub marks: usize,
-    /// Idle decoders: 170 KiB each for gzip; the window and as much again for Zstandard, usually 2 to 8 MiB.
+    /// Idle decoders. A gzip decoder takes 170 KiB. A Zstandard decoder takes twice its window,
+    /// usually 2 to 8 MiB.
     pub decoders: usize,
 }
 
-/// Compressed file, read as its uncompressed bytes.
+/// A compressed file that is read as its uncompressed bytes.
 pub struct Unpacked {
     file: Arc<File>,
     number: usize,
@@ -73,17 +81,17 @@ pub struct Unpacked {
     unpacker: Arc<Unpacker>,
 }
 
-/// Compressed file in a sequence of files.
+/// A compressed file in a sequence of files.
 pub struct Listed {
     path: PathBuf,
     packing: Packing,
     open: Option<Arc<File>>,
 }
 
-/// Block, by file and number.
+/// File number and block number.
 type Key = (usize, u64);
 
-/// Guard of a running decoder. Dropping it removes the decoder from the list of running ones.
+/// Guard of a running decoder. Dropping it ends the decoder's registration as running.
 struct Turn<'a> {
     unpacker: &'a Unpacker,
     work: Work,
@@ -93,7 +101,7 @@ impl Packing {
     /// All formats.
     pub const ALL: [Self; 3] = [Self::Gzip, Self::Zlib, Self::Zstd];
 
-    /// Compression format of a file with these first bytes.
+    /// Returns the compression format of a file with these first bytes.
     pub fn of(first: &[u8]) -> Option<Self> {
         match first {
             [0x1f, 0x8b, 8, ..] => Some(Self::Gzip),
@@ -113,20 +121,22 @@ impl Default for Limits {
 }
 
 impl Unpacker {
-    /// Creates an empty unpacker. Files that are decompressed ahead are opened through this handle.
+    /// Creates an empty unpacker. Files that are decompressed before they are read are opened
+    /// through `storage`.
     pub fn new(storage: Storage, limits: Limits) -> Arc<Self> {
         let state = Mutex::new(State::new(limits));
         Arc::new(Self { storage, limits, files: OnceLock::new(), state, moved: Condvar::new() })
     }
 
-    /// Opens the uncompressed bytes of this compressed file. A file that is opened twice has one number.
+    /// Opens the uncompressed bytes of a compressed file. If a file is opened twice, both must have
+    /// the same number.
     pub fn open(self: &Arc<Self>, file: File, number: usize, packing: Packing) -> File {
         let unpacker = Arc::clone(self);
         File(Place::Unpacked(Unpacked { file: Arc::new(file), number, packing, unpacker }))
     }
 
-    /// Sets the files of all numbers, from 0 on, which are often read in sequence. `None` for a file that is not
-    /// compressed. Later calls have no effect.
+    /// Sets the files of all numbers from 0 on, which are often read in sequence. `None` stands for
+    /// a file that is not compressed. Later calls have no effect.
     pub fn list(&self, files: Vec<Option<Listed>>) {
         let count = files.len();
         if self.files.set(files).is_ok() {
@@ -134,7 +144,7 @@ impl Unpacker {
         }
     }
 
-    /// Maximum memory held between reads, in bytes.
+    /// Largest memory that is held between reads, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let Limits { blocks, ahead, marks, decoders } = self.limits;
         let listed = self.files.get().map_or(0, |files| {
@@ -144,7 +154,8 @@ impl Unpacker {
         (blocks + ahead + marks + decoders + listed) as u64
     }
 
-    /// Block of the file. Shorter if the file ends in it, and empty after the end.
+    /// Returns a block of a file. The block is shorter if the file ends in it, and empty after the
+    /// end.
     fn block(&self, file: &Unpacked, number: u64) -> io::Result<Arc<Vec<u8>>> {
         let key = (file.number, number);
         let mut state = self.lock();
@@ -172,8 +183,8 @@ impl Unpacker {
         }
     }
 
-    /// Drives a decoder to the block that its work is for and returns that block. Stops one block further if nobody
-    /// waits for it.
+    /// Runs a decoder up to the block of its work, and returns this block. If no thread waits for
+    /// the block, it continues for one more block.
     fn unpack(&self, file: &File, packing: Packing, mut turn: Turn) -> io::Result<Arc<Vec<u8>>> {
         let work = &mut turn.work;
         let (number, target) = (work.key.0, work.key.1 * BLOCK);
@@ -203,7 +214,8 @@ impl Unpacker {
         }
     }
 
-    /// Errors are ignored: they recur when the file is read.
+    /// Decompresses blocks before they are read. Errors are ignored, because they occur again when
+    /// the file is read.
     fn unpack_ahead(&self, file: &Unpacked, turn: Turn) {
         let number = turn.work.key.0;
         let done = match self.listed(number).filter(|_| number != file.number) {
@@ -221,7 +233,7 @@ impl Unpacker {
         self.files.get()?.get(number)?.as_ref()
     }
 
-    /// Registers the decoder as running until the guard is dropped.
+    /// Registers a decoder as running until the guard is dropped.
     fn turn(&self, work: Work, state: MutexGuard<State>) -> Turn<'_> {
         drop(state);
         Turn { unpacker: self, work }
@@ -233,12 +245,13 @@ impl Unpacker {
 }
 
 impl Unpacked {
-    /// [`File::read_at`] for the uncompressed bytes.
+    /// Implements [`File::read_at`] for the uncompressed bytes.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::UnexpectedEof`] if the compressed file is truncated, [`io::ErrorKind::InvalidData`] if it is
-    /// damaged. Both messages name the compressed byte.
+    /// [`io::ErrorKind::UnexpectedEof`] if the compressed file is truncated,
+    /// [`io::ErrorKind::InvalidData`] if it is damaged. Both messages name the position in the
+    /// compressed file.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut len = 0;
         while len < buffer.len() {
@@ -266,7 +279,8 @@ impl Unpacked {
 }
 
 impl Listed {
-    /// File at this path. If it is already open from [`Unpacker::open`], it is not opened again.
+    /// Describes the file at `path`. If [`Unpacker::open`] has already opened it, pass it as
+    /// `open`, so it is not opened again.
     pub fn new(path: PathBuf, packing: Packing, open: Option<&File>) -> Self {
         let open = open.and_then(|file| match &file.0 {
             Place::Unpacked(it) => Some(Arc::clone(&it.file)),

@@ -1,30 +1,32 @@
-//! Detector of sequential reads, and of the blocks that they will need next.
+//! Detects sequential reads, and the blocks that they will need next.
 
 use super::Key;
 
 /// Number of consecutive blocks after which reads count as sequential.
 const STEADY: u32 = 4;
-/// Number of blocks that a read may be ahead of the front, because threads are not in step.
+/// Number of blocks by which a read may be ahead of the front, because threads do not progress
+/// equally.
 const FORWARD: u64 = 8;
-/// Number of blocks that a read may be behind the front.
+/// Number of blocks by which a read may be behind the front.
 const BACK: u64 = 32;
-/// Number of files that a read may be ahead of or behind the front, if files are small.
+/// Number of files by which a read may be ahead of or behind the front, for small files.
 const NEAR: usize = 4;
-/// Maximum number of following files considered.
+/// Largest number of following files that are considered.
 const FILES: usize = 64;
 
-/// Progress of reads through the files.
+/// Progress of the reads through the files.
 pub struct Sequence {
-    /// Number of files in sequence. The first follows the last.
+    /// Number of files in the sequence. The last file is followed by the first.
     files: usize,
-    /// Front: the farthest block requested so far.
+    /// The front: the farthest block that was requested so far.
     front: Key,
-    /// Number of consecutive blocks that the front has advanced by.
+    /// Number of consecutive blocks by which the front has advanced.
     steps: u32,
 }
 
 impl Sequence {
-    /// Sequence of `files` unread files, or 0 if only the file being read is known.
+    /// Creates the progress for `files` unread files. 0 if only the file that is being read is
+    /// known.
     pub fn new(files: usize) -> Self {
         Self { files, front: (0, 0), steps: 0 }
     }
@@ -41,7 +43,7 @@ impl Sequence {
         } else if near(self.distance(file, number)) && block <= FORWARD {
             true
         } else if near(self.distance(number, file)) && last <= FORWARD {
-            // A thread that is still at the end of a previous file.
+            // The thread is still at the end of a previous file.
             return false;
         } else {
             false
@@ -51,7 +53,7 @@ impl Sequence {
         true
     }
 
-    /// Whether this is the front.
+    /// Whether `key` is the front.
     #[cfg(test)]
     pub fn is_front(&self, key: Key) -> bool {
         self.front == key
@@ -67,19 +69,21 @@ impl Sequence {
             }
     }
 
-    /// Starts of what will be needed soon: after the front, and in each of the next files.
+    /// Returns the starts of data that will be needed soon: the block after the front, and the
+    /// first block of each of the next files.
     pub fn next(&self) -> impl Iterator<Item = Key> + use<> {
         let ((file, last), files) = (self.front, self.files);
         let others = (1..=self.reach()).map(move |step| ((file + step) % files, 0));
         std::iter::once((file, last + 1)).chain(others)
     }
 
-    /// Number of files ahead that count as soon: at most half of all files, because the others have just been read.
+    /// Number of next files that will be needed soon. It is at most half of all files, because the
+    /// others have just been read.
     fn reach(&self) -> usize {
         (self.files / 2).min(FILES)
     }
 
-    /// Number of files from one to another.
+    /// Number of steps in the sequence from one file to another.
     fn distance(&self, from: usize, to: usize) -> Option<usize> {
         (from < self.files && to < self.files).then(|| (to + self.files - from) % self.files)
     }

@@ -1,4 +1,4 @@
-//! Cached blocks, idle decoders and marks of the files, and their eviction.
+//! Cached blocks, idle decoders and marks of the files, with their eviction.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -16,24 +16,24 @@ pub struct State {
     limits: Limits,
     sequence: Sequence,
     blocks: HashMap<Key, Block>,
-    /// Bytes of the blocks that reads have reached, and of those ahead of reads.
+    /// Total bytes of the blocks that reads have reached, and of the blocks ahead of reads.
     block_bytes: usize,
     ahead_bytes: usize,
-    /// Idle decoders, most recently used last.
+    /// Idle decoders. The most recently used one is last.
     waiting: Vec<Waiting>,
-    /// Bytes of the largest decoder that was ever idle.
+    /// Size of the largest decoder that was ever idle, in bytes.
     decoder_bytes: usize,
     running: Vec<Running>,
-    /// Marks by file and byte.
+    /// Marks, ordered by file number and position.
     marks: BTreeMap<(usize, u64), Arc<Mark>>,
     mark_bytes: usize,
-    /// Bytes between marks.
+    /// Distance between marks, in bytes.
     distance: u64,
-    /// Lengths of the files whose end was reached.
+    /// Lengths of the files whose end a decoder has reached.
     ends: HashMap<usize, u64>,
-    /// Files that failed when they were decompressed ahead. Reads will report the error.
+    /// Files whose decompression before a read has failed. Reads will report the error.
     spoiled: HashSet<usize>,
-    /// Counts uses.
+    /// Number of uses of blocks so far. Each block stores it at its last use.
     clock: u64,
 }
 
@@ -44,14 +44,14 @@ struct Block {
     ahead: bool,
 }
 
-/// Idle decoder.
+/// A decoder that no thread is running.
 struct Waiting {
     number: usize,
     decoder: Decoder,
     ahead: bool,
 }
 
-/// Decoder driven by a thread.
+/// A decoder that a thread is running.
 struct Running {
     number: usize,
     at: u64,
@@ -59,12 +59,12 @@ struct Running {
     ahead: bool,
 }
 
-/// How to reach a block, for the thread that requested it.
+/// Work of a thread that must reach a block: a decoder, or a mark to start from.
 pub struct Work {
     /// Number of the running decoder.
     pub id: u64,
     pub key: Key,
-    /// Whether nobody waits for the block.
+    /// Whether no thread waits for the block.
     pub ahead: bool,
     waiting: Option<Decoder>,
     mark: Option<Arc<Mark>>,
@@ -97,14 +97,14 @@ impl State {
         self.release();
     }
 
-    /// Records a request for a block. Blocks that it passes are no longer ahead.
+    /// Records a request for a block. Blocks that the front passes are no longer ahead.
     pub fn follow(&mut self, key: Key) {
         if self.sequence.follow(key) {
             self.release();
         }
     }
 
-    /// Cached block.
+    /// Returns a cached block.
     pub fn kept(&mut self, key: Key) -> Option<Arc<Vec<u8>>> {
         self.clock += 1;
         let block = self.blocks.get_mut(&key)?;
@@ -117,7 +117,8 @@ impl State {
         self.ends.get(&number).is_some_and(|&end| end <= block * BLOCK)
     }
 
-    /// How to reach a block, unless a decoder is already on its way to it.
+    /// Returns the work that reaches a block. Returns `None` if a running decoder will already
+    /// reach it.
     pub fn begin(&mut self, key: Key, ahead: bool) -> Option<Work> {
         let (number, target) = (key.0, key.1 * BLOCK);
         let (at, place) = self.nearest(number, target);
@@ -132,14 +133,15 @@ impl State {
         Some(Work { id, key, ahead, waiting, mark })
     }
 
-    /// How to reach the next block that will be needed, is not cached, and has no decoder on its way to it. `None`
-    /// without space for it, or if reads are not sequential. `has` says which files can be decompressed.
+    /// Returns the work for the next block that will be needed, is not cached, and that no running
+    /// decoder will reach. Returns `None` if there is no space for it, or if reads are not
+    /// sequential. `has` states which files can be decompressed.
     pub fn look_ahead(&mut self, has: impl Fn(usize) -> bool) -> Option<Work> {
         let next = self.next_ahead(has)?;
         self.begin(next, true)
     }
 
-    /// Block for [`look_ahead`](Self::look_ahead).
+    /// Returns the block that [`look_ahead`](Self::look_ahead) would decompress.
     fn next_ahead(&self, has: impl Fn(usize) -> bool) -> Option<Key> {
         let helping = self.running.iter().filter(|it| it.ahead).count();
         let room = self.limits.ahead.saturating_sub(self.ahead_bytes);
@@ -150,7 +152,8 @@ impl State {
         places.find_map(|place| self.free(place))
     }
 
-    /// First block of a file, starting with this one, that can be decompressed ahead.
+    /// Returns the first block of a file, from the given one on, that can be decompressed before it
+    /// is read.
     fn free(&self, (number, mut block): Key) -> Option<Key> {
         while !self.is_over((number, block))
             && !self.spoiled.contains(&number)
@@ -166,24 +169,25 @@ impl State {
                 let fits = place.is_some() || self.has_room_for_a_decoder();
                 return fits.then_some((number, block));
             }
-            // Next position at which another decoder can start.
+            // Continues at the next position at which another decoder can start.
             let mut marks = self.marks.range((number, target + 1)..=(number, u64::MAX));
             block = marks.next()?.0.1.div_ceil(BLOCK);
         }
         None
     }
 
-    /// Whether all decoders needed now, plus one more, can be idle at the same time.
+    /// Whether all decoders that are needed now, plus one more, can be idle at the same time.
     fn has_room_for_a_decoder(&self) -> bool {
         let needed = self.running.len() + self.waiting.iter().filter(|it| it.ahead).count() + 1;
         needed * self.decoder_bytes <= self.limits.decoders
     }
 
-    /// Records bytes that a decoder produced for a file, starting at `from`.
+    /// Records bytes that a decoder produced for a file from position `from` on.
     pub fn passed(&mut self, work: &Work, from: u64, bytes: &Arc<Vec<u8>>, decoder: &Decoder) {
         let (number, block) = work.key;
         let key = (number, from / BLOCK);
-        // Blocks before one that nobody waits for have been read, or are not needed yet.
+        // If no thread waits for the target block, blocks before it have been read, or are not
+        // needed yet.
         let wanted = !work.ahead || key.1 == block;
         if from.is_multiple_of(BLOCK) && !bytes.is_empty() && wanted {
             self.keep(key, bytes, work.ahead);
@@ -192,22 +196,22 @@ impl State {
         self.running.iter_mut().filter(|it| it.id == work.id).for_each(|it| it.at = decoder.at());
     }
 
-    /// Records the length of the file.
+    /// Records the length of a file.
     pub fn ended(&mut self, number: usize, bytes: u64) {
         self.ends.insert(number, bytes);
     }
 
-    /// Excludes the file from being decompressed ahead.
+    /// Excludes a file from decompression before it is read.
     pub fn spoil(&mut self, number: usize) {
         self.spoiled.insert(number);
     }
 
-    /// Stores the decoder as idle until it is needed again.
+    /// Stores a decoder as idle until it is needed again.
     pub fn put_away(&mut self, number: usize, decoder: Decoder, ahead: bool) {
         let next = (number, decoder.at() / BLOCK);
         let ahead = ahead && self.sequence.is_ahead(next);
         if ahead && self.blocks.contains_key(&next) {
-            // Another decoder has already passed this position.
+            // Another decoder has already passed this position, so this one is not needed.
             return;
         }
         self.decoder_bytes = self.decoder_bytes.max(decoder.bytes());
@@ -220,7 +224,7 @@ impl State {
         }
     }
 
-    /// Removes the decoder from the running ones.
+    /// Removes a decoder from the list of running ones.
     pub fn stop(&mut self, id: u64) {
         self.running.retain(|it| it.id != id);
     }
@@ -238,7 +242,7 @@ impl State {
         self.forget();
     }
 
-    /// Evicts the least recently used blocks until the rest fit.
+    /// Evicts the least recently used blocks until the others fit.
     fn forget(&mut self) {
         while self.block_bytes > self.limits.blocks {
             let blocks = || self.blocks.iter().filter(|(_, block)| !block.ahead);
@@ -252,7 +256,8 @@ impl State {
         }
     }
 
-    /// Marks blocks as reached that the front has passed, or all if there is no front any more.
+    /// Marks the blocks that the front has passed as reached. If reads are no longer sequential,
+    /// this applies to all blocks.
     fn release(&mut self) {
         for (key, block) in &mut self.blocks {
             if block.ahead && !self.sequence.is_ahead(*key) {
@@ -271,8 +276,8 @@ impl State {
         self.running.iter().any(|it| it.number == number && bytes.contains(&it.at))
     }
 
-    /// Last position at or before a byte where a decoder can start, and the index of the idle decoder there, if there
-    /// is one.
+    /// Returns the last position at or before `target` at which a decoder can start. Also returns
+    /// the index of an idle decoder at this position, if any.
     fn nearest(&self, number: usize, target: u64) -> (u64, Option<usize>) {
         let marks = self.marks.range((number, 0)..=(number, target));
         let mark = marks.last().map_or(0, |((_, at), _)| *at);
@@ -286,11 +291,11 @@ impl State {
         }
     }
 
-    /// Stores a mark of the decoder's position, unless there is one nearby.
+    /// Stores a mark at the decoder's position, unless a mark is nearby.
     fn mark(&mut self, number: usize, decoder: &Decoder) {
         let before = self.marks.range((number, 0)..=(number, decoder.at())).last();
         let from = before.map_or(0, |((_, at), _)| *at) + self.distance;
-        // Nothing is cloned if another decoder has already marked what lies ahead.
+        // If another decoder has already stored the following marks, nothing is cloned.
         let Some(mark) = decoder.mark(from) else { return };
         self.mark_bytes += mark.bytes();
         self.marks.insert((number, mark.at), Arc::new(mark));
@@ -312,7 +317,7 @@ impl State {
 }
 
 impl Work {
-    /// The decoder to drive.
+    /// Returns the decoder to run.
     pub fn decoder(&mut self, packing: Packing) -> io::Result<Decoder> {
         match (self.waiting.take(), &self.mark) {
             (Some(decoder), _) => Ok(decoder),

@@ -1,4 +1,4 @@
-//! Single Zstandard stream.
+//! Decoder of a single Zstandard stream.
 
 use std::io::{self, Error, ErrorKind};
 
@@ -6,9 +6,9 @@ use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
 pub struct Zstd {
     context: DCtx<'static>,
-    /// Whether a frame has begun and not ended.
+    /// Whether a frame has begun but not ended.
     pub inside: bool,
-    /// Start of the last frame, in uncompressed and in compressed bytes.
+    /// Start of the last frame, as positions in the uncompressed and in the compressed data.
     pub frame: (u64, u64),
 }
 
@@ -20,12 +20,13 @@ impl Zstd {
         Ok(Self { context, inside: false, frame })
     }
 
-    /// Memory held, in bytes.
+    /// Allocated memory in bytes.
     pub fn bytes(&self) -> usize {
         self.context.sizeof()
     }
 
-    /// Decompresses some bytes. Returns how many were read and written, and whether a frame ended with them.
+    /// Decompresses some bytes. Returns the numbers of bytes read and written, and whether a frame
+    /// has ended.
     pub fn step(
         &mut self,
         input: &[u8],

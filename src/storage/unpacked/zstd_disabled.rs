@@ -1,4 +1,4 @@
-//! Stands in for `zstd.rs` in builds without the feature `zstd`.
+//! Replaces `zstd.rs` in builds without the feature `zstd`.
 
 use std::io::{self, Error, ErrorKind};
 

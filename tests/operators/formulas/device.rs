@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use bytemuck::{Pod, Zeroable};
 
-use feedwater::internals::gpu::host_kernel::{HostCompiler, HostKernel};
 use feedwater::internals::geometry::Size;
+use feedwater::internals::gpu::host_kernel::{HostCompiler, HostKernel};
 use feedwater::internals::image::Image;
 use feedwater::op::warp::Warp;
 

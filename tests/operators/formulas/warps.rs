@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use feedwater::internals::random::SampleKey;
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::random::SampleKey;
 use feedwater::op::spatial::affine::formula::{self as affine, Affine};
 use feedwater::op::spatial::perspective::formula as perspective;
 use feedwater::op::spatial::rotate::formula as rotate;

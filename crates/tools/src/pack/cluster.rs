@@ -1,10 +1,14 @@
-//! Packing on several machines: the same files as [`pack`](super::pack()) writes on one.
+//! Packs a source on several machines. The files are the same as [`pack`](super::pack()) writes on
+//! one machine.
 //!
-//! * One process has the [`Coordinator`]. It locks the directory, finds where shards end, and lists finished shards in the manifest.
-//! * Others [`encode`] pieces of the source, on any machine and in any order. A piece is bytes that can be sent.
-//! * When the sizes of a piece's samples are known, in source order, the coordinator says which shards have an end. Others write
-//!   them with [`write_shard`], from the pieces that have their samples.
-//! * Encoding and writing give the same bytes each time, so both can be repeated when a machine is lost.
+//! * One process owns the [`Coordinator`]. The coordinator locks the directory, determines where
+//!   shards end, and lists finished shards in the manifest.
+//! * Other processes [`encode`] pieces of the source, on any machine and in any order. A piece can
+//!   be sent as bytes.
+//! * The coordinator receives the sizes of the samples in source order and returns the shards whose
+//!   last sample is known. Other processes write these shards with [`write_shard`] from the pieces
+//!   that contain their samples.
+//! * Encoding and writing are deterministic, so both can be repeated if a machine is lost.
 //!
 //! All machines need the source and the directory at the same paths.
 
@@ -23,23 +27,23 @@ use super::origin::Origin;
 use super::writer::{Writer, Written};
 use super::{Manifest, Settings};
 
-/// Encoded samples of a part of the source.
+/// Encoded samples of a contiguous part of the source.
 pub struct Piece {
     begin: u64,
     samples: Vec<Sample>,
 }
 
-/// Samples of one shard.
+/// Range of source samples that one shard contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShardRange {
     /// Number of the shard.
     pub number: u64,
-    /// Source index of its first sample.
+    /// Source index of the shard's first sample.
     pub begin: u64,
-    /// Source index after its last sample.
+    /// Source index after the shard's last sample.
     pub end: u64,
-    /// Samples of the source.
+    /// Number of samples in the whole source.
     pub samples: u64,
 }
 
@@ -60,7 +64,8 @@ pub fn encode(source: &dyn Source, settings: &Settings, samples: Range<u64>) -> 
     Ok(piece)
 }
 
-/// Writes a shard and what lies beside it. `pieces` are those that have its samples, in order; other samples are ignored.
+/// Writes a shard and its hidden companion files. `pieces` are the pieces that contain the shard's
+/// samples, in source order. Samples outside the shard are ignored.
 ///
 /// # Errors
 ///
@@ -72,7 +77,7 @@ pub fn write_shard(
     pieces: impl IntoIterator<Item = Result<Piece>>,
 ) -> Result<Written> {
     let ShardRange { number, begin, end, samples } = *shard;
-    // The coordinator wrote the manifest before it named a shard.
+    // The coordinator writes the manifest before it returns any shard range.
     let classes = Manifest::read(directory)?.map_or(Vec::new(), |manifest| manifest.classes);
     let mut writer = Writer::new(directory, settings, (samples, &classes[..]), number);
     let mut next = begin;
@@ -86,24 +91,26 @@ pub fn write_shard(
         }
     }
     if next < end {
-        return Err(Error::config("pieces", format!("have no sample {next} of shard {number}")));
+        let problem = format!("do not contain sample {next} of shard {number}");
+        return Err(Error::config("pieces", problem));
     }
     writer.finish(end)
 }
 
 impl Piece {
-    /// Bytes that each sample adds to a shard; 0 for a skipped one. `samples` is the number of samples of the source.
+    /// Bytes that each sample adds to a shard, or 0 for a skipped sample. `samples` is the number
+    /// of samples in the whole source.
     pub fn sizes(&self, settings: &Settings, samples: u64) -> Vec<u64> {
         let size =
             |(index, sample): (u64, &Sample)| sample.shard_bytes(settings.format, index, samples);
         (self.begin..).zip(&self.samples).map(size).collect()
     }
 
-    /// The piece as bytes, for another machine with the same version of feedwater.
+    /// Serializes the piece. Only a machine with the same version of feedwater can read the bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::Internal`] if it cannot be written.
+    /// [`Error::Internal`] if the piece cannot be serialized.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let entries = self.samples.iter().map(|Sample { origin, image }| {
             let image = image.as_ref().map_err(Clone::clone);
@@ -127,11 +134,11 @@ impl Piece {
         Ok(bytes)
     }
 
-    /// Reads a piece.
+    /// Reads a piece that [`to_bytes`](Self::to_bytes) serialized.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if it is damaged or of another version.
+    /// [`Error::Config`] if the bytes are damaged or come from another version of feedwater.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let damaged = || Error::config("piece", "is damaged; encode it again");
         let mut rest = bytes;
@@ -165,18 +172,18 @@ impl Piece {
     }
 }
 
-/// The process that knows what is packed.
+/// Plans a pack on several machines: it determines where shards end and lists finished shards.
 pub struct Coordinator {
     directory: PathBuf,
     manifest: Manifest,
     settings: Settings,
-    /// Samples of the source.
+    /// Number of samples in the source.
     samples: u64,
-    /// Number of the shard that has no end yet, its first sample, and its bytes so far.
+    /// The unfinished shard: its number, its first sample, and its size in bytes so far.
     open: (u64, u64, u64),
-    /// First sample whose size is not known.
+    /// Index of the first sample whose size is not known yet.
     next: u64,
-    /// Number of the next shard to list.
+    /// Number of the shard that must be listed next.
     listed: u64,
     _lock: Lock,
 }
@@ -186,7 +193,7 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// Those of [`pack`](super::pack()) before it reads samples.
+    /// The errors that [`pack`](super::pack()) returns before it reads samples.
     pub fn begin(source: &dyn Source, directory: &Path, settings: &Settings) -> Result<Self> {
         settings.check()?;
         std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, &error))?;
@@ -206,18 +213,19 @@ impl Coordinator {
         })
     }
 
-    /// Samples of the source.
+    /// Number of samples in the source.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// First sample whose size is not known. At the beginning it is the first one that must be encoded; at the end it is the number
-    /// of samples.
+    /// Index of the first sample whose size is not known yet. Encoding starts there. When all sizes
+    /// are known, this is the number of samples.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Takes the [sizes](Piece::sizes) of the samples from [`next`](Self::next) on. Returns the shards that have an end now.
+    /// Adds the [sizes](Piece::sizes) of the samples from [`next`](Self::next) on. Returns the
+    /// shards that these samples complete.
     pub fn sized(&mut self, sizes: &[u64]) -> Vec<ShardRange> {
         let mut ended = Vec::new();
         for size in sizes {
@@ -233,11 +241,12 @@ impl Coordinator {
         ended
     }
 
-    /// Lists a written shard in the manifest. Shards must come in order.
+    /// Lists a written shard in the manifest. Shards must be listed in the order of their numbers.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if it is not the next one; [`Error::Io`] if the manifest cannot be written.
+    /// [`Error::Config`] if `written` is not the next shard; [`Error::Io`] if the manifest cannot
+    /// be written.
     pub fn written(&mut self, written: Written) -> Result<()> {
         if written.number != self.listed {
             let problem = format!("is {}, but the next one is {}", written.number, self.listed);
@@ -247,11 +256,13 @@ impl Coordinator {
         self.manifest.list(&self.directory, written)
     }
 
-    /// Ends the pack when all shards are listed, and removes temporary files of writers that were killed.
+    /// Marks the pack as complete after all shards are listed. Removes the temporary files of
+    /// killed writers.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if samples are missing; [`Error::Io`] if the manifest cannot be written.
+    /// [`Error::Config`] if sizes or shards are missing; [`Error::Io`] if the manifest cannot be
+    /// written.
     pub fn finish(mut self) -> Result<Manifest> {
         if self.manifest.complete {
             return Ok(self.manifest);
@@ -267,10 +278,11 @@ impl Coordinator {
     }
 }
 
-/// Version of pieces.
+/// Version of feedwater, which a piece records.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// First bytes of a piece, after their length. Images and row indexes follow.
+/// JSON header of a piece. In the serialized bytes its length precedes it; images and row indexes
+/// follow it.
 #[derive(Serialize, Deserialize)]
 struct PieceHeader {
     version: String,
@@ -278,7 +290,7 @@ struct PieceHeader {
     entries: Vec<Entry>,
 }
 
-/// Field that every version has.
+/// The one header field that the pieces of every version have.
 #[derive(Deserialize)]
 struct Versioned {
     version: String,
@@ -290,7 +302,7 @@ struct Entry {
     image: Result<EntryImage, String>,
 }
 
-/// Extension, and numbers of bytes.
+/// File name extension of an image, and the byte lengths of the image and its row index.
 #[derive(Serialize, Deserialize)]
 struct EntryImage {
     bytes: usize,

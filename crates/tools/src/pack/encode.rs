@@ -1,4 +1,4 @@
-//! Reads and encodes samples on threads.
+//! Reads and encodes samples on several threads.
 
 use std::iter::StepBy;
 use std::ops::Range;
@@ -20,13 +20,13 @@ use super::rows::RowIndexer;
 use super::shard::{Item, item_bytes};
 use super::{Settings, ShardFormat};
 
-/// Samples that each thread may be ahead of the consumer.
+/// Number of encoded samples that each thread may queue before the consumer takes them.
 const AHEAD: usize = 4;
 
-/// Sample that is ready to be written.
+/// Sample that is ready to be written to a shard.
 pub(super) struct Sample {
     pub origin: Origin,
-    /// Why it is skipped, if it is.
+    /// The encoded image, or the reason why the sample is skipped.
     pub image: Result<EncodedImage, String>,
 }
 
@@ -39,13 +39,14 @@ pub(super) struct EncodedImage {
 }
 
 impl Sample {
-    /// Bytes that it adds to a shard; 0 if it is skipped. `samples` is the number of samples of the source.
+    /// Bytes that the sample adds to a shard, or 0 if it is skipped. `samples` is the number of
+    /// samples in the whole source.
     pub fn shard_bytes(&self, format: ShardFormat, index: u64, samples: u64) -> u64 {
         let Ok(image) = &self.image else { return 0 };
         item_bytes(format, &self.item(image, &key(index, samples)))
     }
 
-    /// What a shard has of it.
+    /// Returns the entry that a shard contains for this sample.
     pub fn item<'a>(&'a self, image: &'a EncodedImage, key: &'a str) -> Item<'a> {
         let Origin { location, label, .. } = &self.origin;
         let EncodedImage { bytes, extension, .. } = image;
@@ -53,17 +54,18 @@ impl Sample {
     }
 }
 
-/// Key of a sample in shards: its index with as many digits as the largest one.
+/// Key of a sample in shards: its index, padded with zeros to the digits of the number of samples.
 pub(super) fn key(index: u64, samples: u64) -> String {
     let digits = samples.to_string().len();
     format!("{index:0digits$}")
 }
 
-/// Encodes samples of the source and calls `take` with each, in order.
+/// Encodes the given samples of the source and passes each one to `take`, in source order.
 ///
 /// # Errors
 ///
-/// [`Error::Sample`] for the first unusable sample if they are not skipped, and those of `take`.
+/// [`Error::Sample`] for the first unusable sample if unusable samples are not skipped; errors of
+/// `take`.
 pub(super) fn in_order(
     source: &dyn Source,
     settings: &Settings,
@@ -72,8 +74,9 @@ pub(super) fn in_order(
 ) -> Result<()> {
     let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
     thread::scope(|scope| {
-        // Thread t makes every sample t modulo the number of threads; receiving from them in turn restores the order of the
-        // source. A thread waits for its samples, because the system may start fewer threads than wanted.
+        // Thread t of n encodes the samples t, t + n, t + 2n, …. Receiving from the threads in turn
+        // restores the source order. The ranges are assigned after all threads are started, because
+        // the system may start fewer threads than requested.
         let start = |_| {
             let (sender, receiver) = sync_channel(AHEAD);
             let (assign, assigned) = sync_channel::<StepBy<Range<u64>>>(1);
@@ -81,7 +84,7 @@ pub(super) fn in_order(
             let work = move || {
                 let Ok(mut indices) = assigned.recv() else { return };
                 let mut maker = Maker::new(source, settings, large);
-                // The receiver is gone: the run has ended.
+                // Sending fails only if the run has ended and dropped the receiver.
                 let _ = indices.try_for_each(|it| sender.send(maker.make(it)).map_err(drop));
             };
             let thread = thread::Builder::new().name("feedwater-pack".into());
@@ -90,7 +93,7 @@ pub(super) fn in_order(
         let threads: Vec<_> = (0..settings.threads.max(1)).map_while(start).collect();
         for (thread, (assign, _)) in threads.iter().enumerate() {
             let indices = (samples.start + thread as u64..samples.end).step_by(threads.len());
-            // A thread that has ended is found when its first sample is received.
+            // If the thread has ended, receiving its first sample reports the error.
             let _ = assign.send(indices);
         }
         let mut here = threads.is_empty().then(|| Maker::new(source, settings, large.clone()));
@@ -122,7 +125,7 @@ pub(super) struct Made {
     pub image: Result<EncodedImage, DataError>,
 }
 
-/// Encodes samples; one per thread.
+/// Encodes samples. Each thread has its own `Maker`.
 pub(super) struct Maker<'a> {
     source: &'a dyn Source,
     limits: &'a Limits,
@@ -152,7 +155,7 @@ impl<'a> Maker<'a> {
         Made { origin, image }
     }
 
-    /// Encodes the image of the sample that was read.
+    /// Encodes the image in `self.page`.
     fn image(&mut self) -> Result<EncodedImage, DataError> {
         let bytes = self.page.bytes();
         let header = self.limits.header(bytes, self.strict)?;
@@ -182,7 +185,7 @@ impl<'a> Maker<'a> {
             Format::Bmp => "bmp",
             Format::Gif => "gif",
             Format::Tiff => "tif",
-            // `Format::Pixels` exists only in caches; no file header has it.
+            // No file has the format `Pixels`; it occurs only in caches.
             other => {
                 let problem = format!("{} images have no file name extension here", other.name());
                 return Err(DataError::new(Reason::Unsupported, problem));

@@ -1,4 +1,4 @@
-//! Measures the gain of smaller images before any are written.
+//! Measures how much faster smaller images load, before packing writes any of them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,14 +16,14 @@ use feedwater::plan::{self, LastBatch, OnError};
 use feedwater::source::custom::HostPage;
 use feedwater::source::{Memory, Source};
 
-/// Throughput of the same images at full size and smaller.
+/// Throughput and size of the same images before and after shrinking.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Gain {
-    /// Images measured.
+    /// Number of measured images.
     pub images: u64,
-    /// Bytes of the original images.
+    /// Total bytes of the original images.
     pub bytes_before: u64,
-    /// Bytes of the smaller images.
+    /// Total bytes of the smaller images.
     pub bytes_after: u64,
     /// Original images per second that one CPU thread decodes and transforms.
     pub images_per_second_before: f64,
@@ -31,12 +31,13 @@ pub struct Gain {
     pub images_per_second_after: f64,
 }
 
-/// Shrinks `looks` images, evenly spread over the source, in memory, and alternately runs both sets through `chain` on one CPU
-/// thread. The best of five rounds counts. Unusable samples are skipped.
+/// Measures the gain on `looks` images that are spread evenly over the source. The images are
+/// shrunk in memory. One CPU thread then runs the originals and the smaller images through `chain`,
+/// alternately, in five rounds. The fastest round of each set counts. Unusable samples are skipped.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] if the settings shrink nothing, or no sample is usable.
+/// [`Error::Config`] if `settings.presize` is `None`, or if no sample is usable.
 pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64) -> Result<Gain> {
     const ROUNDS: u32 = 5;
     settings.check()?;
@@ -80,7 +81,7 @@ pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64)
     })
 }
 
-/// Images per second of one epoch.
+/// Runs one epoch and returns its images per second.
 fn rate(set: Arc<Memory>, chain: &Chain, settings: &Settings) -> Result<f64> {
     let images = set.len();
     let mut wanted = plan::Settings { limits: settings.limits.clone(), ..Default::default() };

@@ -7,18 +7,19 @@ use std::path::Path;
 use feedwater::error::{Error, Result};
 use feedwater::internals::file::open_own;
 
-/// Lock file. It is hidden and never removed: removing it would let two processes hold the lock.
+/// Name of the lock file. The file is never removed: if it were, two processes could hold the lock.
 const NAME: &str = ".feedwater-pack.lock";
 
-/// Lock that is released when it is dropped, or by the system when the process ends in any way.
+/// Lock on a directory. Dropping it releases the lock; so does the system when the process ends.
 pub(super) struct Lock(File);
 
 impl Lock {
-    /// Locks a directory. On file systems without locks this has no effect.
+    /// Locks a directory. On file systems without locks it locks nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] with the process number if another pack holds the lock.
+    /// [`Error::Io`] with the process number of the holder if another process packs into the
+    /// directory.
     pub fn take(directory: &Path) -> Result<Self> {
         let path = directory.join(NAME);
         let failed = |error| Error::io(&path, &error);
@@ -38,8 +39,9 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing the file is not enough. A lock belongs to the open file description, which a process that another thread forks shares
-        // until it executes its program or ends.
+        // Closing the file is not enough: the lock belongs to the open file description. A process
+        // that another thread has forked shares this description until it executes its program or
+        // ends.
         let _ = self.0.unlock();
     }
 }
@@ -65,7 +67,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let lock = Lock::take(directory.path()).unwrap();
         assert!(Lock::take(directory.path()).is_err());
-        // What `fork` gives to the process.
+        // A forked process gets a copy of the file descriptor like this one.
         let _of_process = lock.0.try_clone().unwrap();
         drop(lock);
         Lock::take(directory.path()).unwrap();

@@ -1,4 +1,5 @@
-//! Manifest of packed shards, used to resume an interrupted pack and to verify the result.
+//! Manifest of packed shards. An interrupted pack resumes with it, and verification compares shards
+//! with it.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read};
@@ -12,17 +13,18 @@ use feedwater::error::{Error, Result};
 use feedwater::internals::file;
 use feedwater::source::Source;
 
-/// Hidden, because some formats read every visible file of a folder.
+/// Name of the manifest. It is hidden because some formats read every visible file of a folder.
 pub(super) const NAME: &str = ".feedwater-pack.json";
 
-/// Largest manifest that is read, in bytes; a shard takes about 200.
+/// Largest manifest that is read, in bytes. Each shard adds about 200 bytes.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Content of the file.
+/// Content of the manifest file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Version of the manifest, 2. Version 1 had no version field and does not record the samples of the source.
+    /// Version of the manifest, now 2. Manifests of version 1 have no version field and do not
+    /// record the samples of the source.
     #[serde(default = "first_version")]
     pub version: u32,
     /// Inputs that determine the shards.
@@ -33,7 +35,7 @@ pub struct Manifest {
     pub shards: Vec<Shard>,
     /// Number of skipped samples.
     pub skipped: u64,
-    /// First skipped samples.
+    /// First skipped samples, at most 1000.
     pub skipped_first: Vec<Skipped>,
     /// Whether all shards are written.
     pub complete: bool,
@@ -139,7 +141,7 @@ impl Manifest {
         serde_json::from_slice(&text).map(Some).map_err(damaged)
     }
 
-    /// Writes the manifest into the directory atomically.
+    /// Replaces the manifest of the directory atomically.
     pub(super) fn write(&self, directory: &Path) -> Result<()> {
         let path = directory.join(NAME);
         let text = serde_json::to_vec_pretty(self)
@@ -147,12 +149,12 @@ impl Manifest {
         file::write(&path, text).map_err(|error| Error::io(&path, &error))
     }
 
-    /// Index of the first sample after the listed shards.
+    /// Source index of the first sample after the listed shards.
     pub(super) fn end(&self) -> u64 {
         self.shards.last().map_or(0, |shard| shard.end)
     }
 
-    /// Lists what was written, and writes the manifest.
+    /// Adds a written shard and its skipped samples, and writes the manifest.
     pub(super) fn list(&mut self, directory: &Path, written: Written) -> Result<()> {
         self.skipped += written.skipped;
         self.skipped_first.extend(written.skipped_first);
@@ -161,7 +163,8 @@ impl Manifest {
         self.write(directory)
     }
 
-    /// Checks whether packing this source with these settings can resume here.
+    /// Returns an error unless packing this source with these settings can resume in this
+    /// directory.
     fn check(
         &self,
         directory: &Path,
@@ -209,7 +212,7 @@ impl Manifest {
             return Err(Error::Io { path, problem: format!("{problem}; {WAY_OUT}"), source: None });
         }
         let mut ends: Vec<u64> = self.shards.iter().map(|shard| shard.end).collect();
-        // Samples that were left out after the last shard.
+        // Samples after the last shard, all of them skipped, have a record of their own.
         if self.complete && ends.last().is_none_or(|&end| end < source.len()) {
             ends.push(source.len());
         }
@@ -221,7 +224,7 @@ impl Manifest {
         }
     }
 
-    /// Deletes the files of this manifest, and the manifest last.
+    /// Deletes the files that the manifest lists, then the manifest.
     fn remove(&self, directory: &Path) -> Result<()> {
         let numbers = 0..=self.shards.len() as u64;
         let beside = numbers.map(|number| origin::path(directory, &self.made.name, number));
@@ -234,14 +237,14 @@ impl Manifest {
     }
 }
 
-/// How to proceed if a directory cannot be resumed.
+/// Advice at the end of the error message if packing cannot resume in a directory.
 const WAY_OUT: &str =
     "overwrite it (`--overwrite`), which packs everything again, or name another directory";
 
 /// First version that records the samples of the source (`origin.rs`).
 const VERSION: u32 = 2;
 
-/// Fields that are read first, in every version.
+/// Fields that the manifests of all versions have. They are read first.
 #[derive(Deserialize)]
 struct Versioned {
     #[serde(default = "first_version")]
@@ -252,16 +255,16 @@ fn first_version() -> u32 {
     1
 }
 
-/// Finds a shard in a directory without a manifest.
+/// Returns the name of a shard in a directory that has no manifest.
 fn foreign(directory: &Path, settings: &Settings) -> Result<Option<String>> {
     let mut names = names(directory)?;
     names.sort();
     Ok(names.into_iter().find(|it| settings.format.is_shard(&settings.name, it)))
 }
 
-/// Deletes temporary files of killed packs.
+/// Deletes the temporary files that killed packs left behind.
 pub(super) fn remove_leftovers(directory: &Path, name: &str) -> Result<()> {
-    // Shards, the hidden files beside them, and the manifest.
+    // Prefixes of shards, of the hidden files beside them, and of the manifest.
     let prefixes = [format!(".{name}-"), format!("..{name}-"), format!(".{NAME}.")];
     let is_leftover =
         |it: &String| it.ends_with(".part") && prefixes.iter().any(|prefix| it.starts_with(prefix));
@@ -285,7 +288,7 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// First field that differs, with both values.
+/// Describes the first field that differs, with both values.
 fn difference(found: &Made, wanted: &Made) -> String {
     let words = |made: &Made| {
         let Made { source, samples, format, name, shard_bytes, presize, skip } = made;

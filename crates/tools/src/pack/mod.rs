@@ -1,17 +1,22 @@
-//! Packs a source into a few large files, which disks and object stores read fastest, optionally with smaller images.
+//! Packs a source into a few large files, optionally with smaller images. Disks and object stores
+//! read large files fastest.
 //!
 //! * Samples and labels are in source order. Images are copied byte for byte or made smaller.
-//! * Each shard has the names of the classes, which the sources `webdataset` and `tfrecord` read back and other readers skip.
-//! * A shard ends with the sample that reaches the requested size. This depends only on the source and the settings, so the same
-//!   source gives the same files for any number of threads.
-//! * A shard has a hidden name until it is on disk, so readers of the directory see only whole shards. A hidden manifest then
-//!   lists it: an interrupted run resumes after the last listed shard.
-//! * The samples of each shard are recorded beside it. If the source or the settings have changed, packing does not resume: it
-//!   fails before writing anything, and reports the difference.
-//! * Beside a shard lie the row indexes of its JPEGs, with which loaders decode windows faster (`cache.row_index`). Readers that do
-//!   not know them leave them alone.
-//! * The directory is locked during packing; a second pack fails.
-//! * A sample that cannot be read, parsed or, to make it smaller, decoded is an error, or is skipped and counted.
+//! * Each shard contains the class names. The sources `webdataset` and `tfrecord` read them; other
+//!   readers skip them.
+//! * A shard ends with the sample that reaches the requested size. Shards depend only on the source
+//!   and the settings, so any number of threads writes the same files.
+//! * A shard has a hidden name until it is synced to disk, so readers of the directory see only
+//!   complete shards. Then a hidden manifest lists the shard. An interrupted run resumes after the
+//!   last listed shard.
+//! * A hidden file beside each shard records the shard's source samples. If the source or the
+//!   settings have changed, packing does not resume: it fails before it writes anything, and
+//!   reports the difference.
+//! * Another file beside each shard contains the row indexes of its JPEGs, with which loaders
+//!   decode windows faster (`cache.row_index`). Other readers ignore the file.
+//! * The directory is locked during packing, so a second pack into it fails.
+//! * A sample is unusable if it cannot be read or parsed, or cannot be decoded for shrinking. An
+//!   unusable sample ends the pack with an error, or is skipped and counted.
 
 use std::fs;
 use std::path::Path;
@@ -57,19 +62,20 @@ pub struct Settings {
     pub shard_bytes: u64,
     /// Reduction of the image size. Default: images are copied.
     pub presize: Option<Presize>,
-    /// Whether to delete the files of an earlier pack in the directory, whatever its source and settings, and to pack everything
-    /// again. Default false.
+    /// Whether to delete the files of an earlier pack in the directory and pack everything again,
+    /// even if the earlier pack had another source or other settings. Default false.
     pub overwrite: bool,
-    /// Whether to read every packed sample of the source again before resuming, and to compare its bytes. Default false: a sample
-    /// whose location, label and version are unchanged is not read again. The version of a local file is its length, its
-    /// modification time, its inode and the time of its last change.
+    /// Whether to read all packed samples of the source again before resuming, and to compare their
+    /// bytes. With false, the default, samples whose location, label and version are unchanged are
+    /// not read again. The version of a local file consists of its length, modification time, inode
+    /// and time of last change.
     pub verify: bool,
     /// Whether to skip unusable samples instead of failing. Default false.
     pub skip: bool,
-    /// Number of threads that read, decode and encode. Default: number of cores.
+    /// Number of threads that read, decode and encode. Default: the number of cores.
     pub threads: usize,
-    /// Limits beyond which samples are unusable. To make an image smaller, each thread has 32 MiB, and all threads share
-    /// `large_image_memory` for images that need more.
+    /// Limits beyond which samples are unusable. Each thread may use 32 MiB to shrink an image.
+    /// Images that need more share `large_image_memory` among all threads.
     pub limits: Limits,
     /// Whether damaged images are unusable (`decode.strict`). Default true.
     pub strict: bool,
@@ -112,25 +118,26 @@ impl Settings {
         self.presize.as_ref().map_or(Ok(()), Presize::check)
     }
 
-    /// Whether a shard with this many bytes of samples ends.
+    /// Whether a shard ends when its samples take `bytes` bytes.
     fn is_full(&self, bytes: u64) -> bool {
         bytes >= self.shard_bytes
     }
 }
 
-/// Skipped sample.
+/// Sample that was skipped because it is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Index in the source.
     pub index: u64,
-    /// Path or other location.
+    /// Path or other location in the source.
     pub location: String,
-    /// Error message.
+    /// Error message that explains why the sample is unusable.
     pub problem: String,
 }
 
-/// Packs a source into a directory, or resumes an interrupted pack; calls `progress` with the number of finished samples. Returns
-/// the manifest at once if the directory is complete.
+/// Packs a source into a directory, or resumes an interrupted pack. Calls `progress` with the
+/// number of finished samples. If the directory is already complete, it returns the manifest at
+/// once.
 ///
 /// # Errors
 ///

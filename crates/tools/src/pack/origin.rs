@@ -1,8 +1,9 @@
-//! Records the samples of the source, so that a resumed pack notices a changed source.
+//! Records the samples of the source, so that a resumed pack detects a changed source.
 //!
-//! Each shard has a hidden file with one line of JSON per sample, including skipped ones. A sample is unchanged if its location,
-//! label and version are. If the source has no version for it, or a different one, or with [`Settings::verify`], its bytes are
-//! compared.
+//! Beside each shard, a hidden file has one line of JSON per source sample, including skipped
+//! samples. A sample is unchanged if its location, label and version are unchanged. Its bytes are
+//! compared if the source provides no version for it, if the version differs, or with
+//! [`Settings::verify`].
 
 use std::io::{BufRead, BufReader};
 use std::panic::resume_unwind;
@@ -19,25 +20,25 @@ use feedwater::internals::threads::in_parts;
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;
 
-/// Sample of the source as it was packed.
+/// Record of a source sample at the time of packing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Origin {
     pub location: String,
     pub label: i64,
-    /// Result of [`Source::version`] before the sample was read.
+    /// Result of [`Source::version`] just before the sample was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     version: Option<String>,
     content: Content,
 }
 
-/// Content of a sample.
+/// Content of a sample, or the reason why it could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Content {
-    /// Number of bytes, and their CRC-32C.
+    /// Number of bytes and their CRC-32C.
     Read { bytes: u64, crc: u32 },
-    /// Name of the reason why it could not be read.
+    /// Name of the reason why the sample could not be read.
     Error(String),
 }
 
@@ -49,7 +50,8 @@ impl Origin {
         page: &mut HostPage,
         limit: u64,
     ) -> (Self, Result<(), DataError>) {
-        // Before the bytes: a file that changes in between has another version next time.
+        // The version is taken before the bytes. If the file changes in between, the next pack sees
+        // another version.
         let version = source.version(index);
         let read = source.read(index, page, limit);
         let content = match &read {
@@ -63,7 +65,7 @@ impl Origin {
         (Self { location, label, version, content }, read)
     }
 
-    /// Describes how the sample has changed; `None` if it has not.
+    /// Describes how the sample has changed since packing, or returns `None` if it has not changed.
     fn changed(
         &self,
         source: &dyn Source,
@@ -100,12 +102,12 @@ impl Origin {
     }
 }
 
-/// Path of the hidden file beside a shard.
+/// Path of the hidden record file that belongs to shard `number`.
 pub(super) fn path(directory: &Path, name: &str, number: u64) -> PathBuf {
     directory.join(format!(".{name}-{number:06}.source.jsonl"))
 }
 
-/// Writes the file beside a shard.
+/// Writes the record file of shard `number`.
 pub(super) fn write(directory: &Path, name: &str, number: u64, origins: &[Origin]) -> Result<()> {
     let path = path(directory, name, number);
     let mut text = Vec::new();
@@ -117,12 +119,12 @@ pub(super) fn write(directory: &Path, name: &str, number: u64, origins: &[Origin
     file::write(&path, text).map_err(|error| Error::io(&path, &error))
 }
 
-/// What has changed in the source since it was packed: the first sample that is different. `ends` has, for each file that
-/// was written beside a shard, the index of the first sample after it.
+/// Finds the first sample of the source that has changed since packing and describes the change.
+/// `ends` contains, for each record file, the index of the first sample after it.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if a record cannot be read.
+/// [`Error::Io`] if a record file cannot be read.
 pub(super) fn difference(
     source: &dyn Source,
     directory: &Path,
@@ -148,7 +150,8 @@ pub(super) fn difference(
                 }
                 _ => {}
             }
-            // Later samples do not matter any more; earlier ones are being checked.
+            // The first change decides, so later shards need not be checked. Other threads still
+            // check the earlier ones.
             return;
         }
     };
@@ -159,7 +162,7 @@ pub(super) fn difference(
     Ok(found.map(|(_, difference)| difference))
 }
 
-/// Finds the first changed sample of a shard, and describes the change.
+/// Finds the first changed sample of one shard and describes the change.
 fn first_changed(
     source: &dyn Source,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Makes images smaller once, so that every epoch reads and decodes less.
+//! Makes images smaller once when packing, so that every epoch reads and decodes less.
 
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,11 @@ use feedwater::internals::plan::SampleMemory;
 use feedwater::internals::transform::FullDecoder;
 use feedwater::op::{Operator, Resize};
 
-/// Target size and quality.
+/// Target size and quality of smaller images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presize {
-    /// Length of the shorter side in pixels. Images whose shorter side is not longer are copied byte for byte.
+    /// Length of the shorter side in pixels. Images whose shorter side is at most this long are
+    /// copied byte for byte.
     pub shorter: u32,
     /// JPEG quality in libjpeg's terms, 1 to 100. The chroma has half the resolution in both directions (4:2:0).
     pub quality: u8,
@@ -34,8 +35,9 @@ impl Presize {
     }
 }
 
-/// Makes images smaller: rotates them upright, resizes as the operator `resize` does by default (Pillow's antialiased bilinear
-/// filter), and encodes a baseline JPEG. Use one per thread; its buffers grow to the largest image until they are released.
+/// Makes images smaller. It rotates an image upright, resizes it as the operator `resize` does by
+/// default (Pillow's antialiased bilinear filter), and encodes a baseline JPEG. Use one presizer
+/// per thread. Its buffers grow to the largest image until [`release`](Self::release) frees them.
 pub struct Presizer {
     quality: u8,
     shorter: u32,
@@ -44,13 +46,14 @@ pub struct Presizer {
 }
 
 impl Presizer {
-    /// Creates a presizer with checked settings.
+    /// Creates a presizer. The settings must have passed [`Presize::check`].
     pub fn new(Presize { shorter, quality }: Presize) -> Self {
         let full_decoder = FullDecoder::new(Some(shorter), true);
         Self { quality, shorter, decoder: Decoders::new(), full_decoder }
     }
 
-    /// Memory for making the image smaller, besides its file; `None` if the image is small enough.
+    /// Returns the memory for making the image smaller, in addition to the file. Returns `None` if
+    /// the image is already small enough.
     pub fn need(&self, bytes: &[u8], header: &Header) -> Option<SampleMemory> {
         let decode = self.decoder.memory(header, bytes, bytes.len() as u64);
         let need = || SampleMemory::of_resized(header, decode, self.shorter);
@@ -63,13 +66,14 @@ impl Presizer {
         self.full_decoder.release();
     }
 
-    /// Sets whether damage is an error (the default), or damage that Pillow accepts is tolerated: `decode.strict`.
+    /// Sets `decode.strict`. If true (the default), damaged images are errors. If false, damage
+    /// that Pillow accepts is tolerated.
     pub fn strict(self, strict: bool) -> Self {
         Self { decoder: self.decoder.strict(strict), ..self }
     }
 
-    /// Returns the smaller image as a JPEG, or `None` if the image is small enough. A result wider or higher than a JPEG allows
-    /// (65535) is an error.
+    /// Returns the smaller image as a JPEG, or `None` if the image is already small enough. A
+    /// result that is wider or higher than a JPEG can be (65535 pixels) is an error.
     pub fn make(&mut self, bytes: &[u8], header: &Header) -> Result<Option<Vec<u8>>, DataError> {
         if !self.full_decoder.resizes(header) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Makes row indexes of JPEGs, and stores them beside a shard.
+//! Builds the row indexes of JPEGs, and stores them beside a shard.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,19 +13,20 @@ use feedwater::internals::file::AtomicFile;
 use feedwater::internals::geometry::Roi;
 use feedwater::internals::header::Header;
 
-/// Makes row indexes; one per thread.
+/// Builds row indexes. Each thread has its own indexer.
 #[derive(Default)]
 pub(super) struct RowIndexer {
     decoders: Decoders,
 }
 
 impl RowIndexer {
-    /// Index of an intact JPEG that our own decoder decodes.
+    /// Builds the row index of a JPEG. Returns `None` if the JPEG is damaged, or if feedwater's own
+    /// decoder does not decode it.
     pub fn make(&mut self, file: &[u8]) -> Option<Vec<u8>> {
         let header = Header::parse(file).ok().filter(is_indexable)?;
         let fingerprint = Fingerprint::of(file, Fingerprint::seed_of(file));
         self.decoders.set_row_index(RowIndexTask::Make(fingerprint));
-        // Almost everything is only parsed.
+        // Decoding a window of one pixel parses the whole JPEG, but computes almost no pixels.
         let pixel = Roi::new(0, 0, 1, 1);
         self.decoders.decode(file, &header, pixel, 1, &mut |_| {}).ok()?;
         match self.decoders.row_index() {
@@ -35,14 +36,14 @@ impl RowIndexer {
     }
 }
 
-/// Path of the file beside a shard.
+/// Path of the row index file that belongs to a shard.
 pub(super) fn path(shard: &Path) -> PathBuf {
     let mut path = shard.to_owned().into_os_string();
     path.push(ROWS_ENDING);
     path.into()
 }
 
-/// Stores the indexes of a shard. Without any there is no file.
+/// Stores the row indexes of a shard. If there are none, any existing file is removed.
 pub(super) fn write(shard: &Path, indexes: &[Vec<u8>]) -> Result<()> {
     let path = path(shard);
     let failed = |error| Error::io(&path, &error);

@@ -9,19 +9,21 @@ use feedwater::error::{Error, Result};
 use feedwater::internals::file::AtomicFile;
 use feedwater::internals::source::records::CLASSES_NAME;
 
-/// Format of shards.
+/// File format of shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShardFormat {
-    /// Tar archives with `KEY.jpg` (or `.png`, `.webp`) and `KEY.cls`, as WebDataset reads them.
+    /// Tar archives with the members `KEY.jpg` (or `.png`, `.webp`) and `KEY.cls`, which WebDataset
+    /// reads.
     #[default]
     WebDataset,
-    /// `tf.train.Example` with `image/encoded`, `image/class/label`, `image/format` and `image/filename`.
+    /// TFRecord files of `tf.train.Example`, with `image/encoded`, `image/class/label`,
+    /// `image/format` and `image/filename`.
     TfRecord,
 }
 
 impl ShardFormat {
-    /// Key under `[source]` that reads such shards.
+    /// Name of the source under `[source]` that reads such shards.
     pub const fn key(self) -> &'static str {
         match self {
             ShardFormat::WebDataset => "webdataset",
@@ -29,12 +31,12 @@ impl ShardFormat {
         }
     }
 
-    /// Name of a shard: `train-000012.tar`.
+    /// File name of a shard, such as `train-000012.tar`.
     pub(super) fn file_name(self, name: &str, number: u64) -> String {
         format!("{name}-{number:06}.{}", self.ending())
     }
 
-    /// Whether a file name is that of a shard with prefix `name`.
+    /// Whether `file_name` is the name of a shard with the prefix `name`.
     pub(super) fn is_shard(self, name: &str, file_name: &str) -> bool {
         let number = file_name.strip_prefix(name).and_then(|it| it.strip_prefix('-'));
         let number = number.and_then(|it| it.strip_suffix(self.ending())?.strip_suffix('.'));
@@ -49,13 +51,13 @@ impl ShardFormat {
     }
 }
 
-/// Sample to write.
+/// Sample to write into a shard.
 pub(super) struct Item<'a> {
-    /// Unique key of the sample in the set, without dots.
+    /// Key of the sample, unique in the data set and without dots.
     pub key: &'a str,
     /// Location in the source.
     pub location: &'a str,
-    /// File name extension of the image format in lower case: `jpg`, `png`.
+    /// File name extension of the image format in lower case, such as `jpg` or `png`.
     pub extension: &'a str,
     pub label: i64,
     pub bytes: &'a [u8],
@@ -70,7 +72,7 @@ pub struct Shard {
     pub samples: u64,
     /// File size in bytes.
     pub bytes: u64,
-    /// CRC-32C of labels and images, sample after sample.
+    /// CRC-32C over the labels and images of all samples, in order.
     pub crc: u32,
     /// Source index of the first sample after the shard.
     pub end: u64,
@@ -83,9 +85,9 @@ pub(super) struct ShardWriter {
     out: Counted<AtomicFile>,
     samples: u64,
     crc: u32,
-    /// Names of the classes, until they are written with the first sample.
+    /// Class names, until they are written with the first sample.
     classes: Option<Vec<String>>,
-    /// Bytes that they took.
+    /// Bytes that the class names take in the file.
     classes_bytes: u64,
 }
 
@@ -123,7 +125,8 @@ impl ShardWriter {
         &self.path
     }
 
-    /// Bytes of samples written so far. The names of the classes do not count, so that shards end where they do without names.
+    /// Bytes of samples written so far. The class names do not count, so a shard with class names
+    /// ends at the same sample as one without.
     pub fn bytes(&self) -> u64 {
         self.out.bytes - self.classes_bytes
     }
@@ -152,7 +155,7 @@ pub(super) fn item_bytes(format: ShardFormat, item: &Item) -> u64 {
     let mut out = Counted { out: io::sink(), bytes: 0 };
     match write_item(format, &mut out, item) {
         Ok(()) => out.bytes,
-        // The error is that of writing the shard.
+        // The error occurs again when the shard is written, which reports it.
         Err(_) => 0,
     }
 }
@@ -164,7 +167,7 @@ fn write_item(format: ShardFormat, out: &mut impl Write, item: &Item) -> io::Res
     }
 }
 
-/// Writes the first sample of a shard, and the names of the classes where readers of the format skip them.
+/// Writes the first sample of a shard, with the class names where readers of the format skip them.
 fn write_first_item(
     format: ShardFormat,
     out: &mut impl Write,
@@ -173,7 +176,7 @@ fn write_first_item(
 ) -> io::Result<()> {
     match format {
         ShardFormat::WebDataset => {
-            // A name without a dot, which no reader takes for a sample.
+            // Readers of WebDataset ignore a member whose name has no dot.
             tar_member(out, CLASSES_NAME, &serde_json::to_vec(classes)?)?;
             tar_members(out, item)
         }
@@ -201,7 +204,8 @@ fn tar_member(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()> 
     out.write_all(&[0; 512][..padding])
 }
 
-/// Writes a record with the framing of `tf.io.TFRecordWriter`: length, its masked checksum, data, their masked checksum.
+/// Writes a record framed like `tf.io.TFRecordWriter`: length, masked checksum of the length, data,
+/// masked checksum of the data.
 fn tf_record(out: &mut impl Write, data: &[u8]) -> io::Result<()> {
     let len = (data.len() as u64).to_le_bytes();
     let masked = |bytes: &[u8]| {
@@ -214,8 +218,8 @@ fn tf_record(out: &mut impl Write, data: &[u8]) -> io::Result<()> {
     out.write_all(&masked(data))
 }
 
-/// Encodes a `tf.train.Example` (tensorflow/core/example/example.proto) with the features sorted by name, and with the names of
-/// classes if there are any.
+/// Encodes a `tf.train.Example` (tensorflow/core/example/example.proto). The features are sorted by
+/// name. The class names are a feature too, if there are any.
 fn example(item: &Item, classes: &[String]) -> Vec<u8> {
     let bytes_list = |value: &[u8]| field(1, &field(1, value));
     let label = field(3, &field(1, &varint(item.label as u64)));
@@ -234,7 +238,7 @@ fn example(item: &Item, classes: &[String]) -> Vec<u8> {
     field(1, &entries.concat())
 }
 
-/// Encodes a protobuf field of bytes.
+/// Encodes a length-delimited protobuf field.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2], &varint(bytes.len() as u64)[..], bytes].concat()
 }
@@ -249,7 +253,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// Writer that counts bytes.
+/// Writer that counts the bytes written.
 struct Counted<W> {
     out: W,
     bytes: u64,

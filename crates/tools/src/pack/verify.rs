@@ -10,8 +10,9 @@ use feedwater::internals::footprint::counted;
 use feedwater::source::custom::HostPage;
 use feedwater::source::{Source, TfRecord, WebDataset};
 
-/// Reads every sample of a packed directory as a loader would, compares labels and images with the checksums from packing, and
-/// writes the index beside each shard. Returns the number of samples, and calls `progress` after each.
+/// Reads every sample of a packed directory as a loader would, and compares labels and images with
+/// the checksums from packing. Writes the index beside each shard. Calls `progress` after each
+/// sample, and returns the number of samples.
 ///
 /// # Errors
 ///
@@ -33,7 +34,7 @@ pub fn verify(directory: &Path, progress: impl Fn(u64)) -> Result<u64> {
     Ok(done)
 }
 
-/// [`verify`] for one shard, which need not be in the manifest yet.
+/// Does the same as [`verify`] for one shard. The shard need not be in the manifest yet.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Writes a shard with what lies beside it.
+//! Writes a shard and its hidden companion files.
 
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use super::origin::{self, Origin};
 use super::shard::ShardWriter;
 use super::{Settings, Shard, Skipped, rows};
 
-/// Largest number of skipped samples in the manifest.
+/// Largest number of skipped samples that the manifest lists.
 pub(super) const SKIPPED_KEPT: usize = 1000;
 
-/// Shard that is being written. Without a usable sample there is no file.
+/// Writer of one shard. The shard file is created with the first usable sample.
 pub(super) struct Writer<'a> {
     directory: &'a Path,
     settings: &'a Settings,
-    /// Samples of the source.
+    /// Number of samples in the source.
     samples: u64,
-    /// Names of its classes.
+    /// Class names of the source.
     classes: &'a [String],
     number: u64,
     shard: Option<ShardWriter>,
@@ -36,13 +36,14 @@ pub(super) struct Writer<'a> {
 pub struct Written {
     /// Number of the shard.
     pub number: u64,
-    /// Source index of the first sample after it.
+    /// Source index of the first sample after the shard.
     pub end: u64,
-    /// The shard. `None` if all of its samples were skipped, which only the last ones can be.
+    /// The shard. `None` if all of its samples were skipped, which can only happen at the end of
+    /// the source.
     pub shard: Option<Shard>,
     /// Number of skipped samples.
     pub skipped: u64,
-    /// The first of them.
+    /// The first skipped samples.
     pub skipped_first: Vec<Skipped>,
 }
 
@@ -71,7 +72,7 @@ impl<'a> Writer<'a> {
         self.number
     }
 
-    /// Bytes written so far.
+    /// Bytes of samples written so far.
     pub fn bytes(&self) -> u64 {
         self.shard.as_ref().map_or(0, ShardWriter::bytes)
     }
@@ -103,7 +104,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Finishes the shard before the sample `end`.
+    /// Finishes the shard. `end` is the source index of the first sample after the shard.
     pub fn finish(self, end: u64) -> Result<Written> {
         let Self { directory, settings, number, skipped, skipped_first, .. } = self;
         origin::write(directory, &settings.name, number, &self.origins)?;

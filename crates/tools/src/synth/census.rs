@@ -1,4 +1,4 @@
-//! What a set of JPEGs consists of: samplings, Huffman tables, qualities, sizes.
+//! Counts the composition of a set of JPEGs: chroma samplings, Huffman tables, qualities and sizes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,23 +19,25 @@ use crate::probe::sampling_name;
 pub struct Census {
     /// Number of JPEGs.
     pub files: u64,
-    /// Files that have no intact header of a JPEG, and are not counted otherwise.
+    /// Files without an intact JPEG header. No other field counts them.
     pub others: u64,
-    /// Total bytes.
+    /// Total bytes of the JPEGs.
     pub bytes: u64,
-    /// Total pixels.
+    /// Total pixels of the JPEGs.
     pub pixels: u64,
-    /// Files by chroma sampling: `4:4:4`, `gray`.
+    /// Files by chroma sampling, such as `4:4:4` or `gray`.
     pub samplings: BTreeMap<String, u64>,
-    /// Files with a Huffman table that is not one of T.81, Annex K.
+    /// Files with a Huffman table that is not one of the standard tables of T.81, Annex K.
     pub own_tables: u64,
     /// Progressive files.
     pub progressive: u64,
     /// Files with restart markers.
     pub restart_markers: u64,
-    /// Width and height in pixels of the files with the fewest, the median and the most pixels.
+    /// Width and height in pixels of three files: those with the fewest, the median and the most
+    /// pixels.
     pub sizes: Option<[[u32; 2]; 3]>,
-    /// Lowest, median and highest quality of the luma, in libjpeg's terms; the nearest one for tables that libjpeg does not make.
+    /// Lowest, median and highest luma quality, 1 to 100 as in libjpeg. A table that libjpeg does
+    /// not produce counts as the nearest quality.
     pub qualities: Option<[u8; 3]>,
 }
 
@@ -52,20 +54,20 @@ pub(super) struct FileFacts {
 }
 
 impl Census {
-    /// Counts the JPEGs below a folder, by their content up to the first scan.
+    /// Counts the JPEGs below a folder. Only their headers are read, up to the first scan.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] for a folder or file that cannot be read.
+    /// [`Error::Io`] if a folder or file cannot be read.
     pub fn of_folder(folder: &Path) -> Result<Self> {
         Self::of_files(&jpegs(folder)?)
     }
 
-    /// Counts files, as [`Census::of_folder`] does.
+    /// Counts the given files as [`Census::of_folder`] does.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] for a file that cannot be read.
+    /// [`Error::Io`] if a file cannot be read.
     pub fn of_files(files: &[PathBuf]) -> Result<Self> {
         let mut facts = Vec::new();
         for file in files {
@@ -102,13 +104,13 @@ impl Census {
         census
     }
 
-    /// Mean bytes per pixel; 0 without files.
+    /// Mean bytes per pixel; 0 if there are no files.
     pub fn bytes_per_pixel(&self) -> f64 {
         self.bytes as f64 / self.pixels.max(1) as f64
     }
 }
 
-/// Two lines, without a line break at the end.
+/// Prints two lines without a line break at the end.
 impl fmt::Display for Census {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let share =
@@ -136,11 +138,12 @@ impl fmt::Display for Census {
     }
 }
 
-/// Returns the files below a folder whose names end with `.jpg` or `.jpeg`, in any case, sorted.
+/// Returns the sorted paths of the files below a folder whose names end with `.jpg` or `.jpeg`, in
+/// upper or lower case.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] for a folder that cannot be read.
+/// [`Error::Io`] if a folder cannot be read.
 pub fn jpegs(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error: &std::io::Error| Error::io(folder, error);
     let mut files = Vec::new();
@@ -158,7 +161,7 @@ pub fn jpegs(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 impl FileFacts {
-    /// Returns `None` if the file has no intact header of a JPEG.
+    /// Returns the properties of a file, or `None` if the file has no intact JPEG header.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         let header = Header::parse(bytes).ok()?;
         let jpeg = header.jpeg.as_ref()?;
@@ -182,7 +185,7 @@ impl FileFacts {
                     facts.own_tables |= tables.iter().any(|it| !STANDARD_TABLES.contains(it));
                 }
                 0xdb => sums_of_steps(found.body, &mut steps)?,
-                // The table of the first component.
+                // Number of the first component's quantization table.
                 0xc0..=0xcf => luma = *found.body.get(8)?,
                 SOS | EOI => break,
                 _ => {}
@@ -197,7 +200,7 @@ impl FileFacts {
     }
 }
 
-/// The tables of T.81, Annex K, which the encoder writes.
+/// Standard Huffman tables of T.81, Annex K, taken from a JPEG that the encoder writes.
 static STANDARD_TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
     let mut jpeg = Vec::new();
     let encoded = Encoder::new(&mut jpeg, 90).encode(&[0; 3], 1, 1, ColorType::Rgb);
@@ -214,7 +217,7 @@ static STANDARD_TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
     tables
 });
 
-/// Adds the sums of the quantization steps of a DQT segment by the number of their table.
+/// Sums the quantization steps of each table of a DQT segment. `sums` is indexed by table number.
 fn sums_of_steps(mut body: &[u8], sums: &mut [f64; 16]) -> Option<()> {
     while let Some((&head, rest)) = body.split_first() {
         let wide = head >> 4 != 0;
@@ -230,14 +233,15 @@ fn sums_of_steps(mut body: &[u8], sums: &mut [f64; 16]) -> Option<()> {
     Some(())
 }
 
-/// Quality whose luma table, computed as in libjpeg, has the nearest sum of steps (3688 for T.81, Annex K).
+/// Returns the libjpeg quality whose luma table has the nearest sum of steps. The base table (T.81,
+/// Annex K) has the sum 3688.
 fn quality(sum: f64) -> u8 {
-    // All steps are 1.
+    // Every quantization step is 1.
     if sum <= 64.0 {
         return 100;
     }
     let scale = 100.0 * sum / 3688.0;
     let quality = if scale <= 100.0 { (200.0 - scale) / 2.0 } else { 5000.0 / scale };
-    // 1 to 100.
+    // The result is 1 to 100.
     quality.round() as u8
 }

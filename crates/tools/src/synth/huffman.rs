@@ -1,17 +1,19 @@
-//! Huffman codes of a JPEG: decoding, and the optimal code for given counts.
+//! Decodes Huffman codes of a JPEG, and computes the optimal code for given symbol counts.
 
 use super::segments::Table;
 
-/// Bits that the first look-up resolves.
+/// Number of bits that the first look-up resolves.
 const LOOK_UP_BITS: u32 = 9;
 
 /// Decodes the symbols of a table.
 pub struct SymbolDecoder {
-    /// Length and symbol of the code that begins with these bits; 0 if it is longer or missing.
+    /// For each prefix of [`LOOK_UP_BITS`] bits: length and symbol of the code at its start, or 0
+    /// if no code is that short.
     short: Vec<u16>,
-    /// For each length: one past its last code, aligned to 16 bits. Codes of greater length begin there.
+    /// For each code length: one past its last code, left-aligned in 16 bits. Longer codes begin
+    /// there.
     ends: [u32; 17],
-    /// For each length: the place of its first symbol minus its first code.
+    /// For each code length: the index of its first symbol in `symbols`, minus its first code.
     offsets: [i32; 17],
     symbols: Vec<u8>,
 }
@@ -45,7 +47,8 @@ impl SymbolDecoder {
         Ok(it)
     }
 
-    /// Returns length and symbol of the code at the start of 16 bits.
+    /// Returns length and symbol of the code at the start of the 16 bits `bits`, or `None` if there
+    /// is no such code.
     pub fn decode(&self, bits: u32) -> Option<(u32, u8)> {
         let entry = self.short[(bits >> (16 - LOOK_UP_BITS)) as usize];
         if entry != 0 {
@@ -57,17 +60,19 @@ impl SymbolDecoder {
     }
 }
 
-/// Returns numbers of codes by length and the symbols of the optimal code of at most 16 bits, as `jpeg_gen_optimal_table` of
-/// libjpeg does (T.81, K.2). A reserved symbol gets the code of ones only, which no symbol may have.
+/// Returns the optimal Huffman code with at most 16 bits per symbol: the number of codes per
+/// length, and the symbols. The algorithm is libjpeg's `jpeg_gen_optimal_table` (T.81, K.2). An
+/// additional reserved symbol gets the code that consists of ones only, because no real symbol may
+/// have it.
 pub fn optimal(counts: &[u64; 256]) -> ([u8; 16], Vec<u8>) {
     const RESERVED: usize = 256;
     let mut weights: Vec<u64> = counts.iter().copied().chain([1]).collect();
     let mut lens = [0usize; RESERVED + 1];
-    // The next symbol of the same subtree.
+    // For each symbol, the next symbol in the same subtree.
     let mut next = [None; RESERVED + 1];
     let mut live: Vec<usize> = (0..=RESERVED).filter(|&symbol| weights[symbol] > 0).collect();
     while live.len() > 1 {
-        // Of equal weights the largest symbol.
+        // Of symbols with equal weights, the largest one is taken.
         let take_least = |live: &mut Vec<usize>, weights: &[u64]| {
             let least = |&(_, &a): &(usize, &usize)| (weights[a], RESERVED - a);
             let (place, _) = live.iter().enumerate().min_by_key(least)?;
@@ -93,7 +98,8 @@ pub fn optimal(counts: &[u64; 256]) -> ([u8; 16], Vec<u8>) {
     (lengths(&lens), in_order(&lens[..RESERVED]))
 }
 
-/// Numbers of codes of 1 to 16 bits: longer codes move up the tree, and the reserved one is removed (T.81, figure K.3).
+/// Returns the numbers of codes of 1 to 16 bits. Longer codes are shortened by moving them up the
+/// tree, and the reserved code is removed (T.81, figure K.3).
 fn lengths(lens: &[usize]) -> [u8; 16] {
     let mut bits = vec![0u32; lens.len() + 1];
     lens.iter().filter(|&&len| len > 0).for_each(|&len| bits[len] += 1);
@@ -109,18 +115,19 @@ fn lengths(lens: &[usize]) -> [u8; 16] {
     if let Some(longest) = (1..=16).rev().find(|&len| bits[len] > 0) {
         bits[longest] -= 1;
     }
-    // At most 256 codes, of which at most 255 have one length.
+    // There are at most 256 codes, and at most 255 of them have the same length, so `u8` suffices.
     std::array::from_fn(|at| bits[at + 1] as u8)
 }
 
-/// Symbols by the length of their code before it was limited, then by value.
+/// Returns the symbols in the order of their code lengths before these were limited to 16 bits,
+/// then of their values.
 fn in_order(lens: &[usize]) -> Vec<u8> {
     let mut symbols: Vec<u8> = (0..=255).filter(|&it| lens[usize::from(it)] > 0).collect();
     symbols.sort_by_key(|&it| lens[usize::from(it)]);
     symbols
 }
 
-/// Codes of a table by symbol: length and code; length 0 if the symbol has none.
+/// Returns the code of each symbol as length and bits. The length is 0 if the symbol has no code.
 pub fn codes(table: &Table) -> [(u8, u16); 256] {
     let mut codes = [(0, 0); 256];
     let (mut code, mut symbols) = (0u16, table.symbols.iter());
@@ -154,12 +161,13 @@ mod tests {
     #[test]
     fn frequent_symbols_have_short_codes() {
         let (counts, symbols) = of(&[(1, 5), (2, 100), (3, 20), (0, 5)]);
-        // 2 has one bit, 3 two, 0 and 1 share the rest with the reserved code.
+        // Symbol 2 has a code of one bit, 3 of two bits; 0, 1 and the reserved code share the
+        // remaining codes.
         assert_eq!(symbols[..2], [2, 3]);
         assert_eq!(counts[..5], [1, 1, 1, 1, 0]);
     }
 
-    /// Weights of Fibonacci make the deepest tree, 45 levels here.
+    /// Fibonacci numbers as weights give the deepest tree, with 45 levels in this test.
     #[test]
     fn codes_have_at_most_16_bits_and_none_has_ones_only() {
         let mut weights = [0u64; 256];

@@ -1,4 +1,4 @@
-//! Draws one image.
+//! Draws one synthetic image.
 
 use feedwater::internals::random::{SampleKey, SampleRng};
 
@@ -6,30 +6,33 @@ use super::noise::{Noise, between, gaussian, hash};
 use super::row::Row;
 use super::scene;
 
-/// Draws image number `index` of the set `seed` as `3 * width * height` bytes of RGB in row order.
+/// Draws image `index` of the set with seed `seed`. Returns `3 * width * height` bytes of RGB in
+/// row order.
 ///
-/// It shows scene `index % 10`: mountains, dunes, sea, forest, fruit, pebbles, foliage, city, snow or flowers.
+/// The image shows scene `index % 10`: mountains, dunes, sea, forest, fruit, pebbles, foliage,
+/// city, snow or flowers.
 pub fn image(seed: u64, index: u64, width: u32, height: u32) -> Vec<u8> {
     detailed(seed, index, [width, height], Detail::UNIFORM)
 }
 
-/// Strength of what the camera adds to the scene, relative to [`image`].
+/// Strength of the effects that the camera adds to the scene, relative to [`image`].
 #[derive(Clone, Copy, Debug)]
 pub struct Detail {
-    /// Fine structure of surfaces.
+    /// Strength of the fine structure of surfaces.
     pub grain: f32,
-    /// Sensor noise.
+    /// Strength of the sensor noise.
     pub noise: f32,
-    /// Changes of red against blue by the fine structure of surfaces, as a share of its changes of lightness; 0 for [`image`].
+    /// Strength of the red-blue changes in the fine structure of surfaces, as a share of its
+    /// changes of lightness; 0 for [`image`].
     pub colour: f32,
 }
 
 impl Detail {
-    /// Detail of [`image`].
+    /// The detail that [`image`] uses.
     pub const UNIFORM: Self = Self { grain: 1.0, noise: 1.0, colour: 0.0 };
 }
 
-/// Draws [`image`] with other detail.
+/// Draws the same scene as [`image`], with the given detail.
 pub fn detailed(seed: u64, index: u64, [width, height]: [u32; 2], detail: Detail) -> Vec<u8> {
     let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index }, 0);
     let (columns, rows) = (width as usize, height as usize);
@@ -47,15 +50,15 @@ pub fn detailed(seed: u64, index: u64, [width, height]: [u32; 2], detail: Detail
     rgb
 }
 
-/// What the camera adds to the scene.
+/// Effects that the camera adds to the scene.
 struct Film {
-    /// Fine structure of surfaces, scaled by the texture.
+    /// Fine structure of surfaces. The texture of each pixel scales it.
     grain: Vec<Noise>,
-    /// Slow changes of red against blue.
+    /// Slow changes between red and blue.
     tint: Noise,
     /// Standard deviation of the sensor noise, in levels of 0 to 255.
     sensor: f32,
-    /// Changes of red against blue, as a share of the grain.
+    /// Changes between red and blue, as a share of the grain.
     colour: f32,
     salt: u32,
 }
@@ -72,7 +75,7 @@ impl Film {
         Self { grain, tint, sensor, colour: detail.colour, salt: rng.bits() }
     }
 
-    /// Adds tint, grain and noise, and writes the bytes.
+    /// Adds tint, grain and sensor noise to a row, and appends its bytes to `rgb`.
     fn expose(&self, y: usize, row: &mut Row, rgb: &mut Vec<u8>) {
         row.noise.fill(0.0);
         for noise in &self.grain {
@@ -82,7 +85,8 @@ impl Film {
             *grain *= *texture;
             *texture = 0.0;
         }
-        // Every row draws its texture again, so the texture's buffer is free for the tint.
+        // Every layer has been drawn, so the texture's buffer can hold the tint. The next row draws
+        // its texture again.
         self.tint.add(y, &mut row.texture);
         let surface = row.colour.iter().zip(&row.texture).zip(&row.noise);
         for (x, ((&[red, green, blue], tint), grain)) in surface.enumerate() {
@@ -101,15 +105,17 @@ impl Film {
     }
 }
 
-/// Share of the finest structure that is left in an image `side` pixels across, 0 to 1. A lens resolves a fixed amount of detail,
-/// so large photographs have fewer bytes per pixel.
+/// Returns the share of the finest structure that remains in an image, 0 to 1. `side` is the length
+/// of the shorter side in pixels. A lens resolves a fixed amount of detail, so large photographs
+/// have fewer bytes per pixel.
 fn sharpness(side: f32) -> f32 {
     const RESOLVED: f32 = 375.0;
     let root = (RESOLVED / side).min(1.0).sqrt();
     root * root.sqrt().sqrt()
 }
 
-/// Rounds to the nearest byte. Bright light is compressed as on film, so that glows do not clip hard.
+/// Rounds to the nearest byte. Bright values are compressed as on film, so glows do not clip
+/// abruptly.
 fn level(value: f32) -> u8 {
     const SHOULDER: f32 = 215.0;
     let over = value - SHOULDER;

@@ -50,26 +50,27 @@ impl Sky {
 
 /// Range of mountains, hills or dunes, or line of trees.
 pub struct Ridge {
-    /// Row of the upper edge at each column.
+    /// Row of the upper edge in each column.
     pub edge: Vec<f32>,
-    /// Shape of the slopes, in pixels.
+    /// Noise that shapes the slopes, in pixels.
     pub relief: Vec<Noise>,
     pub colour: Colour,
-    /// Colour of the lower parts in the haze.
+    /// Colour of the lower parts, which lie in haze.
     pub foot: Colour,
-    /// Rows from edge to foot.
+    /// Number of rows from the upper edge to the foot.
     pub height: f32,
     /// Direction of the light, -1 (left) to 1 (right).
     pub light: f32,
     /// Contrast of the slopes, 0 to 1.
     pub contrast: f32,
-    /// Row above which snow lies, and its colour.
+    /// Row above which snow lies, and the colour of the snow.
     pub snow: Option<(f32, Colour)>,
     pub texture: f32,
 }
 
 impl Ridge {
-    /// Creates an edge around row `base` whose peaks are `peaks` rows high; `rough` is the gain of each octave.
+    /// Creates an upper edge around row `base` with peaks that are `peaks` rows high. `rough` is
+    /// the amplitude ratio of consecutive octaves.
     pub fn edge(
         rng: &mut SampleRng,
         width: f32,
@@ -100,7 +101,7 @@ impl Ridge {
             }
             let cover = (below + 0.5).min(1.0);
             let bump = row.noise[x];
-            // Slopes run down from the edge, bent by the relief.
+            // Slopes run down from the edge; the relief bends them.
             let above = (x as f32 + 2.0 * bump + 0.5 * self.light * below).max(0.0) as usize;
             let (before, after) =
                 (above.saturating_sub(2 * step).min(last), (above + 2 * step).min(last));
@@ -121,19 +122,19 @@ impl Ridge {
     }
 }
 
-/// Plane from below the camera to the horizon: meadow, sand, snow, water, road or table.
+/// Plane from below the camera to the horizon: a meadow, sand, snow, water, a road or a table.
 pub struct Ground {
     pub horizon: f32,
-    /// Rows from the horizon to the lower edge of the image.
+    /// Number of rows from the horizon to the lower edge of the image.
     pub height: f32,
     pub centre: f32,
     pub near: Colour,
     pub far: Colour,
     /// Contrast of the texture.
     pub contrast: f32,
-    /// Ratio of width to depth of the texture's cells.
+    /// Ratio of width to depth of the cells of the texture.
     pub stretch: f32,
-    /// Column under a light, and the colour that waves and wet ground reflect.
+    /// Column below a light, and the colour of the light that waves and wet ground reflect.
     pub glitter: Option<(f32, Colour)>,
     pub texture: f32,
     pub salt: u32,
@@ -147,7 +148,7 @@ impl Ground {
         }
         let cover = (below + 0.5).min(1.0);
         let share = (below / self.height).clamp(0.0, 1.0);
-        // 1 at the lower edge of the image, larger with distance.
+        // Distance from the camera: 1 at the lower edge of the image, larger towards the horizon.
         let depth = self.height / below.max(0.5);
         row.noise.fill(0.0);
         for (octave, (cells, amplitude)) in
@@ -185,7 +186,7 @@ impl Ground {
     }
 }
 
-/// House at night with some windows lit.
+/// House at night, some of whose windows are lit.
 pub struct House {
     pub left: f32,
     pub right: f32,
@@ -224,7 +225,7 @@ impl House {
     }
 }
 
-/// Returns a random direction of light, never from the middle.
+/// Returns a random light direction, always clearly from the left or the right.
 pub fn side_light(rng: &mut SampleRng) -> f32 {
     let strength = between(rng, 0.6, 1.0);
     if rng.chance(0.5) { strength } else { -strength }

@@ -1,8 +1,13 @@
-//! How each file of a set like ImageNet is encoded: size, chroma sampling, quality, Huffman tables.
+//! Chooses how each file of a set like ImageNet is encoded: size, chroma sampling, quality, Huffman
+//! tables.
 //!
-//! Counts of 1,000 ImageNet files: 4:4:4 76 %, 4:2:0 20 %, gray 2.3 %, 4:2:2 1.2 %, 4:4:0 0.1 %; 97.9 % with Huffman tables of
-//! their own, none with restart markers; about quality 96 for 65 %, 75 to 95 for the others; 75x56 to 2400x1600, median 0.19
-//! megapixels; 0.54 bytes per pixel.
+//! Counts on 1,000 ImageNet files:
+//!
+//! * Chroma sampling: 4:4:4 76 %, 4:2:0 20 %, gray 2.3 %, 4:2:2 1.2 %, 4:4:0 0.1 %.
+//! * 97.9 % have Huffman tables of their own; none have restart markers.
+//! * 65 % have a quality of about 96, the others 75 to 95.
+//! * Sizes are 75x56 to 2400x1600 pixels, with a median of 0.19 megapixels.
+//! * They have 0.54 bytes per pixel.
 
 use feedwater::internals::header::Sampling;
 use feedwater::internals::random::{SampleKey, SampleRng};
@@ -21,7 +26,7 @@ pub struct Form {
     pub detail: Detail,
 }
 
-/// Files per 1,000 by sampling.
+/// Files per 1,000 by chroma sampling.
 const SAMPLINGS: [(u32, Sampling); 5] = [
     (764, Sampling::S444),
     (200, Sampling::S420),
@@ -30,7 +35,8 @@ const SAMPLINGS: [(u32, Sampling); 5] = [
     (1, Sampling::S440),
 ];
 
-/// Files per 1,000 with sizes evenly spread from one to another, in order of their pixels. Half of them have at most 500x375.
+/// Files per 1,000, with sizes spread evenly between the two given sizes; sorted by pixels. Half of
+/// all files have at most 500x375 pixels.
 const SIZES: [(u32, [u32; 2], [u32; 2]); 27] = [
     (20, [75, 56], [200, 150]),
     (15, [100, 100], [300, 300]),
@@ -61,28 +67,30 @@ const SIZES: [(u32, [u32; 2], [u32; 2]); 27] = [
     (1, [2400, 1600], [2400, 1600]),
 ];
 
-/// Files per 1,000 with quality 96, and the qualities of the others.
+/// Files per 1,000 with quality 96, and the range of qualities of the other files.
 const FINE: (u32, u8) = (650, 96);
 const COARSE: [u8; 2] = [75, 95];
 
-/// Grain of the smoothest file, of the busiest one, and of those between at equal distances.
+/// Grain of the smoothest file, of the busiest file, and of files at equally spaced quantiles
+/// between them.
 const GRAIN: [f64; 7] = [0.15, 0.42, 0.57, 0.68, 0.77, 0.87, 1.07];
 
-/// Sensor noise relative to the grain: most photographs of ImageNet were made smaller, which averages the noise of pixels.
+/// Sensor noise relative to the grain. Most photographs of ImageNet were downscaled, which averages
+/// the noise of pixels.
 const NOISE: f64 = 0.3;
 
-/// Changes of colour relative to those of lightness.
+/// Changes of colour relative to changes of lightness.
 const COLOUR: f32 = 0.6;
 
-/// Shares of files with Huffman tables of their own, and of progressive ones.
+/// Share of files with Huffman tables of their own, and share of progressive files.
 const OWN_TABLES: f64 = 0.979;
 const PROGRESSIVE: f64 = 0.005;
 
 impl Form {
-    /// Returns the form of file `index` of the set `seed`.
+    /// Returns the encoding and detail of file `index` of the set with seed `seed`.
     ///
-    /// All properties follow an additive recurrence, so any run of consecutive files has about the shares of
-    /// the whole set. The step is Roberts' for six dimensions.
+    /// All properties follow an additive recurrence, so any run of consecutive files has about the
+    /// same shares as the whole set. The step vector is Roberts' R-sequence in six dimensions.
     pub fn of(seed: u64, index: u64) -> Self {
         /// 2^64 divided by the powers of the root of `x^7 = x + 1`.
         const STEPS: [u64; 6] = [
@@ -126,13 +134,14 @@ fn quality_at(quantile: f64) -> u8 {
 
 fn detail_at(quantile: f64) -> Detail {
     let place = quantile * (GRAIN.len() - 1) as f64;
-    // A quantile is below 1.
+    // The quantile is below 1, so the index `place + 1` exists.
     let (from, to) = (GRAIN[place as usize], GRAIN[place as usize + 1]);
     let grain = from + place.fract() * (to - from);
     Detail { grain: grain as f32, noise: (NOISE * grain) as f32, colour: COLOUR }
 }
 
-/// Returns the class of a quantile, and the part of the class below it. Shares are per 1,000.
+/// Returns the class that a quantile falls into, and the quantile within this class. Shares are per
+/// 1,000.
 fn pick<const N: usize>(quantile: f64, shares: [u32; N]) -> (usize, f64) {
     let mut rest = 1000.0 * quantile;
     for (class, share) in shares.into_iter().map(f64::from).enumerate() {

@@ -1,4 +1,4 @@
-//! Random numbers and arithmetic with equal results on every machine.
+//! Random numbers and arithmetic with the same results on every machine.
 
 use feedwater::internals::random::SampleRng;
 
@@ -7,20 +7,20 @@ pub type Colour = [f32; 3];
 
 /// Value noise: random values on a grid with smooth interpolation.
 pub struct Noise {
-    /// Rows between grid points.
+    /// Number of rows between grid points.
     rows: usize,
-    /// Weight of the next point at each column of a cell.
+    /// Interpolation weight of the next grid point, for each column of a cell.
     across: Vec<f32>,
-    /// Weight of the next point at each row of a cell.
+    /// Interpolation weight of the next grid point, for each row of a cell.
     down: Vec<f32>,
-    /// Columns and rows of the first cell that lie outside of the image.
+    /// Columns and rows of the first cell that lie outside the image.
     shift: [usize; 2],
     amplitude: f32,
     salt: u32,
 }
 
 impl Noise {
-    /// Creates a grid with cells of `cell` columns and rows.
+    /// Creates noise whose cells are `cell` columns and rows large.
     pub fn new(rng: &mut SampleRng, cell: [f32; 2], amplitude: f32) -> Self {
         let [columns, rows] = cell.map(|pixels| pixels.max(1.0) as usize);
         let shift = [columns, rows].map(|pixels| rng.below(pixels as u64) as usize);
@@ -31,7 +31,8 @@ impl Noise {
         Self { rows, across, down, shift, amplitude, salt: rng.bits() }
     }
 
-    /// Creates octaves from a largest cell down, each with half the cell and `gain` times the amplitude of the one before.
+    /// Creates octaves of noise. The first has cells of size `cell`. Each further one has cells of
+    /// half the size and `gain` times the amplitude of the previous one.
     pub fn fractal(
         rng: &mut SampleRng,
         cell: [f32; 2],
@@ -77,8 +78,8 @@ impl Noise {
     }
 }
 
-/// Adds a row of value noise on a plane in perspective. The row starts at `start`, advances by `step` cells per pixel, and lies
-/// at depth `depth` in cells.
+/// Adds one row of value noise on a plane in perspective. The row starts at column `start`,
+/// advances by `step` per pixel, and lies at depth `depth`, all in cells.
 pub fn add_plane(row: &mut [f32], start: f32, step: f32, depth: f32, amplitude: f32, salt: u32) {
     let line = depth as i32;
     let down = smooth(depth - line as f32);
@@ -87,7 +88,7 @@ pub fn add_plane(row: &mut [f32], start: f32, step: f32, depth: f32, amplitude: 
         let below = signed(hash(column as u32, line as u32 + 1, salt));
         amplitude * (above + down * (below - above))
     };
-    // Positive offset, so that the conversion to an integer rounds down.
+    // A positive offset makes the conversion to an integer round down.
     let mut at = f64::from(start) + 4_194_304.0;
     let mut column = at as i32;
     let (mut left, mut right) = (node(column), node(column + 1));
@@ -119,7 +120,7 @@ pub fn between(rng: &mut SampleRng, low: f32, high: f32) -> f32 {
     rng.between(f64::from(low), f64::from(high)) as f32
 }
 
-/// Changes lightness and hue of a colour by at most `levels`.
+/// Randomly changes the lightness and hue of a colour by about `levels` at most.
 pub fn vary(rng: &mut SampleRng, colour: Colour, levels: f32) -> Colour {
     let light = between(rng, -levels, levels);
     colour.map(|value| (value + light + between(rng, -0.4 * levels, 0.4 * levels)).max(2.0))
@@ -129,7 +130,7 @@ pub fn mix(a: Colour, b: Colour, share: f32) -> Colour {
     [0, 1, 2].map(|channel| a[channel] + share * (b[channel] - a[channel]))
 }
 
-/// Smoothstep from 0 to 1.
+/// Smoothstep function on 0 to 1.
 pub fn smooth(x: f32) -> f32 {
     x * x * (3.0 - 2.0 * x)
 }
@@ -139,13 +140,14 @@ fn signed(bits: u32) -> f32 {
     (bits >> 8) as f32 / 8_388_608.0 - 1.0
 }
 
-/// Sum of four bytes, shifted and scaled to mean 0 and standard deviation 1 (73.9 for one byte).
+/// Sum of the four bytes of `bits`, shifted and scaled to mean 0 and standard deviation 1. A single
+/// byte has the standard deviation 73.9.
 pub fn gaussian(bits: u32) -> f32 {
     let sum: u32 = bits.to_le_bytes().iter().map(|&byte| u32::from(byte)).sum();
     (sum as f32 - 510.0) / 147.8
 }
 
-/// Hash of three values with the finaliser of Murmur3.
+/// Hashes three values with the finalizer of Murmur3.
 pub fn hash(x: u32, y: u32, salt: u32) -> u32 {
     let mut bits = x.wrapping_mul(0x85eb_ca6b) ^ y.wrapping_mul(0xc2b2_ae35).rotate_left(15) ^ salt;
     bits = (bits ^ (bits >> 16)).wrapping_mul(0x85eb_ca6b);

@@ -3,7 +3,7 @@
 use super::noise::{Colour, hash, mix, smooth};
 use super::row::Row;
 
-/// Ellipsoid: stone, fruit, bush or centre of a flower.
+/// Ellipsoid: a stone, a fruit, a bush or the centre of a flower.
 pub struct Ball {
     pub centre: [f32; 2],
     /// Half width and half height, in pixels.
@@ -50,7 +50,7 @@ impl Ball {
     }
 }
 
-/// 16th power.
+/// Returns `x` to the power of 16.
 fn power(x: f32) -> f32 {
     let square = x * x;
     let fourth = square * square;
@@ -58,15 +58,15 @@ fn power(x: f32) -> f32 {
     eighth * eighth
 }
 
-/// Ellipse with less or more light.
+/// Ellipse that is darker or brighter than its surroundings.
 pub struct Shade {
     pub centre: [f32; 2],
     pub radii: [f32; 2],
-    /// Factor in the middle.
+    /// Factor on the colour in the middle of the ellipse.
     pub factor: Colour,
-    /// Added light in the middle.
+    /// Light added in the middle of the ellipse.
     pub light: Colour,
-    /// Whether it is an even disc with a sharp edge, like a light out of focus.
+    /// Whether the ellipse is an even disc with a sharp edge, like a light out of focus.
     pub disc: bool,
 }
 
@@ -92,14 +92,14 @@ impl Shade {
     }
 }
 
-/// Leaf or petal: pointed at both ends, with a vein.
+/// Leaf or petal, pointed at both ends, with a vein.
 pub struct Leaf {
     pub centre: [f32; 2],
     pub turn: [f32; 2],
     /// Half length and half width, in pixels.
     pub radii: [f32; 2],
     pub colour: Colour,
-    /// Brightness of one half relative to the other.
+    /// Brightness of one half of the leaf relative to the other half.
     pub fold: f32,
     pub texture: f32,
     pub softness: f32,
@@ -130,9 +130,9 @@ impl Leaf {
     }
 }
 
-/// Trunk or pole: lit cylinder with bark.
+/// Trunk or pole: a lit cylinder with bark.
 pub struct Trunk {
-    /// Column of the middle at the foot.
+    /// Column of the middle at the foot of the trunk.
     pub foot: f32,
     pub top: f32,
     pub bottom: f32,

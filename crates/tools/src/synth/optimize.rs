@@ -1,4 +1,5 @@
-//! Gives a JPEG the optimal Huffman tables of libjpeg's `optimize_coding`, without decoding its pixels.
+//! Replaces the Huffman tables of a JPEG by those of libjpeg's `optimize_coding`, without decoding
+//! its pixels.
 
 use std::ops::Range;
 
@@ -7,15 +8,16 @@ use feedwater::error::{Error, Result};
 use super::huffman::{SymbolDecoder, codes, optimal};
 use super::segments::{DHT, EOI, SOS, Segment, Table, segment};
 
-/// Re-codes a sequential Huffman-coded JPEG of 8 bits with optimal Huffman tables for each scan. The coefficients and all other
-/// segments stay equal.
+/// Re-codes a sequential Huffman-coded JPEG of 8 bits with optimal Huffman tables for each scan.
+/// The coefficients and all other segments stay the same.
 ///
-/// Tables are those of `jpeg_gen_optimal_table` in libjpeg. Components that share a table in the file share one in the result.
+/// The tables are those of libjpeg's `jpeg_gen_optimal_table`. Components that share a table in the
+/// file also share one in the result.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for progressive, lossless and arithmetic-coded files, 12 bits per value, a height that follows the scan
-/// (DNL), and for corrupt data.
+/// [`Error::Config`] for progressive, lossless, hierarchical and arithmetic-coded files, for 12
+/// bits per value, for a height that follows the scan (DNL), and for corrupt data.
 pub fn optimized(jpeg: &[u8]) -> Result<Vec<u8>> {
     recode(jpeg).map_err(|problem| Error::config("jpeg", problem))
 }
@@ -61,7 +63,7 @@ fn recode(jpeg: &[u8]) -> Result<Vec<u8>, String> {
                 symbols.write(&made, &mut out);
                 continue;
             }
-            // A file without a scan has no pixels.
+            // The file has no scan, so it has no pixels to re-code.
             EOI => {
                 out.extend(whole);
                 out.extend(rest);
@@ -80,7 +82,7 @@ fn is_same_place(a: &Table, b: &Table) -> bool {
 /// Component of a frame.
 struct Component {
     id: u8,
-    /// Blocks across and down in an MCU of several components.
+    /// Number of blocks across and down in an MCU of several components.
     factors: [usize; 2],
 }
 
@@ -115,13 +117,13 @@ impl Frame {
         Ok(Self { size, components })
     }
 
-    /// Largest sampling factors.
+    /// Largest sampling factors of all components.
     fn factors(&self) -> [usize; 2] {
         [0, 1].map(|axis| self.components.iter().map(|it| it.factors[axis]).max().unwrap_or(1))
     }
 }
 
-/// Numbers of a block's tables.
+/// Numbers of the Huffman tables of a block.
 #[derive(Clone, Copy)]
 struct Coded {
     dc: u8,
@@ -129,9 +131,9 @@ struct Coded {
 }
 
 struct Scan {
-    /// Number of MCUs.
+    /// Number of MCUs in the scan.
     units: usize,
-    /// Blocks of an MCU in order.
+    /// Huffman tables of the blocks of an MCU, in order.
     blocks: Vec<Coded>,
 }
 
@@ -147,12 +149,13 @@ impl Scan {
         let mut units = 0;
         for &[id, tables] in parts {
             let found = frame.components.iter().find(|it| it.id == id);
-            let found = found.ok_or("its scan has a component that the frame has not")?;
+            let found = found.ok_or("its scan has a component that the frame lacks")?;
             let coded = Coded { dc: tables >> 4, ac: tables & 15 };
             let most = frame.factors();
             let [across, down] = found.factors;
             let count = if parts.len() == 1 {
-                // The component's own blocks, without those that complete an MCU.
+                // A scan of one component has only the component's own blocks, without those that
+                // pad an MCU.
                 let side = |axis: usize| {
                     (frame.size[axis] * found.factors[axis]).div_ceil(most[axis]).div_ceil(8)
                 };
@@ -165,7 +168,7 @@ impl Scan {
             };
             blocks.extend([coded].repeat(count));
         }
-        // T.81, B.2.3.
+        // T.81, B.2.3 limits an MCU to ten blocks.
         if blocks.is_empty() || parts.len() > 1 && blocks.len() > 10 {
             return Err(format!("an MCU of its scan has {} blocks", blocks.len()));
         }
@@ -173,20 +176,21 @@ impl Scan {
     }
 }
 
-/// Symbols of a scan in order.
+/// Symbols of a scan in file order.
 struct Symbols {
-    /// For each symbol the place of its table in `used` (bits 24 and up), the symbol (bits 16 to 23), and the bits that follow it.
+    /// One entry per symbol: the index of its table in `used` (bits 24 and up), the symbol (bits 16
+    /// to 23), and its value bits (bits 0 to 15).
     stream: Vec<u32>,
-    /// Class and number of the tables.
+    /// Class (true for AC) and number of each Huffman table of the scan.
     used: Vec<(bool, u8)>,
-    /// Occurrences of each symbol of these tables.
+    /// For each table in `used`: how often each symbol occurs.
     counts: Vec<[u64; 256]>,
     /// Number of symbols before each restart marker.
     restarts: Vec<usize>,
 }
 
 impl Symbols {
-    /// Reads a scan, and returns the number of bytes it takes.
+    /// Reads the symbols of a scan. Also returns the number of bytes that the scan takes.
     fn read(
         data: &[u8],
         scan: &Scan,
@@ -205,7 +209,9 @@ impl Symbols {
                 return Ok(place);
             }
             let table = tables.iter().find(|it| (it.is_ac, it.number) == (is_ac, number));
-            decoders.push(SymbolDecoder::new(table.ok_or("its scan names a table it lacks")?)?);
+            decoders.push(SymbolDecoder::new(
+                table.ok_or("its scan refers to a missing Huffman table")?,
+            )?);
             it.used.push((is_ac, number));
             it.counts.push([0; 256]);
             Ok::<_, String>(decoders.len() - 1)
@@ -249,12 +255,12 @@ impl Symbols {
             }
         }
         if coefficient > 64 {
-            return Err("a run of zeros leaves its block".into());
+            return Err("a run of zeros exceeds its block".into());
         }
         Ok(())
     }
 
-    /// Reads a symbol with the bits that follow it.
+    /// Reads a symbol and the value bits that follow it.
     fn symbol(
         &mut self,
         bits: &mut Bits<'_>,
@@ -262,7 +268,7 @@ impl Symbols {
         table: usize,
     ) -> Result<u8, String> {
         let decoded = decoders[table].decode(bits.peek(16));
-        let (len, symbol) = decoded.ok_or("a code is in no table")?;
+        let (len, symbol) = decoded.ok_or("a code is not in its Huffman table")?;
         bits.skip(len);
         let size = u32::from(symbol & 15);
         let value = bits.peek(size);
@@ -275,7 +281,8 @@ impl Symbols {
         Ok(symbol)
     }
 
-    /// Optimal tables, in the order in which libjpeg writes them: by component, DC first.
+    /// Returns the optimal tables in the order in which libjpeg writes them: by component, DC
+    /// first.
     fn tables(&self) -> Vec<Table> {
         let tables = self.used.iter().zip(&self.counts).map(|(&(is_ac, number), symbols)| {
             let (counts, symbols) = optimal(symbols);
@@ -284,7 +291,7 @@ impl Symbols {
         tables.collect()
     }
 
-    /// Writes the coded data with these tables.
+    /// Writes the entropy-coded data with the given tables.
     fn write(&self, tables: &[Table], out: &mut Vec<u8>) {
         let codes: Vec<_> = tables.iter().map(codes).collect();
         let mut part = 0..0;
@@ -307,19 +314,20 @@ impl Symbols {
     }
 }
 
-/// Bits of coded data without stuffed bytes. Beyond the data they are ones.
+/// Bit reader of entropy-coded data. Skips stuffed bytes, and returns ones beyond the end of the
+/// data.
 struct Bits<'a> {
     data: &'a [u8],
-    /// Next byte.
+    /// Position of the next byte.
     at: usize,
     held: u64,
     len: u32,
-    /// How many of the held bits lie beyond the data.
+    /// Number of the held bits that lie beyond the end of the data.
     missing: u32,
 }
 
 impl Bits<'_> {
-    /// Returns the next `count` bits, at most 16.
+    /// Returns the next `count` bits, at most 16, without consuming them.
     fn peek(&mut self, count: u32) -> u32 {
         while self.len < 32 {
             let byte = match (self.data.get(self.at), self.data.get(self.at + 1)) {
@@ -346,7 +354,7 @@ impl Bits<'_> {
         self.len -= count;
     }
 
-    /// Drops the padding, and reads restart marker `number`, modulo 8.
+    /// Skips the padding bits and reads a restart marker, whose number must be `number` modulo 8.
     fn restart(&mut self, number: u8) -> Result<(), String> {
         let at = self.end()?;
         let found = segment(&self.data[at..])?;
@@ -358,9 +366,9 @@ impl Bits<'_> {
         Ok(())
     }
 
-    /// Returns where the next marker begins.
+    /// Returns the position of the next marker.
     fn end(&self) -> Result<usize, String> {
-        // Whole bytes beyond the last code, of which at least the first that is missing must be a marker.
+        // Whole bytes must not remain after the last code: a marker must follow immediately.
         if (self.len - self.missing) / 8 > 0 {
             return Err("bytes follow the last block of a scan".into());
         }
@@ -372,7 +380,7 @@ impl Bits<'_> {
     }
 }
 
-/// Writes coded data.
+/// Bit writer of entropy-coded data.
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
     held: u64,
@@ -380,7 +388,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Appends `count` bits, at most 32.
+    /// Appends the lowest `count` bits of `bits`; `count` is at most 32.
     fn put(&mut self, bits: u64, count: u32) {
         self.held = self.held << count | bits;
         self.len += count;

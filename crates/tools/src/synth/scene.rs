@@ -1,4 +1,4 @@
-//! Ten scenes, drawn back to front.
+//! Composes the ten scenes from layers, back to front.
 
 use feedwater::internals::random::SampleRng;
 
@@ -10,7 +10,7 @@ use super::row::Row;
 mod near;
 mod wide;
 
-/// Object or background that is drawn row by row.
+/// Object or background that draws one row at a time.
 pub enum Layer {
     Sky(Sky),
     Ridge(Ridge),
@@ -23,7 +23,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// Draws row `y`.
+    /// Draws the layer's part of row `y`.
     pub fn draw(&self, y: usize, row: &mut Row) {
         match self {
             Self::Sky(it) => it.draw(y, row),
@@ -60,11 +60,11 @@ pub fn layers(rng: &mut SampleRng, index: u64, width: f32, height: f32) -> Vec<L
 
 /// Shape and colours of a ridge.
 struct Range {
-    /// Row of the edge, as a fraction of the height.
+    /// Row of the upper edge, as a fraction of the image height.
     base: f32,
-    /// Height of the peaks, as a fraction of the height.
+    /// Height of the peaks, as a fraction of the image height.
     peaks: f32,
-    /// Width of the largest feature, as a fraction of the shorter side.
+    /// Width of the largest feature, as a fraction of the image's shorter side.
     cell: f32,
     rough: f32,
     contrast: f32,
@@ -94,13 +94,13 @@ impl Stage<'_> {
     }
 
     fn toward_light(&self) -> [f32; 3] {
-        // A unit vector: 0.36 + 0.38 + 0.26 at full strength.
+        // Unit vector: the squares are 0.36 + 0.38 + 0.26 for light from the side at full strength.
         let across = 0.6 * self.light;
         let depth = (1.0 - across * across - 0.38).max(0.0).sqrt();
         [across, -0.616, depth]
     }
 
-    /// Draws a sky down to row `horizon`, and returns the column of its sun.
+    /// Adds a sky down to row `horizon`, and returns the column of its sun.
     fn sky(&mut self, horizon: f32, [top, low, glow, cloud]: [Colour; 4], sun: f32) -> f32 {
         let (top, low) = (self.vary(top, 14.0), self.vary(low, 12.0));
         let column = self.width * (0.5 + self.light * self.between(0.12, 0.36));
@@ -129,7 +129,7 @@ impl Stage<'_> {
         let (peaks, cell) = (peaks * self.height, cell * self.side);
         let base = base * self.height;
         let edge = Ridge::edge(self.rng, self.width, base, peaks, cell, rough);
-        // Wind smooths dunes and removes gullies.
+        // Wind smooths dunes, so they have no gullies.
         let gullies = if rough < 0.4 { 0.12 } else { 2.0 * rough };
         let bump = 0.16 * peaks.max(0.05 * self.side) * gullies;
         let relief = Noise::fractal(self.rng, [0.22 * cell, 0.3 * cell], bump, 6, rough + 0.05);
@@ -162,7 +162,7 @@ impl Stage<'_> {
         self.plane(horizon, near, far, contrast, stretch, texture, None);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a plane's look, of which each scene names all")]
+    #[expect(clippy::too_many_arguments, reason = "every scene sets all properties of a plane")]
     fn plane(
         &mut self,
         horizon: f32,
@@ -189,7 +189,7 @@ impl Stage<'_> {
         }));
     }
 
-    /// Draws a ball on the ground with its shadow; `flat` is height / width.
+    /// Adds a ball on the ground with its shadow. `flat` is the ratio of height to width.
     fn ball(
         &mut self,
         centre: [f32; 2],
@@ -233,7 +233,7 @@ impl Stage<'_> {
         }));
     }
 
-    /// Draws a light: a soft glow, or a disc if out of focus.
+    /// Adds a light: a soft glow, or a disc if the light is out of focus.
     fn glow(&mut self, centre: [f32; 2], radius: f32, light: Colour, disc: bool) {
         let radii = [radius.max(0.5); 2];
         self.layers.push(Layer::Shade(Shade { centre, radii, factor: [1.0; 3], light, disc }));
@@ -262,7 +262,7 @@ impl Stage<'_> {
         }));
     }
 
-    /// Draws stones on the ground between two rows, far ones first.
+    /// Adds stones on the ground between two rows, distant ones first.
     fn stones(&mut self, count: u64, top: f32, bottom: f32, colour: Colour) {
         for number in 0..count {
             let part = (number as f32 + self.between(0.0, 1.0)) / count as f32;

@@ -1,14 +1,14 @@
 //! Marker segments of a JPEG.
 
-/// Marker segment of a file.
+/// One marker segment of a file.
 pub struct Segment<'a> {
-    /// Second byte of the marker: 0xc4 for DHT.
+    /// Second byte of the marker, such as 0xc4 for DHT.
     pub marker: u8,
-    /// Contents, without marker and length.
+    /// Contents of the segment without marker and length.
     pub body: &'a [u8],
-    /// The segment with its marker.
+    /// The whole segment with its marker.
     pub whole: &'a [u8],
-    /// What follows the segment.
+    /// The bytes of the file that follow the segment.
     pub rest: &'a [u8],
 }
 
@@ -19,7 +19,8 @@ pub const DHT: u8 = 0xc4;
 /// End of the image.
 pub const EOI: u8 = 0xd9;
 
-/// Returns the segment at the start of `bytes`, where fill bytes (0xff) may precede it. SOI, EOI, RST and TEM have no contents.
+/// Returns the segment at the start of `bytes`. Fill bytes (0xff) may precede the marker. SOI, EOI,
+/// RST and TEM have no contents.
 pub fn segment(bytes: &[u8]) -> Result<Segment<'_>, String> {
     let fill = bytes.iter().take_while(|&&byte| byte == 0xff).count();
     let &marker = bytes.get(fill).ok_or("the file ends before a marker")?;
@@ -36,7 +37,7 @@ pub fn segment(bytes: &[u8]) -> Result<Segment<'_>, String> {
     Ok(Segment { marker, body: &body[2..], whole: &bytes[fill - 1..=fill + len], rest })
 }
 
-/// Huffman table as a file defines it.
+/// Huffman table as defined in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     pub is_ac: bool,
@@ -67,9 +68,9 @@ impl Table {
         Ok(tables)
     }
 
-    /// Appends the table as a DHT segment of its own, as libjpeg writes it.
+    /// Appends the table as a separate DHT segment, as libjpeg writes it.
     pub fn write(&self, out: &mut Vec<u8>) {
-        // At most 19 + 256 bytes.
+        // The segment has at most 19 + 256 bytes.
         let len = (19 + self.symbols.len()) as u16;
         out.extend([0xff, DHT]);
         out.extend(len.to_be_bytes());

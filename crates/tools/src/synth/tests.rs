@@ -1,4 +1,4 @@
-//! Sets, their files and the recoder.
+//! Tests of whole sets, of their files and of the census.
 
 use super::*;
 use sha2::{Digest, Sha256};
@@ -7,7 +7,8 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// (seed, index, width, height, progressive), SHA-256 of the pixels, SHA-256 of the JPEG.
+/// Each entry: (seed, index, width, height, progressive), SHA-256 of the pixels, SHA-256 of the
+/// JPEG.
 #[test]
 fn bytes_are_equal_on_every_machine() {
     let golden = [
@@ -97,7 +98,7 @@ fn errors_of_invalid_settings_name_the_field() {
     let default = Settings::default();
     let files = Files::Uniform(Uniform { quality: 101, ..Uniform::default() });
     let coarse = Settings { files, ..default };
-    // The field, and the value and its bounds in ascending order.
+    // Each entry: the settings, the invalid field, and its value and bounds in ascending order.
     for (settings, field, numbers) in [
         (Settings { images: 0, ..default }, "images", &[0, 1][..]),
         (Settings { classes: 0, ..default }, "classes", &[0, 1]),
@@ -114,7 +115,8 @@ fn errors_of_invalid_settings_name_the_field() {
     }
 }
 
-/// Every form of file, with its bytes. A set of 30 has the shares of a large one within a few files.
+/// Checks the bytes of 30 files of a set like ImageNet. The set contains every form of file, with
+/// about the shares of a large set.
 #[test]
 fn a_set_like_imagenet_is_equal_on_every_machine_and_mixed() {
     let settings = Settings::default();
@@ -133,7 +135,7 @@ fn a_set_like_imagenet_is_equal_on_every_machine_and_mixed() {
     assert_eq!(census.qualities.map(|it| it[1..].to_vec()), Some(vec![96, 96]));
 }
 
-/// The density of a set like ImageNet, on every thirteenth of 400 files.
+/// Checks the bytes per pixel of a set like ImageNet on every thirteenth of 400 files.
 #[test]
 fn a_set_like_imagenet_has_as_many_bytes_as_imagenet() {
     let settings = Settings::default();

@@ -1,4 +1,4 @@
-//! Which blocks are cached and decompressed ahead, depending on the reads.
+//! Tests which blocks are cached and decompressed ahead of reads.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::*;
 const LIMITS: Limits =
     Limits { blocks: 3 << 20, ahead: 5 << 20, marks: 200_000, decoders: 800_000 };
 
-/// Compressed file with `len` uncompressed bytes.
+/// Creates a compressed file with `len` uncompressed bytes.
 fn file(len: usize) -> (TempDir, PathBuf, Vec<u8>) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a");
@@ -28,7 +28,7 @@ fn with_handle(limits: Limits) -> (Storage, Arc<Unpacker>) {
     (storage.clone(), Unpacker::new(storage, limits))
 }
 
-/// The same file as many files of an unpacker in sequence. The first is held open, as by a source.
+/// Lists one file several times, as a sequence of files. The first is kept open, as by a source.
 fn listed(path: &Path, count: usize, limits: Limits) -> (Arc<Unpacker>, Vec<File>) {
     let (storage, unpacker) = with_handle(limits);
     let open = |number| unpacker.open(storage.open(path).unwrap(), number, Packing::Zlib);
@@ -45,7 +45,7 @@ fn read(files: &[File], (number, block): Key) -> u8 {
     buffer[0]
 }
 
-/// Compares the cached blocks with the counters and the limits. Returns the blocks that are ahead.
+/// Checks the cached blocks against the counters and the limits. Returns the blocks that are ahead.
 fn counted(unpacker: &Unpacker) -> Vec<Key> {
     let state = unpacker.lock();
     let limits = state.limits;
@@ -65,8 +65,8 @@ fn counted(unpacker: &Unpacker) -> Vec<Key> {
     ahead
 }
 
-/// Whether a read has reached this block and has nothing more to do ahead of it. This state lasts: from then on the
-/// reader holds the lock, except while it drives a decoder, which then runs, and while it waits.
+/// Whether a read has reached this block and can decompress nothing more ahead of reads. This state
+/// lasts: afterwards the reader holds the lock, except while it runs a decoder or waits.
 fn waits(unpacker: &Unpacker, key: Key) -> bool {
     let state = unpacker.lock();
     let helps = state.running.iter().any(|it| it.ahead);
@@ -74,15 +74,15 @@ fn waits(unpacker: &Unpacker, key: Key) -> bool {
     state.sequence.is_front(key) && !helps && state.next_ahead(has).is_none()
 }
 
-/// Reads a block that another thread is on its way to but never reaches, until the reader has nothing more to do. Then
-/// these blocks are ahead.
+/// Reads a block while another decoder is registered for it but never reaches it. Waits until the
+/// reader can do nothing more. Then the blocks `expected` must be ahead.
 fn look_ahead(unpacker: &Unpacker, files: &[File], key: Key, expected: &[Key]) {
     let work = unpacker.lock().begin(key, false).unwrap();
     let slow = Turn { unpacker, work };
     thread::scope(|scope| {
         let reader = scope.spawn(|| read(files, key));
-        // Blocks ahead meanwhile depend on timing, so nothing is compared before. The time limit only ends a failing
-        // test.
+        // Before, the blocks that are ahead depend on timing, so nothing is compared. The time
+        // limit only ends a test that fails.
         let begin = Instant::now();
         while !waits(unpacker, key) && begin.elapsed() < Duration::from_secs(300) {
             thread::sleep(Duration::from_millis(1));
@@ -101,7 +101,7 @@ fn a_thread_that_would_wait_unpacks_what_comes_next() {
     for key in [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)] {
         assert_eq!(read(&files, key), bytes[(key.1 * BLOCK) as usize]);
     }
-    // A thread that does not have to wait decompresses nothing ahead.
+    // A thread that need not wait decompresses nothing ahead.
     assert_eq!(counted(&unpacker), []);
     look_ahead(&unpacker, &files, (1, 1), &[(2, 0), (2, 1), (2, 2), (2, 3), (3, 0)]);
     // Blocks that reads have reached or skipped are no longer ahead.
@@ -133,7 +133,7 @@ fn a_file_that_fails_ahead_of_time_is_passed_over() {
     let open = |number| unpacker.open(storage.open(&path).unwrap(), number, Packing::Zlib);
     let files: Vec<File> = (0..20).map(open).collect();
     let path = |number| if number == 3 { "absent".into() } else { path.clone() };
-    // No zstd there, and a file that is not compressed.
+    // The file is not Zstandard although it is declared so, and one file is not compressed.
     let packing = |number| if number == 4 { Packing::Zstd } else { Packing::Zlib };
     let it = |number| (number != 5).then(|| Listed::new(path(number), packing(number), None));
     unpacker.list((0..20).map(it).collect());
@@ -149,7 +149,8 @@ fn a_file_that_fails_ahead_of_time_is_passed_over() {
 fn nothing_is_unpacked_ahead_for_what_there_is_no_room() {
     let (_root, path, _) = file(3 << 19);
     let no_blocks = Limits { ahead: (1 << 20) - 1, ..LIMITS };
-    // The decoder on its way takes all the space of one, and leaves space for one more of two, file after file.
+    // A running decoder takes up the limit of one decoder. With a limit of two, one more fits, file
+    // after file.
     let one_decoder = Limits { decoders: 200_000, ..LIMITS };
     let two_decoders = Limits { decoders: 400_000, ..LIMITS };
     let some = [(3, 0), (3, 1), (4, 0), (4, 1), (5, 0), (5, 1)];

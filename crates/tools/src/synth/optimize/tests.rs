@@ -1,4 +1,5 @@
-//! Pixels of files before and after, and files that are refused.
+//! Optimized files have the same pixels and are smaller; unsupported and corrupt files are
+//! rejected.
 
 use feedwater::internals::decode::Decoders;
 use feedwater::internals::header::Header;
@@ -9,7 +10,7 @@ use super::super::image;
 use super::super::segments::{DHT, SOS, Table, segment};
 use super::optimized;
 
-/// How a file is made.
+/// Properties of a test file.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     size: [u16; 2],
@@ -114,12 +115,13 @@ fn pixels_stay_equal_and_files_become_smaller() {
         let [old, new] = [&before, &after].map(|file| tables(file));
         assert!(new.iter().all(|table| !old.contains(table)), "{form:?}");
         assert!(after.windows(4).any(|it| it == b"kept"));
-        // Optimal tables are kept: the second time gives the same file.
+        // Optimizing an optimized file does not change it.
         assert!(optimized(&after).unwrap() == after, "{form:?}");
     }
 }
 
-/// The encoder optimizes gray files of one scan by itself, with another algorithm of the same lengths.
+/// The encoder can optimize a gray file of one scan itself. Its algorithm differs from libjpeg's,
+/// but the code lengths are the same.
 #[test]
 fn no_other_optimal_tables_give_a_smaller_file() {
     let gray: Vec<u8> = image(2, 5, 200, 150).iter().skip(1).step_by(3).copied().collect();
@@ -131,14 +133,14 @@ fn no_other_optimal_tables_give_a_smaller_file() {
             encoder.encode(&gray, 200, 150, ColorType::Luma).unwrap();
             bytes
         });
-        // The encoder writes the tables of both kinds of components.
+        // Both files are optimized first, because the encoder also writes unused chroma tables.
         let (ours, theirs) = (optimized(&standard).unwrap(), optimized(&own).unwrap());
         assert_eq!(ours.len(), theirs.len(), "{quality}");
         assert!(ours.len() <= own.len(), "{quality}: {} and {}", ours.len(), own.len());
     }
 }
 
-/// Corrupt files are refused or keep their meaning, and never panic.
+/// Corrupt files are rejected or keep their pixels, and never cause a panic.
 #[test]
 fn corrupt_files_are_refused() {
     let mut rng = SampleRng::new(SampleKey { seed: 6, epoch: 0, index: 0 }, 0);

@@ -1,4 +1,4 @@
-//! Scenes with near objects.
+//! Scenes with objects close to the camera.
 
 use super::super::noise::{Colour, direction, mix};
 use super::super::objects::{Leaf, Trunk};
@@ -113,7 +113,7 @@ impl Stage<'_> {
             let (colour, flat) = (self.vary(kind, 18.0), self.between(0.55, 0.9));
             let gloss = self.between(0.0, 0.35);
             let texture = self.between(0.35, 1.0);
-            // In focus at the middle of the depth.
+            // Objects at 0.6 of the depth are in focus.
             let blur = 1.0 + 7.0 * (near - 0.6).abs() * (near - 0.6).abs();
             self.ball([x, y], radius, flat, colour, [gloss, texture], blur);
         }

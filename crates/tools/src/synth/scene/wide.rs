@@ -26,7 +26,7 @@ impl Stage<'_> {
         self.stones(9, 0.7, 0.98, [138.0, 134.0, 126.0]);
     }
 
-    /// Draws a line of trees at the end of a meadow.
+    /// Adds a line of trees at the end of a meadow.
     pub(super) fn wood(&mut self, base: f32, peaks: f32, colour: Colour) {
         let foot = colour.map(|value| 0.7 * value);
         self.ridge(Range {
@@ -83,7 +83,7 @@ impl Stage<'_> {
         self.plane(0.5, [26.0, 50.0, 74.0], [150.0, 118.0, 110.0], 0.75, 3.5, 0.6, glitter);
         let (colour, foot) = ([62.0, 52.0, 62.0], [90.0, 74.0, 76.0]);
         if self.rng.chance(0.7) {
-            // Moves the hills of an island behind the water, so that only their upper part is visible.
+            // Draws an island's hills before the water, so the water hides their lower part.
             let island = self.layers.pop();
             self.ridge(Range {
                 base: 0.51,
@@ -135,7 +135,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Draws a fir tree with snow.
+    /// Adds a fir tree with snow on it.
     fn fir(&mut self, x: f32, foot: f32, tall: f32, blur: f32) {
         self.shade(
             [x - 0.4 * self.light * tall, foot],
