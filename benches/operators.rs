@@ -28,16 +28,17 @@ use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::gpu::LaunchGoal;
 use feedwater::internals::gpu::{DeviceBuffer, DevicePool, Kernel};
 use feedwater::internals::image::{HostImage, PixelType};
+use feedwater::internals::op::Actions;
+use feedwater::internals::op::kernel_text::{KernelText, Leaf, kernel_text};
+use feedwater::internals::op::kind::table;
+use feedwater::internals::op::resample::{self, Filter, Resampler};
+use feedwater::internals::op::wide::writer::TensorWriter;
 use feedwater::internals::output::{RowPlace, Tail};
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
 use feedwater::internals::transform::HostTransform;
 use feedwater::op::custom::Wanted;
-use feedwater::op::kernel_text::{KernelText, Leaf, kernel_text};
-use feedwater::op::kind::table;
-use feedwater::op::resample::{self, Filter, Resampler};
-use feedwater::op::wide::writer::TensorWriter;
-use feedwater::op::{self, Actions, Flip, Normalize, Operator, RandomResizedCrop};
+use feedwater::op::{Flip, Normalize, Operator, RandomResizedCrop};
 
 const IMAGE: Size = Size::new(500, 375);
 
@@ -51,7 +52,7 @@ fn input(op: &Arc<dyn Operator>) -> HostImage {
 
 fn operators(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("operator");
-    for (example, op) in op::examples().iter().enumerate() {
+    for (example, op) in feedwater::internals::op::examples().iter().enumerate() {
         let src = input(op);
         let actions = Actions::of([&**op], SampleKey::default(), IMAGE);
         let size = actions.list.last().map_or(IMAGE, |last| last.whole);
@@ -84,7 +85,7 @@ fn operators_on_gpu(criterion: &mut Criterion) {
     let count = if is_simulated(&device) { 2 } else { 64 };
     let only = peers::only();
     let mut group = criterion.benchmark_group("operator");
-    for (example, op) in op::examples().iter().enumerate() {
+    for (example, op) in feedwater::internals::op::examples().iter().enumerate() {
         if !op.name().contains(&only) {
             continue;
         }

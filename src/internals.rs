@@ -96,6 +96,63 @@ pub mod measure {
 }
 
 #[doc(hidden)]
+pub mod op {
+    pub use crate::op::action::Action;
+    pub use crate::op::actions::Actions;
+    pub use crate::op::chain::ChainStep;
+    pub use crate::op::kind::{ActionParams, ParamBytes};
+    pub use crate::op::list_of_operators::{NAMES, example_settings, examples, read};
+    pub mod batch {
+        pub use crate::op::batch::*;
+    }
+    pub mod colour {
+        pub use crate::op::colour::*;
+    }
+    pub mod combine {
+        pub use crate::op::combine::*;
+    }
+    pub mod device_chain {
+        pub use crate::op::device_chain::*;
+    }
+    pub mod erase {
+        pub use crate::op::erase::*;
+    }
+    pub mod filter {
+        pub use crate::op::filter::*;
+    }
+    pub mod kernel_text {
+        pub use crate::op::kernel_text::*;
+    }
+    pub mod kind {
+        pub use crate::op::kind::*;
+    }
+    pub mod noise {
+        pub use crate::op::noise::*;
+    }
+    pub mod policy {
+        pub use crate::op::policy::*;
+    }
+    pub mod program {
+        pub use crate::op::program::*;
+    }
+    pub mod resample {
+        pub use crate::op::resample::*;
+    }
+    pub mod shared {
+        pub use crate::op::shared::*;
+    }
+    pub mod spatial {
+        pub use crate::op::spatial::*;
+    }
+    pub mod warp {
+        pub use crate::op::warp::*;
+    }
+    pub mod wide {
+        pub use crate::op::wide::*;
+    }
+}
+
+#[doc(hidden)]
 pub mod output {
     pub use crate::output::*;
 }

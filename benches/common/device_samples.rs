@@ -9,14 +9,15 @@ use feedwater::internals::geometry::{Orientation, Roi, Size};
 use feedwater::internals::gpu::LaunchGoal;
 use feedwater::internals::gpu::{DeviceBuffer, DevicePool, PinnedPool, Staged, Upload};
 use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::op::Actions;
+use feedwater::internals::op::device_chain::{Block, DeviceChain, Sample};
+use feedwater::internals::op::kernel_text::{Leaf, RoiParams};
+use feedwater::internals::op::program::{Addresses, Extent};
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
 use feedwater::internals::transform::ChainKernels;
+use feedwater::op::Operator;
 use feedwater::op::custom::Trace;
-use feedwater::op::device_chain::{Block, DeviceChain, Sample};
-use feedwater::op::kernel_text::{Leaf, RoiParams};
-use feedwater::op::program::{Addresses, Extent};
-use feedwater::op::{Actions, Operator};
 
 /// Samples that differ in their random choices only.
 pub struct DeviceSamples {

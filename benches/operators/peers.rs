@@ -16,11 +16,12 @@ use feedwater::internals::decode::{Decoders, Rows};
 use feedwater::internals::geometry::Size;
 use feedwater::internals::header::Header;
 use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::op::Actions;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
 use feedwater::internals::transform::HostTransform;
+use feedwater::op::Chain;
 use feedwater::op::custom::Trace;
-use feedwater::op::{Actions, Chain};
 use feedwater_tools::synth::census::Census;
 
 use crate::common;

@@ -43,43 +43,30 @@ pub use resample::Filter;
 pub use shared::padding::PadMode;
 pub use warp::Interpolation;
 
-#[doc(hidden)]
-pub use action::Action;
-#[doc(hidden)]
-pub use actions::Actions;
-#[doc(hidden)]
-pub use chain::ChainStep;
-#[doc(hidden)]
-pub use kind::{ActionParams, ParamBytes};
+pub(crate) use action::Action;
+pub(crate) use actions::Actions;
+pub(crate) use chain::ChainStep;
+pub(crate) use kind::{ActionParams, ParamBytes};
+pub(crate) use list_of_operators::{NAMES, read};
 pub use record::{DrawnAction, DrawnOperator};
 
-mod action;
-mod actions;
-#[doc(hidden)]
-pub mod batch;
-mod chain;
-#[doc(hidden)]
-pub mod combine;
+pub(crate) mod action;
+pub(crate) mod actions;
+pub(crate) mod batch;
+pub(crate) mod chain;
+pub(crate) mod combine;
 pub mod custom;
-#[doc(hidden)]
-pub mod device_chain;
+pub(crate) mod device_chain;
 mod draw;
-#[doc(hidden)]
-pub mod kernel_text;
-#[doc(hidden)]
-pub mod kind;
-#[doc(hidden)]
-pub mod program;
+pub(crate) mod kernel_text;
+pub(crate) mod kind;
+pub(crate) mod program;
 mod record;
-#[doc(hidden)]
-pub mod resample;
+pub(crate) mod resample;
 mod settings;
-#[doc(hidden)]
-pub mod shared;
-#[doc(hidden)]
-pub mod warp;
-#[doc(hidden)]
-pub mod wide;
+pub(crate) mod shared;
+pub(crate) mod warp;
+pub(crate) mod wide;
 
 /// List of the built-in operators: those of this folder, then those of each folder below, with the files there that
 /// several of its operators share in brackets. TOML names, parity tests, self-test and benches are derived from it.
@@ -89,13 +76,11 @@ macro_rules! operators {
         $($folder:ident $([$($beside:ident),+])? { $($inner:ident :: $inner_type:ident,)+ })*
     ) => {
         $(
-            #[doc(hidden)]
-            pub mod $module;
+            pub(crate) mod $module;
             pub use $module::$type;
         )+
         $(
-            #[doc(hidden)]
-            pub mod $folder {
+            pub(crate) mod $folder {
                 $($(pub mod $beside;)+)?
                 $(pub mod $inner;)+
             }
@@ -105,42 +90,42 @@ macro_rules! operators {
         operators!(@all $($type)+ $($($inner_type)+)*);
     };
     (@all $($type:ident)+) => {
-        /// Names of the built-in operators, as in TOML.
-        #[doc(hidden)]
-        pub const NAMES: &[&str] = &[$(<$type as BuiltIn>::NAME),+];
+        pub(crate) mod list_of_operators {
+            use crate::op::*;
 
-        /// Reads the settings of the built-in operator `name`. Returns `None` if there is no such operator.
-        #[doc(hidden)]
-        pub fn read<'de, D: Deserializer<'de>>(
-            name: &str,
-            settings: D,
-        ) -> Option<Result<Arc<dyn Operator>, D::Error>> {
-            match name {
-                $(<$type as BuiltIn>::NAME => {
-                    Some($type::deserialize(settings).map(|it| Arc::new(it) as _))
-                })+
-                _ => None,
+            /// Names of the built-in operators, as in TOML.
+            pub const NAMES: &[&str] = &[$(<$type as BuiltIn>::NAME),+];
+
+            /// Reads the settings of the built-in operator `name`. Returns `None` if there is no such operator.
+            pub fn read<'de, D: Deserializer<'de>>(
+                name: &str,
+                settings: D,
+            ) -> Option<Result<Arc<dyn Operator>, D::Error>> {
+                match name {
+                    $(<$type as BuiltIn>::NAME => {
+                        Some($type::deserialize(settings).map(|it| Arc::new(it) as _))
+                    })+
+                    _ => None,
+                }
             }
-        }
 
-        /// Settings of the examples of the built-in operator `name`, as serde gives them.
-        #[doc(hidden)]
-        pub fn example_settings(name: &str) -> Vec<serde_json::Value> {
-            match name {
-                $(<$type as BuiltIn>::NAME => {
-                    let examples = <$type as BuiltIn>::examples();
-                    examples.iter().filter_map(|it| serde_json::to_value(it).ok()).collect()
-                })+
-                _ => Vec::new(),
+            /// Settings of the examples of the built-in operator `name`, as serde gives them.
+            pub fn example_settings(name: &str) -> Vec<serde_json::Value> {
+                match name {
+                    $(<$type as BuiltIn>::NAME => {
+                        let examples = <$type as BuiltIn>::examples();
+                        examples.iter().filter_map(|it| serde_json::to_value(it).ok()).collect()
+                    })+
+                    _ => Vec::new(),
+                }
             }
-        }
 
-        /// Examples of all built-in operators.
-        #[doc(hidden)]
-        pub fn examples() -> Vec<Arc<dyn Operator>> {
-            let mut all: Vec<Arc<dyn Operator>> = Vec::new();
-            $(all.extend(<$type as BuiltIn>::examples().into_iter().map(|it| Arc::new(it) as _));)+
-            all
+            /// Examples of all built-in operators.
+            pub fn examples() -> Vec<Arc<dyn Operator>> {
+                let mut all: Vec<Arc<dyn Operator>> = Vec::new();
+                $(all.extend(<$type as BuiltIn>::examples().into_iter().map(|it| Arc::new(it) as _));)+
+                all
+            }
         }
     };
 }

@@ -8,13 +8,14 @@ use sha2::{Digest, Sha256};
 
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::image::{HostImage, Image, PixelType};
+use feedwater::internals::op::Actions;
+use feedwater::internals::op::resample::{self, Filter};
 use feedwater::internals::output;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
 use feedwater::internals::transform::HostTransform;
 use feedwater::op::custom::Wanted;
-use feedwater::op::resample::{self, Filter};
-use feedwater::op::{Actions, CenterCrop, Crop, Flip, Normalize, Operator, Resize};
+use feedwater::op::{CenterCrop, Crop, Flip, Normalize, Operator, Resize};
 
 /// Waves with noise, equal to `image` in tests/golden/ops.py.
 fn image(size: Size, seed: u64) -> HostImage {

@@ -1,9 +1,9 @@
 //! `decode.prescale` keeps the place of every pixel, whatever side EXIF mirrors and whatever the decoder adds to it.
 
 use feedwater::internals::geometry::{BoundingBox, Orientation, Size};
+use feedwater::internals::op::resample::Filter;
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, Loader};
-use feedwater::op::resample::Filter;
 use feedwater::op::{Chain, Crop, Resize};
 use feedwater::source::Memory;
 use jpeg_encoder::{ColorType, Encoder};

@@ -7,12 +7,13 @@ use feedwater::error::Error;
 use feedwater::internals::config::Pipeline;
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::{Image, PixelType};
+use feedwater::internals::op::{ActionParams, Actions};
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::testing::random_image;
 use feedwater::op::custom::{Draw, Kind, Kinds};
 use feedwater::op::{
-    ActionParams, Actions, CenterCrop, Flip, Normalize, OneOf, Operator, RandomApply, RandomCrop,
-    RandomOrder, RandomResizedCrop, Resize, SomeOf,
+    CenterCrop, Flip, Normalize, OneOf, Operator, RandomApply, RandomCrop, RandomOrder,
+    RandomResizedCrop, Resize, SomeOf,
 };
 use feedwater::testing::{Parity, check_operator};
 
@@ -91,7 +92,7 @@ fn choices_have_their_probabilities() {
 fn crops(operators: &[Arc<dyn Operator>], index: u64) -> Vec<(i64, i64)> {
     let key = SampleKey { seed: 4, epoch: 1, index };
     let actions = Actions::of(operators.iter().map(|it| &**it), key, SIZE);
-    let crop = |action: &feedwater::op::Action| match &action.params {
+    let crop = |action: &feedwater::internals::op::Action| match &action.params {
         ActionParams::Crop(crop) => Some(crop.position()),
         _ => None,
     };

@@ -12,12 +12,12 @@ use feedwater::gpu::Device;
 use feedwater::internals::geometry::{Orientation, Size};
 use feedwater::internals::gpu::host_kernel::HostCompiler;
 use feedwater::internals::image::{Image, PixelType};
+use feedwater::internals::op::resample::{self, Filter};
 use feedwater::internals::output;
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::internals::testing::{Case, Kernels, extreme_images, random_image};
 use feedwater::op::custom::Wanted;
-use feedwater::op::resample::{self, Filter};
 use feedwater::op::{self, CenterCrop, Flip, Kind, Normalize, Operator, RandomCrop};
 use feedwater::op::{RandomResizedCrop, Resize};
 
@@ -43,7 +43,7 @@ static KERNELS: LazyLock<Kernels<'static>> = LazyLock::new(|| {
 
 /// Kinds of all built-in operators, so that one text of the program kernel serves all chains.
 static KNOWN: LazyLock<Vec<Kind>> = LazyLock::new(|| {
-    op::examples()
+    feedwater::internals::op::examples()
         .iter()
         .flat_map(|op| op.kinds().list().to_vec())
         .filter(|kind| kind.cuda().is_some())
@@ -96,7 +96,7 @@ fn drawn(seed: u64) -> Operators {
     let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 9);
     let (mut chain, mut pixels) = (Operators::new(), PixelType::U8);
     while chain.len() < 5 {
-        let examples = op::examples();
+        let examples = feedwater::internals::op::examples();
         let op = examples[rng.below(examples.len() as u64) as usize].clone();
         if let Ok(after) = op.pixels(pixels) {
             pixels = after;
@@ -116,7 +116,7 @@ fn some_of<T>(all: impl IntoIterator<Item = T>, number: usize) -> impl Iterator<
 #[test]
 fn every_operator_alone_on_every_size() {
     let draws = if executes_device_code() { 1 } else { 4 };
-    for (number, op) in op::examples().iter().enumerate() {
+    for (number, op) in feedwater::internals::op::examples().iter().enumerate() {
         for (width, height) in some_of(SIZES, number) {
             let image = random_image(Size::new(width, height), 1);
             for index in 0..draws {
@@ -129,7 +129,7 @@ fn every_operator_alone_on_every_size() {
 
 #[test]
 fn every_operator_on_extreme_images() {
-    for (number, op) in op::examples().iter().enumerate() {
+    for (number, op) in feedwater::internals::op::examples().iter().enumerate() {
         for image in some_of(extreme_images(Size::new(43, 30)), number) {
             check(case(std::slice::from_ref(op), &image));
         }
@@ -139,7 +139,8 @@ fn every_operator_on_extreme_images() {
 #[test]
 fn every_operator_and_chain_in_every_element_type_and_layout() {
     let image = random_image(Size::new(50, 37), 3);
-    let mut chains: Vec<Operators> = op::examples().into_iter().map(|op| vec![op]).collect();
+    let mut chains: Vec<Operators> =
+        feedwater::internals::op::examples().into_iter().map(|op| vec![op]).collect();
     chains.extend([Operators::new(), training(), evaluation()]);
     for (number, chain) in chains.iter().enumerate() {
         let pixels = last_pixels(chain);

@@ -10,11 +10,12 @@ use feedwater::annotation::{Canvas, Frame, Object, Objects, RunLengths, Segmenta
 use feedwater::error::{Error, Reason};
 use feedwater::internals::geometry::{BoundingBox, Orientation, Size, View};
 use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::op::Actions;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
 use feedwater::op::custom::Trace;
-use feedwater::op::{self, Actions, CenterCrop, Chain, Crop, Flip, Kind, Operator, Resize};
+use feedwater::op::{self, CenterCrop, Chain, Crop, Flip, Kind, Operator, Resize};
 use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::custom::Annotations;
 use feedwater::source::settings::CocoSettings;
@@ -143,7 +144,7 @@ fn every_operator_reports_where_it_moves_pixels() {
     let pixels = (0..size.pixels()).flat_map(pixel).collect();
     let src = HostImage::U8(Image::from_data(size.window(), pixels));
     let mut warped = 0;
-    for operator in op::examples() {
+    for operator in feedwater::internals::op::examples() {
         let moves = |kind: &Kind| {
             [Kind::Crop, Kind::Flip, Kind::Resample, Kind::Warp].iter().any(|it| it.is(*kind))
         };

@@ -7,12 +7,13 @@ use std::path::Path;
 use feedwater::Result;
 use feedwater::internals::file::AtomicFile;
 use feedwater::internals::geometry::Size;
+use feedwater::internals::op::Actions;
+use feedwater::internals::op::kind::table;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{CHANNELS, DType, Layout, TensorShape};
 use feedwater::loader::{Batch, Loader};
+use feedwater::op::Kind;
 use feedwater::op::custom::Trace;
-use feedwater::op::kind::table;
-use feedwater::op::{Actions, Kind};
 use feedwater::plan::Plan;
 use half::{bf16, f16};
 

@@ -154,7 +154,8 @@ fn the_keys_of_sources_and_operators_are_in_their_pages() {
         }
     }
     let operators = read("docs/operators.md");
-    for name in feedwater::op::NAMES.iter().chain(feedwater::op::batch::NAMES) {
+    for name in feedwater::internals::op::NAMES.iter().chain(feedwater::internals::op::batch::NAMES)
+    {
         assert!(operators.contains(&format!("| `{name}` |")), "docs/operators.md lacks {name}");
     }
 }

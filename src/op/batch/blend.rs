@@ -56,7 +56,6 @@ impl Blends {
     pub const NONE: Self = Self { all: [Blend::NOTHING; Self::MOST], len: 0 };
 
     /// Draws the blends of all operators for a pair of samples of this size. `key` has the pair's number as its index.
-    #[doc(hidden)]
     pub fn draw(operators: &[Arc<dyn BatchOperator>], size: Size, key: SampleKey) -> Self {
         let mut blends = Self::NONE;
         for (place, operator) in operators.iter().enumerate() {

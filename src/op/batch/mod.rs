@@ -16,12 +16,9 @@ use serde::{Deserialize, Deserializer};
 use super::FieldError;
 
 pub use blend::{Blend, Blends, PairDraw};
-#[doc(hidden)]
 pub use kernel::{PairParams, mix_kernel_text};
-#[doc(hidden)]
 pub use target::{TargetCoding, TargetRow, plain_row, target_rows};
 
-#[doc(hidden)]
 pub mod beta;
 mod blend;
 mod kernel;
@@ -85,11 +82,9 @@ macro_rules! batch_operators {
         )+
 
         /// Names of the built-in batch operators, as in TOML.
-        #[doc(hidden)]
         pub const NAMES: &[&str] = &[$(<$type as BuiltIn>::NAME),+];
 
         /// Reads the settings of the built-in batch operator `name`. Returns `None` if there is no such operator.
-        #[doc(hidden)]
         pub fn read<'de, D: Deserializer<'de>>(
             name: &str,
             settings: D,

@@ -21,7 +21,6 @@ mod random_order;
 mod some_of;
 
 /// Names of the combinators, as in TOML. Their operators are under the key `operators`.
-#[doc(hidden)]
 pub const NAMES: &[&str] = &[RandomApply::NAME, OneOf::NAME, SomeOf::NAME, RandomOrder::NAME];
 
 /// Operators inside of a combinator.
@@ -49,7 +48,6 @@ fn shuffled(count: usize, some: usize, rng: &mut SampleRng) -> impl Iterator<Ite
 }
 
 /// Reads the settings of the combinator `name`, which has these operators. `None` if there is no such combinator.
-#[doc(hidden)]
 pub fn read<'de, D: Deserializer<'de>>(
     name: &str,
     settings: D,

@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn actions_are_executed_as_the_facts_of_their_kind_say() {
         let mut compared = 0;
-        for operator in op::examples() {
+        for operator in op::list_of_operators::examples() {
             let actions = Actions::of([&*operator], SampleKey::default(), Size::new(120, 40));
             for action in &actions.list {
                 let execution = match action.params.executor() {

@@ -352,7 +352,7 @@ mod tests {
         let floats: Vec<[f32; 3]> =
             bytes.iter().map(|pixel| pixel.map(|it| f32::from(it) / 7.0 - 3.0)).collect();
         let mut compared = 0;
-        for operator in op::examples() {
+        for operator in op::list_of_operators::examples() {
             let actions = Actions::of([&*operator], SampleKey::default(), Size::new(120, 40));
             for action in &actions.list {
                 let ActionParams::Pixel(Params { formula, params }) = &action.params else {

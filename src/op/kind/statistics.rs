@@ -48,9 +48,9 @@ pub enum Reads {
 
 /// Value of a table.
 pub trait TableValue: Sized + 'static {
-    #[doc(hidden)]
+    /// Pixel type of the output.
     const TYPE: PixelType;
-    #[doc(hidden)]
+    /// Converts one table per channel.
     fn made(table: [[Self; 256]; CHANNELS]) -> Made;
 }
 

@@ -215,7 +215,7 @@ mod tests {
         let mut compared = 0;
         let bytes = |y: u32| (0..202).map(move |x| [0, 5, 9].map(|c| (x * x * y + c * x) as u8));
         let rows = [1, 6, 11].map(|y| bytes(y).collect::<Vec<_>>());
-        for operator in op::examples() {
+        for operator in op::list_of_operators::examples() {
             let actions = Actions::of([&*operator], SampleKey::default(), Size::new(120, 40));
             for action in &actions.list {
                 let ActionParams::Stencil(Params { formula, params, .. }) = &action.params else {

@@ -18,7 +18,9 @@ use super::steps::Step;
 /// How a policy fills what its warps leave empty, and interpolates.
 #[derive(Clone, Copy, Debug)]
 pub struct Warping {
+    /// Interpolation between pixels.
     pub interpolation: Interpolation,
+    /// Colour of pixels outside of the image.
     pub fill: [u8; 3],
 }
 

@@ -25,6 +25,7 @@ enum Pattern {
 }
 
 impl Tables {
+    /// Prepares one table per channel.
     pub fn new(bytes: [[u8; 256]; CHANNELS]) -> Self {
         let pattern = match bytes[0] == bytes[1] && bytes[0] == bytes[2] {
             true => Pattern::of(&bytes[0]),
@@ -33,6 +34,7 @@ impl Tables {
         Self { bytes, pattern }
     }
 
+    /// The tables, one per channel.
     pub fn bytes(&self) -> &[[u8; 256]; CHANNELS] {
         &self.bytes
     }

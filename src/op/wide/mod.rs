@@ -140,7 +140,7 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * 333u32).map(|at| (at * at / 7 + at) as u8).collect();
         let row: &[[u8; 3]] = bytes.as_chunks().0;
         let mut compared = 0;
-        for operator in op::examples() {
+        for operator in op::list_of_operators::examples() {
             let actions = Actions::of([&*operator], SampleKey::default(), Size::new(333, 3));
             for action in &actions.list {
                 let ActionParams::Pixel(pixel) = &action.params else { continue };

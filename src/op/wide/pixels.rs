@@ -15,8 +15,10 @@ pub type Planes = [[u8; BLOCK]; CHANNELS];
 /// How the channels of pixels are taken apart and put together: with instructions that the CPU has. To be
 /// `#[inline(always)]`.
 pub trait Shuffles: Copy {
+    /// Separates the channels.
     fn apart(self, pixels: &Pixels) -> Planes;
 
+    /// Interleaves the channels.
     fn together(self, planes: &Planes) -> Pixels;
 }
 
@@ -53,7 +55,9 @@ pub trait PixelMap {
 /// A row, and the function that is applied to its pixels. Works on blocks of pixels with their channels apart, so that the
 /// compiler can use vector instructions.
 pub struct MapRow<'a, M> {
+    /// Pixels of the row.
     pub row: &'a mut [[u8; CHANNELS]],
+    /// Function applied to each block.
     pub map: &'a M,
 }
 

@@ -18,6 +18,7 @@ const CACHED: usize = 64;
 pub struct LineBuffer([u8; MOST_ROW]);
 
 impl LineBuffer {
+    /// A buffer of zeros.
     pub fn new() -> Box<Self> {
         Box::new(Self([0; MOST_ROW]))
     }

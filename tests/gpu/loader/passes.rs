@@ -2,15 +2,16 @@
 //! of launches.
 
 use feedwater::internals::geometry::{Orientation, Size};
+use feedwater::internals::op::Actions;
+use feedwater::internals::op::device_chain::{Block, DeviceChain, Sample};
+use feedwater::internals::op::kernel_text::{Leaf, RoiParams};
+use feedwater::internals::op::program::{Addresses, Extent};
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::TensorShape;
 use feedwater::op::custom::Kinds;
-use feedwater::op::device_chain::{Block, DeviceChain, Sample};
-use feedwater::op::kernel_text::{Leaf, RoiParams};
-use feedwater::op::program::{Addresses, Extent};
 use feedwater::op::{
-    Actions, Autocontrast, CenterCrop, ColorJitter, Draw, Equalize, NormalizeImage, Operator,
-    RandAugment, RandomAffine, RandomRotation, Sharpness, TrivialAugmentWide,
+    Autocontrast, CenterCrop, ColorJitter, Draw, Equalize, NormalizeImage, Operator, RandAugment,
+    RandomAffine, RandomRotation, Sharpness, TrivialAugmentWide,
 };
 
 use super::*;

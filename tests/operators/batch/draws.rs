@@ -1,9 +1,9 @@
 //! Distributions of draws.
 
 use feedwater::internals::geometry::Size;
+use feedwater::internals::op::batch::beta::{ALPHAS, beta};
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::loader::PairOutcome;
-use feedwater::op::batch::beta::{ALPHAS, beta};
 use feedwater::op::{Mixup, MixupOrCutMix};
 use feedwater::plan::LastBatch;
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::image::HostImage;
+use feedwater::internals::op::batch::{TargetCoding, TargetRow, target_rows};
 use feedwater::internals::output::store;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
 use feedwater::internals::transform::blend::{blend, reference};
 use feedwater::loader::PairOutcome;
-use feedwater::op::batch::{TargetCoding, TargetRow, target_rows};
 use feedwater::op::{BatchOperator, Blend, Blends, Chain, CutMix, PairDraw};
 use feedwater::plan::LastBatch;
 

@@ -2,10 +2,12 @@
 
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::gpu::host_kernel::{Guarded, HostCompiler};
+use feedwater::internals::op::batch::{
+    PairParams, TargetCoding, mix_kernel_text, plain_row, target_rows,
+};
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
 use feedwater::internals::transform::blend::{blend, reference};
-use feedwater::op::batch::{PairParams, TargetCoding, mix_kernel_text, plain_row, target_rows};
 use feedwater::op::{BatchOperator, Blends, PairDraw};
 
 const CLASSES: u32 = 1003;

@@ -6,13 +6,13 @@ use std::time::{Instant, SystemTime};
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::PixelType;
 use feedwater::internals::random::{SampleKey, SampleRng};
-use feedwater::op::{self, OneOf, Operator, RandomApply, RandomOrder, SomeOf};
+use feedwater::op::{OneOf, Operator, RandomApply, RandomOrder, SomeOf};
 
 /// Operators of a chain.
 pub type Operators = Vec<Arc<dyn Operator>>;
 
 /// Examples of all built-in operators.
-pub static EXAMPLES: LazyLock<Operators> = LazyLock::new(op::examples);
+pub static EXAMPLES: LazyLock<Operators> = LazyLock::new(feedwater::internals::op::examples);
 
 /// Random numbers of a test.
 pub fn numbers(seed: u64) -> SampleRng {

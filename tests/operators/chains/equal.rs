@@ -6,10 +6,11 @@ use std::sync::{Arc, LazyLock};
 use feedwater::internals::geometry::{Orientation, Size};
 use feedwater::internals::gpu::host_kernel::HostCompiler;
 use feedwater::internals::image::{HostImage, Image, PixelType};
+use feedwater::internals::op::Actions;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::internals::testing::{Case, Kernels, extreme_images, random_image};
-use feedwater::op::{Actions, Kind, Operator};
+use feedwater::op::{Kind, Operator};
 
 use super::drawn::{EXAMPLES, chain, numbers};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::HostImage;
+use feedwater::internals::op::Actions;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::testing::random_image;
 use feedwater::op::{
-    Actions, Brightness, Flip, Normalize, Operator, Posterize, RandomApply, RandomCrop,
-    RandomRotation,
+    Brightness, Flip, Normalize, Operator, Posterize, RandomApply, RandomCrop, RandomRotation,
 };
 use serde_json::Value;
 

@@ -4,10 +4,10 @@
 use serde_json::Value;
 
 use feedwater::internals::geometry::{BoundingBox, Roi, Size, View};
-use feedwater::op::spatial::affine::formula::Affine;
-use feedwater::op::spatial::perspective::formula as perspective;
-use feedwater::op::spatial::rotate::formula as rotate;
-use feedwater::op::warp::{Interpolation, Warp};
+use feedwater::internals::op::spatial::affine::formula::Affine;
+use feedwater::internals::op::spatial::perspective::formula as perspective;
+use feedwater::internals::op::spatial::rotate::formula as rotate;
+use feedwater::internals::op::warp::{Interpolation, Warp};
 
 use crate::golden::{integers, numbers, rows, size};
 

@@ -5,13 +5,14 @@ use serde_json::{Value, json};
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::HostImage;
+use feedwater::internals::op::Actions;
+use feedwater::internals::op::policy::steps::Step;
+use feedwater::internals::op::policy::timm::{Operation, Strength};
+use feedwater::internals::op::policy::timm_aug_mix::formula::OPERATIONS;
+use feedwater::internals::op::policy::timm_auto_augment::formula::{AutoAugment, Entry, Policy};
+use feedwater::internals::op::spatial::resize_keep_ratio::formula::{KeepRatio, Range};
 use feedwater::internals::random::{SampleKey, SampleRng};
-use feedwater::op::policy::steps::Step;
-use feedwater::op::policy::timm::{Operation, Strength};
-use feedwater::op::policy::timm_aug_mix::formula::OPERATIONS;
-use feedwater::op::policy::timm_auto_augment::formula::{AutoAugment, Entry, Policy};
-use feedwater::op::spatial::resize_keep_ratio::formula::{KeepRatio, Range};
-use feedwater::op::{Actions, CenterCrop, Operator, PadMode, RandomCrop, Resize};
+use feedwater::op::{CenterCrop, Operator, PadMode, RandomCrop, Resize};
 
 use crate::golden::{digest, numbers, picture, size};
 

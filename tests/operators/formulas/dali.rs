@@ -2,7 +2,7 @@
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::{HostImage, Image};
-use feedwater::op::colour::color_twist::Params;
+use feedwater::internals::op::colour::color_twist::Params;
 use serde_json::Value;
 
 use super::pictures::{Applied, bytes};

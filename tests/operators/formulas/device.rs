@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use feedwater::internals::geometry::Size;
 use feedwater::internals::gpu::host_kernel::{HostCompiler, HostKernel};
 use feedwater::internals::image::Image;
-use feedwater::op::warp::Warp;
+use feedwater::internals::op::warp::Warp;
 
 /// A sample of the chain `Warp<Roi>`, with an interleaved tensor of bytes.
 #[derive(Clone, Copy, Pod, Zeroable)]

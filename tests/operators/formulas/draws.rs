@@ -1,12 +1,12 @@
 //! Distributions of drawn parameters against those that torchvision drew for tests/golden/operators/colour.py.
 
 use feedwater::internals::geometry::Size;
+use feedwater::internals::op::colour::color_jitter::Step;
+use feedwater::internals::op::colour::lighting;
+use feedwater::internals::op::erase::random_erasing::Boxes;
+use feedwater::internals::op::kind::PositionFormula;
+use feedwater::internals::op::noise::gaussian_noise;
 use feedwater::internals::random::{SampleKey, SampleRng};
-use feedwater::op::colour::color_jitter::Step;
-use feedwater::op::colour::lighting;
-use feedwater::op::erase::random_erasing::Boxes;
-use feedwater::op::kind::PositionFormula;
-use feedwater::op::noise::gaussian_noise;
 use feedwater::op::{ColorJitter, GaussianNoise, Operator, PhotometricDistort};
 use serde_json::Value;
 

@@ -5,19 +5,22 @@ use serde_json::Value;
 
 use feedwater::internals::geometry::{BoundingBox, Roi, Size};
 use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::op::Actions;
+use feedwater::internals::op::filter::box_blur::formula::BoxBlur;
+use feedwater::internals::op::filter::box_blur::{self, BoxBlurred};
+use feedwater::internals::op::shared::padding::{PadMode, Padding};
+use feedwater::internals::op::spatial::affine::formula::Ranges;
+use feedwater::internals::op::spatial::letterbox::formula::Letterbox;
+use feedwater::internals::op::spatial::perspective::formula as perspective;
+use feedwater::internals::op::spatial::random_iou_crop::formula::{self as iou_crop, IouCrop};
+use feedwater::internals::op::spatial::rotate::formula as rotate;
+use feedwater::internals::op::spatial::{
+    random_shortest_size, random_zoom_out, scale_jitter, thumbnail,
+};
+use feedwater::internals::op::warp::field::Smoothness;
+use feedwater::internals::op::warp::{self, Interpolation, Warp};
 use feedwater::internals::random::{SampleKey, SampleRng};
-use feedwater::op::filter::box_blur::formula::BoxBlur;
-use feedwater::op::filter::box_blur::{self, BoxBlurred};
-use feedwater::op::shared::padding::{PadMode, Padding};
-use feedwater::op::spatial::affine::formula::Ranges;
-use feedwater::op::spatial::letterbox::formula::Letterbox;
-use feedwater::op::spatial::perspective::formula as perspective;
-use feedwater::op::spatial::random_iou_crop::formula::{self as iou_crop, IouCrop};
-use feedwater::op::spatial::rotate::formula as rotate;
-use feedwater::op::spatial::{random_shortest_size, random_zoom_out, scale_jitter, thumbnail};
-use feedwater::op::warp::field::Smoothness;
-use feedwater::op::warp::{self, Interpolation, Warp};
-use feedwater::op::{self, Actions, Draw, Filter, Kind, Kinds, Operator};
+use feedwater::op::{self, Draw, Filter, Kind, Kinds, Operator};
 
 use super::device;
 use super::pictures::bytes;

@@ -2,10 +2,11 @@
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::op::Actions;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
 use feedwater::internals::transform::HostTransform;
-use feedwater::op::{self, Actions, Operator};
+use feedwater::op::Operator;
 use serde_json::Value;
 
 use crate::golden::{digest, picture, rows};
@@ -72,7 +73,7 @@ pub struct Applied<'a> {
 impl<'a> Applied<'a> {
     /// Reads the settings as in a pipeline file.
     pub fn new(name: &str, settings: &Value, image: &'a HostImage) -> Self {
-        let operator = op::read(name, settings.clone()).unwrap().unwrap();
+        let operator = feedwater::internals::op::read(name, settings.clone()).unwrap().unwrap();
         operator.check().unwrap();
         let operators = [&*operator as &dyn Operator];
         let actions = Actions::of(operators, SampleKey::default(), image.window().size());

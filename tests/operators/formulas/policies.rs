@@ -6,15 +6,16 @@ use serde_json::Value;
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::HostImage;
+use feedwater::internals::op::Actions;
+use feedwater::internals::op::policy::apply::{self, Warping};
+use feedwater::internals::op::policy::aug_mix::formula as aug_mix;
+use feedwater::internals::op::policy::auto_augment::formula as auto_augment;
+use feedwater::internals::op::policy::steps::{Drawn, Magnitudes, Operation, Step};
+use feedwater::internals::op::policy::timm::{self, Operations, RandAugment};
+use feedwater::internals::op::policy::{rand_augment, three_augment, trivial_augment_wide};
+use feedwater::internals::op::spatial::affine::formula::Affine;
 use feedwater::internals::random::{SampleKey, SampleRng};
-use feedwater::op::policy::apply::{self, Warping};
-use feedwater::op::policy::aug_mix::formula as aug_mix;
-use feedwater::op::policy::auto_augment::formula as auto_augment;
-use feedwater::op::policy::steps::{Drawn, Magnitudes, Operation, Step};
-use feedwater::op::policy::timm::{self, Operations, RandAugment};
-use feedwater::op::policy::{rand_augment, three_augment, trivial_augment_wide};
-use feedwater::op::spatial::affine::formula::Affine;
-use feedwater::op::{Actions, Draw, Kinds, Operator};
+use feedwater::op::{Draw, Kinds, Operator};
 
 use super::samples::{assert_same_counts, assert_same_quantiles};
 use crate::golden::{digest, numbers, picture, size};

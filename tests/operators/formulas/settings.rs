@@ -1,11 +1,10 @@
 //! Settings of operators on colours, filters, noise and erasing.
 
-use feedwater::op;
 use serde_json::{Value, json};
 
 /// Field that the operator's check refuses.
 fn refused(name: &str, settings: Value) -> String {
-    let operator = op::read(name, settings).unwrap().unwrap();
+    let operator = feedwater::internals::op::read(name, settings).unwrap().unwrap();
     operator.check().unwrap_err().field
 }
 
@@ -49,7 +48,7 @@ fn invalid_settings_are_refused_with_their_field() {
             settings.insert(field.into(), value.clone());
             Value::Object(settings)
         };
-        op::read(name, with(&valid)).unwrap().unwrap().check().unwrap();
+        feedwater::internals::op::read(name, with(&valid)).unwrap().unwrap().check().unwrap();
         for value in &invalid {
             assert_eq!(refused(name, with(value)), field, "{name} {value}");
         }
@@ -60,7 +59,11 @@ fn invalid_settings_are_refused_with_their_field() {
 fn kernels_of_blurs_are_odd_and_their_deviations_positive() {
     let blur =
         |kernel_size: Value, sigma: Value| json!({"kernel_size": kernel_size, "sigma": sigma});
-    op::read("gaussian_blur", json!({"kernel_size": 5})).unwrap().unwrap().check().unwrap();
+    feedwater::internals::op::read("gaussian_blur", json!({"kernel_size": 5}))
+        .unwrap()
+        .unwrap()
+        .check()
+        .unwrap();
     assert_eq!(refused("gaussian_blur", blur(json!([4, 5]), json!(1))), "kernel_size");
     assert_eq!(refused("gaussian_blur", blur(json!(1025), json!(1))), "kernel_size");
     assert_eq!(refused("gaussian_blur", blur(json!(5), json!(-1))), "sigma");

@@ -3,16 +3,18 @@
 use bytemuck::Pod;
 use feedwater::internals::geometry::Size;
 use feedwater::internals::gpu::host_kernel::HostCompiler;
-use feedwater::internals::random::{SampleKey, SampleRng};
-use feedwater::op::colour::{
+use feedwater::internals::op::colour::{
     channel_permutation, color_twist, contrast, hue, normalize_image, saturation,
 };
+use feedwater::internals::op::erase::{cutout, grid_mask, random_erasing};
+use feedwater::internals::op::filter::{sharpen, sharpness};
+use feedwater::internals::op::kind::{
+    ColourFormula, PositionFormula, StatisticsFormula, StencilFormula,
+};
+use feedwater::internals::op::noise::{gaussian_noise, salt_and_pepper};
+use feedwater::internals::op::shared::Histograms;
+use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::op::custom::Cuda;
-use feedwater::op::erase::{cutout, grid_mask, random_erasing};
-use feedwater::op::filter::{sharpen, sharpness};
-use feedwater::op::kind::{ColourFormula, PositionFormula, StatisticsFormula, StencilFormula};
-use feedwater::op::noise::{gaussian_noise, salt_and_pepper};
-use feedwater::op::shared::Histograms;
 use feedwater::op::{
     Autocontrast, ChannelPermutation, ColorTwist, Contrast, Cutout, Equalize, GaussianNoise,
     Grayscale, GridMask, Hue, NormalizeImage, RandomErasing, SaltAndPepper, Saturation, Sharpen,

@@ -4,12 +4,13 @@ use serde_json::Value;
 
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::op::Actions;
+use feedwater::internals::op::spatial::affine::formula::{self as affine, Affine};
+use feedwater::internals::op::spatial::perspective::formula as perspective;
+use feedwater::internals::op::spatial::rotate::formula as rotate;
+use feedwater::internals::op::warp::{self, Interpolation, Warp};
 use feedwater::internals::random::SampleKey;
-use feedwater::op::spatial::affine::formula::{self as affine, Affine};
-use feedwater::op::spatial::perspective::formula as perspective;
-use feedwater::op::spatial::rotate::formula as rotate;
-use feedwater::op::warp::{self, Interpolation, Warp};
-use feedwater::op::{self, Actions, Operator};
+use feedwater::op::{self, Operator};
 
 use super::device;
 use crate::golden::{digest, integers, numbers, picture, size};

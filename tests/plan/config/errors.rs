@@ -156,7 +156,7 @@ fn an_operator_without_a_name_is_an_error_that_lists_the_names() {
     let text = format!("{SOURCE}[[chain]]\nwidth = 3");
     let error = config_error(Pipeline::from_toml(&text, ""));
     assert_eq!(error.key, "chain[0].op", "{error}");
-    assert!(has_words(&error.problem, feedwater::op::NAMES), "{error}");
+    assert!(has_words(&error.problem, feedwater::internals::op::NAMES), "{error}");
 }
 
 #[test]

@@ -16,13 +16,14 @@ use feedwater::internals::gpu::{
     ALIGN_BYTES, DeviceBuffer, DevicePool, LaunchGoal, PinnedPool, Upload, fill, read_back,
 };
 use feedwater::internals::image::{HostImage, PixelType};
+use feedwater::internals::op::device_chain::{Block, DeviceChain, Sample};
+use feedwater::internals::op::kernel_text::Leaf;
+use feedwater::internals::op::kind::crop;
+use feedwater::internals::op::program::{Addresses, Extent};
+use feedwater::internals::op::{Action, ActionParams, Actions};
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
 use feedwater::internals::transform::ChainKernels;
-use feedwater::op::device_chain::{Block, DeviceChain, Sample};
-use feedwater::op::kernel_text::Leaf;
-use feedwater::op::kind::crop;
-use feedwater::op::program::{Addresses, Extent};
-use feedwater::op::{Action, ActionParams, Actions, Kind};
+use feedwater::op::Kind;
 use feedwater::plan::Plan;
 use feedwater::{Error, Result};
 

@@ -25,14 +25,17 @@ pub fn all() -> Result<Vec<(&'static str, Vec<Strength>)>, CommandError> {
         .parse()
         .map_err(|error: toml::de::Error| broken("strengths", error.to_string()))?;
     let mut all = Vec::new();
-    for &name in op::NAMES {
+    for &name in feedwater::internals::op::NAMES {
         let settings: Vec<toml::Table> = match listed.get(name).and_then(toml::Value::as_array) {
             Some(list) => list.iter().filter_map(|it| it.as_table().cloned()).collect(),
-            None => op::example_settings(name).iter().map(without_nulls).collect(),
+            None => {
+                feedwater::internals::op::example_settings(name).iter().map(without_nulls).collect()
+            }
         };
         let strengths = settings.into_iter().map(|settings| {
             let text = format!("op = \"{name}\"\n{settings}");
-            let operator = op::read(name, settings).expect("all names in NAMES are operators");
+            let operator = feedwater::internals::op::read(name, settings)
+                .expect("all names in NAMES are operators");
             let operator = operator.map_err(|error| broken(name, error.to_string()))?;
             let problem =
                 |error: op::custom::FieldError| format!("{}: {}", error.field, error.problem);
@@ -59,19 +62,19 @@ mod tests {
     #[test]
     fn every_operator_has_strengths_and_every_listed_name_is_an_operator() {
         let all = all().unwrap_or_else(|_| panic!("the listed settings are valid"));
-        assert_eq!(all.len(), op::NAMES.len());
+        assert_eq!(all.len(), feedwater::internals::op::NAMES.len());
         assert!(all.iter().all(|(_, strengths)| !strengths.is_empty()));
         let listed: toml::Table = STRENGTHS.parse().unwrap();
         for name in listed.keys() {
-            assert!(op::NAMES.contains(&name.as_str()), "{name}");
+            assert!(feedwater::internals::op::NAMES.contains(&name.as_str()), "{name}");
         }
     }
 
     #[test]
     fn examples_become_toml_that_reads_back() {
-        for &name in op::NAMES {
-            for settings in op::example_settings(name) {
-                let read = op::read(name, without_nulls(&settings)).unwrap();
+        for &name in feedwater::internals::op::NAMES {
+            for settings in feedwater::internals::op::example_settings(name) {
+                let read = feedwater::internals::op::read(name, without_nulls(&settings)).unwrap();
                 assert!(read.is_ok(), "{name}: {settings}");
             }
         }

@@ -16,12 +16,12 @@ use feedwater::internals::gpu::{
 };
 use feedwater::internals::header::Header;
 use feedwater::internals::image::HostImage;
+use feedwater::internals::op::device_chain::Block;
+use feedwater::internals::op::kernel_text::{FloatsParams, RoiParams};
+use feedwater::internals::op::program::{Addresses, Extent};
 use feedwater::internals::plan::{DevicePlan, SamplePlan};
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::transform::{ChainKernels, HostTransform, PlannedImage};
-use feedwater::op::device_chain::Block;
-use feedwater::op::kernel_text::{FloatsParams, RoiParams};
-use feedwater::op::program::{Addresses, Extent};
 use feedwater::plan::Plan;
 
 use super::message;

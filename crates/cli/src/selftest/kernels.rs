@@ -15,8 +15,8 @@ use feedwater::internals::threads::in_parts;
 use feedwater::internals::tune::Choice;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{
-    self, CenterCrop, Chain, CutMix, Flip, Mixup, Normalize, Operator, Placement,
-    RandomResizedCrop, Resize,
+    CenterCrop, Chain, CutMix, Flip, Mixup, Normalize, Operator, Placement, RandomResizedCrop,
+    Resize,
 };
 use feedwater::plan::LastBatch;
 use feedwater::source::Memory;
@@ -29,7 +29,9 @@ use super::{Check, Found, by_hand, epoch, loaders, message, read};
 /// Chains are always compared in all combinations.
 pub fn checks(gpu: &Gpu, brief: bool, named: &[String]) -> Vec<Check> {
     let all = named.is_empty();
-    let wanted = op::NAMES.iter().filter(|name| all || named.iter().any(|it| it == *name));
+    let wanted = feedwater::internals::op::NAMES
+        .iter()
+        .filter(|name| all || named.iter().any(|it| it == *name));
     let operators = wanted.map(|name| (format!("gpu/operator/{name}"), examples_of(name)));
     let operators: Vec<_> = operators.collect();
     let operator_count = operators.len();
@@ -118,7 +120,7 @@ fn examples_of(name: &str) -> Vec<Chain> {
 
 /// Returns the examples of all operators that kernels execute.
 fn examples() -> Vec<Arc<dyn Operator>> {
-    let mut all = op::examples();
+    let mut all = feedwater::internals::op::examples();
     all.retain(|operator| operator.kinds().not_on_device().is_none());
     all
 }

@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum};
 use feedwater::error::SampleError;
 use feedwater::gpu::Runtime;
 use feedwater::loader::{Loader, LoaderBuilder, SampleRecord};
-use feedwater::op;
 use serde::Serialize;
 use serde_json::json;
 
@@ -45,7 +44,7 @@ pub struct Options {
     #[arg(long)]
     brief: bool,
     /// Compare only the kernels of these operators
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = PossibleValuesParser::new(op::NAMES))]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = PossibleValuesParser::new(feedwater::internals::op::NAMES))]
     operators: Vec<String>,
     /// Print the result as one line of JSON
     #[arg(long)]

@@ -17,7 +17,7 @@ use super::{Check, Found};
 pub fn checks() -> Vec<Check> {
     let mut found: BTreeMap<&str, Found> = BTreeMap::new();
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for operator in feedwater::op::examples() {
+    for operator in feedwater::internals::op::examples() {
         let name = operator.name();
         let floats: Vec<Arc<dyn Operator>> = vec![Arc::new(Normalize::IMAGENET), operator.clone()];
         for chain in [vec![operator], floats] {

@@ -85,7 +85,8 @@ fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     let args = ["selftest", "--require-gpu", "--brief", "--json"];
     let result = json(&feedwater(dir.path(), &args, &[]), 1);
     let all = checks(&result);
-    let operators = feedwater::op::NAMES.iter().map(|name| format!("gpu/operator/{name}"));
+    let operators =
+        feedwater::internals::op::NAMES.iter().map(|name| format!("gpu/operator/{name}"));
     let others =
         ["device", "compiler", "divisions", "batch-operators"].map(|name| format!("gpu/{name}"));
     let chains = ["training", "evaluation", "composed-1"].map(|name| format!("gpu/chain/{name}"));
@@ -161,7 +162,7 @@ fn the_kernels_checks_pass_with_device_code() {
     let args = ["selftest", "--require-gpu", "--only", "kernels", "--brief", "--json"];
     let result = json(&feedwater(dir.path(), &args, &[]), 0);
     let passed = checks(&result).into_iter().filter(|check| check.1 == "pass").count();
-    assert!(passed > feedwater::op::NAMES.len(), "{result}");
+    assert!(passed > feedwater::internals::op::NAMES.len(), "{result}");
 }
 
 /// Whether a check compares nvJPEG's output with the image.

@@ -3,7 +3,6 @@
 use super::*;
 
 use feedwater::internals::header::{Format, Header};
-use feedwater::op;
 
 /// The files of a page's pictures.
 fn pictures(page: &str) -> Vec<&str> {
@@ -14,16 +13,16 @@ fn pictures(page: &str) -> Vec<&str> {
 fn the_gallery_shows_every_operator() {
     let dir = tempfile::tempdir().unwrap();
     let result = json(dir.path(), &["gallery", "pictures", "--json"]);
-    assert_eq!(result["operators"], op::NAMES.len());
+    assert_eq!(result["operators"], feedwater::internals::op::NAMES.len());
     assert_eq!(result["page"], "pictures/index.html");
     let page = fs::read_to_string(dir.path().join("pictures/index.html")).unwrap();
-    for name in op::NAMES {
+    for name in feedwater::internals::op::NAMES {
         assert!(page.contains(&format!("<section id=\"{name}\">")), "{name}");
     }
     let pictures = pictures(&page);
     // The unchanged image comes first.
     assert_eq!(result["pictures"], pictures.len() - 1);
-    assert!(pictures.len() > 2 * op::NAMES.len(), "{}", pictures.len());
+    assert!(pictures.len() > 2 * feedwater::internals::op::NAMES.len(), "{}", pictures.len());
     let mut different = std::collections::BTreeSet::new();
     for picture in &pictures {
         let bytes = fs::read(dir.path().join("pictures").join(picture)).unwrap();
@@ -42,8 +41,11 @@ fn strips_show_the_image_and_up_to_three_results() {
     let strips = result["strips"].as_array().unwrap();
     let listed: Vec<&str> = strips.iter().map(|it| it["op"].as_str().unwrap()).collect();
     // Without boxes it changes nothing.
-    let shown: Vec<&str> =
-        op::NAMES.iter().copied().filter(|name| *name != "random_iou_crop").collect();
+    let shown: Vec<&str> = feedwater::internals::op::NAMES
+        .iter()
+        .copied()
+        .filter(|name| *name != "random_iou_crop")
+        .collect();
     assert_eq!(listed, shown);
     assert!(!dir.path().join("strips/index.html").exists());
     let mut bytes = 0;

@@ -433,7 +433,7 @@ fn selftest_names_its_checks_and_counts_them() {
     assert_eq!(result["passed"], count("pass"));
     assert_eq!(result["failed"], 0);
     assert_eq!(result["skipped"], count("skip"));
-    for name in feedwater::op::NAMES {
+    for name in feedwater::internals::op::NAMES {
         let check = format!("operator/{name}");
         assert!(checks.iter().any(|it| it["name"] == *check), "{check}");
     }
