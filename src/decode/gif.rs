@@ -1,5 +1,5 @@
-//! GIF: the indices of the first frame are unpacked, and rows are looked up in the colors. As in Pillow, transparent pixels
-//! have the color of their index.
+//! GIF decoder. It unpacks the color indices of the first frame and looks up their colors. As in
+//! Pillow, a transparent pixel has the color of its index.
 
 use weezl::{BitOrder, LzwStatus, decode::Decoder};
 
@@ -12,7 +12,7 @@ use crate::geometry::Roi;
 use crate::header::{Format, GifLayout, Header, gif_layout};
 use crate::tensor::CHANNELS;
 
-/// First row and step of the passes of an interlaced frame.
+/// First row and row step of each pass of an interlaced frame.
 const PASSES: [(usize, usize); 4] = [(0, 8), (4, 8), (2, 4), (1, 2)];
 
 /// GIF decoder.
@@ -87,7 +87,7 @@ fn decode(
     Ok(())
 }
 
-/// Place of a row of an interlaced frame among the coded rows.
+/// Returns the position of a row of an interlaced frame in the order of the coded rows.
 fn coded_row(row: usize, height: usize) -> usize {
     let mut before = 0;
     for (first, step) in PASSES {
