@@ -185,7 +185,7 @@ impl Name {
             }
             Name::Nvtx => {
                 "run under a profiler (`nsys profile`), which sets NVTX_INJECTION64_PATH; or install a CUDA toolkit of \
-                 version 12, or name the file in FEEDWATER_LIBNVTX; or leave NVTX ranges out"
+                 version 12, or name the file in FEEDWATER_LIBNVTX; or turn NVTX ranges off"
             }
             Name::Nvml => {
                 "it comes with NVIDIA's display driver; containers need the capability `utility` \
@@ -254,7 +254,7 @@ fn search(name: Name, names: &[String], directories: &[PathBuf]) -> Result<Found
             }
         }
     }
-    let mut reason = format!("looked for {} by the dynamic linker", names.join(", "));
+    let mut reason = format!("searched for {} with the dynamic linker", names.join(", "));
     if !directories.is_empty() {
         reason += &format!(
             " and in {} directories of CUDA toolkits and Python wheels",

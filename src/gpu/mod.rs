@@ -236,7 +236,7 @@ pub fn device_count(runtime: &Runtime) -> Result<usize> {
     match result::init() {
         Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => return Ok(0),
         other => driver("cuInit", other).map_err(|error| {
-            let way_out = "check `nvidia-smi`, and that container and driver fit together";
+            let way_out = "check `nvidia-smi`, and that the container supports this driver";
             Error::unavailable("a working CUDA driver", format!("{error}; {way_out}"))
         })?,
     }
