@@ -238,7 +238,7 @@ fn ending(layout: &PngLayout<'_>, strict: bool) -> Result<Option<Tolerated>, Dat
         PngEnd::Malformed(error) => return Err(error.clone()),
         PngEnd::Missing if !strict => return Ok(Some(Tolerated::PngEnd)),
         PngEnd::Missing => "the PNG has no IEND chunk",
-        PngEnd::Cut => "the PNG ends inside a chunk behind its pixels",
+        PngEnd::Cut => "the PNG ends inside a chunk after its pixels",
     };
     Err(DataError::new(Reason::Truncated, problem))
 }
@@ -355,7 +355,7 @@ impl<'a> Samples<'a> {
             Some(color) => Ok(*color),
             None if self.strict => {
                 let colors = colors.len();
-                let problem = format!("a pixel has color {index} of a palette of {colors}");
+                let problem = format!("a pixel has color {index}, but the palette has {colors} colors");
                 Err(DataError::new(Reason::Corrupt, problem))
             }
             None => {

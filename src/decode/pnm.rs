@@ -167,7 +167,7 @@ impl Text<'_> {
                 }
                 _ if is_pnm_space(byte) => {}
                 _ => {
-                    let problem = format!("{byte:#04x} among the numbers of the pixels");
+                    let problem = format!("byte {byte:#04x} among the numbers of the pixels");
                     return Err(DataError::new(Reason::Corrupt, problem));
                 }
             }

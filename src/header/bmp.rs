@@ -111,7 +111,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
     let mut after = palette_at;
     if bits <= 8 {
         if colors > MAX_COLORS {
-            return Err(corrupt(format!("{colors} colors, there may be {MAX_COLORS}")));
+            return Err(corrupt(format!("{colors} colors; at most {MAX_COLORS} are allowed")));
         }
         after += color_bytes * colors as usize;
         palette = bytes.get(palette_at..after).ok_or_else(|| truncated("its colors"))?;

@@ -133,7 +133,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, DataError> {
     };
     let (start, whole) = (text.at, least.saturating_add(text.at as u64));
     if whole > bytes.len() as u64 {
-        let problem = format!("its pixels; {size} need {whole} bytes, it has {}", bytes.len());
+        let problem =
+            format!("its pixels: {size} pixels need {whole} bytes, it has {}", bytes.len());
         return Err(truncated(&problem));
     }
     Ok(PnmLayout { size, channels, coding, white: white as u16, start })

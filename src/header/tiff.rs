@@ -242,7 +242,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         5 => (TiffColors::Inks, 4),
         6 => return Err(unsupported("YCbCr samples".into())),
         8 => return Err(unsupported("CIE L*a*b* samples".into())),
-        other => return Err(unsupported(format!("samples of meaning {other}"))),
+        other => return Err(unsupported(format!("photometric interpretation {other}"))),
     };
     let extras = extra.map_or(0, |it| it.count);
     // A fourth sample of RGB need not be declared.
@@ -268,7 +268,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     };
     if !has_bits || !directory.all(258, bits)? || !directory.all(339, 1)? {
         return Err(unsupported(format!(
-            "{} of {} of meaning {photometric}",
+            "{} of {} with photometric interpretation {photometric}",
             counted(samples, "sample"),
             counted(bits, "bit")
         )));
@@ -289,7 +289,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         other => return Err(unsupported(format!("predictor {other} of {bits} bits"))),
     };
     if samples > 1 && directory.value(284)?.unwrap_or(1) != 1 {
-        return Err(unsupported("planes of their own for samples".into()));
+        return Err(unsupported("samples in separate planes".into()));
     }
     if directory.value(266)?.unwrap_or(1) != 1 {
         return Err(unsupported("bits in reverse order".into()));

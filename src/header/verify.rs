@@ -150,7 +150,7 @@ impl<'a> Walk<'a> {
                 return Err(corrupt(format!("two components are called {}", component.id)));
             }
             if entry[2] > 3 {
-                return Err(corrupt(format!("quantisation table {} of 0 to 3", entry[2])));
+                return Err(corrupt(format!("quantisation table {}: must be 0 to 3", entry[2])));
             }
             tables[index] = entry[2];
         }
@@ -309,7 +309,8 @@ impl<'a> Walk<'a> {
             // Components must be in the order of the frame.
             let found = components.iter().skip(next).position(|it| it.id == entry[0]);
             let Some(found) = found else {
-                let problem = format!("a scan of component {}, which has no place in it", entry[0]);
+                let problem =
+                    format!("a scan of component {}, which is unknown or out of order", entry[0]);
                 return Err(corrupt(problem));
             };
             let index = next + found;
@@ -387,7 +388,7 @@ impl<'a> Walk<'a> {
         let expected = if before == 0 { UNSEEN } else { before as i8 };
         let band = &mut seen[usize::from(first)..=usize::from(last)];
         if band.iter().any(|&bit| bit != expected) {
-            return Err(corrupt(format!("coefficients {first} to {last} are coded out of turn")));
+            return Err(corrupt(format!("coefficients {first} to {last} are coded out of order")));
         }
         band.fill(low as i8);
         Ok(())

@@ -78,7 +78,8 @@ fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, 
     let riff = le32(bytes, 4).ok_or_else(|| truncated("its first chunk"))?;
     let claimed = u64::from(riff) + CHUNK_HEAD as u64;
     if claimed > bytes.len() as u64 {
-        let problem = format!("the image; it claims {claimed} bytes and has {}", bytes.len());
+        let problem =
+            format!("the image: its header claims {claimed} bytes, it has {}", bytes.len());
         return Err(truncated(&problem));
     }
     if claimed < 20 {
@@ -149,7 +150,7 @@ impl<'a> Walk<'a> {
             self.at += chunk.len;
             chunk = self.peek()?;
             if chunk.kind != b"VP8 " {
-                return Err(corrupt("alpha without a VP8 chunk behind it"));
+                return Err(corrupt("an alpha chunk without a VP8 chunk after it"));
             }
             if !alpha {
                 start = self.at;
@@ -166,7 +167,7 @@ impl<'a> Walk<'a> {
         // used, libwebp refuses this order.
         if self.left() >= CHUNK_HEAD && !seen && self.peek()?.kind == b"ALPH" {
             if alpha {
-                return Err(corrupt("a chunk of alpha behind the pixels"));
+                return Err(corrupt("an alpha chunk after the pixels"));
             }
             self.at += self.peek()?.len;
         }
@@ -241,7 +242,7 @@ impl<'a> Walk<'a> {
         let (x, y) = (2 * number(0), 2 * number(3));
         let size = Size::new(number(6) + 1, number(9) + 1);
         if size.pixels() >= MAX_PIXELS {
-            return Err(corrupt(format!("a frame of {size}; there may be 2^32 - 1 pixels")));
+            return Err(corrupt(format!("a frame of {size}; at most 2^32 - 1 pixels are allowed")));
         }
         self.at += CHUNK_HEAD + ANMF_BYTES;
         let begin = self.at;
@@ -265,7 +266,7 @@ fn canvas(data: &[u8]) -> Result<(u8, Size), DataError> {
     };
     let canvas = Size::new(le24([w0, w1, w2]) + 1, le24([h0, h1, h2]) + 1);
     if canvas.pixels() >= MAX_PIXELS {
-        return Err(corrupt(format!("a canvas of {canvas}; there may be 2^32 - 1 pixels")));
+        return Err(corrupt(format!("a canvas of {canvas}; at most 2^32 - 1 pixels are allowed")));
     }
     Ok((flags, canvas))
 }

@@ -201,7 +201,7 @@ impl<'a> Checks<'a> {
     fn follows(&mut self, data: &[u8]) -> Result<(), DataError> {
         let number = be32(data, 0);
         if number.is_none() || number != self.sequence.and_then(|it| it.checked_add(1)) {
-            return Err(corrupt("the frames of the animation are out of turn"));
+            return Err(corrupt("the frames of the animation are out of order"));
         }
         self.sequence = number;
         Ok(())
