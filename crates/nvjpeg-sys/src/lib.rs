@@ -1,8 +1,8 @@
-//! nvJPEG's C interface, opened at run time: nothing links CUDA.
+//! nvJPEG's C interface, opened at run time. Nothing links CUDA.
 //!
-//! `bindings.rs` holds the declarations of nvJPEG 13.3's public header as bindgen writes them, without its
-//! comments. [`NvJpegLib`] holds one `Result` per function, because an older library lacks some of them:
-//! look at it before the call, for a call of a function that is missing panics.
+//! `bindings.rs` contains the declarations of nvJPEG 13.3's public header as bindgen writes them,
+//! without comments. [`NvJpegLib`] contains one `Result` per function, because an older library
+//! lacks some of them. Check it before a call: calling a missing function panics.
 //!
 //! To regenerate: `NVJPEG_INCLUDE=<directory of nvjpeg.h> cargo build -p nvjpeg-sys --features bindgen`.
 
