@@ -42,7 +42,7 @@ struct TileAxis {
     int len;
     int first, end;             // range of all inputs
     int reach;                  // distance from the first input of the first output to that of the last output
-    // For the outputs `from..to` of the tensor.
+    // Creates the axis for the outputs `from..to` of the tensor.
     __device__ TileAxis(const ResampleParams& p, bool columns, const Origin& origin, int from, int to)
         : taps(columns ? p.h_taps : p.v_taps), len(to - from), first(0), end(0), reach(0) {
         const int place = origin.at + (origin.step > 0 ? from : 1 - to) - (columns ? p.x : p.y);

@@ -17,9 +17,9 @@ pub use view::View;
 /// Width and height of an image in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Size {
-    /// Columns.
+    /// Number of columns.
     pub width: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
 }
 
@@ -58,9 +58,9 @@ pub struct Roi {
     pub x: u32,
     /// First row.
     pub y: u32,
-    /// Columns.
+    /// Number of columns.
     pub width: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
 }
 

@@ -42,11 +42,11 @@ pub(crate) use webp::{WebpLayout, code_bytes as webp_code_bytes, layout as webp_
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// ITU-T T.81.
+    /// JPEG (ITU-T T.81).
     Jpeg,
-    /// W3C PNG.
+    /// PNG (W3C).
     Png,
-    /// Google WebP.
+    /// WebP (Google).
     WebP,
     /// Netpbm's bitmaps, gray images and RGB images, as text (`P1` to `P3`) or binary (`P4` to
     /// `P6`), with up to 16 bits per sample.

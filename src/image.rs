@@ -52,17 +52,17 @@ impl<T: Copy + Default> Image<T> {
         self.window
     }
 
-    /// All values in row order.
+    /// All values, row by row.
     pub fn data(&self) -> &[T] {
         &self.data
     }
 
-    /// All values in row order, as a vector.
+    /// All values, row by row, as a vector.
     pub fn into_data(self) -> Vec<T> {
         self.data
     }
 
-    /// All values in row order.
+    /// All values, row by row.
     pub fn data_mut(&mut self) -> &mut [T] {
         &mut self.data
     }

@@ -179,9 +179,9 @@ struct Raised;
 impl Session {
     fn new(bytes: &[u8], strict: bool) -> Self {
         Session {
-            // SAFETY: C's structure of integers, pointers and enumerations that have a zero; libjpeg fills it in.
+            // SAFETY: a C structure of integers, pointers and enumerations, all valid as zero; libjpeg fills it in.
             cinfo: unsafe { mem::zeroed() },
-            // SAFETY: C's structure of integers, pointers and `Option`s of functions; libjpeg fills it in.
+            // SAFETY: a C structure of integers, pointers and `Option`s of functions, all valid as zero; libjpeg fills it in.
             errors: unsafe { mem::zeroed() },
             source: sys::jpeg_source_mgr {
                 next_input_byte: bytes.as_ptr(),
@@ -228,7 +228,7 @@ impl Drop for Session {
 /// # Safety
 /// `session` is valid, and its target does not move until it is dropped.
 unsafe fn open(session: *mut Session) {
-    // SAFETY: the caller's promise; the pointers stay valid as long as the decompressor, which is part of the
+    // SAFETY: guaranteed by the caller; the pointers stay valid as long as the decompressor, which is part of the
     // same session.
     unsafe {
         sys::jpeg_std_error(&mut (*session).errors);
@@ -302,7 +302,7 @@ unsafe fn read(
         let end = if first < window.y { window.y } else { window.bottom() };
         let count = group_end(first, end) - first;
         let group = &mut rows[..pitch * count as usize];
-        // SAFETY: the group holds `count` rows of `output_width` pixels with `samples` bytes each, which is what a row of the
+        // SAFETY: the group holds `count` rows of `output_width` pixels with `samples` bytes each, which is the size of a row of the
         // chosen colour space takes.
         unsafe { read_group(cinfo, group, count)? };
         if first < window.y {
@@ -336,7 +336,7 @@ unsafe fn read_group(
     let mut done = 0;
     while done < count {
         let left = &mut starts[done as usize..count as usize];
-        // SAFETY: the caller's promise: there is a row of memory behind each of the pointers.
+        // SAFETY: the caller guarantees that each pointer points to memory for a row.
         match unsafe { sys::jpeg_read_scanlines(cinfo, left.as_mut_ptr(), count - done) } {
             0 => return Err(DataError::new(Reason::Corrupt, "libjpeg returns no more rows")),
             read => done += read,
@@ -458,7 +458,7 @@ unsafe extern "C-unwind" fn skip(cinfo: &mut jpeg_decompress_struct, count: c_lo
         unsafe { out_of_bytes(cinfo) };
         return;
     }
-    // SAFETY: at most `bytes_in_buffer` bytes further, so still inside the file or just behind it.
+    // SAFETY: at most `bytes_in_buffer` bytes further, so the result points into the file or to its end.
     source.next_input_byte = unsafe { source.next_input_byte.add(count) };
     source.bytes_in_buffer -= count;
 }
@@ -471,7 +471,7 @@ unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 /// # Safety
 /// `client_data` is the session, and the frames up to `decode` are libjpeg's.
 unsafe fn throw(client_data: *mut c_void, error: DataError) -> ! {
-    // SAFETY: the caller's promise; nothing else refers to this field during a call into libjpeg.
+    // SAFETY: guaranteed by the caller; nothing else refers to this field during a call into libjpeg.
     unsafe { (*client_data.cast::<Session>()).error = Some(error) };
     resume_unwind(Box::new(Raised))
 }

@@ -42,7 +42,7 @@ impl Element for f32 {
 /// from being reused.
 pub struct BorrowedSlice<T: Element, K> {
     slice: ManuallyDrop<CudaSlice<T>>,
-    /// Dropped after the slice.
+    /// Owner of the memory. Dropped after the slice.
     keep: K,
     buffer: Arc<DeviceBuffer>,
 }

@@ -1,4 +1,4 @@
-//! Names of the CUDA libraries.
+//! CUDA libraries that are opened at run time.
 
 /// NVIDIA library that is opened at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

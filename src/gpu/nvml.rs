@@ -248,7 +248,7 @@ impl Monitor {
     }
 }
 
-/// `nvmlReturn_t`.
+/// Values of `nvmlReturn_t`.
 const SUCCESS: c_int = 0;
 const NOT_SUPPORTED: c_int = 3;
 const NO_PERMISSION: c_int = 4;

@@ -287,7 +287,7 @@ impl Place for OnDevice {
     }
 
     unsafe fn free(address: u64) {
-        // SAFETY: the caller's promise. The driver waits for work that uses the memory.
+        // SAFETY: guaranteed by the caller. The driver waits for work that uses the memory.
         let _ = unsafe { result::free_sync(address) };
     }
 }
@@ -306,7 +306,7 @@ impl Place for Pinned {
     }
 
     unsafe fn free(address: u64) {
-        // SAFETY: the caller's promise. The driver waits for work that uses the memory.
+        // SAFETY: guaranteed by the caller. The driver waits for work that uses the memory.
         let _ = unsafe { result::free_host(address as *mut std::ffi::c_void) };
     }
 }

@@ -73,7 +73,7 @@ impl Stopwatch {
     /// Creates a span that is about to begin.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device), also for earlier errors in a stream.
+    /// [`Error::Device`](crate::Error::Device), also if earlier work in a stream has failed.
     pub fn lap(&self) -> Result<Lap<'_>> {
         let mut lap = Lap { watch: self, pair: None, cost: Duration::ZERO, started: false };
         let begin = Instant::now();
@@ -94,7 +94,7 @@ impl Stopwatch {
     /// Records the times of spans that have ended. Does not block.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device), also for earlier errors in a stream.
+    /// [`Error::Device`](crate::Error::Device), also if earlier work in a stream has failed.
     pub fn harvest(&self) -> Result<()> {
         self.lock().harvest(&self.meter)
     }

@@ -149,7 +149,7 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Creates a pair from buffers of the same length.
+    /// Creates a staged buffer from a host buffer and a device buffer of the same length.
     pub fn new(host: PinnedBuffer, device: DeviceBuffer) -> Result<Self> {
         if host.len() != device.len() {
             let problem = format!(

@@ -78,7 +78,7 @@ pub const CUDA: i32 = 2;
 #[repr(C)]
 #[doc(hidden)]
 pub struct DLDataType {
-    /// 1 `kDLUInt`, 2 `kDLFloat`, 4 `kDLBfloat`.
+    /// Type code: 1 is `kDLUInt`, 2 is `kDLFloat`, 4 is `kDLBfloat`.
     pub code: u8,
     /// Number of bits of an element.
     pub bits: u8,
@@ -186,7 +186,7 @@ impl ConsumerStream {
             Some(2) => Ok(Self::PerThread),
             Some(-1) => Ok(Self::Unsynchronized),
             Some(handle) if handle > 2 => {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 let stream = unsafe { Stream::borrowed(ours.device(), handle as *mut c_void) };
                 Ok(Self::On(Arc::new(stream)))
             }

@@ -57,13 +57,13 @@ pub struct Component {
 /// Coding processes of ITU-T T.81, table B.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
-    /// SOF0.
+    /// SOF0: baseline.
     Baseline,
     /// SOF1 and SOF9: sequential, extended beyond baseline.
     Extended,
-    /// SOF2 and SOF10.
+    /// SOF2 and SOF10: progressive.
     Progressive,
-    /// SOF3 and SOF11.
+    /// SOF3 and SOF11: lossless.
     Lossless,
     /// SOF5 to SOF7 and SOF13 to SOF15: differential frames.
     Hierarchical,
@@ -72,7 +72,7 @@ pub enum FrameKind {
 /// Chroma subsampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sampling {
-    /// One component.
+    /// Gray: one component.
     Gray,
     /// 4:4:4: chroma of full size.
     S444,
@@ -93,7 +93,7 @@ pub enum Sampling {
 /// Meaning of the components, by libjpeg's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColorSpace {
-    /// One component.
+    /// Gray: one component.
     Gray,
     /// Luma and two chroma components.
     YCbCr,

@@ -48,7 +48,7 @@ fn report_with(report: Report, message: impl ToString) {
 /// # Safety
 /// `text` must end with a NUL byte.
 unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(text) }.to_string_lossy()
 }
 
@@ -67,7 +67,7 @@ pub extern "C" fn feedwater_ptx_memory() -> *mut Memory {
 pub unsafe extern "C" fn feedwater_ptx_map(memory: *mut Memory, address: u64, bytes: u64) -> c_int {
     let (access, contents) = (Access::ReadWrite, Contents::Unwritten);
     let name = format!("the allocation at {address:#x}");
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { (*memory).map(&name, address, bytes, access, contents) }.is_err().into()
 }
 
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn feedwater_ptx_map(memory: *mut Memory, address: u64, by
 /// The requirements of `feedwater_ptx_map`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_unmap(memory: *mut Memory, address: u64) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { (*memory).remove(address) };
 }
 
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn feedwater_ptx_unmap(memory: *mut Memory, address: u64) 
 /// The requirements of `feedwater_ptx_map`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_wrote(memory: *mut Memory, address: u64, bytes: u64) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { (*memory).mark_written(address, bytes) };
 }
 
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn feedwater_ptx_is_written(
     address: u64,
     bytes: u64,
 ) -> c_int {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { (*memory).is_written(address, bytes) }.unwrap_or(false).into()
 }
 
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn feedwater_ptx_is_written(
 /// `source` must end with a NUL byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_parse(source: *const c_char, report: Report) -> *mut Module {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     match Module::parse(&unsafe { text(source) }) {
         Ok(module) => Box::into_raw(Box::new(module)),
         Err(error) => {
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn feedwater_ptx_parse(source: *const c_char, report: Repo
 /// `module` must come from `feedwater_ptx_parse` and not be used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_forget(module: *mut Module) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     drop(unsafe { Box::from_raw(module) });
 }
 
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn feedwater_ptx_parameters(
     out: *mut [u64; 2],
     most: usize,
 ) -> c_int {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (module, kernel) = unsafe { (&*module, text(kernel)) };
     let Ok(parameters) = module.parameters(&kernel) else { return -1 };
     for (at, (offset, bytes)) in parameters.iter().take(most).enumerate() {
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn feedwater_ptx_launch(
     totals: *mut Totals,
     report: Report,
 ) -> u64 {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (module, memory, kernel, shape, params, totals) = unsafe {
         let params = std::slice::from_raw_parts(params.cast::<u8>(), bytes);
         (&*module, &mut *memory, text(kernel), &*shape, params.to_vec(), &mut *totals)

@@ -47,7 +47,7 @@ pub struct Counts {
     pub branches: u64,
     /// Branches after which lanes of a warp continue at different instructions.
     pub divergent_branches: u64,
-    /// Passes through shared memory's 32 banks of four bytes.
+    /// Passes through shared memory, which has 32 banks of four bytes.
     pub shared_wavefronts: u64,
     /// Passes that would be needed without bank conflicts.
     pub ideal_wavefronts: u64,

@@ -25,7 +25,7 @@ type Slot = AtomicPtr<c_void>;
 type ExportTable = unsafe extern "C" fn(u32) -> *const c_void;
 type Initialize = unsafe extern "C" fn(ExportTable) -> c_int;
 
-/// `NvtxCallbackModule`.
+/// Values of `NvtxCallbackModule`.
 const CORE: usize = 1;
 const CORE2: usize = 5;
 const MODULES: usize = 7;
@@ -34,16 +34,17 @@ const MODULES: usize = 7;
 const SIZES: [usize; MODULES] = [0, 16, 9, 15, 7, 16, 7];
 const LARGEST: usize = 16;
 
-/// `NvtxCallbackIdCore`: `nvtxRangePushA`, `nvtxRangePop`.
+/// Values of `NvtxCallbackIdCore` for `nvtxRangePushA` and `nvtxRangePop`.
 const PUSH: usize = 9;
 const POP: usize = 11;
 
-/// `NvtxCallbackIdCore2`: `nvtxDomainRangePushEx`, `nvtxDomainRangePop`, `nvtxDomainCreateA`.
+/// Values of `NvtxCallbackIdCore2` for `nvtxDomainRangePushEx`, `nvtxDomainRangePop` and
+/// `nvtxDomainCreateA`.
 const DOMAIN_PUSH: usize = 4;
 const DOMAIN_POP: usize = 5;
 const DOMAIN_CREATE: usize = 12;
 
-/// `NvtxExportTableID`.
+/// Values of `NvtxExportTableID`.
 const CALLBACKS: u32 = 1;
 const VERSION_INFO: u32 = 3;
 

@@ -128,7 +128,7 @@ impl super::Memory {
         access: super::Access,
         contents: super::Contents,
     ) -> crate::Result<()> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let host = unsafe { HostRange::new(address, bytes) };
         self.insert(super::Range::new(name, host, None, access, contents))
     }

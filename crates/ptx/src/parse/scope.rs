@@ -20,7 +20,7 @@ pub(crate) struct Body<'p, 'a> {
     pub source: (u32, u32),
 }
 
-/// Names between two braces.
+/// Names that are declared between two braces.
 #[derive(Default)]
 pub(crate) struct Scope<'a> {
     pub outer: usize,
