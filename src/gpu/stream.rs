@@ -21,7 +21,7 @@ pub struct Stream {
     device: Arc<Device>,
 }
 
-/// Owner of a stream, who destroys it.
+/// Owner of a stream. The owner destroys the stream.
 #[derive(Debug)]
 enum Owner {
     Us,

@@ -1,6 +1,6 @@
 //! Interpreter of PTX, NVIDIA's intermediate code for GPUs, with checks.
 //!
-//! The interpreter runs kernels, as the compiler NVRTC emits them, on a CPU. It reports their errors: accesses out of
+//! The interpreter runs kernels that the compiler NVRTC has emitted on a CPU. It reports their errors: accesses out of
 //! bounds, reads of unwritten memory, races, divergent barriers and more ([`FaultKind`]). It also counts instructions,
 //! bank conflicts and memory traffic ([`Counts`]).
 //!

@@ -49,7 +49,7 @@ pub struct DcTable {
     codes: Codes,
 }
 
-/// Returns the index that the next bits form.
+/// Returns the table index, which is the next [`INDEX_BITS`] bits.
 #[inline(always)]
 pub fn index(buffer: u64) -> usize {
     (buffer >> (64 - INDEX_BITS)) as usize
