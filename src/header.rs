@@ -256,7 +256,7 @@ fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
 
 fn not_built(format: Format, feature: &str) -> DataError {
     let problem = format!(
-        "a {}, and this program was built without the feature \"{feature}\"",
+        "a {}, but this program was built without the feature \"{feature}\"",
         format.name()
     );
     DataError::new(Reason::Unsupported, problem)

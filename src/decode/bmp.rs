@@ -181,7 +181,7 @@ fn unpack(
         }
     }
     if done < out.len() {
-        let problem = format!("the runs end after {done} of {} pixels", out.len());
+        let problem = format!("the run-length coded data ends after {done} of {} pixels", out.len());
         return Err(DataError::new(Reason::Truncated, problem));
     }
     Ok(())

@@ -102,7 +102,7 @@ fn coded_row(row: usize, height: usize) -> usize {
 fn unpack(layout: &GifLayout<'_>, mut out: &mut [u8]) -> Result<(), DataError> {
     let mut blocks = layout.blocks;
     let mut decoder = Decoder::new(BitOrder::Lsb, layout.code_bits);
-    let ends = || DataError::new(Reason::Truncated, "the codes end before the image does");
+    let ends = || DataError::new(Reason::Truncated, "the LZW codes end before the image does");
     while !out.is_empty() {
         let mut block = blocks.next()?.ok_or_else(ends)?;
         while !block.is_empty() && !out.is_empty() {
@@ -115,7 +115,7 @@ fn unpack(layout: &GifLayout<'_>, mut out: &mut [u8]) -> Result<(), DataError> {
                 Ok(LzwStatus::Done) if out.is_empty() => {}
                 Ok(LzwStatus::Done) => return Err(ends()),
                 Err(error) => {
-                    let problem = format!("the codes are damaged: {error}");
+                    let problem = format!("the LZW codes are corrupt: {error}");
                     return Err(DataError::new(Reason::Corrupt, problem));
                 }
             }

@@ -328,8 +328,8 @@ impl Decoders {
         check(header, window, reduction)?;
         (self.tolerated, self.jpeg_by) = (None, None);
         let Some(place) = self.place(header) else {
-            let (name, only) = (header.format.name(), self.only.unwrap_or("no decoder"));
-            return Err(unsupported(format!("a {name}: {only} does not decode it")));
+            let (name, only) = (header.format.name(), self.only.unwrap_or("any decoder"));
+            return Err(unsupported(format!("a {name} is not supported by {only}")));
         };
         let decoder = &mut self.all.list_mut()[place];
         if !decoder.layouts(header).contains(&layout) {

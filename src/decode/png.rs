@@ -178,7 +178,7 @@ impl Rows<'_> {
             for y in 0..self.window.bottom() {
                 let stored = reader.next_row().map_err(error)?;
                 let stored = stored.ok_or_else(|| {
-                    DataError::new(Reason::Truncated, "the PNG ends before its rows do")
+                    DataError::new(Reason::Truncated, "the PNG ends before its last row")
                 })?;
                 if y >= self.window.y {
                     self.give(stored.data())?;

@@ -183,7 +183,7 @@ impl Text<'_> {
         match u16::try_from(value) {
             Ok(value) if value <= white => Ok(value),
             _ => {
-                let problem = format!("a sample of {value}; the largest value is {white}");
+                let problem = format!("a sample of {value}; the maximum value is {white}");
                 Err(DataError::new(Reason::Corrupt, problem))
             }
         }

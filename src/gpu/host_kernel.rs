@@ -142,7 +142,7 @@ impl Drop for HostCompiler {
 
 fn no_compiler(command: &str, error: &io::Error) -> String {
     format!(
-        "the C++ compiler {command:?} does not run: {error}; install g++ or clang, or name one in CXX"
+        "the C++ compiler {command:?} does not run: {error}; install g++ or clang, or set CXX to a compiler"
     )
 }
 

@@ -383,7 +383,7 @@ fn check_same_driver(first: &Found, other: &Found, named_by: &str) -> Result<()>
         return Ok(());
     }
     let reason = format!(
-        "{named_by} names {}, and this process uses {} already; a process has one driver: name the same file",
+        "{named_by} names {}, but this process already uses {}; a process can use only one driver: name the same file",
         other.path, first.path
     );
     Err(Error::unavailable(Name::Driver.noun(), reason))

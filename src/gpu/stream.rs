@@ -64,7 +64,7 @@ impl Stream {
     pub fn of_cudarc(device: &Arc<Device>, stream: &Arc<CudaStream>) -> Result<Self> {
         if stream.context().cu_ctx() != device.context {
             let problem = format!(
-                "is of another context than the primary one of gpu {}: make it with CudaContext::new({})",
+                "belongs to another context than the primary one of gpu {}: create it with CudaContext::new({})",
                 device.ordinal(),
                 device.ordinal()
             );

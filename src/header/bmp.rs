@@ -79,7 +79,9 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
     let height = if bottom_up { height } else { height.wrapping_neg() };
     let size = Size::new(width, height);
     if width == 0 || height == 0 || width > MAX_SIDE || height > MAX_SIDE {
-        return Err(corrupt(format!("the header says {size}, the sides may be 1 to {MAX_SIDE}")));
+        return Err(corrupt(format!(
+            "the header says {size}; width and height must be 1 to {MAX_SIDE}"
+        )));
     }
     let mut palette_at = end;
     let coding = match (compression, bits) {

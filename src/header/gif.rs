@@ -99,9 +99,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<GifLayout<'_>, DataError> {
     }
     let (&code_bits, rest) = rest.split_first().ok_or_else(cut)?;
     if !(1..=MOST_CODE_BITS).contains(&code_bits) {
-        return Err(corrupt(format!(
-            "codes of {code_bits} bits; they may have 1 to {MOST_CODE_BITS}"
-        )));
+        return Err(corrupt(format!("codes of {code_bits} bits; must be 1 to {MOST_CODE_BITS}")));
     }
     Ok(GifLayout {
         size,

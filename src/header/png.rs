@@ -135,7 +135,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
         let chunk = chunks.next().ok_or_else(|| truncated("the chunks before its pixels"))?;
         let name = || chunk.kind.escape_ascii();
         if !chunk.is_named() {
-            return Err(corrupt(format!("a chunk is called \"{}\"", name())));
+            return Err(corrupt(format!("a chunk has the invalid name \"{}\"", name())));
         }
         if chunk.kind == b"IDAT" {
             break at;
@@ -232,7 +232,9 @@ fn check_default_image(head: &[u8], control: &[u8]) -> Result<(), DataError> {
     if [number(4), number(8), number(12), number(16)]
         != [be32(head, 0), be32(head, 4), Some(0), Some(0)]
     {
-        return Err(corrupt("the default image of the animation is not as large as the image"));
+        return Err(corrupt(
+            "the first frame of the animation does not have the size of the image",
+        ));
     }
     Ok(())
 }

@@ -113,12 +113,14 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, DataError> {
     let kind = bytes.get(1).copied().unwrap_or_default();
     let mut text = Text { bytes, at: 2 };
     let size = Size::new(text.number("width")?, text.number("height")?);
-    let white = if matches!(kind, b'1' | b'4') { 1 } else { text.number("largest value")? };
+    let white = if matches!(kind, b'1' | b'4') { 1 } else { text.number("maximum value")? };
     if size.pixels() == 0 || size.width > MAX_SIDE || size.height > MAX_SIDE {
-        return Err(corrupt(format!("the header says {size}, the sides may be 1 to {MAX_SIDE}")));
+        return Err(corrupt(format!(
+            "the header says {size}; width and height must be 1 to {MAX_SIDE}"
+        )));
     }
     if white == 0 || white > MAX_VALUE {
-        return Err(corrupt(format!("the largest value is {white}, it may be 1 to {MAX_VALUE}")));
+        return Err(corrupt(format!("the maximum value is {white}; must be 1 to {MAX_VALUE}")));
     }
     let channels = if matches!(kind, b'3' | b'6') { 3 } else { 1 };
     let (width, height) = (u64::from(size.width), u64::from(size.height));

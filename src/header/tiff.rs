@@ -172,7 +172,11 @@ impl Directory<'_> {
                 1 => 1,
                 3 => 2,
                 4 => 4,
-                _ => return Err(corrupt(format!("tag {tag} has type {kind}, no number"))),
+                _ => {
+                    return Err(corrupt(format!(
+                        "tag {tag} has type {kind}, which is not an unsigned integer"
+                    )));
+                }
             };
             let is_inside = bytes as u64 * u64::from(count) <= 4;
             let place = if is_inside {
@@ -212,7 +216,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     let little = match bytes.get(..4) {
         Some(b"II*\0") => true,
         Some(b"MM\0*") => false,
-        _ => return Err(unsupported("another version than 42".into())),
+        _ => return Err(unsupported("a version other than 42".into())),
     };
     let mut directory = Directory { file: bytes, little, at: 0, count: 0 };
     let cut = || truncated("its directory");
@@ -226,7 +230,9 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         |tag, name| directory.value(tag)?.ok_or_else(|| corrupt(format!("a TIFF without {name}")));
     let size = Size::new(side(256, "a width")?, side(257, "a height")?);
     if size.width.min(size.height) == 0 || size.width.max(size.height) > MAX_SIDE {
-        return Err(corrupt(format!("the sides are {size}, they may be 1 to {MAX_SIDE}")));
+        return Err(corrupt(format!(
+            "the header says {size}; width and height must be 1 to {MAX_SIDE}"
+        )));
     }
     let bits = directory.value(258)?.unwrap_or(1);
     let samples = directory.value(277)?.unwrap_or(1);
@@ -319,7 +325,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
             Some(palette) if palette.count as usize > last => {
                 palette.get(bytes, last).ok_or_else(|| truncated("its colors"))?;
             }
-            _ => return Err(corrupt("a TIFF of indices without their colors")),
+            _ => return Err(corrupt("a TIFF of palette indices without a complete palette")),
         }
     }
     Ok(TiffLayout {

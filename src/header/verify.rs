@@ -147,7 +147,10 @@ impl<'a> Walk<'a> {
                 return Err(corrupt("the frame header is not the one that was read before"));
             }
             if components[..index].iter().any(|other| other.id == component.id) {
-                return Err(corrupt(format!("two components are called {}", component.id)));
+                return Err(corrupt(format!(
+                    "two components have the identifier {}",
+                    component.id
+                )));
             }
             if entry[2] > 3 {
                 return Err(corrupt(format!("quantisation table {}: must be 0 to 3", entry[2])));
@@ -183,7 +186,7 @@ impl<'a> Walk<'a> {
             let (class, index) = (usize::from(kind >> 4), usize::from(kind & 15));
             let most = if self.process == Process::Baseline { 1 } else { 3 };
             if class > 1 || index > most {
-                return Err(corrupt(format!("Huffman table {kind:02x}")));
+                return Err(corrupt(format!("invalid Huffman table number {kind:02x}")));
             }
             let Some((counts, after)) = table.split_at_checked(16) else {
                 return Err(corrupt("a Huffman table without its 16 counts"));
@@ -197,10 +200,12 @@ impl<'a> Walk<'a> {
             let space =
                 counts.iter().zip(1..).map(|(&count, length)| u32::from(count) << (16 - length));
             if space.sum::<u32>() >= 1 << 16 {
-                return Err(corrupt("a Huffman table with more codes than there can be"));
+                return Err(corrupt("a Huffman table with too many codes"));
             }
             if let Some(symbol) = symbols.iter().find(|&&symbol| !self.is_symbol(class, symbol)) {
-                return Err(corrupt(format!("symbol {symbol:02x} in Huffman table {kind:02x}")));
+                return Err(corrupt(format!(
+                    "invalid symbol {symbol:02x} in Huffman table {kind:02x}"
+                )));
             }
             let at = self.markers.at() - table.len();
             let shortest = counts.iter().position(|&count| count > 0);
@@ -246,7 +251,9 @@ impl<'a> Walk<'a> {
             let mcus = left.min(restart);
             let coded = self.markers.coded_data()?;
             if !scan.can_be(mcus, coded) {
-                return Err(corrupt(format!("{coded} bytes of coded data for {mcus} MCUs")));
+                return Err(corrupt(format!(
+                    "{coded} bytes of coded data are too few or too many for {mcus} MCUs"
+                )));
             }
             left -= mcus;
             if left == 0 {
@@ -254,8 +261,7 @@ impl<'a> Walk<'a> {
             }
             let marker = self.markers.expect()?;
             if marker != 0xD0 + number {
-                let problem =
-                    format!("marker ff {marker:02x} in the place of restart marker {number}");
+                let problem = format!("marker ff {marker:02x} instead of restart marker {number}");
                 return Err(corrupt(problem));
             }
             number = (number + 1) % 8;
@@ -291,8 +297,9 @@ impl<'a> Walk<'a> {
             }
         };
         if !legal {
-            let problem =
-                format!("a scan of coefficients {first} to {last}, bits {before} to {low}");
+            let problem = format!(
+                "an invalid scan of coefficients {first} to {last}, bits {before} to {low}"
+            );
             return Err(corrupt(problem));
         }
         let components = self.jpeg.components();
@@ -328,7 +335,7 @@ impl<'a> Walk<'a> {
             *part = JpegScanComponent { place: index, quantization, dc, ac };
         }
         if count > 1 && blocks > 10 {
-            return Err(corrupt(format!("{blocks} blocks in an MCU")));
+            return Err(corrupt(format!("{blocks} blocks in an MCU; at most 10 are allowed")));
         }
         let Size { width, height } = self.size;
         let h_max = components.iter().map(|it| u32::from(it.h)).max().unwrap_or(1);
@@ -383,7 +390,7 @@ impl<'a> Walk<'a> {
     ) -> Result<(), DataError> {
         let seen = &mut self.seen[component];
         if first > 0 && seen[0] == UNSEEN {
-            return Err(corrupt("a scan of AC before that of DC"));
+            return Err(corrupt("a scan of AC before the first scan of DC"));
         }
         let expected = if before == 0 { UNSEEN } else { before as i8 };
         let band = &mut seen[usize::from(first)..=usize::from(last)];

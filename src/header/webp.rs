@@ -83,7 +83,9 @@ fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, 
         return Err(truncated(&problem));
     }
     if claimed < 20 {
-        return Err(corrupt(format!("it claims {claimed} bytes, less than a chunk's head needs")));
+        return Err(corrupt(format!(
+            "the header claims {claimed} bytes, less than a chunk's head needs"
+        )));
     }
     let mut walk = Walk { bytes: &bytes[..claimed as usize], at: 12 };
     match walk.peek()?.kind {
@@ -248,7 +250,7 @@ impl<'a> Walk<'a> {
         let begin = self.at;
         let Frame { size: coded, chunks } = self.frame(true)?;
         if self.at - begin > payload.len() + payload.len() % 2 {
-            return Err(corrupt("the chunks of a frame are longer than it"));
+            return Err(corrupt("the chunks of a frame are longer than the frame"));
         }
         // If the sizes differ, libwebp uses the size of the coded image.
         Ok((Roi::new(x, y, coded.width, coded.height), chunks))
@@ -276,7 +278,7 @@ fn check_inside(canvas: Size, frame: Roi) -> Result<(), DataError> {
     if end(frame.x, frame.width) > canvas.width.into()
         || end(frame.y, frame.height) > canvas.height.into()
     {
-        return Err(corrupt(format!("a frame at {frame} on a canvas of {canvas}")));
+        return Err(corrupt(format!("a frame at {frame} outside the canvas of {canvas}")));
     }
     Ok(())
 }
@@ -291,7 +293,8 @@ fn lossy_size(data: &[u8]) -> Result<Size, DataError> {
         return Err(corrupt("the VP8 chunk does not start with a visible key frame"));
     }
     if partition as usize >= data.len() {
-        let problem = format!("a partition of {partition} bytes in {} of VP8", data.len());
+        let problem =
+            format!("a partition of {partition} bytes in a VP8 chunk of {} bytes", data.len());
         return Err(corrupt(problem));
     }
     let side = |at: usize| u32::from(u16::from_le_bytes([head[at], head[at + 1]]) & 0x3FFF);

@@ -115,7 +115,7 @@ fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<b
             while filled < length {
                 if input.is_empty() {
                     let Some(read) = reads.next() else {
-                        let next = chunks.next().ok_or_else(|| ends_early("before its rows do"))?;
+                        let next = chunks.next().ok_or_else(|| ends_early("before its last row"))?;
                         reads = next.chunks(READ_BYTES);
                         continue;
                     };
@@ -124,7 +124,7 @@ fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<b
                 let last = pass.is_last && y + 1 == pass.rows;
                 let step = inflater.step(input, length - filled, last)?;
                 if step.state == PngStream::Damaged {
-                    let problem = "the data of the PNG's pixels cannot be unpacked";
+                    let problem = "the compressed pixel data of the PNG is corrupt";
                     return Err(DataError::new(Reason::Corrupt, problem));
                 }
                 let found = step.output.len();

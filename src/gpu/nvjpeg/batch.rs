@@ -242,7 +242,7 @@ impl BatchDecoder {
             let BatchJob { bytes, image, wanted, reduction, .. } = job;
             if ![1, 2, 4, 8].contains(reduction) {
                 return internal(format!(
-                    "a reduction by {reduction}; the engines have 1, 2, 4, 8"
+                    "a reduction by {reduction}; the engines support 1, 2, 4, 8"
                 ));
             }
             if !self.jpeg.allocators.is_pinned(bytes) {

@@ -31,7 +31,10 @@ impl Support {
     /// [`Error::Internal`] for a backend other than [`Backend::Hardware`], [`Error::Device`].
     pub fn new(jpeg: &Arc<Jpeg>) -> Result<Self> {
         if jpeg.backend() != Backend::Hardware {
-            let problem = format!("asked about the {} backend", jpeg.backend().name());
+            let problem = format!(
+                "only the nvjpeg-hardware backend can be asked about a file, not {}",
+                jpeg.backend().name()
+            );
             return Err(Error::Internal { problem });
         }
         let _entered = jpeg.device.enter()?;

@@ -62,7 +62,7 @@ impl<'a> Checks<'a> {
                 Err(corrupt(problem))
             }
             None if self.transparent_color => {
-                Err(corrupt("the tRNS chunk names a color, and there is no PLTE chunk"))
+                Err(corrupt("the tRNS chunk makes a color transparent, but there is no PLTE chunk"))
             }
             _ => Ok(()),
         }
@@ -87,7 +87,7 @@ impl<'a> Checks<'a> {
             b"gAMA" => at_least(4, "gAMA", data),
             b"cHRM" if !data.len().is_multiple_of(4) => {
                 let problem =
-                    format!("{} bytes in the cHRM chunk, which has numbers of 4", data.len());
+                    format!("{} bytes in the cHRM chunk; must be a multiple of 4", data.len());
                 Err(corrupt(problem))
             }
             b"sRGB" => at_least(1, "sRGB", data),
@@ -119,7 +119,7 @@ impl<'a> Checks<'a> {
         at_least(13, "IHDR", data)?;
         if data[11] != 0 {
             return Err(corrupt(format!(
-                "the IHDR chunk names filter method {}, there is only 0",
+                "the IHDR chunk has filter method {}; must be 0",
                 data[11]
             )));
         }
@@ -210,8 +210,7 @@ impl<'a> Checks<'a> {
 
 fn at_least(bytes: usize, name: &str, data: &[u8]) -> Result<(), DataError> {
     if data.len() < bytes {
-        let problem =
-            format!("{} bytes in the {name} chunk, which has at least {bytes}", data.len());
+        let problem = format!("{} bytes in the {name} chunk; must be at least {bytes}", data.len());
         return Err(corrupt(problem));
     }
     Ok(())
@@ -228,7 +227,7 @@ fn color_profile(data: &[u8]) -> Result<(), DataError> {
         }
         Some([0, ..]) => Ok(()),
         Some([method, ..]) => {
-            Err(corrupt(format!("compression method {method} in the iCCP chunk, there is only 0")))
+            Err(corrupt(format!("compression method {method} in the iCCP chunk; must be 0")))
         }
     }
 }

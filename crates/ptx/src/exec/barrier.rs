@@ -165,14 +165,14 @@ impl Machine<'_> {
                     Wait::Barrier(number) => {
                         let arrived = block.barriers[number as usize].arrived;
                         self.fault(block, at, FaultKind::DivergentBarrier, None, || {
-                            format!("{arrived} threads wait for ever at barrier {number}")
+                            format!("{arrived} threads wait forever at barrier {number}")
                         });
                         let state = block.barriers[number as usize].clone();
                         self.give_result(block, at, &state);
                     }
                     Wait::Lanes(mask) => {
                         self.fault(block, at, FaultKind::IncompleteWarp, None, || {
-                            format!("lanes {lanes:#010x} wait for ever for lanes {mask:#010x}")
+                            format!("lanes {lanes:#010x} wait forever for lanes {mask:#010x}")
                         });
                     }
                 }

@@ -94,7 +94,7 @@ pub(crate) fn lex(text: &str) -> Result<Vec<(Token<'_>, u32)>> {
                 tokens.push((Token::Symbol(byte as char), line));
                 at += 1;
             }
-            _ => return Err(Error::parse(line, "text outside of ASCII")),
+            _ => return Err(Error::parse(line, "a character outside ASCII")),
         }
     }
     Ok(tokens)

@@ -221,7 +221,8 @@ impl<'a> Parser<'a> {
             let function = &functions[found];
             let counts = (function.parameters.len(), function.results.len());
             if counts != (call.arguments.len(), call.results.len()) {
-                let message = format!("call of {} with other parameters", call.target);
+                let message =
+                    format!("call of {} with the wrong number of parameters", call.target);
                 return Err(Error::parse(call.line, message));
             }
             call.function = found as u32;
@@ -253,7 +254,8 @@ impl<'a> Parser<'a> {
 
     fn advance(&mut self) -> Result<Token<'a>> {
         let token = self.tokens.get(self.at).copied();
-        let (token, _) = token.ok_or_else(|| Error::parse(self.line(), "the text ends early"))?;
+        let (token, _) =
+            token.ok_or_else(|| Error::parse(self.line(), "the source ends too early"))?;
         self.at += 1;
         Ok(token)
     }
