@@ -32,8 +32,8 @@ pub struct Part {
     /// Number of luma samples per chroma sample, horizontally and vertically.
     ratio: [usize; 2],
     is_gray: bool,
-    /// Number of chroma samples (for gray images, luma samples) between the start of the part and
-    /// the end of the image, per axis.
+    /// Number of chroma samples (for gray images, luma samples) up to the end of the image:
+    /// columns from the part's first one, and rows from the image's first one.
     real: [usize; 2],
     /// Number of chroma samples in a row of the part, rounded up.
     across: usize,

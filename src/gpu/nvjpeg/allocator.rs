@@ -2,8 +2,9 @@
 //! driver.
 //!
 //! nvJPEG frees in stream order, like `cudaFreeAsync`, but a pool may reuse freed bytes at once. So
-//! freed bytes return to the pool only when the events after their last use are reached. Only an
-//! allocation that finds its row full waits for these events ([`Allocators::waits`]), and `drop`.
+//! freed bytes return to the pool only when the events after their last use are reached. Only two
+//! operations wait for these events: `drop`, and an allocation that finds its row full
+//! ([`Allocators::waits`]).
 //! Buffers are freed only when one grows or is destroyed, never in the steady state.
 //!
 //! Destroying a buffer takes no stream. nvJPEG may then pass the stream of the last image, which
