@@ -256,7 +256,7 @@ impl Decoders {
     /// Sets whether corrupt data is an error (the default), or is tolerated as in Pillow (setting
     /// `decode.strict`).
     ///
-    /// For PNGs, `tests/png_damage/` compares with Pillow's results and pixels. It tests files that
+    /// For PNGs, `tests/images/png_damage/` compares with Pillow's results and pixels. It tests files that
     /// are truncated anywhere, have any byte changed, have wrong or missing checksums, or have
     /// malformed chunks. A strict decoder refuses every PNG that Pillow refuses, even because of a
     /// chunk that does not affect pixels (a `gAMA` chunk of three bytes).

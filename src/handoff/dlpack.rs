@@ -2,7 +2,7 @@
 //!
 //! Structures, constants and rules are those of dlpack.h, version 1.1 (<https://github.com/dmlc/dlpack>), and of the
 //! Python array API standard's `__dlpack__` (<https://data-apis.org/array-api>). Each point has a test here or in
-//! `tests/handoff/`:
+//! `tests/gpu/handoff/`:
 //!
 //! * The exported tensor owns the batch. Its deleter drops the batch, from any thread and also after the loader is
 //!   dropped. It does not change that thread's CUDA context.

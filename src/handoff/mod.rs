@@ -7,7 +7,7 @@
 //! | kernels that are launched by cudarc  | [`CudaTensor`]                                 | the [`CudaTensor`]  |
 //! | anything else                        | `device_ptr`, `stream`, `ready`, `on` of a [`Batch`] | the [`Batch`] |
 //!
-//! On a device, each of them has two guarantees, with tests in `tests/handoff/`:
+//! On a device, each of them has two guarantees, with tests in `tests/gpu/handoff/`:
 //!
 //! * Work that the other library enqueues in its stream after the handoff runs after the batch is
 //!   filled. The stream waits for an event, the host does not wait.
