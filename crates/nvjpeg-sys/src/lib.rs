@@ -4,7 +4,7 @@
 //! without comments. [`NvJpegLib`] contains one `Result` per function, because an older library
 //! lacks some of them. Check it before a call: calling a missing function panics.
 //!
-//! To regenerate: `NVJPEG_INCLUDE=<directory of nvjpeg.h> cargo build -p nvjpeg-sys --features bindgen`.
+//! To regenerate: `NVJPEG_INCLUDE=<directory of nvjpeg.h> cargo build -p feedwater-nvjpeg-sys --features bindgen`.
 
 #![allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]
 #![allow(missing_docs, clippy::all)]
