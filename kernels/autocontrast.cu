@@ -1,4 +1,4 @@
-// Stretches each channel to 0..=255, in double precision like Pillow. Twin of src/op/colour/autocontrast.rs.
+// Stretches each channel to 0..=255, in double precision like Pillow. Same results as src/op/colour/autocontrast.rs.
 struct AutocontrastParams {
     unsigned padding[2];
 };

@@ -1,9 +1,9 @@
-// Repeats or mirrors the image outside of it. Twin of src/op/geometry/border.rs, which describes the modes.
+// Extends the image by repeating or mirroring it. Same results as src/op/geometry/border.rs, which describes the modes.
 enum BorderMode { BORDER_EDGE, BORDER_REFLECT, BORDER_SYMMETRIC };
 
 struct BorderParams {
-    int left, top;                  // columns and rows that are added
-    int width, height;              // of the input
+    int left, top;                  // columns and rows that are added before the image
+    int width, height;              // size of the input
     int mode, unused;
 };
 

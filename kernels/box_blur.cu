@@ -1,9 +1,9 @@
-// Pillow's GaussianBlur: three box filters along rows, then three along columns, each rounded to bytes. Twin of
-// src/op/filter/box_blur.rs. Every pixel computes what it needs of all passes.
+// Pillow's GaussianBlur: three box filters along rows, then three along columns, each rounded to bytes. Same results as
+// src/op/filter/box_blur.rs. Each output pixel computes the results of all passes that it needs.
 struct BoxBlurredParams {
     unsigned radius;            // at most REACH - 1
-    unsigned weight, far;       // of the pixels within the radius, and of the outermost two, in units of 2^-24
-    int width, height;          // of the image
+    unsigned weight, far;       // weight of the pixels within the radius, and of the two outermost, in units of 2^-24
+    int width, height;          // size of the image
     int unused;
 };
 
@@ -15,7 +15,7 @@ template <class Src> struct BoxBlurred {
 
     __device__ Bytes at(int x, int y) const {
         Bytes column[LINE], row[LINE];
-        // Only so much of the source is there.
+        // `row` and `column` have memory only for these pixels of the source.
         const int around = reach() * PASSES;
         for (int j = -around; j <= around; j++) {
             if (y + j < 0 || y + j >= p.height) continue;
@@ -26,10 +26,10 @@ template <class Src> struct BoxBlurred {
         return filtered(column, y, p.height);
     }
 
-    // Pixels on each side that a pass reads, at most REACH.
+    // Number of pixels on each side that a pass reads, at most REACH.
     __device__ int reach() const { return (int)p.radius + 1; }
 
-    // Result at position `at` of a line of `len` pixels, which has those around it.
+    // Returns the result at position `at` of a line of `len` pixels. `line` holds the pixels around it.
     __device__ Bytes filtered(Bytes (&line)[LINE], int at, int len) const {
         for (int pass = PASSES - 1; pass >= 0; pass--) {
             Bytes out[LINE];
@@ -41,7 +41,7 @@ template <class Src> struct BoxBlurred {
         return line[MIDDLE];
     }
 
-    // Result of one pass at `place`. Pixels beyond an edge are those of the edge.
+    // Returns the result of one pass at `place`. Beyond an edge, the pixel at the edge is repeated.
     __device__ Bytes one(const Bytes (&line)[LINE], int at, int place, int len) const {
         const int radius = (int)p.radius, first = MIDDLE - at;
         const Bytes low = line[first + inside(place - radius - 1, len)], high = line[first + inside(place + radius + 1, len)];

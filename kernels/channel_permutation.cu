@@ -1,4 +1,4 @@
-// Exchanges channels. Twin of src/op/colour/channel_permutation.rs.
+// Exchanges channels. Same results as src/op/colour/channel_permutation.rs.
 struct ChannelPermutationParams {
     unsigned order[3];          // input channel of each output channel
     unsigned padding;

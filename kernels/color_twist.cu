@@ -1,4 +1,4 @@
-// Brightness, contrast, saturation and hue as one linear map. Twin of src/op/colour/color_twist.rs.
+// Brightness, contrast, saturation and hue as one linear map. Same results as src/op/colour/color_twist.rs.
 struct ColorTwistParams {
     float matrix[3][3];
     float offset;
@@ -8,7 +8,7 @@ struct ColorTwist {
     static __device__ unsigned char channel(const float (&row)[3], float offset, Bytes pixel) {
         const float value = row[0] * (float)pixel.r + row[1] * (float)pixel.g + row[2] * (float)pixel.b + offset;
         const float cut = value < 0.0f ? 0.0f : value > 255.0f ? 255.0f : value;
-        // At this size a float has no fraction bits: the addition rounds half to even.
+        // A float of this size has no fraction bits, so the addition rounds half to even.
         const float rounds = 12582912.0f;
         return (unsigned char)((cut + rounds) - rounds);
     }

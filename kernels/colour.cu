@@ -1,15 +1,15 @@
-// Shared by the operators on colours. Twins of src/op/formula/blend.rs, statistics.rs and noise.rs.
+// Functions for color operators. Same results as src/op/formula/blend.rs, statistics.rs and noise.rs.
 
 #ifndef __CUDACC__
 #define sqrt __builtin_sqrt
 #define sqrtf __builtin_sqrtf
 #endif
 
-// Histograms of an image: of each channel and of its gray version.
+// Histograms of an image's three channels, and of its gray version.
 #define HISTOGRAM_BINS 1024
 struct Histograms {
     unsigned channel[3][256], gray[256];
-    // All bins, one after another.
+    // Returns a bin. All bins are numbered one after another.
     __device__ unsigned& bin(int number) { return ((unsigned*)this)[number]; }
 };
 
@@ -31,7 +31,7 @@ static __device__ inline unsigned char luma(Bytes pixel) {
     return (unsigned char)((19595u * pixel.r + 38470u * pixel.g + 7471u * pixel.b + 0x8000u) >> 16);
 }
 
-// Random words of the pixel at (x, y): Philox4x32-10.
+// Random words of the pixel at (x, y), by Philox4x32-10.
 struct Words {
     unsigned word[4];
     static __device__ Words of(const unsigned (&sample)[2], int x, int y) {
@@ -52,7 +52,7 @@ union FloatBits {
     int bits;
 };
 
-// Natural logarithm of a normal number.
+// Natural logarithm of a normal (not subnormal) number.
 static __device__ inline float logarithm(float value) {
     const float coefficients[9] = {0.070376836f, -0.1151461f, 0.11676998f, -0.12420141f, 0.14249323f, -0.16668058f, 0.20000715f, -0.24999994f, 0.33333331f};
     FloatBits mantissa;
@@ -66,7 +66,7 @@ static __device__ inline float logarithm(float value) {
     return f + small + 0.693359375f * exponent;
 }
 
-// Point of a normal distribution in the plane, by Box and Muller's transform.
+// Point of a normal distribution in the plane, by the Box-Muller transform.
 struct Normals {
     float x, y;
     static __device__ Normals of(unsigned distance, unsigned direction) {
@@ -86,7 +86,7 @@ struct Normals {
     }
 };
 
-// Three standard normal numbers of a pixel's words.
+// Returns three standard normal numbers from a pixel's random words.
 static __device__ inline Floats3 normals(const Words& w) {
     const Normals first = Normals::of(w.word[0], w.word[1]);
     return Floats3::of(first.x, first.y, Normals::of(w.word[2], w.word[3]).x);

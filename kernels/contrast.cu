@@ -1,4 +1,4 @@
-// Blends each byte with the image's mean gray. Twin of src/op/colour/contrast.rs.
+// Blends each byte with the image's mean gray. Same results as src/op/colour/contrast.rs.
 struct ContrastParams {
     float factor;
     unsigned padding;

@@ -1,9 +1,9 @@
-// Window of the image, with a fill colour outside of the image. Twin of src/op/crop.rs, shared by every crop.
+// Window of the image, with a fill color outside the image. Same results as src/op/crop.rs. All crops use it.
 struct CropParams {
     int x, y, width, height;        // the window, which may begin left of or above the image
     int src_width, src_height;
     float fill[3];
-    int drops_objects;              // for boxes only
+    int drops_objects;              // used for boxes only
 };
 
 template <class Src> struct Crop {

@@ -1,4 +1,4 @@
-// Overwrites squares with a colour. Twin of src/op/erase/cutout.rs.
+// Overwrites squares with a color. Same results as src/op/erase/cutout.rs.
 struct CutoutParams {
     unsigned short holes[8][4];     // left, top, right, bottom
     unsigned char fill[3], padding[5];

@@ -1,4 +1,4 @@
-// Makes the bytes of each channel equally frequent. Twin of src/op/colour/equalize.rs.
+// Equalizes the histogram of each channel. Same results as src/op/colour/equalize.rs.
 struct EqualizeParams {
     unsigned padding[2];
 };

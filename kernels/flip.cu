@@ -1,6 +1,6 @@
-// Mirrors columns, rows or both. Twin of src/op/flip.rs.
+// Mirrors columns, rows or both. Same results as src/op/flip.rs.
 struct FlipParams {
-    int width, height;          // of the whole image
+    int width, height;          // size of the whole image
     int horizontal, vertical;   // 0 or 1
 };
 

@@ -1,4 +1,4 @@
-// Look-up tables of floats, computed on the host. Twin of src/op/kind/table.rs.
+// Looks up floats in tables that the host computes. Same results as src/op/kind/table.rs.
 struct FloatTableParams {
     const float* table;             // [3][256]
 };

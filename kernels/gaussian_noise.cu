@@ -1,6 +1,6 @@
-// Adds normal noise. Twin of src/op/noise/gaussian_noise.rs.
+// Adds normally distributed noise. Same results as src/op/noise/gaussian_noise.rs.
 struct GaussianNoiseParams {
-    float mean, sigma;          // in bytes
+    float mean, sigma;          // in units of a byte value
     unsigned key[2];
 };
 

@@ -1,4 +1,4 @@
-// Replaces each channel by the pixel's luma. Twin of src/op/colour/grayscale.rs.
+// Replaces each channel by the pixel's luma. Same results as src/op/colour/grayscale.rs.
 struct GrayscaleParams {
     unsigned padding[2];
 };

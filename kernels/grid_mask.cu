@@ -1,6 +1,6 @@
-// Overwrites the squares of a rotated grid. Twin of src/op/erase/grid_mask.rs.
+// Overwrites the squares of a rotated grid. Same results as src/op/erase/grid_mask.rs.
 struct GridMaskParams {
-    unsigned along, across;         // fractions of a tile in 32 bits
+    unsigned along, across;         // fractions of a tile, in units of 2^-32
     unsigned start[2];
     unsigned long long limit;
     unsigned char fill[3], padding[5];

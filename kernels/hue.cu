@@ -1,25 +1,25 @@
-// Turns the hue of each pixel. Twin of src/op/colour/hue.rs, which derives the integers.
+// Rotates the hue of each pixel. Same results as src/op/colour/hue.rs, which derives the integers.
 struct HueParams {
     unsigned shift;
     unsigned padding;
 };
 
 struct Hue {
-    // Numbers below 2^18 and 2^9.
+    // Divides a number below 2^18 by a number below 2^9.
     static __device__ int divide(int numerator, int denominator) { return (int)((float)numerator / (float)denominator); }
-    // Bit of `hue`: whether Pillow's hue is rounded down although it is an integer.
+    // Returns 1 if Pillow rounds this hue down although it is an integer, otherwise 0.
     static __device__ int rounded_down(int hue) {
         const int word = hue >> 5;
         const unsigned low = word == 0 ? 0xfffffffeu : word == 2 ? 0x11000000u : word == 3 ? 0x00000111u : 0;
         const unsigned high = word == 4 ? 0x222aaaaau : word == 5 ? 0x23232222u : word == 6 ? 0x00022222u : 0;
         return (int)((low | high) >> (hue & 31) & 1);
     }
-    // Channel whose place on the circle of 510 parts is `at`, or 510 less.
+    // Returns the channel whose position on the color circle of 510 parts is `at` or `at` - 510.
     static __device__ unsigned char channel(int max, int saturation, int at) {
         at = at < 510 ? at : at - 510;
         const int weight = lesser(greater(lesser(at, 340 - at), 0), 85);
         const float level = (float)(max * (21675 - saturation * weight)) * (1.0f / 21675.0f);
-        // The addition rounds to a whole number.
+        // The addition rounds to an integer.
         const float rounds = 12582912.0f;
         return (unsigned char)((level + rounds) - rounds);
     }

@@ -1,10 +1,10 @@
-// Pixels, the source images of every chain, and replacements for CUDA when a C++ compiler builds this text for the host. An image
-// is any type with a member type `Pixel` and a function `at(x, y)`. An operator wraps an image and is an image. Twin of the leaf
-// structs in src/op/kernel_text.rs.
+// Pixels, the source images of all chains, and replacements for CUDA when a C++ compiler builds this source for the
+// host. An image is any type with a member type `Pixel` and a function `at(x, y)`. An operator wraps an image and is
+// itself an image. Same layout as the leaf structs in src/op/kernel_text.rs.
 //
-// An operator that may follow the resampling in a tiled kernel (src/op/mod.rs, `Tiling`) has four more members: `resampled()`,
-// the resampling below it; `columns()` and `rows()`, the origin of its pixels in the resampled image; and `of(pixel)`, which maps
-// such a pixel, each channel by itself.
+// An operator that may follow the resampling in a tiled kernel (src/op/mod.rs, `Tiling`) has four more members.
+// `resampled()` is the resampling below it. `columns()` and `rows()` are the origins of its pixels in the resampled
+// image. `of(pixel)` maps such a pixel, each channel by itself.
 #ifndef __CUDACC__
 #define __device__
 #define __global__
@@ -14,16 +14,16 @@ struct Index3 {
 static thread_local Index3 threadIdx, blockIdx, blockDim, gridDim;
 #endif
 
-// Origin of the columns or rows of an image in the resampled image below it: number `p` in `begin..end` is number `at + step * p`
-// there. All others are fill.
+// Origin of the columns or rows of an image in the resampled image below it. Column or row `p` in `begin..end` is
+// number `at + step * p` there. All others are fill.
 struct Origin {
     int at, step, begin, end;
-    // For a mirrored image of length `len`.
+    // Origin for a mirrored image of length `len`.
     __device__ Origin mirrored(int len) const {
         const Origin origin = {at + step * (len - 1), -step, len - end, len - begin};
         return origin;
     }
-    // For the window that begins at `first` of an image of length `len`; empty if that is far outside.
+    // Origin for the window that begins at `first` of an image of length `len`. Empty if the window is far outside.
     __device__ Origin cut(int first, int len) const {
         const int low = begin > 0 ? begin : 0, high = end < len ? end : len;
         const Origin origin = {(int)((unsigned)at + (unsigned)step * (unsigned)first), step, low - first, high - first};
@@ -47,14 +47,14 @@ struct Floats3 {
     }
 };
 
-// Stored window of a decoded image; coordinates are those of the upright image.
+// Stored window of a decoded image. `at` takes coordinates of the upright image.
 struct Roi {
     typedef Bytes Pixel;
     const unsigned char* pixels;        // interleaved red, green, blue
     int pitch;                          // bytes per row
     int x, y, width, height;            // the window, in stored coordinates
-    int stored_width, stored_height;    // of the whole image
-    int orientation;                    // bits: 1 transposes, then 2 mirrors columns and 4 mirrors rows
+    int stored_width, stored_height;    // size of the whole image
+    int orientation;                    // flags: 1 transposes, then 2 mirrors columns and 4 mirrors rows
     __device__ Bytes at(int px, int py) const {
         const bool transpose = orientation & 1;
         if (orientation & 2) px = (transpose ? stored_height : stored_width) - 1 - px;
@@ -66,7 +66,7 @@ struct Roi {
     }
 };
 
-// Upright window of floats, the output of operators on the host.
+// Upright window of floats, which operators on the host have computed.
 struct Floats {
     typedef Floats3 Pixel;
     const float* pixels;                // interleaved red, green, blue

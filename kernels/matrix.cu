@@ -1,14 +1,14 @@
-// Matrix products of bytes: on the tensor cores, one warp at a time, and on the host as loops over the lanes of a warp.
+// Matrix products of bytes: on the tensor cores one warp at a time, on the host with loops over the lanes of a warp.
 //
-// A warp multiplies 16 rows of 32 bytes by 8 columns of 32 bytes, and adds the products to 16 x 8 sums. Each lane holds a part of
-// all three, in words of four bytes (PTX ISA, "Matrix Fragments for mma.m16n8k32"). Lane 4 r + q holds
+// A warp multiplies 16 rows of 32 bytes by 8 columns of 32 bytes, and adds the products to 16 x 8 sums. Each lane holds
+// a part of all three, in words of four bytes (PTX ISA, "Matrix Fragments for mma.m16n8k32"). Lane 4 r + q holds
 //   left     words q and q + 4 of row r (of[0] and of[2]) and of row r + 8 (of[1] and of[3])
 //   right    words q and q + 4 of column r
 //   sums     columns 2 q and 2 q + 1 of row r (of[0] and of[1]) and of row r + 8 (of[2] and of[3])
 #ifdef __CUDACC__
 #define EACH_WARP if (const int warp = threadIdx.x / 32; true)
 #define EACH_LANE if (const int lane = threadIdx.x % 32; true)
-// One value per lane of a warp.
+// One value for each lane of a warp.
 template <class T> struct Lanes {
     T own;
     __device__ T& operator[](int) { return own; }
@@ -34,7 +34,7 @@ struct Sums {
     int of[4];
 };
 
-// Which of the matrices has signed bytes.
+// The matrix whose bytes are signed.
 enum Signed { NEITHER, LEFT, RIGHT };
 
 #ifdef __CUDACC__
@@ -46,7 +46,7 @@ enum Signed { NEITHER, LEFT, RIGHT };
                  : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "r"(b.of[0]), "r"(b.of[1]), "r"(c.of[0]), \
                    "r"(c.of[1]), "r"(c.of[2]), "r"(c.of[3]))
 #else
-// Turing multiplies 8 rows of 16 bytes at once: a quarter, with the parts in the same lanes.
+// Turing multiplies 8 rows of 16 bytes at once, a quarter of the product. Its parts lie in the same lanes.
 #define QUARTER(LEFT_TYPE, RIGHT_TYPE, ROWS, HALF)                                                                   \
     asm volatile("mma.sync.aligned.m8n8k16.row.col.s32." LEFT_TYPE "." RIGHT_TYPE                                    \
                  ".s32 {%0, %1}, {%2}, {%3}, {%0, %1};"                                                              \
@@ -59,7 +59,7 @@ enum Signed { NEITHER, LEFT, RIGHT };
     QUARTER(LEFT_TYPE, RIGHT_TYPE, 1, 0);                                                                            \
     QUARTER(LEFT_TYPE, RIGHT_TYPE, 1, 1)
 #endif
-// Adds products to `start`, and writes `sums`.
+// Adds the products to `start` and writes the result to `sums`.
 template <Signed SIGNED>
 __device__ inline void multiply(Lanes<Sums>& sums, const Lanes<Sums>& start, const Lanes<Left>& left,
                                 const Lanes<Right>& right) {
@@ -85,7 +85,7 @@ void multiply(Lanes<Sums>& sums, const Lanes<Sums>& start, const Lanes<Left>& le
             for (int word = 0; word < 8; word++) {
                 const unsigned a = left[4 * (row % 8) + word % 4].of[row / 8 + word / 4 * 2];
                 const unsigned b = right[4 * column + word % 4].of[word / 4];
-                // Most coefficients are 0.
+                // Skips most of the work, because most coefficients are 0.
                 if (!a || !b) continue;
                 int& sum = sums[4 * (row % 8) + column / 2].of[row / 8 * 2 + column % 2];
                 for (int i = 0; i < 4; i++) {
@@ -96,13 +96,13 @@ void multiply(Lanes<Sums>& sums, const Lanes<Sums>& start, const Lanes<Left>& le
 }
 #endif
 
-// Four coefficients of 22 bits and a sign, split into their bytes; the highest bytes are signed. The three words are loaded
-// separately where products need them. Three is odd, so neighbours are in different banks.
+// Four coefficients of 22 bits and a sign, split into bytes. The highest bytes are signed. The three words are loaded
+// separately where products need them. Three is odd, so neighbours lie in different banks.
 struct Factors {
     unsigned low, middle, high;
 };
 
-// Coefficients `first` to `first` + 3; 0 beyond `count`.
+// Returns coefficients `first` to `first` + 3, or 0 beyond `count`.
 __device__ inline Factors factors(const int* coefs, int count, int first) {
     unsigned k[4];
     for (int i = 0; i < 4; i++) k[i] = first + i >= 0 && first + i < count ? coefs[first + i] : 0;
@@ -112,15 +112,15 @@ __device__ inline Factors factors(const int* coefs, int count, int first) {
     return parts;
 }
 
-// Matrices of coefficients, one for each of their three bytes.
+// Matrices of coefficients, one for each of the three bytes of a coefficient.
 template <class Side> struct Parts {
     Lanes<Side> low, middle, high;
 };
 
-// Sums of products with coefficients, one sum for each of their three bytes.
+// Sums of products with coefficients, one sum for each of the three bytes of a coefficient.
 struct Weighted {
     Lanes<Sums> low, middle, high;
-    // Empty sums, with the offset that turns dropping 22 bits into rounding.
+    // Returns empty sums. Their offset turns dropping 22 bits into rounding.
     static __device__ Weighted none() {
         Weighted none;
         EACH_LANE for (int i = 0; i < 4; i++) {
@@ -143,7 +143,7 @@ struct Weighted {
         multiply<LEFT>(sum.high, high, k.high, bytes);
         return sum;
     }
-    // Sum number `i` of a lane, combined and rounded, but not clamped to a byte.
+    // Returns sum number `i` of a lane, combined and rounded, but not clamped to a byte.
     __device__ int value(int lane, int i) const {
         const unsigned upper = (unsigned)middle[lane].of[i] + ((unsigned)high[lane].of[i] << 8);
         return (int)((unsigned)low[lane].of[i] + (upper << 8)) >> 22;

@@ -1,6 +1,6 @@
-// Batch operators: blends of pairs of samples in place, and the samples' soft targets. One thread per pixel of both tensors, blocks
-// of 32 x 8 pixels, one grid layer per pair. Twin of src/transform/blend.rs and src/op/batch/target.rs.
-// The host prepends the types `Out` and `Order`, and PAIR_BYTES.
+// Batch operators: blends of pairs of samples in place, and the samples' soft targets. One thread per pixel of both
+// tensors, blocks of 32 x 8 pixels, one grid layer per pair. Same results as src/transform/blend.rs and
+// src/op/batch/target.rs. The host prepends the types `Out` and `Order`, and PAIR_BYTES.
 __device__ inline float float_of(unsigned bits) {
     union {
         unsigned bits;
@@ -10,7 +10,7 @@ __device__ inline float float_of(unsigned bits) {
     return both.value;
 }
 
-// Exact value of an element, and the element nearest to a value, ties to even.
+// Conversion of an element to its exact value, and of a value to the nearest element, ties to even.
 template <class Out> struct Element;
 template <> struct Element<U8> {
     static __device__ float value(unsigned char byte) { return byte; }
@@ -35,7 +35,7 @@ template <> struct Element<F32> {
     static __device__ float of(float value) { return value; }
 };
 
-// Positions of a pixel's three elements.
+// Returns the position of one of a pixel's three elements.
 __device__ inline long long place_of(Nchw, int x, int y, int channel, int width, int height) {
     return (long long)channel * width * height + (long long)y * width + x;
 }
@@ -97,7 +97,7 @@ extern "C" __global__ void mix(const Sample* pairs, int count, int width, int he
 }
 
 #ifndef __CUDACC__
-// Launch on the host: as `fused__host`.
+// Launch on the host, like `fused__host`.
 extern "C" void mix__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                           unsigned bz) {
     gridDim = {gx, gy, gz};

@@ -1,4 +1,4 @@
-// (byte - mean) / (deviation + 1e-4) with the image's own statistics. Twin of src/op/colour/normalize_image.rs.
+// (byte - mean) / (deviation + 1e-4) with the image's own statistics. Same results as src/op/colour/normalize_image.rs.
 struct NormalizeImageParams {
     unsigned per_channel;       // 0 or 1
     unsigned padding;

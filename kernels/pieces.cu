@@ -1,5 +1,5 @@
-// Building blocks of tiles (tile.cu): phases and barriers, instructions on four bytes with their replacements for the host,
-// division, and reading of 16 pixels at a time with one word per channel.
+// Building blocks of tiles (tile.cu): phases and barriers, instructions on four bytes with their replacements for the
+// host, division, and reading of 16 pixels at a time with one word per channel.
 #ifdef __CUDACC__
 #define EACH_THREAD if (const int thread = threadIdx.x; true)
 #define BARRIER __syncthreads()
@@ -19,7 +19,8 @@ __device__ inline int smaller(int a, int b) { return a < b ? a : b; }
 __device__ inline int larger(int a, int b) { return a < b ? b : a; }
 
 #ifdef __CUDACC__
-// Clamps `low` and `high` to 0..255, and packs them as the lowest bytes of a word whose upper half is the lower half of `above`.
+// Clamps `low` and `high` to 0..255 and packs them as the lowest bytes of a word. Its upper half is the lower half of
+// `above`.
 __device__ inline unsigned clamped(int low, int high, unsigned above) {
     unsigned word;
     asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(high), "r"(low), "r"(above));
@@ -32,12 +33,12 @@ __device__ inline unsigned picked(unsigned low, unsigned high, unsigned places) 
     return __byte_perm(low, high, places);
 }
 __device__ inline unsigned high_product(unsigned a, unsigned b) { return __umulhi(a, b); }
-// Casts an address from memory to global memory, which the compiler cannot infer.
+// Casts a generic address to one in global memory, because the compiler cannot infer the address space.
 template <class T> __device__ inline T* global(T* address) {
     __builtin_assume(__isGlobal(address));
     return address;
 }
-// Adds `offset` bytes to an address in shared memory that has none of the bits of the offset.
+// Adds `offset` bytes to an address in shared memory. The address must have none of the offset's bits set.
 __device__ inline const void* within(const void* shared, unsigned offset) {
     return __cvta_shared_to_generic(__cvta_generic_to_shared(shared) | offset);
 }
@@ -62,7 +63,7 @@ static inline const void* within(const void* shared, unsigned offset) { return (
 static inline unsigned high_product(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 #endif
 
-// Division of numbers below 2^16 by one of them. It is exact, because the error of the inverse is less than 2^16 / 2^32.
+// Exact division of numbers below 2^16. The error of the inverse is less than 2^16 / 2^32.
 struct Divisor {
     int by;
     unsigned inverse;
@@ -74,8 +75,8 @@ struct Quad {
     unsigned r, g, b;
 };
 
-// Reads four pixels of a row one by one, as one word per channel. Pixels outside of `first..end` are not used, so others are read
-// in their place.
+// Reads four pixels of a row one by one, as one word per channel. Pixels outside `first..end` are not used, so other
+// pixels are read in their place.
 template <class Src> NOT_INLINE __device__ Quad quad_of_pixels(const Src& src, int x, int y, int first, int end) {
     Quad quad = {0, 0, 0};
     for (int i = 0; i < 4; i++) {
@@ -87,7 +88,7 @@ template <class Src> NOT_INLINE __device__ Quad quad_of_pixels(const Src& src, i
     return quad;
 }
 
-// Sixteen pixels of a row, one plane per channel.
+// Sixteen pixels of a row, with one plane per channel.
 struct alignas(16) Words {
     unsigned of[4];
 };
@@ -100,8 +101,8 @@ struct Sixteen {
     }
 };
 
-// Reader of a rectangle of `rows` rows from row `y` on, and of `count` times 16 pixels from pixel `x` on, as fast as the source
-// allows. Starting at `start`, or a multiple of 16 pixels from it, is fastest. Pixels outside of `first..end` are not used.
+// Reader of a rectangle: `rows` rows from row `y` on, and `count` times 16 pixels from pixel `x` on. It is fastest if
+// `x` is `start` or a multiple of 16 pixels from it. Pixels outside `first..end` are not used.
 template <class Src> struct Pieces {
     const Src& src;
     int x, y, first, end;
@@ -124,14 +125,15 @@ __device__ inline Quad quad_of_words(unsigned low, unsigned middle, unsigned hig
     return quad;
 }
 
-// Reads 48 bytes for 16 upright pixels. If all rows begin at multiples of 16 bytes, as in pages, it reads 16 bytes at once.
-// Otherwise it reads aligned words and shifts them together, up to four bytes more than needed. Pixels are read one by one only
-// if any of these bytes are outside of the memory, after the last row or before the first.
+// Reads 48 bytes for 16 upright pixels. If all rows begin at multiples of 16 bytes, as in feedwater's buffers, it reads
+// 16 bytes at once. Otherwise it reads aligned words, up to four bytes more than needed, and shifts them together. If
+// some of these bytes lie outside the memory (before the first row or after the last one), it reads the pixels one by
+// one.
 template <> struct Pieces<Roi> {
     const Roi& src;
     int x, y, first, end;
     const unsigned char* pixels;
-    int pitch, whole;           // bytes per row; rows that can be read in words
+    int pitch, whole;           // bytes per row; number of rows that can be read in words
     bool aligned;
     static __device__ int start(const Roi& src) { return src.orientation ? 0 : src.x; }
     __device__ Pieces(const Roi& src, int x, int y, int rows, int count, int first, int end)

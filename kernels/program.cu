@@ -1,14 +1,15 @@
-// Program kernel: whatever follows the fused part of a chain. Passes make image after image, in scratch memory small enough to stay
-// in the L2 cache, and at last the tensor. All that a sample does is data, so samples of one launch may differ in every step. Twin of
-// src/transform/, written by src/op/program/.
+// Program kernel: executes the part of a chain after the fused part. Passes compute one image after another in scratch
+// memory, which is small enough to stay in the L2 cache, and finally the tensor. All work of a sample is described by
+// data, so samples of one launch may differ in every step. Same results as src/transform/. src/op/program/ writes the
+// data.
 //
-// Passes with the same number are launched together, with several blocks for each sample: a pass reads what other blocks stored in
-// the launch before. Blocks beyond a sample's image or behind its last pass do nothing. A table from histograms takes two more
-// launches before its pass.
+// Passes with the same number are launched together, with several blocks for each sample, because a pass reads what
+// other blocks stored in the previous launch. Blocks beyond a sample's image or after its last pass do nothing. A table
+// from histograms needs two more launches before its pass.
 //
-// The host prepends `Out`, `Order`, FLOATS (1 if the elements of the tensor are floats, else 0), TILE_PIXELS, COUNTED_PIXELS, steps.cu,
-// and these functions over the chain's formulas: `read_formula`, `change`, and `entry`, which computes an entry of a table from
-// histograms.
+// The host prepends `Out`, `Order`, FLOATS (1 if the elements of the tensor are floats, else 0), TILE_PIXELS,
+// COUNTED_PIXELS, steps.cu, and these functions over the chain's formulas: `read_formula`, `change`, and `entry`, which
+// computes an entry of a table from histograms.
 #ifdef __CUDACC__
 #define EACH_THREAD if (const int thread = threadIdx.x; true)
 #define BARRIER __syncthreads()
@@ -22,10 +23,10 @@
 #define COUNT(bin, pixels) (bin) += (pixels)
 #endif
 
-// What a launch does to a pass. Twin of `Stage` in src/op/program/launches.rs.
+// Work of a launch for a pass. Same values as `Stage` in src/op/program/launches.rs.
 enum Stage { STAGE_COUNT, STAGE_TABLE, STAGE_MAKE };
 
-// Value that is read at (x, y).
+// Reads the value at (x, y).
 static __device__ inline void read(const Pass& pass, int x, int y, Value& value) {
     if (x < pass.left || y < pass.top || x >= pass.right || y >= pass.bottom) return;
     if (pass.reader == READ_BYTES) {
@@ -37,7 +38,7 @@ static __device__ inline void read(const Pass& pass, int x, int y, Value& value)
     }
 }
 
-// Does a step to the pixel at (x, y) of its image. `made` is the table from the histograms.
+// Applies a step to the pixel at (x, y) of its image. `made` is the table from the histograms.
 static __device__ inline void take(const Step& step, int x, int y, const float* made, Value& value) {
     const Bytes from = value.bytes;
     switch (step.code) {
@@ -85,7 +86,7 @@ static __device__ inline void store(const Pass& pass, int i, int j, const Value&
 #endif
 }
 
-// First pixel of this block's tile, and the one behind its last; equal beyond the image.
+// First pixel of this block's tile, and the end of the tile. Both are equal beyond the image.
 struct Tile {
     int first, end;
     static __device__ Tile of(int pixels, int each) {
@@ -95,7 +96,7 @@ struct Tile {
     }
 };
 
-// Counts this block's pixels of the source, then adds the counts to the sample's.
+// Counts the source pixels of this block, then adds the counts to the sample's histograms.
 static __device__ inline void count_pixels(const Pass& pass, Histograms& part, Histograms& sample) {
     const int columns = pass.right - pass.left;
     const Tile tile = Tile::of(columns * (pass.bottom - pass.top), COUNTED_PIXELS);
@@ -114,7 +115,7 @@ static __device__ inline void count_pixels(const Pass& pass, Histograms& part, H
         if (part.bin(i) > 0) COUNT(sample.bin(i), part.bin(i));
 }
 
-// Makes this block's channel of the table of the first step.
+// Computes this block's channel of the table of the first step.
 static __device__ inline void make_table(const Pass& pass, const Step& step, Histograms& copy, Statistics& sample) {
     const int channel = blockIdx.x;
     EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x) copy.bin(i) = sample.histograms.bin(i);
@@ -123,7 +124,7 @@ static __device__ inline void make_table(const Pass& pass, const Step& step, His
         sample.made[256 * channel + i] = entry(pass.statistics, step, copy, channel, i);
 }
 
-// Makes this block's tile of the pass's image.
+// Computes this block's tile of the pass's image.
 static __device__ inline void make_tile(const Program& program, const Pass& pass) {
     const Tile tile = Tile::of(pass.width * pass.height, TILE_PIXELS);
     const float* made = pass.statistics >= 0 ? program.statistics->made : (const float*)0;
@@ -137,12 +138,12 @@ static __device__ inline void make_tile(const Program& program, const Pass& pass
         }
         store(pass, i, j, value);
     }
-    // For the next pass with a table. This one's is made.
+    // Clears the histograms for the next pass with a table. The table of this pass is already computed.
     if (pass.statistics < 0 || blockIdx.x > 0) return;
     EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x) program.statistics->histograms.bin(i) = 0;
 }
 
-// Pass number `number` of all samples.
+// Executes pass `number` for this block's sample.
 static __device__ inline void program_of_block(const Program* programs, int count, int number, int stage) {
     SHARED Histograms histograms;
     if ((int)blockIdx.z >= count) return;
@@ -160,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) program(const Program* prog
     program_of_block(programs, count, number, stage);
 }
 #else
-// Launch on the host: runs every block, and within it every phase, one after another.
+// Launch on the host: runs all blocks one after another, and in each block all phases.
 extern "C" void program__host(void** params, unsigned gx, unsigned, unsigned gz, unsigned bx, unsigned, unsigned) {
     gridDim = {gx, 1, gz};
     blockDim = {bx, 1, 1};

@@ -1,4 +1,4 @@
-// Overwrites a rectangle with a colour or with noise. Twin of src/op/erase/random_erasing.rs.
+// Overwrites a rectangle with a color or with noise. Same results as src/op/erase/random_erasing.rs.
 struct RandomErasingParams {
     int x, y, right, bottom;
     float mean[3], std[3];

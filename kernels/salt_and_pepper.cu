@@ -1,6 +1,6 @@
-// Turns single pixels white or black. Twin of src/op/noise/salt_and_pepper.rs.
+// Changes single pixels to white or black. Same results as src/op/noise/salt_and_pepper.rs.
 struct SaltAndPepperParams {
-    unsigned long long salt, noise;     // words below are white; others below are black
+    unsigned long long salt, noise;     // random words below `salt` become white, others below `noise` become black
     unsigned key[2];
     unsigned per_channel;               // 0 or 1
     unsigned padding;

@@ -1,4 +1,4 @@
-// Blends each pixel with its gray. Twin of src/op/colour/saturation.rs.
+// Blends each pixel with its gray. Same results as src/op/colour/saturation.rs.
 struct SaturationParams {
     float factor;
     unsigned padding;

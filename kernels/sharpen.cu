@@ -1,13 +1,13 @@
-// Blends the image with Pillow's SHARPEN filter. Twin of src/op/filter/sharpen.rs.
+// Blends the image with Pillow's SHARPEN filter. Same results as src/op/filter/sharpen.rs.
 struct SharpenParams {
     float amount;
     unsigned padding;
 };
 
 struct Sharpen {
-    // Filtered value of a channel whose neighbourhood has this sum.
+    // Returns the filtered value of a channel. `sum` is the sum of its 3 x 3 neighbourhood.
     static __device__ unsigned char sharp(int sum, unsigned char middle) { return clamped((34 * middle - 2 * sum + 8) >> 4); }
-    // The neighbourhood in row order. Pixels at the border of the image are unchanged.
+    // `around` is the neighbourhood in row order. Pixels at the border of the image are not changed.
     static __device__ Bytes of(const SharpenParams& p, const Bytes (&around)[9]) {
         int r = 0, g = 0, b = 0;
         for (int i = 0; i < 9; ++i) r += around[i].r, g += around[i].g, b += around[i].b;

@@ -1,9 +1,10 @@
-// Data of the program kernel (program.cu), and the readers that every chain may need. Twins of the structs in src/op/program/data.rs.
-// The host prepends MAX_PARAMS_BYTES, LEAF_BYTES and STATISTICS_BYTES, and appends the functions that switch over the chain's formulas.
+// Data of the program kernel (program.cu), and the readers that every chain may need. Same layout as the structs in
+// src/op/program/data.rs. The host prepends MAX_PARAMS_BYTES, LEAF_BYTES and STATISTICS_BYTES, and appends the
+// functions that switch over the chain's formulas.
 enum StepCode { STEP_TABLE, STEP_FLOAT_TABLE, STEP_MADE, STEP_FLOATS_MADE, STEP_FILL, STEP_FILL_FLOATS };
 enum ReadCode { READ_BYTES, READ_FLOATS, READ_ACROSS, READ_DOWN, READ_WARP };
 
-// A pixel: bytes, or floats behind a step that makes them.
+// A pixel: bytes, or floats after a step that converts to floats.
 struct Value {
     Bytes bytes;
     Floats3 floats;
@@ -11,7 +12,7 @@ struct Value {
     __device__ void set(Floats3 pixel) { floats = pixel; }
 };
 
-// What is done to a pixel.
+// One operation on a pixel.
 struct Step {
     int code;               // StepCode, or a formula
     int x, dx, y, dy;       // position in the step's image of the pixel (i, j) of the pass: x + dx * i, y + dy * j
@@ -20,7 +21,7 @@ struct Step {
     template <class P> __device__ const P& as() const { return *(const P*)params; }
 };
 
-// Pixels outside of a rectangle are filled.
+// Fills pixels outside a rectangle.
 struct FillParams {
     int left, top, right, bottom;
     float fill[3];
@@ -28,30 +29,30 @@ struct FillParams {
     __device__ bool has(int x, int y) const { return x >= left && y >= top && x < right && y < bottom; }
 };
 
-// What makes an image: reads a source, does steps, stores.
+// Computes an image: reads a source, applies steps, and stores the result.
 struct Pass {
     void* out;
     int reader;                         // ReadCode, or a formula
-    int statistics;                     // formula of the table that the first step looks up, or -1
-    int begin, end;                     // steps
+    int statistics;                     // formula of the first step's look-up table, or -1
+    int begin, end;                     // range of steps
     int floats;                         // whether an image of floats is stored
     int stores_tensor;
-    int x, dx, y, dy;                   // position that is read for the pixel (i, j)
+    int x, dx, y, dy;                   // position to read for the pixel (i, j)
     int width, height;
-    int left, top, right, bottom;       // positions that can be read; others are filled by a step
-    int whole_width, whole_height;      // of the source
-    // The type that is read through: the source's parameters, then its own.
+    int left, top, right, bottom;       // range of positions that can be read; a step fills the others
+    int whole_width, whole_height;      // size of the source
+    // Parameters of the reader's type: those of the source, then its own.
     unsigned long long source[(LEAF_BYTES + MAX_PARAMS_BYTES) / 8];
     template <class Src> __device__ const Src& as() const { return *(const Src*)source; }
 };
 
-// Memory for the tables of a sample's passes, one after another.
+// Memory for the tables of a sample's passes, which use it one after another.
 struct Statistics {
-    Histograms histograms;      // 0 before a pass is counted
-    float made[768];            // the table of the first step
+    Histograms histograms;      // 0 before the pixels of a pass are counted
+    float made[768];            // look-up table of the first step
 };
 
-// What happens to one sample.
+// All work for one sample.
 struct Program {
     const Pass* passes;
     const Step* steps;
@@ -63,8 +64,7 @@ static_assert(sizeof(Step) == 24 + MAX_PARAMS_BYTES, "steps are laid out differe
 static_assert(sizeof(Statistics) == STATISTICS_BYTES, "histograms and tables are laid out differently on the host");
 static_assert(sizeof(Pass) == 80 + LEAF_BYTES + MAX_PARAMS_BYTES, "passes are laid out differently on the host");
 
-// Sums along the row of one pixel of a resampling, and along the column of pixels that are such sums. Together they are
-// `Resample::at`.
+// Sums along a row for one pixel of a resampling, and along a column of such sums. Together they equal `Resample::at`.
 static __device__ inline Bytes sum_across(const Resample<Roi>& resample, int x, int y) {
     const ResampleParams& p = resample.p;
     const int *bounds = p.table + p.h_bounds + 2 * (x - p.x), *taps = p.table + p.h_coefs + p.h_taps * (x - p.x);
@@ -80,7 +80,7 @@ static __device__ inline Bytes sum_down(const Resample<Roi>& resample, int x, in
     return sums.rounded();
 }
 
-// Pixel of a stencil: a source, then its parameters. Those at the border are unchanged.
+// Pixel of a stencil. The data is a source and the stencil's parameters. Pixels at the border are not changed.
 template <class Formula, class Params> __device__ Bytes stencil_at(const Pass& pass, int x, int y) {
     struct Image {
         Roi src;

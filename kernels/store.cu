@@ -1,4 +1,4 @@
-// Last step: conversion to the element type and memory order of the tensor. Twin of src/output.rs.
+// Last step: conversion to the element type and memory order of the tensor. Same results as src/output.rs.
 __device__ inline unsigned bits_of(float value) {
     union {
         float value;
@@ -19,14 +19,14 @@ struct F32 {
     static __device__ type of(float value) { return value; }
 };
 
-// IEEE 754 binary16, rounded to nearest even.
+// Conversion to IEEE 754 binary16, rounded to nearest even.
 struct F16 {
     typedef unsigned short type;
     static __device__ type of(float value) {
         const unsigned bits = bits_of(value), sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
         if (size > 0x7f800000u) return (type)(sign | 0x7e00u | (size >> 13 & 0x3ffu));
         if (size >= 0x47800000u) return (type)(sign | 0x7c00u);
-        // Below 2^-14 the unit is 2^-24; from 2^-25 downwards, including ties, the result is 0.
+        // Below 2^-14 the unit is 2^-24. From 2^-25 downwards, including ties, the result is 0.
         if (size <= 0x33000000u) return (type)sign;
         const int small = size < 0x38800000u;
         const unsigned shift = small ? 126u - (size >> 23) : 13u;
@@ -36,7 +36,7 @@ struct F16 {
     }
 };
 
-// Upper half of an f32, rounded to nearest even.
+// Conversion to bfloat16, the upper half of an f32, rounded to nearest even.
 struct BF16 {
     typedef unsigned short type;
     static __device__ type of(float value) {
@@ -46,7 +46,7 @@ struct BF16 {
     }
 };
 
-// Four adjacent elements, for one store instruction.
+// Four adjacent elements, which one instruction stores.
 template <class T> struct alignas(4 * sizeof(T)) Four {
     T of[4];
 };
@@ -55,8 +55,9 @@ template <class T> __device__ inline void store_side_by_side(T* at, T a, T b, T 
     *(Four<T>*)at = four;
 }
 
-// Elements of a pixel; `store` converts it first. `store_four` takes four adjacent pixels by channels. It requires a tensor
-// aligned for four elements, and a width and a first column that are multiples of four.
+// Memory order of a pixel's elements. `store` converts the pixel first. `store_four` stores four adjacent pixels, given
+// by channels. It requires a tensor aligned for four elements, and a width and a first column that are multiples of
+// four.
 struct Nchw {
     template <class Out, class Pixel>
     static __device__ void store(typename Out::type* out, int x, int y, int width, int height, Pixel p) {

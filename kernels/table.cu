@@ -1,4 +1,4 @@
-// Look-up tables of bytes, computed on the host. Twin of src/op/kind/table.rs.
+// Looks up bytes in tables that the host computes. Same results as src/op/kind/table.rs.
 struct TableParams {
     const unsigned char* table;     // [3][256]
 };

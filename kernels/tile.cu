@@ -1,10 +1,10 @@
-// Tiled kernel, for chains that only move pixels or map single channels after the last resampling: each block makes a tile of one
-// sample's tensor. Twin of `Shape::tiles` in src/gpu/kernel.rs.
+// Tiled kernel, for chains that only move pixels or map single channels after the last resampling. Each block computes a tile of
+// one sample's tensor. `Shape::tiles` in src/gpu/shape.rs chooses the tiles.
 //
 // Both passes of a resampling are matrix products on the tensor cores (matrix.cu). A coefficient has 22 bits and a sign. Its
-// three bytes are multiplied separately and combined at the end, which gives the same integers as resample.cu modulo 2^32. The
-// highest byte is signed, so a coefficient must be in [-2, 2) after scaling back, as those of the filters are. A matrix of
-// coefficients is a band; entries beside it are 0.
+// three bytes are multiplied separately and combined at the end. The integers equal those of resample.cu modulo 2^32. The highest
+// byte is signed, so a coefficient must be in [-2, 2) after scaling back, which holds for all filters. A matrix of coefficients
+// is a band. Its other entries are 0.
 //
 // The threads of a block work in phases with a barrier between them, and all of them run the same loops:
 //   tables   put the normalized and converted value of each byte, and the rows' coefficients, into shared memory;
@@ -15,18 +15,18 @@
 //   store    the complete blocks of output rows: sums along the columns, 16 rows by 16 columns at once, table look-up,
 //            four elements per store.
 //
-// The method is chosen for each sample by itself (`Tile::fits`). Pixels are evaluated one by one as in fused.cu if shared memory
-// is too small for one row of 16 columns, and for one tap per axis (nearest), where tiling gains nothing. So one launch handles
-// samples of every size, and an odd one slows down only itself.
+// The method is chosen for each sample (`Tile::fits`). Pixels are computed one by one as in fused.cu in two cases: shared memory
+// is too small for one row of 16 columns, or there is one tap per axis (nearest), where tiling gains nothing. So one launch
+// handles samples of every size, and an unusual one slows down only itself.
 //
 // Cost, counted in the PTX for sm_90 and not measured on a device (benches/results/device-code-2026-11-23.md). A multiprocessor
-// issues four warp instructions per cycle. A 224x224 sample of an average window of 500x375 (318x318) takes 54,650 issue cycles of
-// a multiprocessor in high tiles, and 95,208 in low ones; of 2048x1536 (1303x1303) 317,768 and 419,261. An H100 has 232 G cycles
-// per second, so at 20,000 images/s of 500x375 the kernel takes 0.5 to 0.8 % of them; the goal is at most 2 %.
+// issues four warp instructions per cycle. A 224x224 sample from an average window of a 500x375 image (318x318) takes 54,650
+// issue cycles of a multiprocessor in high tiles, and 95,208 in low ones. From a 2048x1536 image (1303x1303) it takes 317,768 and
+// 419,261. An H100 has 232 G cycles per second. At 20,000 images/s of 500x375 the kernel takes 0.5 to 0.8 % (goal: at most 2 %).
 //
-// The rate of a copy is no goal: a model loses the kernel's share of the device, whatever a copy of as many bytes takes. Exactness
-// costs three products in place of one: 5,500 of a sample's 218,600 warp instructions. Not in these figures: 228 bytes per thread of
-// spilled registers, and bank conflicts (39 % more passes).
+// The rate of a plain copy is not the goal: a model loses the kernel's share of the device, however long such a copy takes.
+// Exactness needs three products instead of one: 5,500 of a sample's 218,600 warp instructions. Not included: 228 bytes per
+// thread of spilled registers, and bank conflicts (39 % more passes).
 
 // Half-open rectangle of the tensor.
 struct Window {
@@ -36,13 +36,13 @@ struct Window {
 
 // Outputs of one axis of a tile, in source order, and their inputs.
 struct TileAxis {
-    const int* bounds;          // (first, count) of each
+    const int* bounds;          // (first, count) of the inputs of each output
     const int* coefs;
-    int taps;                   // most coefficients per output
+    int taps;                   // maximum number of coefficients per output
     int len;
     int first, end;             // range of all inputs
-    int reach;                  // from the first output's first to the last one's first
-    // For the outputs `from..to` of the tensor.
+    int reach;                  // distance from the first input of the first output to that of the last output
+    // Creates the axis for the outputs `from..to` of the tensor.
     __device__ TileAxis(const ResampleParams& p, bool columns, const Origin& origin, int from, int to)
         : taps(columns ? p.h_taps : p.v_taps), len(to - from), first(0), end(0), reach(0) {
         const int place = origin.at + (origin.step > 0 ? from : 1 - to) - (columns ? p.x : p.y);
@@ -54,8 +54,8 @@ struct TileAxis {
             reach = bounds[2 * len - 2] - first;
         }
     }
-    // Largest number of inputs of `outputs` consecutive outputs. The centres of taps are evenly spaced; the first taps are
-    // rounded, and at the border of the source moved by less than the number of taps.
+    // Maximum number of inputs of `outputs` consecutive outputs. The centres of taps are evenly spaced. The first taps are
+    // rounded. At the border of the source they are moved by less than the number of taps.
     __device__ int span(int outputs) const {
         if (outputs >= len) return end - first;
         return (outputs - 1) * (reach + 1 + taps) / (len - 1) + 2 + taps;
@@ -66,9 +66,9 @@ struct TileAxis {
 template <class Src> struct Tile {
     typedef Out::type Element;
     static const int MOST_LOADED = 8, ELEMENT_WORDS = 192 * sizeof(Element);
-    static const int PAST = 8;  // words that products, which read eight at once, read past the last plane
+    static const int PAST = 8;  // number of words that products, which read eight at once, read past the last plane
 
-    // A lane's part of a band of coefficients: the first word of its row or column, and the distance of its own words from it.
+    // A lane's part of a band of coefficients: the first word of its row or column, and the offset of its own words.
     struct Band {
         int first, word;
         __device__ Factors at(const Tile& tile, int more, int groups) const {
@@ -86,24 +86,24 @@ template <class Src> struct Tile {
     Element* out;
     const Src& src;
     const ResampleParams& p;
-    int width, height;          // of the tensor
+    int width, height;          // size of the tensor
     Origin across, down;
-    Window window;              // part that comes from the resampled image
+    Window window;              // part of the tensor that comes from the resampled image
     TileAxis rows;
-    int columns;                // of a strip, but for the last: a multiple of 16
+    int columns;                // columns per strip, a multiple of 16 except for the last strip
     int block_rows;             // output rows per block: at most 16
-    int line;                   // words of a source row, of one channel: 4 more than a multiple of 8
-    int stride;                 // words of a row of the ring, of one channel: 8 more than a multiple of 16
-    int column_groups;          // words with the taps of a column
-    int row_groups;             // words with the taps of a row
-    int loaded, kept;           // groups of four source rows: loaded at once, and in the ring
+    int line;                   // words per source row of one channel: 4 more than a multiple of 8
+    int stride;                 // words per ring row of one channel: 8 more than a multiple of 16
+    int column_groups;          // number of words with the taps of a column
+    int row_groups;             // number of words with the taps of a row
+    int loaded, kept;           // groups of four source rows that are loaded at once, and that are in the ring
 
     unsigned* shared;           // [3][256] elements, then Factors of 0, [rows][row_groups] Factors, and then, at these offsets:
     int column_factors;         // [columns][column_groups] Factors
     int planes;                 // [4][3][loaded][line]: row number 4 g + i of channel c at [i][c][g]; then [PAST]
-    int ring;                   // [kept][3][stride]; of each 16 columns the even ones come first
-    int row_places;             // [rows][2]: the group of the first tap, from the tile's first on; the last one's end
-    int column_places;          // [columns]: the word of the first tap, from the strip's first on
+    int ring;                   // [kept][3][stride]; in each 16 columns the even ones come first
+    int row_places;             // [rows][2]: first tap's group, counted from the tile's first; end of the last tap's group
+    int column_places;          // [columns]: first tap's word, counted from the strip's first
 
     __device__ Tile(const Sample& sample, const Resample<Src>& resample, const Window& all, int width, int height,
                     unsigned* shared)
@@ -130,8 +130,8 @@ template <class Src> struct Tile {
         return strip.first - ((strip.first - Pieces<Src>::start(src)) & 15);
     }
 
-    // Lays out shared memory with as few strips as possible, of 32 rows at once. If it is too small, uses strips of 16 columns
-    // and fewer rows. Returns whether any layout fits.
+    // Lays out shared memory with as few strips as possible and 32 rows at once. If it is too small, uses strips of 16 columns
+    // and fewer rows. Returns whether a layout fits.
     __device__ bool fits(int shared_bytes) {
         if (is_empty() || (p.h_taps == 1 && p.v_taps == 1)) return false;
         const TileAxis all(p, true, across, window.left, window.right);
@@ -154,7 +154,7 @@ template <class Src> struct Tile {
             if (2 * loaded >= block_rows) break;
         }
         if (block_rows == 0) return false;
-        // A tile of few source rows needs less, but products advance in the ring by four groups.
+        // A tile with few source rows needs less memory, but products advance in the ring by four groups.
         const int most = (rows.end - rows.first + 3) / 4;
         loaded = smaller(loaded, most);
         kept = smaller(kept, larger(4, most));
@@ -165,7 +165,7 @@ template <class Src> struct Tile {
         return true;
     }
 
-    // Fills in the value of each byte, and the rows' coefficients. Zeroes planes and ring: with coefficients of 0, products
+    // Stores the value of each byte, and the rows' coefficients. Zeroes planes and ring, because products with coefficients of 0
     // also read words that nothing else has written yet.
     __device__ void fill_tables(int thread) const {
         NOT_UNROLLED for (int i = planes + 4 * thread; i < row_places; i += 4 * blockDim.x)
@@ -190,7 +190,7 @@ template <class Src> struct Tile {
         }
     }
 
-    // Fills in the columns' coefficients, in tensor order.
+    // Stores the columns' coefficients in tensor order.
     __device__ void fill_strip(int thread, const TileAxis& strip) const {
         const Divisor by(column_groups);
         const int from = start(strip);
@@ -202,18 +202,18 @@ template <class Src> struct Tile {
         }
     }
 
-    // Group number `group` of an output's coefficients, with the source in groups of four from `from` on.
+    // Returns group `group` of an output's coefficients, if the source is in groups of four from `from` on.
     __device__ static Factors factors_of(const TileAxis& axis, int output, int from, int group) {
         return factors(axis.coefs + (long long)axis.taps * output, axis.bounds[2 * output + 1],
                        4 * group - ((axis.bounds[2 * output] - from) & 3));
     }
 
-    // Reader for a strip: all rows of the tile, with `count` pieces each.
+    // Returns a reader for a strip: all rows of the tile, with `count` pieces each.
     __device__ Pieces<Src> pieces(const TileAxis& strip, int count) const {
         return Pieces<Src>(src, start(strip), rows.first, rows.end - rows.first, count, strip.first, strip.end);
     }
 
-    // Loads `groups` groups of four source rows from group `first` on, without rows past the last one.
+    // Loads `groups` groups of four source rows, beginning with group `first`. Omits rows past the last one.
     __device__ void load(int thread, const Pieces<Src>& pieces, const Divisor& by, int first, int groups) const {
         const int count = smaller(4 * groups, rows.end - rows.first - 4 * first), plane = loaded * line;
         NOT_UNROLLED for (int i = thread; i < count * by.by; i += blockDim.x) {
@@ -226,9 +226,9 @@ template <class Src> struct Tile {
         }
     }
 
-    // Sums along the loaded rows, of `words` words, into the ring, from group `at` on. Coefficients for later words are 0. The
-    // left matrices are the pixel rows 4 r and 4 r + 1, and then 4 r + 2 and 4 r + 3, so that a lane gets four rows of a column.
-    // The right matrices are coefficients.
+    // Sums along the loaded rows of `words` words, and stores the sums in the ring from group `at` on. Coefficients for later
+    // words are 0. The left matrices are the pixel rows 4 r and 4 r + 1, and then 4 r + 2 and 4 r + 3. So each lane gets four
+    // rows of a column. The right matrices are coefficients.
     __device__ void sum(int warp, const TileAxis& strip, int words, int at, int groups) const {
         NOT_UNROLLED for (int column = 8 * warp; column < strip.len; column += blockDim.x / 4) {
             const int last = smaller(column + 7, strip.len - 1);
@@ -296,7 +296,7 @@ template <class Src> struct Tile {
     // Wraps a group number around the ring, at most once.
     __device__ int around(int group) const { return group < kept ? group : group - kept; }
 
-    // Stores the blocks of output rows `begin..end`, for the columns from `left` on. Group `first` is at `at` in the ring.
+    // Stores the blocks of output rows `begin..end` for the columns from `left` on. Group `first` is at `at` in the ring.
     __device__ void store(int warp, const TileAxis& strip, int left, int first, int at, int begin, int end) const {
         const bool aligned = (width | left) % 4 == 0 && (unsigned long long)out % sizeof(Four<Element>) == 0;
         NOT_UNROLLED for (int block = begin, column = 16 * warp; block < end; column += blockDim.x / 2) {
@@ -335,7 +335,7 @@ template <class Src> struct Tile {
     }
 
     // Sums along the columns of 16 rows by 16 columns. The left matrices are coefficients. The right matrices are the even and
-    // the odd columns, so that a lane gets four adjacent columns.
+    // the odd columns. So each lane gets four adjacent columns.
     template <bool ONCE>
     __device__ void sum_rows(int steps, int column, const Lanes<Band>& above, const Lanes<Band>& below,
                              const Lanes<int>& source, Lanes<Quads> quads[3]) const {
@@ -378,7 +378,7 @@ template <class Src> struct Tile {
         return k;
     }
 
-    // Stores four adjacent pixels, whose bytes are the words with number `which` of `quads`.
+    // Stores four adjacent pixels. Their bytes are the words with number `which` of `quads`.
     __device__ void store_four(const Lanes<Quads> quads[3], int lane, int which, int x, int row) const {
         Element pixels[3][4];
         for (int channel = 0; channel < 3; channel++)
@@ -386,7 +386,7 @@ template <class Src> struct Tile {
                 pixels[channel][i] = element_at(channel, quads[channel][lane].of[which], i);
         Order::store_four<Out>(out, x, tensor_row(row), width, height, pixels);
     }
-    // Stores the first `count` of them.
+    // Stores the first `count` of these pixels.
     __device__ void store_some(const Lanes<Quads> quads[3], int lane, int which, int x, int row, int count) const {
         NOT_UNROLLED for (int i = 0; i < count; i++) {
             Element pixel[3];
@@ -397,15 +397,15 @@ template <class Src> struct Tile {
     }
     __device__ int tensor_row(int row) const { return down.step > 0 ? window.top + row : window.bottom - 1 - row; }
 
-    // Table value of byte number `i` of a word. The byte offset is extracted from the word directly. The table begins at a
-    // multiple of its size, so the offset is put into the address without an addition.
+    // Returns the table value of byte number `i` of a word. The table begins at a multiple of its size, so the byte offset is put
+    // into the address without an addition.
     __device__ Element element_at(int channel, unsigned word, int i) const {
         const int bits = 8 * i - (sizeof(Element) == 4 ? 2 : sizeof(Element) == 2 ? 1 : 0);
         const unsigned offset = (bits < 0 ? word << -bits : word >> bits) & 255 * (unsigned)sizeof(Element);
         return ((const Element*)within(shared, offset))[256 * channel];
     }
 
-    // Makes the whole tile, once it fits.
+    // Computes the whole tile. The tile must fit.
     __device__ void make() const {
         EACH_THREAD fill_tables(thread);
         BARRIER;
@@ -435,12 +435,12 @@ template <class Src> struct Tile {
     }
 };
 
-// Evaluates a single pixel; not inlined, to leave registers to the threads that make tiles.
+// Computes a single pixel. Not inlined, so that threads of tiled samples have enough registers.
 NOT_INLINE __device__ void store_pixel(const Sample& sample, int x, int y, int width, int height) {
     Order::store<Out>(sample.out, x, y, width, height, sample.pixels.at(x, y));
 }
 
-// Makes one tile: pixels of the resampled image together, and others (or tiles that do not fit) pixel by pixel.
+// Computes one tile: pixels of the resampled image together, others (or tiles that do not fit) pixel by pixel.
 template <class Src>
 __device__ void make_tile(const Sample& sample, const Resample<Src>& resample, const Window& all, int width, int height,
                           unsigned* shared, int shared_bytes) {
@@ -458,7 +458,7 @@ __device__ void make_tile(const Sample& sample, const Resample<Src>& resample, c
     }
 }
 
-// The grid is the tiling: its blocks divide columns and rows of the largest output in multiples of 16, and each layer is a sample.
+// The grid divides columns and rows of the largest output in multiples of 16. Each grid layer is a sample.
 __device__ inline void tile_of_block(const Sample* samples, int count, int width, int height, unsigned* shared,
                                      int shared_bytes) {
     if ((int)blockIdx.z >= count) return;
@@ -478,8 +478,8 @@ extern "C" __global__ void __launch_bounds__(256, 4) tiled(const Sample* samples
     tile_of_block(samples, count, width, height, shared, shared_bytes);
 }
 #else
-// Launch on the host: runs every block, and within it every phase, one after another. Shared memory is filled before each block
-// to reveal reads of unwritten values, and guarded behind its end.
+// Launch on the host: runs all blocks one after another, and in each block all phases. Shared memory is filled before each block
+// to reveal reads of unwritten values, and guarded after its end.
 extern "C" void tiled__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                             unsigned bz) {
     static thread_local struct alignas(16) {

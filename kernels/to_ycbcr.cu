@@ -1,4 +1,4 @@
-// JPEG's YCbCr with Pillow's rounding. Twin of src/op/colour/to_ycbcr.rs.
+// JPEG's YCbCr with Pillow's rounding. Same results as src/op/colour/to_ycbcr.rs.
 struct ToYcbcrParams {
     unsigned padding[2];
 };

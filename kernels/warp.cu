@@ -1,5 +1,5 @@
-// Reads an image through an inverse map, as Pillow's `Image.transform` does. Twin of src/op/formula/warp/mod.rs, which describes
-// the kinds of maps.
+// Reads an image through an inverse map, like Pillow's `Image.transform`. Same results as src/op/formula/warp/mod.rs,
+// which describes the kinds of maps.
 enum WarpKind { WARP_WHOLE, WARP_FIXED, WARP_SUMMED, WARP_AFFINE, WARP_PERSPECTIVE, WARP_DISPLACED };
 enum WarpInterpolation { WARP_NEAREST, WARP_BILINEAR, WARP_BICUBIC };
 
@@ -7,11 +7,12 @@ struct WarpParams {
     union {
         double real[9];
         int integer[18];
-        // The last, of WARP_DISPLACED: pairs of displacements in 1/65536 pixel. Of WARP_SUMMED: 64 start values of columns and 64
-        // of rows, each of two words; their distances are the integers 12 and 13, or 0 if there are none.
+        // The last pointer. For WARP_DISPLACED: pairs of displacements in 1/65536 pixel. For WARP_SUMMED: 64 start
+        // values of columns and 64 of rows, two words each. The integers 12 and 13 are their distances, or 0 without
+        // start values.
         const int* table[9];
     } data;
-    int width, height;              // of the input
+    int width, height;              // size of the input
     unsigned char fill[3];
     unsigned char kind;             // WarpKind
     unsigned interpolation;         // WarpInterpolation
@@ -22,7 +23,7 @@ template <class Src> struct Warp {
     Src src;
     WarpParams p;
 
-    // Channels of a pixel before truncation.
+    // Channels of a pixel before they are truncated.
     struct Reals {
         double of[3];
     };
@@ -58,7 +59,7 @@ template <class Src> struct Warp {
     __device__ double product(int first, int x, int y) const {
         return real(first) * (x + 0.5) + real(first + 1) * (y + 0.5);
     }
-    // A column (axis 0) or row (axis 1) that is summed from the start value before it.
+    // Position of a column (axis 0) or row (axis 1), summed up from the nearest start value before it.
     __device__ double started(int axis, int at) const {
         const int distance = p.data.integer[12 + axis], start = at / distance;
         const unsigned* word = (const unsigned*)p.data.table[8] + 2 * (64 * axis + start);
@@ -71,8 +72,9 @@ template <class Src> struct Warp {
         return added(added(at, real(first + 1), y), real(first), x);
     }
 
-    // `at` after `count` additions of `step`, each of which rounds. Between two powers of two, sums are multiples of one unit. So
-    // after two sums there, each addition adds the same, also where it rounds to even: many of them are one exact product.
+    // `at` after `count` additions of `step`, each of which rounds. Between two powers of two, sums are multiples of
+    // one unit. After two sums there, each addition adds the same amount, even if it rounds to even. Many of them are
+    // then one exact product.
     static __device__ double added(double at, double step, int count) {
         while (count >= 3) {
             const double one = at + step, two = one + step, each = two + step - two;
@@ -80,7 +82,7 @@ template <class Src> struct Warp {
             count -= 3;
             const unsigned long long exponent = bits(at) >> 52;
             if (bits(one) >> 52 != exponent) continue;
-            // The same, infinite, or not a number from here on.
+            // The value is constant, infinite, or not a number from here on.
             if (!(each < 0.0 || each > 0.0)) return at;
             const double power = number(exponent << 52), end = (each < 0.0) == (power < 0.0) ? 2.0 * power : power;
             const double steps = (end - at) / each - 1.0;
@@ -116,7 +118,7 @@ template <class Src> struct Warp {
     __device__ Bytes interpolated(double x, double y) const {
         if (x < 0.0 || y < 0.0 || x >= p.width || y >= p.height) return fill();
         if (p.interpolation == WARP_NEAREST) return x >= 0.0 && y >= 0.0 ? src.at((int)x, (int)y) : fill();
-        // Not a number: Pillow interpolates, and truncates the result to 0.
+        // For a position that is not a number, Pillow interpolates and truncates the result to 0.
         if (!(x >= 0.0 && y >= 0.0)) return bytes(0.0, 0.0, 0.0);
         x -= 0.5;
         y -= 0.5;
@@ -141,7 +143,7 @@ template <class Src> struct Warp {
         const Bytes pixel = {byte(r), byte(g), byte(b)};
         return pixel;
     }
-    // Beyond an edge, the pixel of the edge.
+    // Returns a pixel. Beyond an edge, the pixel at the edge is repeated.
     __device__ Bytes edge(int x, int y) const {
         x = x < 0 ? 0 : x < p.width ? x : p.width - 1;
         y = y < 0 ? 0 : y < p.height ? y : p.height - 1;
@@ -183,7 +185,7 @@ template <class Src> struct Warp {
     static __device__ int rounded(int displacement) {
         return displacement > 0x7fffffff - 0x8000 ? 0x7fff : (displacement + 0x8000) >> 16;
     }
-    // Weights have 32 bits after the point.
+    // Weights have 32 fractional bits.
     struct Weighted {
         long long of[3], mask;
     };

@@ -1,4 +1,5 @@
-//! Sizes, windows (in pixels, half-open, `u32`), EXIF orientations, boxes, and coordinate transforms of a chain.
+//! Sizes, windows (half-open ranges of pixels, `u32`), EXIF orientations, boxes, and coordinate
+//! transforms of a chain.
 
 mod axis;
 mod bounding_box;
@@ -16,9 +17,9 @@ pub use view::View;
 /// Width and height of an image in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Size {
-    /// Columns.
+    /// Number of columns.
     pub width: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
 }
 
@@ -50,16 +51,16 @@ impl fmt::Display for Size {
     }
 }
 
-/// Window of an image: columns `x .. x + width`, rows `y .. y + height`.
+/// Window of an image: columns `x .. x + width` and rows `y .. y + height`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Roi {
     /// First column.
     pub x: u32,
     /// First row.
     pub y: u32,
-    /// Columns.
+    /// Number of columns.
     pub width: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
 }
 
@@ -84,13 +85,13 @@ impl Roi {
         self.y + self.height
     }
 
-    /// Row pitch in bytes of the window in device memory, as interleaved RGB: padded to groups of 16 pixels, so that
-    /// kernels load each group in three loads of 16 bytes.
+    /// Row pitch of the window in device memory as interleaved RGB, in bytes. Rows are padded to
+    /// groups of 16 pixels, so kernels load each group with three loads of 16 bytes.
     pub const fn pitch_bytes(self) -> u32 {
         48 * self.width.div_ceil(16)
     }
 
-    /// Size of the window in device memory, in bytes, with this pitch.
+    /// Size of the window in device memory with this pitch, in bytes.
     pub const fn pitched_bytes(self) -> usize {
         self.pitch_bytes() as usize * self.height as usize
     }
@@ -100,7 +101,7 @@ impl Roi {
         self.width == 0 || self.height == 0
     }
 
-    /// Whether every pixel of `inner` is in this window.
+    /// Whether this window contains every pixel of `inner`.
     pub const fn contains(self, inner: Roi) -> bool {
         inner.x >= self.x
             && inner.y >= self.y
@@ -108,7 +109,7 @@ impl Roi {
             && inner.bottom() <= self.bottom()
     }
 
-    /// Smallest window that has both.
+    /// Smallest window that contains both windows.
     pub fn around(self, other: Roi) -> Roi {
         let (x, y) = (self.x.min(other.x), self.y.min(other.y));
         let right = self.right().max(other.right());
@@ -116,7 +117,7 @@ impl Roi {
         Roi::new(x, y, right - x, bottom - y)
     }
 
-    /// Pixels in both windows; empty (zero size) if they are disjoint.
+    /// Window of the pixels that are in both windows. Empty (zero size) if they are disjoint.
     pub fn intersection(self, other: Roi) -> Roi {
         let x = self.x.max(other.x);
         let y = self.y.max(other.y);
@@ -132,10 +133,10 @@ impl fmt::Display for Roi {
     }
 }
 
-/// Transform from stored to upright pixels: EXIF tag 0x0112, values 1 to 8.
+/// Transform from stored to upright pixels (EXIF tag 0x0112, values 1 to 8).
 ///
-/// Every value is an optional transposition of the stored image, followed by mirroring the result, as in Pillow's
-/// `ImageOps.exif_transpose`.
+/// Every orientation is an optional transposition of the stored image, followed by optional
+/// mirroring, as in Pillow's `ImageOps.exif_transpose`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Orientation {
     /// Whether rows and columns are swapped first.
@@ -147,10 +148,10 @@ pub struct Orientation {
 }
 
 impl Orientation {
-    /// As stored: EXIF value 1.
+    /// Identity orientation, EXIF value 1.
     pub const UPRIGHT: Self = Self { transpose: false, mirror_x: false, mirror_y: false };
 
-    /// Orientation of an EXIF value; values outside 1 to 8 mean upright, as in Pillow.
+    /// Returns the orientation of an EXIF value. Values outside 1 to 8 mean upright, as in Pillow.
     pub const fn from_exif(value: u16) -> Self {
         let (transpose, mirror_x, mirror_y) = match value {
             2 => (false, true, false),
@@ -192,10 +193,12 @@ impl Orientation {
         (x, y)
     }
 
-    /// Columns and rows that a decoder adds before the first ones of the upright image so that `reduction` divides
-    /// its sides, for an image of `stored` size before the reduction.
+    /// Returns the number of columns and rows that a decoder adds at the start of the upright
+    /// image, so that `reduction` divides its sides. `stored` is the size of the image before the
+    /// reduction.
     ///
-    /// A decoder adds them after the last ones of the stored image, and these are the first ones of a mirrored axis.
+    /// A decoder adds padding at the end of the stored image. On a mirrored axis, this is the start
+    /// of the upright image.
     pub const fn padding(self, stored: Size, reduction: u32) -> Size {
         let Size { width, height } = self.upright_size(stored);
         Size {
@@ -204,7 +207,7 @@ impl Orientation {
         }
     }
 
-    /// Stored window with exactly the pixels of the upright window `roi`.
+    /// Returns the stored window that contains exactly the pixels of the upright window `roi`.
     pub const fn stored_window(self, stored: Size, roi: Roi) -> Roi {
         let upright = self.upright_size(stored);
         let x = if self.mirror_x { upright.width - roi.right() } else { roi.x };

@@ -1,8 +1,10 @@
-//! Image headers: format, size and orientation from the first bytes. Reads no pixels.
+//! Image headers: format, size and orientation, read from the first bytes of a file. Pixels are not
+//! decoded.
 //!
-//! The format is detected from the content, never from a name. Whatever sizes the bytes claim, nothing here allocates
-//! more than an error text, except for the text of a PNG's profile, at most 1 MiB, and 64 KiB to unpack and check the
-//! texts of a PNG. Every loop moves forward through the bytes, so hostile input costs at most one pass over the file.
+//! The format is detected from the content, never from a file name. Whatever sizes a file claims,
+//! nothing here allocates more than an error text, with two exceptions: the text of a PNG's profile
+//! (at most 1 MiB), and 64 KiB to unpack and check a PNG's texts. Every loop moves forward through
+//! the bytes, so hostile input costs at most one pass over the file.
 
 #[cfg(feature = "bmp")]
 mod bmp;
@@ -40,22 +42,23 @@ pub(crate) use webp::{WebpLayout, code_bytes as webp_code_bytes, layout as webp_
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// ITU-T T.81.
+    /// JPEG (ITU-T T.81).
     Jpeg,
-    /// W3C PNG.
+    /// PNG (W3C).
     Png,
-    /// Google WebP.
+    /// WebP (Google).
     WebP,
-    /// Netpbm's bitmaps, gray or RGB images, as text (`P1` to `P3`) or binary (`P4` to `P6`), with up to 16 bits per
-    /// sample.
+    /// Netpbm's bitmaps, gray images and RGB images, as text (`P1` to `P3`) or binary (`P4` to
+    /// `P6`), with up to 16 bits per sample.
     Pnm,
-    /// Windows' and OS/2's bitmaps; needs the feature `bmp`.
+    /// Bitmaps of Windows and OS/2. Needs the feature `bmp`.
     Bmp,
-    /// CompuServe GIF, of which the first frame is read; needs the feature `gif`.
+    /// CompuServe GIF. Only the first frame is read. Needs the feature `gif`.
     Gif,
-    /// TIFF, of which the first image is read; needs the feature `tiff`.
+    /// TIFF. Only the first image is read. Needs the feature `tiff`.
     Tiff,
-    /// Decoded pixels: three bytes per pixel, rows without padding. Produced by a cache, never found in a file.
+    /// Decoded pixels, three bytes per pixel, rows without padding. A cache produces them; no file
+    /// has this format.
     Pixels,
 }
 
@@ -74,7 +77,8 @@ impl Format {
         }
     }
 
-    /// Factors by which a decoder can reduce both sides of such an image while decoding.
+    /// Factors by which a decoder can reduce both sides of an image of this format while it
+    /// decodes.
     pub const fn reductions(self) -> &'static [u32] {
         match self {
             Format::Jpeg => &[1, 2, 4, 8],
@@ -86,9 +90,9 @@ impl Format {
 /// Properties of an image that are known before it is decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
-    /// Format, by content.
+    /// Format, detected from the content.
     pub format: Format,
-    /// Size as stored, before the orientation is applied; both sides are at least 1.
+    /// Size as stored, before the orientation is applied. Width and height are at least 1.
     pub size: Size,
     /// Rotation and mirroring to apply to the stored pixels, equal to Pillow's `ImageOps.exif_transpose`.
     pub orientation: Orientation,
@@ -99,15 +103,17 @@ pub struct Header {
 impl Header {
     /// Parses the header of a whole file. Never panics, whatever the bytes.
     ///
-    /// Errors: `Empty` for no bytes, `Unsupported` for another format (the text says what the bytes look like),
-    /// `Truncated` if the file ends inside its header or, for a JPEG, has no end-of-image marker after its first scan
-    /// or, for a PNM, is too short for its pixels, and `Corrupt` if the header contradicts the format.
+    /// Errors: `Empty` for no bytes. `Unsupported` for another format; the text says what the bytes
+    /// look like. `Truncated` if the file ends inside its header; also for a JPEG without an
+    /// end-of-image marker after its first scan, and for a PNM that is too short for its pixels.
+    /// `Corrupt` if the header contradicts the format.
     pub fn parse(bytes: &[u8]) -> Result<Self, DataError> {
         Self::parse_as(bytes, true)
     }
 
-    /// Parses the header of a whole file. Unless `strict`, accepts a JPEG that lacks its end-of-image marker or has a
-    /// segment of impossible length, and records that in [`JpegHeader::tolerated`]. `decode.strict` is the setting.
+    /// Parses the header of a whole file. Unless `strict`, accepts a JPEG that lacks its
+    /// end-of-image marker or has a segment with an impossible length, and records that in
+    /// [`JpegHeader::tolerated`]. The setting is `decode.strict`.
     pub fn parse_as(bytes: &[u8], strict: bool) -> Result<Self, DataError> {
         if bytes.is_empty() {
             return Err(DataError::new(Reason::Empty, "the file has no bytes"));
@@ -129,10 +135,11 @@ impl Header {
         }
     }
 
-    /// Parses the header from the first bytes of a file, which need not include the pixels. An orientation stored
-    /// after the pixels is not seen.
+    /// Parses the header from the first bytes of a file, which need not include the pixels. An
+    /// orientation that is stored after these bytes is not found.
     ///
-    /// Errors: those of [`parse_as`](Self::parse_as); `Truncated` if the header extends beyond these bytes.
+    /// Errors: those of [`parse_as`](Self::parse_as). `Truncated` if the header extends beyond
+    /// these bytes.
     pub fn parse_head(head: &[u8], strict: bool) -> Result<Self, DataError> {
         match recognise(head) {
             Ok(Format::Jpeg) => jpeg::parse_head(head, strict).map(|(header, _)| header),
@@ -141,34 +148,38 @@ impl Header {
         }
     }
 
-    /// Checks that a JPEG with this header is so well formed that it may be passed to a decoder that must not see
-    /// damaged files: every marker up to the end, in one pass, without decoding. Never panics, whatever the bytes.
+    /// Checks that a JPEG with this header is well formed. Decoders that are unsafe for corrupt
+    /// files may then decode it. The check reads every marker up to the end in one pass and does
+    /// not decode. Never panics, whatever the bytes.
     ///
-    /// The check covers ITU-T T.81's 8-bit Huffman-coded images, and refuses everything else:
+    /// The check covers 8-bit Huffman-coded images of ITU-T T.81. It refuses all others.
     ///
-    /// * Segments follow one another without stray bytes. There is exactly one frame header, the one of this header.
-    /// * Quantisation and Huffman tables are well formed: lengths fit, no step is 0, codes do not overlap, symbols
-    ///   are those of the process.
-    /// * Each scan names components of the frame, in its order, with tables defined before it. Its band and bits
-    ///   follow from the scans before it. At the end each component was coded.
-    /// * Restart markers are in order and match the interval. The coded data between markers is neither shorter nor
-    ///   longer than its blocks can be.
-    /// * There is an end-of-image marker; what follows it does not matter.
+    /// * Segments follow one another without stray bytes. There is exactly one frame header, that
+    ///   of this header.
+    /// * Quantization and Huffman tables are well formed: lengths fit, no step is 0, codes do not
+    ///   overlap, and the coding process allows all symbols.
+    /// * Each scan refers to components of the frame, in the frame's order, with tables that are
+    ///   defined before it. Its band and bits are a valid continuation of the scans before it. All
+    ///   components are coded at the end.
+    /// * Restart markers are in order and match the interval. The coded data between markers is
+    ///   neither shorter nor longer than its blocks can be.
+    /// * There is an end-of-image marker. Bytes after it do not matter.
     ///
-    /// A file that is refused here is not necessarily damaged: it goes to the CPU's decoder, which decides. Refusing
+    /// A refused file is not necessarily corrupt. The CPU decodes it, or finds it corrupt. Refusing
     /// too much costs speed; accepting too much would cost safety.
     ///
-    /// Errors: `Truncated` if the file ends before the image does, `Unsupported` for what the check does not cover
-    /// (other formats, arithmetic coding, other precisions, lossless and hierarchical frames), `Corrupt` otherwise.
+    /// Errors: `Truncated` if the file ends before the image. `Unsupported` for images that the
+    /// check does not cover (other formats, arithmetic coding, other precisions, lossless and
+    /// hierarchical frames). `Corrupt` otherwise.
     pub fn verify(&self, bytes: &[u8]) -> Result<(), DataError> {
         self.walk(bytes, None)
     }
 
-    /// Verifies a JPEG like [`verify`](Self::verify), and fills `layout` with the offsets of its tables and scans in
-    /// the same pass; with `restarts` also with those of its restart markers.
+    /// Verifies a JPEG like [`verify`](Self::verify). In the same pass, fills `layout` with the
+    /// offsets of its tables and scans, and with `restarts` also with those of its restart markers.
     ///
-    /// Errors: those of [`verify`](Self::verify), and `Unsupported` for more than [`JpegLayout::MOST_SCANS`] scans.
-    /// After an error `layout` is empty.
+    /// Errors: those of [`verify`](Self::verify), and `Unsupported` for more than
+    /// [`JpegLayout::MOST_SCANS`] scans. After an error `layout` is empty.
     pub fn layout(
         &self,
         bytes: &[u8],
@@ -197,7 +208,8 @@ impl Header {
 const JPEG_MAGIC: &[u8] = &[0xFF, 0xD8, 0xFF];
 const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// Formats behind features: how they begin, the feature, and whether it was built.
+/// Formats that need a feature: first bytes, format, feature, and whether this build has the
+/// feature.
 const OPTIONAL: [(&[u8], Format, &str, bool); 4] = [
     (b"BM", Format::Bmp, "bmp", cfg!(feature = "bmp")),
     (b"GIF8", Format::Gif, "gif", cfg!(feature = "gif")),
@@ -244,7 +256,7 @@ fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
 
 fn not_built(format: Format, feature: &str) -> DataError {
     let problem = format!(
-        "a {}, and this program was built without the feature \"{feature}\"",
+        "a {}, but this program was built without the feature \"{feature}\"",
         format.name()
     );
     DataError::new(Reason::Unsupported, problem)
@@ -258,17 +270,17 @@ fn corrupt(problem: impl Into<String>) -> DataError {
     DataError::new(Reason::Corrupt, problem)
 }
 
-/// Big-endian 16-bit number, if the bytes reach that far.
+/// Returns a big-endian 16-bit number, or `None` beyond the end of the bytes.
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
 
-/// Big-endian 32-bit number, if the bytes reach that far.
+/// Returns a big-endian 32-bit number, or `None` beyond the end of the bytes.
 fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-/// Little-endian 32-bit number, if the bytes reach that far.
+/// Returns a little-endian 32-bit number, or `None` beyond the end of the bytes.
 fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }

@@ -1,4 +1,4 @@
-//! RGB pixels in host memory, between CPU operators.
+//! RGB pixels in host memory, which CPU operators exchange.
 
 use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
@@ -13,9 +13,10 @@ pub enum PixelType {
     F32,
 }
 
-/// Interleaved RGB pixels of one window of an image, rows without padding.
+/// Interleaved RGB pixels of one window of an image. Rows have no padding.
 ///
-/// Coordinates are those of the whole image, so operators do not depend on which window is stored.
+/// Coordinates are those of the whole image. Operators therefore do not depend on which window is
+/// stored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Image<T> {
     window: Roi,
@@ -28,14 +29,14 @@ impl<T: Copy + Default> Image<T> {
         Self { window, data: vec![T::default(); len(window)] }
     }
 
-    /// Creates an image from a window's values in row order: `width * height * 3` values.
+    /// Creates an image from a window's `width * height * 3` values, row by row.
     pub fn from_data(window: Roi, data: Vec<T>) -> Self {
         assert_eq!(data.len(), len(window), "pixels of {window}");
         Self { window, data }
     }
 
-    /// Changes the window. Reuses the memory or allocates exactly what is needed; the values are unspecified. If the
-    /// allocation fails, the window is empty.
+    /// Changes the window. Reuses the memory, or allocates exactly what is needed. The values are
+    /// unspecified. If the allocation fails, the window is empty.
     pub fn reset(&mut self, window: Roi) -> Result<(), DataError> {
         self.window = Roi::default();
         if let Err(error) = reserve::renew(&mut self.data, len(window)) {
@@ -51,28 +52,28 @@ impl<T: Copy + Default> Image<T> {
         self.window
     }
 
-    /// All values in row order.
+    /// All values, row by row.
     pub fn data(&self) -> &[T] {
         &self.data
     }
 
-    /// All values in row order, as a vector.
+    /// All values, row by row, as a vector.
     pub fn into_data(self) -> Vec<T> {
         self.data
     }
 
-    /// All values in row order.
+    /// All values, row by row.
     pub fn data_mut(&mut self) -> &mut [T] {
         &mut self.data
     }
 
-    /// Values of row `y` of the image, `3 * width` of them.
+    /// Returns the `3 * width` values of row `y` of the image.
     pub fn row(&self, y: u32) -> &[T] {
         let len = CHANNELS * self.window.width as usize;
         &self.data[(y - self.window.y) as usize * len..][..len]
     }
 
-    /// Values of row `y` of the image, `3 * width` of them.
+    /// Returns the `3 * width` values of row `y` of the image.
     pub fn row_mut(&mut self, y: u32) -> &mut [T] {
         let len = CHANNELS * self.window.width as usize;
         &mut self.data[(y - self.window.y) as usize * len..][..len]
@@ -138,8 +139,8 @@ impl HostImage {
         }
     }
 
-    /// Size of the image in device memory, in bytes. Rows of bytes begin [`Roi::pitch_bytes`] apart there; rows of
-    /// floats are contiguous.
+    /// Size of the image in device memory, in bytes. Rows of bytes begin [`Roi::pitch_bytes`] apart
+    /// there. Rows of floats are contiguous.
     pub fn bytes_on_device(&self) -> usize {
         match self {
             HostImage::U8(image) => image.window().pitched_bytes(),
@@ -147,8 +148,8 @@ impl HostImage {
         }
     }
 
-    /// Writes the image in its device layout to `out`, which has [`bytes_on_device`](Self::bytes_on_device) bytes.
-    /// Padding between rows is not written.
+    /// Writes the image in its device layout to `out`, which must have
+    /// [`bytes_on_device`](Self::bytes_on_device) bytes. Padding between rows is not written.
     pub fn write_for_device(&self, out: &mut [u8]) {
         match self {
             HostImage::U8(image) => {

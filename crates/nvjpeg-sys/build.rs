@@ -1,13 +1,13 @@
-//! Regenerates `src/bindings.rs` under the feature `bindgen`; otherwise does nothing.
+//! Regenerates `src/bindings.rs` if the feature `bindgen` is on. Otherwise does nothing.
 
 fn main() {
     #[cfg(feature = "bindgen")]
     regenerate();
 }
 
-/// Reads `nvjpeg.h` from the directory `NVJPEG_INCLUDE` and writes its declarations, without comments, to
-/// `src/bindings.rs`. CUDA's own headers are not needed: `include-stubs/` declares the two types that
-/// `nvjpeg.h` takes from them.
+/// Reads `nvjpeg.h` from the directory `NVJPEG_INCLUDE` and writes its declarations, without
+/// comments, to `src/bindings.rs`. CUDA's own headers are not needed: `include-stubs/` declares the
+/// two types of them that `nvjpeg.h` uses.
 #[cfg(feature = "bindgen")]
 fn regenerate() {
     println!("cargo:rerun-if-env-changed=NVJPEG_INCLUDE");
@@ -21,7 +21,8 @@ fn regenerate() {
         .allowlist_var("NVJPEG_.*")
         .dynamic_library_name("NvJpegLib")
         .dynamic_link_require_all(false)
-        // A newer library may return values that this header does not know: never Rust enums.
+        // A newer library may return values that this header does not define, so Rust enums are not
+        // used.
         .default_enum_style(bindgen::EnumVariation::NewType {
             is_bitfield: false,
             is_global: false,

@@ -1,4 +1,5 @@
-//! BMP: rows are copied or looked up one by one, runs are unpacked first.
+//! BMP decoder. Run-length coded images are unpacked first. Rows are then copied, or looked up in
+//! the palette.
 
 use super::rows::{RowGroups, grown, most_rows};
 use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, RowSink, size_changed};
@@ -63,7 +64,7 @@ fn decode(
     // The last row needs no padding.
     let needed = pitch as u64 * (height as u64 - 1) + row_bytes as u64;
     if (pixels.len() as u64) < needed {
-        let problem = format!("its pixels; {size} need {needed} bytes, it has {}", pixels.len());
+        let problem = format!("its pixels: {size} pixels need {needed} bytes, it has {}", pixels.len());
         return Err(DataError::new(Reason::Truncated, format!("the file ends inside {problem}")));
     }
     let colors = colors(&layout);
@@ -83,7 +84,7 @@ fn decode(
                 BmpCoding::Words { six_green } => {
                     let word = u16::from_le_bytes([row[2 * x], row[2 * x + 1]]);
                     let [red, green] = if six_green { [11, 63] } else { [10, 31] };
-                    // Pillow truncates.
+                    // Pillow truncates instead of rounding.
                     let scaled = |value: u16, most: u16| {
                         (u32::from(value & most) * 255 / u32::from(most)) as u8
                     };
@@ -97,7 +98,8 @@ fn decode(
     Ok(())
 }
 
-/// Color of each index. Those without one are black, or gray if all others are gray too.
+/// Returns the color of each index. Indices beyond the palette are black. If the palette is a gray
+/// ramp, they continue the ramp.
 fn colors(layout: &BmpLayout<'_>) -> [[u8; CHANNELS]; 256] {
     let gray: [_; 256] = std::array::from_fn(|index| [index as u8; CHANNELS]);
     let mut colors = gray;
@@ -111,8 +113,9 @@ fn colors(layout: &BmpLayout<'_>) -> [[u8; CHANNELS]; 256] {
     colors
 }
 
-/// Unpacks runs as Pillow does: runs of one index end with their row, the others do not, and an odd number of indices
-/// of 4 bits loses the last one.
+/// Unpacks run-length coded indices as Pillow does. A run of one repeated index ends at the end of
+/// its row. A run of literal indices may continue in the next row. With 4 bits per index, an odd
+/// number of literal indices loses the last one.
 fn unpack(
     bytes: &[u8],
     start: usize,
@@ -178,7 +181,7 @@ fn unpack(
         }
     }
     if done < out.len() {
-        let problem = format!("the runs end after {done} of {} pixels", out.len());
+        let problem = format!("the run-length coded data ends after {done} of {} pixels", out.len());
         return Err(DataError::new(Reason::Truncated, problem));
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! GIF: the indices of the first frame are unpacked, and rows are looked up in the colors. As in Pillow, transparent pixels
-//! have the color of their index.
+//! GIF decoder. It unpacks the color indices of the first frame and looks up their colors. As in
+//! Pillow, a transparent pixel has the color of its index.
 
 use weezl::{BitOrder, LzwStatus, decode::Decoder};
 
@@ -12,7 +12,7 @@ use crate::geometry::Roi;
 use crate::header::{Format, GifLayout, Header, gif_layout};
 use crate::tensor::CHANNELS;
 
-/// First row and step of the passes of an interlaced frame.
+/// First row and row step of each pass of an interlaced frame.
 const PASSES: [(usize, usize); 4] = [(0, 8), (4, 8), (2, 4), (1, 2)];
 
 /// GIF decoder.
@@ -87,7 +87,7 @@ fn decode(
     Ok(())
 }
 
-/// Place of a row of an interlaced frame among the coded rows.
+/// Returns the position of a row of an interlaced frame in the order of the coded rows.
 fn coded_row(row: usize, height: usize) -> usize {
     let mut before = 0;
     for (first, step) in PASSES {
@@ -102,7 +102,7 @@ fn coded_row(row: usize, height: usize) -> usize {
 fn unpack(layout: &GifLayout<'_>, mut out: &mut [u8]) -> Result<(), DataError> {
     let mut blocks = layout.blocks;
     let mut decoder = Decoder::new(BitOrder::Lsb, layout.code_bits);
-    let ends = || DataError::new(Reason::Truncated, "the codes end before the image does");
+    let ends = || DataError::new(Reason::Truncated, "the LZW codes end before the image does");
     while !out.is_empty() {
         let mut block = blocks.next()?.ok_or_else(ends)?;
         while !block.is_empty() && !out.is_empty() {
@@ -115,7 +115,7 @@ fn unpack(layout: &GifLayout<'_>, mut out: &mut [u8]) -> Result<(), DataError> {
                 Ok(LzwStatus::Done) if out.is_empty() => {}
                 Ok(LzwStatus::Done) => return Err(ends()),
                 Err(error) => {
-                    let problem = format!("the codes are damaged: {error}");
+                    let problem = format!("the LZW codes are corrupt: {error}");
                     return Err(DataError::new(Reason::Corrupt, problem));
                 }
             }

@@ -1,62 +1,64 @@
-//! Which decoder decodes a JPEG, and why.
+//! Choice of the decoder for a JPEG, and its reason.
 
 use serde::{Deserialize, Serialize};
 
-/// `decode.jpeg`: what decodes JPEGs on the CPU. Pixels are the same.
+/// Setting `decode.jpeg`: the CPU decoder for JPEGs. All choices return the same pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum JpegDecoder {
-    /// Our own decoder, and libjpeg-turbo for images that it does not decode ([`JpegRefusal`]). On CPUs for which there are
-    /// no vector instructions in our decoder (x86-64 without SSE4.1) it is libjpeg-turbo.
+    /// feedwater's own decoder, and libjpeg-turbo for images that it refuses ([`JpegRefusal`]). On
+    /// CPUs without vector instructions for our decoder (x86-64 without SSE4.1), libjpeg-turbo
+    /// decodes all images.
     #[default]
     Auto,
-    /// Our own decoder only. Other images are errors, for measurements and tests.
+    /// feedwater's own decoder only, for measurements and tests. Images that it refuses are sample
+    /// errors.
     Feedwater,
     /// libjpeg-turbo only.
     Libjpeg,
 }
 
-/// Why libjpeg-turbo decodes a JPEG.
+/// Reason why libjpeg-turbo decodes a JPEG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum JpegRefusal {
-    /// Progressive scans that leave coefficients imprecise, or come in an unusual order.
+    /// Progressive scans that code coefficients incompletely or in an unusual order.
     Progressive,
     /// Arithmetic coding.
     Arithmetic,
-    /// Lossless, hierarchical, or other than 8 bits per sample.
+    /// Lossless or hierarchical coding, or not 8 bits per sample.
     Process,
-    /// Red, green and blue, inks, or two components.
+    /// RGB, CMYK or YCCK colors, or two components.
     Color,
-    /// Chroma that is subsampled in another way than 4:4:4, 4:2:2, 4:4:0, 4:2:0 or 4:1:1, or half as wide as luma with at most two
-    /// samples.
+    /// Chroma sampling other than 4:4:4, 4:2:2, 4:4:0, 4:2:0 or 4:1:1, or half-width chroma with at
+    /// most two samples per row.
     Sampling,
-    /// A scan for each component.
+    /// One scan per component.
     Scans,
-    /// The image is reduced while it is decoded, in a way that leaves half as much chroma as luma (4:2:2 and 4:4:0 at 1/8, or
-    /// narrow 4:2:2).
+    /// A reduction during decoding that changes how chroma is upsampled: 4:2:2 and 4:4:0 at 1/8, or
+    /// narrow 4:2:2.
     Reduction,
-    /// Something unusual or damaged before the coded data.
+    /// Unusual or corrupt segments before the coded data.
     Header,
-    /// Something unusual or damaged in the coded data.
+    /// Unusual or corrupt coded data.
     Data,
 }
 
-/// What decoded a JPEG on the CPU.
+/// Decoder that decoded a JPEG on the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JpegBy {
-    /// Our own decoder.
+    /// feedwater's own decoder.
     Feedwater,
-    /// libjpeg-turbo, by the user's choice, or because it is faster on this CPU.
+    /// libjpeg-turbo, because the user chose it or because it is faster on this CPU.
     Libjpeg,
-    /// libjpeg-turbo, because our own decoder does not decode the image.
+    /// libjpeg-turbo, because feedwater's own decoder refused the image.
     Refused(JpegRefusal),
 }
 
 impl JpegBy {
-    /// Key in counts.
+    /// Key of this decoder in counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Feedwater => "feedwater",

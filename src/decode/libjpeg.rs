@@ -1,11 +1,12 @@
-//! JPEG through libjpeg-turbo (in the copy that mozjpeg-sys builds), with every `unsafe` that touches it.
+//! JPEG decoding with libjpeg-turbo, in the copy that mozjpeg-sys builds. All `unsafe` code that calls libjpeg-turbo is
+//! here.
 //!
-//! A decompressor is created per image. libjpeg would allow reuse, but then quantisation and Huffman tables of one
-//! file would silently replace those that the next file lacks. Creating one takes about a microsecond.
+//! A decompressor is created per image. libjpeg could reuse one, but a file without quantization or Huffman tables
+//! would then silently use those of the previous file. Creation takes about a microsecond.
 //!
-//! Errors unwind: libjpeg's `error_exit` must not return, so it records the error and starts a panic (without the
-//! hook's message) that passes through the C frames, which are built with unwind tables, and is caught here. With
-//! `panic = "abort"` a damaged image would end the process, so such a build is refused.
+//! Errors unwind. libjpeg's `error_exit` must not return, so it records the error and starts a panic without the hook's
+//! message. The panic passes through the C frames, which have unwind tables, and is caught in `decode`. With
+//! `panic = "abort"` a corrupt image would end the process, so such a build is refused.
 #![allow(unsafe_code)]
 
 #[cfg(panic = "abort")]
@@ -41,18 +42,18 @@ mod memory;
 /// Name of the decoder.
 pub(super) const NAME: &str = "libjpeg-turbo";
 
-/// Columns decoded and dropped on either side of a window. libjpeg treats the outermost column of a crop as the edge
-/// of the image, where the upsampling filter has no neighbour. Only that one column differs.
+/// Number of columns that are decoded and dropped on either side of a window. libjpeg treats the outermost column of a
+/// crop as the edge of the image, where the upsampling filter has no neighbour. Only that column differs.
 const MARGIN: u32 = 1;
 
-/// Minimum width of a crop. libjpeg uses plain upsampling if a component is at most 2 samples wide, and a crop must
-/// not cause that. 2 samples are at most 8 columns.
+/// Minimum width of a crop. libjpeg uses plain upsampling if a component is at most 2 samples wide, and a crop must not
+/// cause that. 2 samples are at most 8 columns.
 const MIN_WIDTH: u32 = 16;
 
 /// Maximum number of scans.
 const MAX_SCANS: c_int = JpegLayout::MOST_SCANS as c_int;
 
-/// libjpeg-turbo. Decodes every JPEG.
+/// libjpeg-turbo. It accepts every JPEG.
 #[derive(Debug, Default)]
 pub(super) struct LibjpegTurbo;
 
@@ -66,11 +67,11 @@ impl HostDecoder for LibjpegTurbo {
     }
 
     fn memory(&self, header: &Header, _: &[u8], _: u64) -> DecodeMemory {
-        // At most four bytes of ink, and libjpeg's rounding to whole blocks.
+        // Four bytes per CMYK pixel, and libjpeg's rounding to whole blocks.
         let row = 4 * (u64::from(header.size.width) + 64);
         let library = match &header.jpeg {
             Some(jpeg) => memory::library_bytes(header.size, jpeg),
-            // The header of every JPEG has it.
+            // The header of every JPEG has `jpeg`.
             None => 8 * header.size.pixels(),
         };
         DecodeMemory { scratch: 0, rows: row * most_rows(header.size.height), library }
@@ -100,7 +101,7 @@ impl HostDecoder for LibjpegTurbo {
     }
 }
 
-/// Refuses what libjpeg cannot decode, with a clearer message than libjpeg's.
+/// Refuses JPEGs that libjpeg cannot decode, with a clearer message than libjpeg's.
 fn check(jpeg: &JpegHeader) -> Result<(), DataError> {
     let what = match jpeg.frame {
         FrameKind::Lossless => "a lossless JPEG".into(),
@@ -109,7 +110,7 @@ fn check(jpeg: &JpegHeader) -> Result<(), DataError> {
         _ if jpeg.color_space() == ColorSpace::Unknown => "a JPEG with two components".into(),
         _ => return Ok(()),
     };
-    Err(unsupported(format!("{what}; decoded are sequential and progressive ones with 8 bits")))
+    Err(unsupported(format!("{what} is not supported; only sequential and progressive JPEGs with 8 bits are")))
 }
 
 fn decode(
@@ -127,10 +128,11 @@ fn decode(
             let cinfo = &mut (*address).cinfo;
             read(cinfo, image, rows, sink)?;
             if (*address).cinfo.output_scanline == (*address).cinfo.output_height {
-                // As in Pillow: after the last row, errors count but the end of the file does not.
+                // As in Pillow, errors after the last row count, but the end of the file does not.
                 (*address).finishing = true;
                 let ended = sys::jpeg_finish_decompress(&mut (*address).cinfo);
-                // Pillow's libjpeg refuses a second frame header before it reads it. This one stops in front of its content.
+                // Pillow's libjpeg refuses a second frame header before it reads it. This libjpeg stops before the
+                // header's content.
                 let at = image.bytes.len() - (*address).source.bytes_in_buffer;
                 let marker = image.bytes[..at].last_chunk();
                 if ended == 0 && matches!(marker, Some([0xFF, 0xC0..=0xC2 | 0xC9 | 0xCA])) {
@@ -151,22 +153,22 @@ pub(super) fn simd() -> bool {
     unsafe extern "C" {
         fn jsimd_can_idct_islow() -> c_int;
     }
-    // SAFETY: both of libjpeg-turbo's variants (jsimd.c and jsimd_none.c) define this function; it only looks at
-    // the processor.
+    // SAFETY: both of libjpeg-turbo's variants (jsimd.c and jsimd_none.c) define this function. It only detects the
+    // CPU's features.
     unsafe { jsimd_can_idct_islow() != 0 }
 }
 
-/// Decompressor with what libjpeg points to. Must not move between `open` and its drop.
+/// Decompressor and the structures that libjpeg points to. Must not move between `open` and its drop.
 struct Session {
     cinfo: jpeg_decompress_struct,
     errors: sys::jpeg_error_mgr,
     source: sys::jpeg_source_mgr,
     progress: sys::jpeg_progress_mgr,
-    /// Whether warnings about damaged data are errors.
+    /// Whether a warning about corrupt data is an error.
     strict: bool,
-    /// Whether there was such a warning.
+    /// Whether there was a warning about corrupt data.
     warned: bool,
-    /// Whether all rows are decoded, so that the file may end.
+    /// Whether all rows are decoded. The file may then end.
     finishing: bool,
     error: Option<DataError>,
 }
@@ -177,9 +179,9 @@ struct Raised;
 impl Session {
     fn new(bytes: &[u8], strict: bool) -> Self {
         Session {
-            // SAFETY: C's structure of integers, pointers and enumerations that have a zero; libjpeg fills it in.
+            // SAFETY: a C structure of integers, pointers and enumerations, all valid as zero; libjpeg fills it in.
             cinfo: unsafe { mem::zeroed() },
-            // SAFETY: C's structure of integers, pointers and `Option`s of functions; libjpeg fills it in.
+            // SAFETY: a C structure of integers, pointers and `Option`s of functions, all valid as zero; libjpeg fills it in.
             errors: unsafe { mem::zeroed() },
             source: sys::jpeg_source_mgr {
                 next_input_byte: bytes.as_ptr(),
@@ -204,7 +206,7 @@ impl Session {
         }
     }
 
-    /// Error that ended the decode. A foreign panic is resumed.
+    /// Returns the error that ended the decode. Resumes a panic that `raise` did not start.
     fn error(&mut self, payload: Box<dyn Any + Send>) -> DataError {
         match self.error.take() {
             Some(error) if payload.is::<Raised>() => error,
@@ -226,7 +228,7 @@ impl Drop for Session {
 /// # Safety
 /// `session` is valid, and its target does not move until it is dropped.
 unsafe fn open(session: *mut Session) {
-    // SAFETY: the caller's promise; the pointers stay valid as long as the decompressor, which is part of the
+    // SAFETY: guaranteed by the caller; the pointers stay valid as long as the decompressor, which is part of the
     // same session.
     unsafe {
         sys::jpeg_std_error(&mut (*session).errors);
@@ -240,7 +242,7 @@ unsafe fn open(session: *mut Session) {
     }
 }
 
-/// Reads the header, crops, skips, and passes on the rows of the window.
+/// Reads the header, applies the crop, skips rows, and passes the rows of the window to the sink.
 ///
 /// # Safety
 /// `cinfo` was opened with the whole file as its source.
@@ -290,7 +292,7 @@ unsafe fn read(
     }
 
     let pitch = samples * cinfo.output_width as usize;
-    // Rows above the window are read too if libjpeg must not skip them.
+    // If libjpeg must not skip rows, the rows above the window are read too.
     let most = most_rows(window.bottom()) as usize;
     let rows = grown(rows, pitch * most)?;
     let left = samples * (window.x - x) as usize;
@@ -300,7 +302,7 @@ unsafe fn read(
         let end = if first < window.y { window.y } else { window.bottom() };
         let count = group_end(first, end) - first;
         let group = &mut rows[..pitch * count as usize];
-        // SAFETY: the group holds `count` rows of `output_width` pixels with `samples` bytes each, which is what a row of the
+        // SAFETY: the group holds `count` rows of `output_width` pixels with `samples` bytes each, which is the size of a row of the
         // chosen colour space takes.
         unsafe { read_group(cinfo, group, count)? };
         if first < window.y {
@@ -317,7 +319,7 @@ unsafe fn read(
     Ok(())
 }
 
-/// Reads the next `count` rows, at most [`MOST_ROWS`], consecutively into `group`.
+/// Reads the next `count` rows (at most [`MOST_ROWS`]) consecutively into `group`.
 ///
 /// # Safety
 /// Decompression has started, and `group` holds that many rows.
@@ -334,7 +336,7 @@ unsafe fn read_group(
     let mut done = 0;
     while done < count {
         let left = &mut starts[done as usize..count as usize];
-        // SAFETY: the caller's promise: there is a row of memory behind each of the pointers.
+        // SAFETY: the caller guarantees that each pointer points to memory for a row.
         match unsafe { sys::jpeg_read_scanlines(cinfo, left.as_mut_ptr(), count - done) } {
             0 => return Err(DataError::new(Reason::Corrupt, "libjpeg returns no more rows")),
             read => done += read,
@@ -343,7 +345,7 @@ unsafe fn read_group(
     Ok(())
 }
 
-/// Columns to request from libjpeg: the window with its margin, at least the minimum width.
+/// Returns the columns to request from libjpeg: the window with its margin, at least the minimum width.
 fn columns(window: Roi, width: u32) -> (u32, u32) {
     let left = window.x.saturating_sub(MARGIN);
     let right = window.right().saturating_add(MARGIN).max(left + MIN_WIDTH).min(width);
@@ -351,13 +353,14 @@ fn columns(window: Roi, width: u32) -> (u32, u32) {
     (left, right - left)
 }
 
-/// Whether libjpeg will smooth over coefficients that a progressive file omits. Its smoothing reads neighbouring
-/// blocks, which a crop would not have, so such files are decoded whole.
+/// Whether libjpeg will smooth over coefficients that are missing in a progressive file. Smoothing reads neighbouring
+/// blocks, which a crop does not have, so such files are decoded whole.
 ///
 /// # Safety
 /// Decompression has started.
 unsafe fn smooths(cinfo: &jpeg_decompress_struct) -> bool {
-    /// Coefficients that libjpeg's smoothing estimates, and the DC coefficient before them.
+    /// Number of coefficients that affect libjpeg's smoothing: the DC coefficient and the 9 AC coefficients that it
+    /// estimates.
     const SMOOTHED: usize = 10;
     if cinfo.coef_bits.is_null() {
         return false;
@@ -395,8 +398,8 @@ unsafe extern "C-unwind" fn raise(common: &mut jpeg_common_struct) {
     }
 }
 
-/// `emit_message`: a warning about damaged data is an error if the decode is strict, else it is recorded. Harmless
-/// warnings and traces are ignored.
+/// `emit_message`: a warning about corrupt data raises an error if the decode is strict. Otherwise it is recorded.
+/// Harmless warnings and traces are ignored.
 unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int) {
     // SAFETY: called by libjpeg with its own decompressor.
     let code = unsafe { (*common.err).msg_code };
@@ -421,7 +424,7 @@ unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int)
     unsafe { (*session).warned = true };
 }
 
-/// `progress_monitor`: stops at a file with endless scans.
+/// `progress_monitor`: refuses files with more than `MAX_SCANS` scans.
 unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
     let cinfo = ptr::from_mut(common).cast::<jpeg_decompress_struct>();
     // SAFETY: libjpeg calls this with its decompressor, whose first part is the common one.
@@ -433,7 +436,7 @@ unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
     }
 }
 
-/// `fill_input_buffer`: the whole file was available from the start, so this is its end.
+/// `fill_input_buffer`: the buffer holds the whole file, so an empty buffer is the end of the file.
 unsafe extern "C-unwind" fn out_of_bytes(cinfo: &mut jpeg_decompress_struct) -> c_int {
     // SAFETY: `client_data` is the session; nothing else refers to this field during a call into libjpeg.
     if unsafe { (*cinfo.common.client_data.cast::<Session>()).finishing } {
@@ -444,7 +447,7 @@ unsafe extern "C-unwind" fn out_of_bytes(cinfo: &mut jpeg_decompress_struct) -> 
     unsafe { throw(cinfo.common.client_data, error) }
 }
 
-/// `skip_input_data`.
+/// `skip_input_data`: skips `count` bytes.
 unsafe extern "C-unwind" fn skip(cinfo: &mut jpeg_decompress_struct, count: c_long) {
     let Ok(count) = usize::try_from(count) else { return };
     // SAFETY: `src` is the session's source; its pointer and count describe the rest of the file.
@@ -455,12 +458,12 @@ unsafe extern "C-unwind" fn skip(cinfo: &mut jpeg_decompress_struct, count: c_lo
         unsafe { out_of_bytes(cinfo) };
         return;
     }
-    // SAFETY: at most `bytes_in_buffer` bytes further, so still inside the file or just behind it.
+    // SAFETY: at most `bytes_in_buffer` bytes further, so the result points into the file or to its end.
     source.next_input_byte = unsafe { source.next_input_byte.add(count) };
     source.bytes_in_buffer -= count;
 }
 
-/// `init_source` and `term_source`.
+/// `init_source` and `term_source`: do nothing.
 unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 
 /// Stores the error in the session and unwinds to `decode`.
@@ -468,12 +471,12 @@ unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 /// # Safety
 /// `client_data` is the session, and the frames up to `decode` are libjpeg's.
 unsafe fn throw(client_data: *mut c_void, error: DataError) -> ! {
-    // SAFETY: the caller's promise; nothing else refers to this field during a call into libjpeg.
+    // SAFETY: guaranteed by the caller; nothing else refers to this field during a call into libjpeg.
     unsafe { (*client_data.cast::<Session>()).error = Some(error) };
     resume_unwind(Box::new(Raised))
 }
 
-/// libjpeg's text of the current message.
+/// Returns libjpeg's text of the current message.
 ///
 /// # Safety
 /// `common` belongs to an open decompressor.

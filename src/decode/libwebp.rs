@@ -1,9 +1,10 @@
-//! WebP through libwebp, equal to Pillow, with every `unsafe` that touches it.
+//! WebP decoding with libwebp, with the same pixels as Pillow. All `unsafe` code that calls libwebp
+//! is here.
 //!
-//! An image is the first frame on a black canvas, without alpha. That is also what Pillow's
-//! `Image.open(file).convert("RGB")` returns for an animation, whose background color it ignores. libwebp decodes the
-//! frame down to the last row of the window and stores only the window. It allocates with `malloc`; a failed
-//! allocation is a sample error.
+//! The result is the first frame on a black canvas, without alpha. Pillow's
+//! `Image.open(file).convert("RGB")` returns the same for an animation, because it ignores the
+//! background color. libwebp decodes the frame down to the last row of the window and stores only
+//! the window. It allocates with `malloc`. A failed allocation is a sample error.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -20,16 +21,17 @@ use crate::geometry::Roi;
 use crate::header::{Format, Header, WebpLayout, webp_code_bytes, webp_layout};
 use crate::tensor::CHANNELS;
 
-/// Columns and rows decoded around a window, because chroma upsampling lacks neighbours at the edge of a crop. Crops
-/// begin at even columns and rows, as chroma samples do.
+/// Number of columns and rows that are decoded around a window, because chroma upsampling lacks
+/// neighbours at the edge of a crop. Crops begin at even columns and rows, as chroma samples do.
 const MARGIN: u32 = 2;
 
-/// Assumed maximum size of a lossless WebP's code tables if the available bytes do not tell: 1000 groups of 21 KiB,
-/// and for small files a share of their length.
+/// Assumed maximum size of a lossless WebP's code tables, in bytes, if the available bytes do not
+/// show it: 1000 groups of 21 KiB.
 const CODE_BYTES: u64 = 24 << 20;
+/// Assumed maximum size of code tables per byte of a small file.
 const CODE_BYTES_PER_BYTE: u64 = 8 << 10;
 
-/// libwebp. Decodes every WebP.
+/// libwebp. It accepts every WebP.
 #[derive(Debug, Default)]
 pub(super) struct Libwebp;
 
@@ -44,16 +46,18 @@ impl HostDecoder for Libwebp {
 
     fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
         let (width, height) = (u64::from(header.size.width), u64::from(header.size.height));
-        // Whole macroblocks.
+        // libwebp allocates whole macroblocks.
         let pixels = width.next_multiple_of(16) * height.next_multiple_of(16);
         let found = Parts::of(head);
         let row = CHANNELS as u64 * width;
         let expected = CODE_BYTES.min(CODE_BYTES_PER_BYTE * file_bytes);
         let chunks = webp_layout(head).ok().map(|it| it.chunks).or(head.get(12..));
         let codes = chunks.and_then(webp_code_bytes).unwrap_or(expected);
-        // Red, green, blue and alpha, and transforms and code groups of blocks of 4x4.
+        // 4 bytes per pixel for red, green, blue and alpha, and 1 for transforms and code groups of
+        // 4 × 4 blocks.
         let lossless = 5 * pixels + codes;
-        // Luma, two chroma planes of a quarter each, and macroblock data; the file's partitions are copied.
+        // Luma, two chroma planes of a quarter each, and macroblock data. libwebp copies the file's
+        // partitions.
         let lossy = 2 * pixels + file_bytes;
         let alpha = if found.alpha { lossless + pixels } else { 0 };
         let frame = match (found.lossless, found.lossy) {
@@ -110,7 +114,8 @@ impl HostDecoder for Libwebp {
     }
 }
 
-/// Kinds of data that a WebP's first chunks announce; all kinds if the chunks are not complete.
+/// Kinds of data that the first chunks of a WebP announce. All kinds if the chunks are not
+/// complete.
 struct Parts {
     lossless: bool,
     lossy: bool,
@@ -121,7 +126,8 @@ impl Parts {
     fn of(head: &[u8]) -> Self {
         match head.get(12..16) {
             Some(b"VP8 ") => Self { lossless: false, lossy: true, alpha: false },
-            // The alpha flag is the last of the 29 bits after the signature; the other 28 are the sides.
+            // The alpha flag is the last of 29 bits after the signature. The other 28 bits are
+            // width and height.
             Some(b"VP8L") => {
                 let alpha = head.get(24).is_none_or(|byte| byte & 0x10 != 0);
                 Self { lossless: true, lossy: false, alpha }
@@ -129,7 +135,7 @@ impl Parts {
             _ => {
                 // The flags of VP8X.
                 let flags = head.get(20).copied().unwrap_or(0xFF);
-                // Frames of animations may have alpha whatever the flag says.
+                // Frames of animations may have alpha even if the flag is not set.
                 let alpha = flags & (0x10 | 0x02) != 0;
                 Self { lossless: true, lossy: true, alpha }
             }
@@ -137,7 +143,8 @@ impl Parts {
     }
 }
 
-/// Part of a frame to request from libwebp so that the pixels in `seen` equal those of a whole decode.
+/// Returns the part of a frame to request from libwebp. The pixels in `seen` then equal those of a
+/// whole decode.
 fn crop(seen: Roi, frame: Roi) -> Roi {
     if seen.is_empty() {
         return Roi::default();
@@ -149,15 +156,15 @@ fn crop(seen: Roi, frame: Roi) -> Roi {
     Roi::new(x, y, right - x, bottom - y)
 }
 
-/// Decodes a part of a frame into `pixels`, three bytes each, rows without padding.
+/// Decodes a part of a frame into `pixels`: three bytes per pixel, rows without padding.
 fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), DataError> {
     let Ok(mut config) = WebPDecoderConfig::new() else {
         return Err(DataError::new(
             Reason::Unsupported,
-            "libwebp has another version than its header",
+            "the version of libwebp differs from that of its header",
         ));
     };
-    // Sides have at most 14 bits.
+    // Width and height have at most 14 bits.
     let [left, top, width, height] =
         [crop.x, crop.y, crop.width, crop.height].map(|it| it as c_int);
     config.options.use_cropping = 1;
@@ -170,9 +177,9 @@ fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), DataEr
     let stride = CHANNELS as c_int * width;
     let buffer = WebPRGBABuffer { rgba: pixels.as_mut_ptr(), stride, size: pixels.len() };
     config.output.u.RGBA = buffer;
-    // SAFETY: `chunks` and `pixels` outlive the call. libwebp reads the former, and writes into the latter after it
-    // has checked that `height` rows of `stride` bytes fit into its size. It does not free external memory and keeps
-    // nothing that would have to be freed.
+    // SAFETY: `chunks` and `pixels` outlive the call. libwebp reads `chunks`. It writes into
+    // `pixels` only after it has checked that `height` rows of `stride` bytes fit into the given
+    // size. It does not free external memory and keeps nothing that would have to be freed.
     let status = unsafe { sys::WebPDecode(chunks.as_ptr(), chunks.len(), &mut config) };
     let (reason, problem) = match status {
         VP8StatusCode::VP8_STATUS_OK => return Ok(()),
@@ -181,9 +188,9 @@ fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), DataEr
             (Reason::Truncated, "the file ends before the image does")
         }
         VP8StatusCode::VP8_STATUS_UNSUPPORTED_FEATURE => {
-            (Reason::Unsupported, "libwebp does not know a feature of it")
+            (Reason::Unsupported, "libwebp does not support one of its features")
         }
-        _ => (Reason::Corrupt, "the coded data are damaged"),
+        _ => (Reason::Corrupt, "the coded data is corrupt"),
     };
     Err(DataError::new(reason, format!("the WebP cannot be decoded: {problem}")))
 }

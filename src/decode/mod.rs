@@ -1,16 +1,19 @@
-//! CPU decoding: a window of rows of a JPEG, PNG, WebP, PNM, BMP, GIF or TIFF, bit-identical to Pillow.
+//! CPU decoding of JPEG, PNG, WebP, PNM, BMP, GIF and TIFF. Decoders return the rows of a window,
+//! with the same pixels as Pillow.
 //!
-//! The pixels are those of Pillow's `Image.open(file).convert("RGB")` before any orientation is applied. Alpha is
-//! dropped, gray becomes three equal channels, inks become RGB by Pillow's formula.
+//! The pixels are those of Pillow's `Image.open(file).convert("RGB")` before any orientation is
+//! applied. Alpha is dropped. Gray becomes three equal channels. CMYK becomes RGB by Pillow's
+//! formula.
 //!
-//! Damage is reported, never hidden: if Pillow returns an image with gray or smeared parts after a libjpeg warning
-//! about corrupt data, a decoder here returns a [`DataError`]. Harmless oddities (stray bytes between segments,
-//! unknown JFIF or Adobe versions) pass. Decoding ends with the last row that the window needs, so damage below the
-//! window is not detected.
+//! Corrupt data is always reported. Where Pillow returns an image with gray or smeared parts after
+//! a libjpeg warning about corrupt data, a decoder here returns a [`DataError`]. Harmless oddities
+//! are accepted, such as stray bytes between segments, or unknown JFIF or Adobe versions. Decoding
+//! ends with the last row that the window needs, so corrupt data below the window is not detected.
 //!
-//! Decoders that are not [`strict`](Decoders::strict) accept what Pillow accepts (with `LOAD_TRUNCATED_IMAGES` at its
-//! default, false), return Pillow's pixels and report what they [`tolerated`](Decoders::tolerated). They refuse as
-//! damaged what Pillow refuses.
+//! Decoders that are not [`strict`](Decoders::strict) accept the files that Pillow accepts (with
+//! `LOAD_TRUNCATED_IMAGES` at its default, false) and return Pillow's pixels.
+//! [`tolerated`](Decoders::tolerated) returns the damage that they accepted. They return an error
+//! for the files that Pillow refuses.
 //!
 //! To add a decoder, add a file here with a type that implements [`HostDecoder`], and one line in `decoders!`.
 
@@ -32,8 +35,8 @@ mod jpeg_choice;
 mod row_index;
 mod rows;
 
-/// List of decoders, from which dispatch and memory predictions are derived. The first decoder that accepts an image
-/// decodes it.
+/// Defines the list of decoders. Dispatch and memory predictions use it. The first decoder that
+/// accepts an image decodes it.
 macro_rules! decoders {
     ($($(#[$gate:meta])? $module:ident :: $type:ident),+ $(,)?) => {
         $($(#[$gate])? mod $module;)+
@@ -73,29 +76,30 @@ decoders! {
     pixels::Pixels,
 }
 
-/// Decoder of one format, with its state for one thread.
+/// Decoder of one image format, with the state for one thread.
 ///
-/// `Default` creates the state without an allocation. The state has a fixed size: memory that grows with an image
-/// belongs in [`Buffers`], which all decoders of a thread share.
+/// `Default` creates the state without an allocation. The state has a fixed size. Memory that grows
+/// with an image belongs in [`Buffers`], which all decoders of a thread share.
 pub trait HostDecoder: fmt::Debug {
-    /// Name in tests and messages.
+    /// Name of the decoder in tests and messages.
     fn name(&self) -> &'static str;
 
-    /// Whether it accepts images with this header, at every reduction of the format. It may still refuse an accepted
-    /// image as unsupported.
+    /// Whether the decoder accepts images with this header, at every reduction of the format. It
+    /// may still refuse an accepted image as unsupported.
     fn accepts(&self, header: &Header) -> bool;
 
     /// Maximum host memory for an image with this header; see [`memory_bytes`].
     fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory;
 
-    /// Row layouts that it supports for an image that it accepts. [`RowLayout::Rgb`] is always among them.
+    /// Row layouts that the decoder supports for an image that it accepts. [`RowLayout::Rgb`] is
+    /// always one of them.
     fn layouts(&self, header: &Header) -> &'static [RowLayout] {
         let _ = header;
         &[RowLayout::Rgb]
     }
 
-    /// Decodes an image that it accepts, in one of its layouts, and returns the damage that it tolerated. An error
-    /// does not affect how the next image is decoded.
+    /// Decodes an accepted image in one of its layouts and returns the damage that was tolerated.
+    /// An error does not affect how the next image is decoded.
     fn decode(
         &mut self,
         image: &EncodedImage<'_>,
@@ -103,26 +107,26 @@ pub trait HostDecoder: fmt::Debug {
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tolerated>, DataError>;
 
-    /// What decoded the last image, if it was a JPEG.
+    /// Decoder of the last image, if the image was a JPEG.
     fn jpeg_by(&self) -> Option<JpegBy> {
         None
     }
 
-    /// Bytes of memory held between images, the [`Buffers`] aside.
+    /// Memory held between images, in bytes, without the [`Buffers`].
     fn capacity_bytes(&self) -> usize {
         0
     }
 }
 
-/// Image for a decoder, and the wanted part of it.
+/// Image for a decoder, with the part of it to decode.
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedImage<'a> {
     /// The whole file.
     pub bytes: &'a [u8],
     /// Result of [`Header::parse_as`] for these bytes.
     pub header: &'a Header,
-    /// Wanted window, in stored pixels after the reduction and before the orientation. Lies inside the image and is
-    /// not empty.
+    /// Window to decode, in stored pixels after the reduction and before the orientation. Lies
+    /// inside the image and is not empty.
     pub window: Roi,
     /// Factor by which both sides are reduced: one of [`Format::reductions`](crate::header::Format::reductions).
     pub reduction: u32,
@@ -130,32 +134,33 @@ pub struct EncodedImage<'a> {
     pub strict: bool,
     /// Layout of the rows.
     pub layout: RowLayout,
-    /// Whether another decoder may decode it instead.
+    /// Whether another decoder may decode the image if this one refuses it.
     pub may_fall_back: bool,
 }
 
 /// Memory that the decoders of a thread share and reuse.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    /// Whole image, for formats that cannot be decoded otherwise.
+    /// Memory for a whole image, for formats that cannot be decoded row by row.
     pub scratch: Vec<u8>,
-    /// Rows that are passed to the sink together.
+    /// Memory for a group of rows, which the sink receives together.
     pub rows: Vec<u8>,
 }
 
 /// Host memory for decoding one image, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecodeMemory {
-    /// [`Buffers::scratch`].
+    /// Size of [`Buffers::scratch`].
     pub scratch: u64,
-    /// [`Buffers::rows`].
+    /// Size of [`Buffers::rows`].
     pub rows: u64,
-    /// Memory that the format's library allocates, and frees with the image, and tables that our own decoder keeps.
+    /// Memory that the format's library allocates and frees with the image, and tables that
+    /// feedwater's own decoder keeps.
     pub library: u64,
 }
 
 impl DecodeMemory {
-    /// Sum of all parts.
+    /// Returns the sum of all parts.
     pub const fn total(self) -> u64 {
         self.scratch.saturating_add(self.rows).saturating_add(self.library)
     }
@@ -164,22 +169,25 @@ impl DecodeMemory {
 /// Memory that libraries allocate for any image, in bytes: tables, states and small chunks.
 const LIBRARY_BYTES: u64 = 96 << 10;
 
-/// Maximum memory for decoding an image. `head` is the file or its first bytes, and `file_bytes` the length of the
-/// whole file. The result is a bound if `head` is the whole file. From first bytes alone, the code tables of a
-/// lossless WebP are an estimate.
+/// Returns the maximum memory for decoding an image. `head` is the file or its first bytes.
+/// `file_bytes` is the length of the whole file. The result is an upper bound if `head` is the
+/// whole file. If `head` is shorter, the size of a lossless WebP's code tables is an estimate.
 ///
-/// * JPEG with one scan: rows and tables. With several scans, progressive or not: also all coefficients.
-/// * PNG: rows; the whole image if it is interlaced.
+/// * JPEG with one scan: rows and tables. With several scans, progressive or not: also all
+///   coefficients.
+/// * PNG: rows. An interlaced PNG: the whole image.
 /// * WebP: the whole image, and libwebp's planes and tables.
-/// * GIF: the whole image, one byte per pixel; a BMP with runs too.
-/// * TIFF: a row of strips or tiles. If the directory is not among the first bytes, a bound for any.
-/// * PNM and other BMPs: rows. Decoded pixels: nothing.
+/// * GIF, and BMP with run-length coding: the whole image, one byte per pixel.
+/// * TIFF: one row of strips or tiles. If `head` does not contain the directory: an upper bound for
+///   every TIFF.
+/// * PNM and other BMPs: rows.
+/// * Decoded pixels: nothing.
 pub fn memory_bytes(header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
     Decoders::new().memory(header, head, file_bytes)
 }
 
-/// CPU decoders for one thread. Buffers grow to what the largest image needs and are reused. [`memory_bytes`] bounds
-/// what an image needs.
+/// CPU decoders for one thread. Their buffers grow to the size that the largest image needs, and
+/// are reused. [`memory_bytes`] is an upper bound for one image.
 ///
 /// An error has no effect on later images.
 #[derive(Debug, Default)]
@@ -194,12 +202,13 @@ pub struct Decoders {
 }
 
 impl Decoders {
-    /// Strict decoders without buffers.
+    /// Creates strict decoders without buffers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Only the decoder of this name, for tests. Images that it does not accept are refused. `None` if no decoder has this name.
+    /// Creates only the decoder with this name, for tests. Images that it does not accept are
+    /// refused. Returns `None` if no decoder has this name.
     #[doc(hidden)]
     pub fn only(name: &str) -> Option<Self> {
         let this = Self::default();
@@ -208,59 +217,69 @@ impl Decoders {
         Some(Self { only, ..this })
     }
 
-    /// Instructions that this CPU has, from the least to the most, for tests and benches of JPEG decoding.
+    /// Returns the instruction sets of this CPU, from narrowest to widest, for tests and benchmarks
+    /// of JPEG decoding.
     #[doc(hidden)]
     pub fn jpeg_instructions() -> Vec<&'static str> {
         jpeg::Feedwater::instructions()
     }
 
-    /// Lets our own JPEG decoder use no more than these instructions. `None` if this CPU does not have them.
+    /// Restricts feedwater's JPEG decoder to an instruction set. Returns `None` if this CPU does
+    /// not have it.
     #[doc(hidden)]
     pub fn with_jpeg_instructions(mut self, name: &str) -> Option<Self> {
         self.all.jpeg.set_instructions(name)?;
         Some(self)
     }
 
-    /// Sets what decodes JPEGs; `decode.jpeg` is the setting.
+    /// Sets the decoder for JPEGs (setting `decode.jpeg`).
     pub fn jpeg(self, jpeg: JpegDecoder) -> Self {
         Self { jpeg, ..self }
     }
 
-    /// What decoded the last image, if it was a JPEG.
+    /// Returns the decoder of the last image, if the image was a JPEG.
     pub const fn jpeg_by(&self) -> Option<JpegBy> {
         self.jpeg_by
     }
 
-    /// Sets what is done with row indexes at the next JPEG. Only our own JPEG decoder has them.
+    /// Sets the row index task of the next JPEG. Only feedwater's own JPEG decoder uses row
+    /// indexes.
     pub fn set_row_index(&mut self, task: RowIndexTask) {
         self.all.jpeg.set_row_index(task);
     }
 
-    /// What was done with row indexes at the last JPEG.
+    /// Returns the row index outcome of the last JPEG.
     pub fn row_index(&self) -> RowIndexOutcome<'_> {
         self.all.jpeg.row_index()
     }
 
-    /// Sets whether damage is an error (the default) or Pillow's tolerance applies; `decode.strict` is the setting.
+    /// Sets whether corrupt data is an error (the default), or is tolerated as in Pillow (setting
+    /// `decode.strict`).
     ///
-    /// For PNGs, `tests/png_damage/` compares with Pillow's results and pixels: truncated anywhere, with any byte
-    /// changed, with wrong and missing checksums, and with malformed chunks. If Pillow refuses a PNG, a strict decoder
-    /// does too, even for a chunk that does not affect pixels (a `gAMA` of three bytes). A PNG whose header violates
-    /// the standard is refused in both modes, though Pillow guesses its meaning: IHDR is not the first chunk or has
-    /// more than 13 bytes; a second IHDR differs; the compression or interlace method is unknown; there is no IDAT
-    /// chunk, or the first frame of an animation is a part of the image. One difference is known the other way: damage
-    /// after the last pixel that only zlib detects, in a chunk with a correct checksum, may pass here.
+    /// For PNGs, `tests/images/png_damage/` compares with Pillow's results and pixels. It tests files that
+    /// are truncated anywhere, have any byte changed, have wrong or missing checksums, or have
+    /// malformed chunks. A strict decoder refuses every PNG that Pillow refuses, even because of a
+    /// chunk that does not affect pixels (a `gAMA` chunk of three bytes).
+    ///
+    /// Both modes refuse a PNG whose header violates the standard, although Pillow guesses its
+    /// meaning: IHDR is not the first chunk or has more than 13 bytes; a second IHDR differs; the
+    /// compression or interlace method is unknown; there is no IDAT chunk; or the first frame of an
+    /// animation is only a part of the image.
+    ///
+    /// One known difference: damage after the last pixel that only zlib detects, in a chunk with a
+    /// correct checksum, may be accepted here.
     pub fn strict(self, strict: bool) -> Self {
         Self { tolerant: !strict, ..self }
     }
 
-    /// Damage that the last [`decode`](Self::decode) tolerated, one kind if there were several. Always `None` for
-    /// strict decoders.
+    /// Returns the damage that the last [`decode`](Self::decode) tolerated, or one kind if there
+    /// were several. Always `None` for strict decoders.
     pub const fn tolerated(&self) -> Option<Tolerated> {
         self.tolerated
     }
 
-    /// [`memory_bytes`] for the decoder that would decode the image; 0 if none accepts it.
+    /// Returns [`memory_bytes`] for the decoder that would decode the image, or 0 if no decoder
+    /// accepts it.
     pub fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
         let place = self.place(header);
         place.map_or_else(Default::default, |at| {
@@ -273,15 +292,17 @@ impl Decoders {
         self.place(header).map_or(&[], |at| self.all.list()[at].layouts(header))
     }
 
-    /// Decodes the pixels of `window` and passes them to `sink`, top to bottom, as rows of RGB.
+    /// Decodes the pixels of `window` and passes them to `sink`, from top to bottom, as RGB rows.
     ///
-    /// `header` is the result of [`Header::parse_as`] for the same `bytes`; the caller checks limits on its size
-    /// first. `reduction` reduces both sides inside a JPEG's inverse transform and is one of
-    /// [`Format::reductions`](crate::header::Format::reductions). `window` is in stored pixels, before the EXIF
-    /// orientation and after the reduction, and lies inside [`Size::reduced`]. The pixels equal the same window of a
-    /// whole decode bit for bit.
+    /// `header` is the result of [`Header::parse_as`] for the same `bytes`. The caller must check
+    /// limits on its size first. `reduction` reduces both sides inside a JPEG's inverse transform
+    /// and is one of [`Format::reductions`](crate::header::Format::reductions). `window` is in
+    /// stored pixels, before the EXIF orientation and after the reduction, and lies inside
+    /// [`Size::reduced`]. The pixels equal the same window of a decode of the whole image, bit for
+    /// bit.
     ///
-    /// Memory: at most [`memory`](Self::memory). `sink` may receive some rows before an error is detected.
+    /// Uses at most [`memory`](Self::memory). `sink` may receive some rows before an error is
+    /// detected.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -293,7 +314,8 @@ impl Decoders {
         self.decode_as(RowLayout::Rgb, bytes, header, window, reduction, sink)
     }
 
-    /// [`decode`](Self::decode) as rows of another layout, which must be one of [`layouts`](Self::layouts).
+    /// Like [`decode`](Self::decode), with rows of another layout, which must be one of
+    /// [`layouts`](Self::layouts).
     pub fn decode_as(
         &mut self,
         layout: RowLayout,
@@ -306,13 +328,13 @@ impl Decoders {
         check(header, window, reduction)?;
         (self.tolerated, self.jpeg_by) = (None, None);
         let Some(place) = self.place(header) else {
-            let (name, only) = (header.format.name(), self.only.unwrap_or("no decoder"));
-            return Err(unsupported(format!("a {name}: {only} does not decode it")));
+            let (name, only) = (header.format.name(), self.only.unwrap_or("any decoder"));
+            return Err(unsupported(format!("a {name} is not supported by {only}")));
         };
         let decoder = &mut self.all.list_mut()[place];
         if !decoder.layouts(header).contains(&layout) {
             let name = decoder.name();
-            return Err(unsupported(format!("{name} does not give this image as {layout:?}")));
+            return Err(unsupported(format!("{name} cannot decode this image to {layout:?} rows")));
         }
         if window.is_empty() {
             return Ok(());
@@ -330,7 +352,7 @@ impl Decoders {
         Ok(())
     }
 
-    /// Bytes of memory held between images.
+    /// Returns the memory held between images, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         let of_decoders: usize = self.all.list().iter().map(|it| it.capacity_bytes()).sum();
         of_decoders + self.buffers.scratch.capacity() + self.buffers.rows.capacity()
@@ -346,7 +368,7 @@ impl Decoders {
         let list = &self.all.list();
         let only = match (self.jpeg, header.format) {
             (JpegDecoder::Feedwater, Format::Jpeg) => {
-                // It names the reason if it does not decode the image.
+                // This decoder returns the reason if it refuses the image.
                 return list.iter().position(|it| it.name() == jpeg::NAME);
             }
             (JpegDecoder::Libjpeg, Format::Jpeg) => Some(libjpeg::NAME),
@@ -356,14 +378,15 @@ impl Decoders {
     }
 }
 
-/// Index of the decoder for an image: the first that accepts it, or the one named `only`.
+/// Returns the index of the decoder for an image: the first that accepts it, or the one named
+/// `only`.
 fn place(list: &[&dyn HostDecoder], only: Option<&str>, header: &Header) -> Option<usize> {
     let allowed = |name: &str| only.is_none_or(|only| only == name);
     list.iter().position(|it| allowed(it.name()) && it.accepts(header))
 }
 
-/// Whether libjpeg-turbo's SIMD code was built in (on x86-64 that needs nasm at build time). Without it the pixels are
-/// the same and decoding is slower.
+/// Whether libjpeg-turbo's SIMD code was built in. On x86-64 the build needs nasm for it. Without
+/// it the pixels are the same, but decoding is slower.
 pub fn simd() -> bool {
     libjpeg::simd()
 }
@@ -393,7 +416,7 @@ fn unsupported(problem: impl Into<String>) -> DataError {
     DataError::new(Reason::Unsupported, problem)
 }
 
-/// Error for a file whose decoder sees another size than its header.
+/// Returns the error for a file whose decoder finds another size than the header.
 fn size_changed(header: Size, decoder: Size) -> DataError {
     DataError::new(
         Reason::Corrupt,
@@ -405,7 +428,7 @@ fn size_changed(header: Size, decoder: Size) -> DataError {
 mod tests {
     use super::*;
 
-    /// Accepts every image of its format.
+    /// Fake decoder that accepts every image of its format.
     #[derive(Debug)]
     struct Fake(&'static str, Format);
 

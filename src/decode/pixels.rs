@@ -1,4 +1,4 @@
-//! Images that are already decoded, from a cache. Their rows are passed on without a copy.
+//! Images from a cache, which are already decoded. Their rows are passed on without a copy.
 
 use super::rows::hand_on;
 use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, RowSink};
@@ -6,7 +6,7 @@ use crate::error::{DataError, Reason, Tolerated};
 use crate::header::{Format, Header};
 use crate::tensor::CHANNELS;
 
-/// Accepts decoded pixels.
+/// Decoder that accepts decoded pixels.
 #[derive(Debug, Default)]
 pub(super) struct Pixels;
 
@@ -33,7 +33,7 @@ impl HostDecoder for Pixels {
         let size = header.size;
         let expected = CHANNELS as u64 * size.pixels();
         if bytes.len() as u64 != expected {
-            let problem = format!("{} bytes, {size} pixels have {expected}", bytes.len());
+            let problem = format!("the decoded image has {} bytes, {size} pixels need {expected}", bytes.len());
             return Err(DataError::new(Reason::Corrupt, problem));
         }
         let stride = CHANNELS * size.width as usize;

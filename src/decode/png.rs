@@ -1,12 +1,11 @@
-//! PNG through the `png` crate, with samples interpreted as in Pillow.
+//! PNG decoding with the `png` crate. Samples are interpreted as in Pillow.
 //!
 //! | stored | result |
 //! |---|---|
 //! | gray of 1, 2, 4 bits | spread over 0 to 255 |
-//! | gray of 16 bits | clipped to 255 (Pillow's `I;16` to `RGB`), so nearly white; done for equality with Pillow |
+//! | gray of 16 bits | clipped to 255, so nearly white, as Pillow converts `I;16` to `RGB` |
 //! | gray with alpha, RGB, RGBA of 16 bits | the high byte |
-//! | palette | its colours; an index without a colour is `Corrupt`, or black if the decode is not strict, as in Pillow
-//! |
+//! | palette | its color; without one: `Corrupt`, or black if not strict, as in Pillow |
 //! | alpha and tRNS | dropped |
 
 use std::io::{self, BufRead, ErrorKind, Read, Seek, SeekFrom};
@@ -29,14 +28,15 @@ use damaged::Shape;
 /// Memory that the crate may allocate for chunks besides the rows, in bytes.
 const SLACK_BYTES: usize = 1 << 16;
 
-/// The crate shifts its buffer of unpacked rows back after this many rows or bytes, and looks back 32 KiB.
+/// The crate shifts its buffer of unpacked data back after this many rows or bytes.
 const SHIFT: (u64, u64) = (4, 128 << 10);
+/// Amount of unpacked data that the crate keeps for references (32 KiB), with a margin, in bytes.
 const LOOK_BACK_BYTES: u64 = 56 << 10;
 
-/// Chunk appended to end the stream that the crate sees.
+/// Chunk that is appended to end the stream for the crate.
 const IEND: &[u8] = b"\0\0\0\0IEND\xaeB`\x82";
 
-/// `png` crate, and Pillow's own loop for damaged images. Decodes every PNG.
+/// The `png` crate, and Pillow's own loop for damaged images. Accepts every PNG.
 #[derive(Debug, Default)]
 pub(super) struct Png;
 
@@ -51,7 +51,7 @@ impl HostDecoder for Png {
 
     fn memory(&self, header: &Header, head: &[u8], _: u64) -> DecodeMemory {
         let (width, height) = (u64::from(header.size.width), u64::from(header.size.height));
-        // IHDR: bit depth, colour type and interlacing follow the sides.
+        // In IHDR, bit depth, color type and interlacing follow the sides.
         let at = |place: usize| head.get(place).copied().map(u64::from);
         let bits = at(24).filter(|it| matches!(it, 1 | 2 | 4 | 8 | 16)).unwrap_or(16);
         let samples = match at(25) {
@@ -66,7 +66,7 @@ impl HostDecoder for Png {
         let (rows, bytes) = SHIFT;
         let all = row.saturating_mul(height.saturating_add(if interlaced { 8 } else { 0 }));
         let unpacked = (rows * row).max(bytes) + 2 * row + LOOK_BACK_BYTES;
-        // A growing buffer exists twice while it is copied.
+        // While a growing buffer is copied, both copies exist.
         let unpacked = 3 * unpacked.min(all.saturating_add(LOOK_BACK_BYTES));
         DecodeMemory {
             scratch: if interlaced { stored.saturating_mul(height) } else { 0 },
@@ -81,20 +81,21 @@ impl HostDecoder for Png {
         buffers: &mut Buffers,
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tolerated>, DataError> {
-        // The crate aborts the process if it cannot allocate them.
+        // The crate aborts the process if an allocation fails, so the memory is checked first.
         let _crate = reserve::promise(crate_bytes(image.header.size.width) as u64)?;
         decode(image, buffers, sink)
     }
 }
 
-/// Maximum memory that the crate allocates for an image with `width` columns, in bytes: rows of at most 8 bytes per
-/// pixel.
+/// Returns the maximum memory that the crate allocates for an image with `width` columns, in bytes.
+/// A pixel takes at most 8 bytes.
 fn crate_bytes(width: u32) -> usize {
     4 * 8 * width as usize + SLACK_BYTES
 }
 
-/// Passes only IHDR and IDAT to the crate, because other chunks cannot change the pixels and must not cause errors. If
-/// the crate refuses an image and the decode is not strict, the image is read again as Pillow reads it.
+/// Passes only IHDR and IDAT to the crate, because other chunks cannot change the pixels and must
+/// not cause errors. If the crate refuses an image and the decode is not strict, the image is read
+/// again in the way that Pillow reads it.
 fn decode(
     image: &EncodedImage<'_>,
     Buffers { scratch, rows }: &mut Buffers,
@@ -103,7 +104,8 @@ fn decode(
     let EncodedImage { bytes, header: &Header { size, .. }, window, strict, .. } = *image;
     let layout = png_layout(bytes)?;
     let mut options = DecodeOptions::default();
-    // Pillow checks zlib's checksum and not those of the chunks; the latter are checked below.
+    // Pillow checks zlib's checksum but not those of the chunks. If `strict` is set, the crate
+    // checks both.
     options.set_ignore_adler32(false);
     options.set_ignore_crc(!strict);
     let mut decoder = Decoder::new_with_options(Chunks::new(&layout), options);
@@ -116,7 +118,7 @@ fn decode(
     let shape = Shape::new(reader.info());
     let samples = Samples::new(reader.info(), layout.palette, strict)?;
     let groups = RowGroups::new(rows, window, sink)?;
-    // If the whole image is decoded, the data after its rows is checked, whatever the window.
+    // If the whole image is decoded, the data after its rows is checked too, whatever the window.
     let whole = shape.interlaced || window.bottom() == size.height;
     let mut rows = Rows { samples, window, groups };
     let intact = strict || layout.checksums_hold();
@@ -132,7 +134,7 @@ fn decode(
         }
         sound => {
             damaged = true;
-            // Of two errors the crate's says more.
+            // If both fail, the crate's error is more precise.
             let all = rows
                 .damaged(&layout, shape, scratch)
                 .map_err(|error| sound.err().unwrap_or(error))?;
@@ -159,7 +161,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Reads an intact image, and the data after its rows if that is to be checked.
+    /// Reads an intact image. If `whole` is set, also checks the data after its rows.
     fn sound(
         &mut self,
         reader: &mut Reader<Chunks<'_>>,
@@ -176,7 +178,7 @@ impl Rows<'_> {
             for y in 0..self.window.bottom() {
                 let stored = reader.next_row().map_err(error)?;
                 let stored = stored.ok_or_else(|| {
-                    DataError::new(Reason::Truncated, "the PNG ends before its rows do")
+                    DataError::new(Reason::Truncated, "the PNG ends before its last row")
                 })?;
                 if y >= self.window.y {
                     self.give(stored.data())?;
@@ -186,8 +188,8 @@ impl Rows<'_> {
         if whole { reader.finish().map_err(error) } else { Ok(()) }
     }
 
-    /// Reads the rest of an image as Pillow does, whatever has been read already. Returns whether all rows were
-    /// present.
+    /// Reads the rest of an image as Pillow does, starting after the rows that were already passed
+    /// on. Returns whether all rows were present.
     fn damaged(
         &mut self,
         layout: &PngLayout<'_>,
@@ -201,7 +203,7 @@ impl Rows<'_> {
         }
         let (from, to) = (self.groups.next(), self.window.bottom());
         let all = damaged::in_order(layout, shape, from..to, &mut |row| self.give(row))?;
-        // Pillow's images are zero before they are read.
+        // In Pillow, missing pixels are zero.
         let missing = self.groups.next()..to;
         if !missing.is_empty() {
             let indexed = self.samples.color == ColorType::Indexed;
@@ -214,7 +216,7 @@ impl Rows<'_> {
         Ok(all)
     }
 
-    /// Passes on the next row, which has the samples of all columns.
+    /// Passes on the next row. `stored` has the samples of all columns.
     fn give(&mut self, stored: &[u8]) -> Result<(), DataError> {
         self.samples.convert_row(stored, self.window, self.groups.row())?;
         self.groups.push();
@@ -236,12 +238,12 @@ fn ending(layout: &PngLayout<'_>, strict: bool) -> Result<Option<Tolerated>, Dat
         PngEnd::Malformed(error) => return Err(error.clone()),
         PngEnd::Missing if !strict => return Ok(Some(Tolerated::PngEnd)),
         PngEnd::Missing => "the PNG has no IEND chunk",
-        PngEnd::Cut => "the PNG ends inside a chunk behind its pixels",
+        PngEnd::Cut => "the PNG ends inside a chunk after its pixels",
     };
     Err(DataError::new(Reason::Truncated, problem))
 }
 
-/// Chunks that the crate sees, in sequence.
+/// The parts of the stream that the crate sees, in order.
 struct Chunks<'a> {
     parts: [&'a [u8]; 3],
 }
@@ -274,21 +276,21 @@ impl Read for Chunks<'_> {
     }
 }
 
-/// Required by the crate, which does not use it here.
+/// The crate requires this trait, but does not use it here.
 impl Seek for Chunks<'_> {
     fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
         Err(ErrorKind::Unsupported.into())
     }
 }
 
-/// How to interpret the samples of a row.
+/// Interpretation of the samples of a row.
 struct Samples<'a> {
     color: ColorType,
     bits: usize,
     palette: &'a [u8],
-    /// Whether a color beyond the palette is an error.
+    /// Whether an index beyond the palette is an error.
     strict: bool,
-    /// Whether there was such a color.
+    /// Whether there was an index beyond the palette.
     beyond_palette: bool,
 }
 
@@ -322,9 +324,10 @@ impl<'a> Samples<'a> {
         let channels = color.samples();
         let bytes = bits / 8;
         for (x, out) in (window.x as usize..).zip(line.chunks_exact_mut(CHANNELS)) {
-            // High byte of the pixel's channel. Samples smaller than a byte are gray or indices, most significant
-            // first.
+            // Returns the high byte of the pixel's channel.
             let high = |channel: usize| stored[bytes * (channels * x + channel)];
+            // Returns a sample of less than a byte: gray or an index. The first sample is in the
+            // highest bits.
             let small = || {
                 let shift = 8 - bits - bits * x % 8;
                 stored[bits * x / 8] >> shift & ((1u16 << bits) - 1) as u8
@@ -352,7 +355,7 @@ impl<'a> Samples<'a> {
             Some(color) => Ok(*color),
             None if self.strict => {
                 let colors = colors.len();
-                let problem = format!("a pixel has color {index} of a palette of {colors}");
+                let problem = format!("a pixel has color {index}, but the palette has {colors} colors");
                 Err(DataError::new(Reason::Corrupt, problem))
             }
             None => {

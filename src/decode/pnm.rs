@@ -1,10 +1,12 @@
-//! PNM: binary samples are copied row by row, text samples are parsed in sequence from the first.
+//! PNM decoder. Binary samples are copied row by row. Text samples are parsed in sequence from the
+//! first.
 //!
-//! If the largest value is not 255, samples are scaled to 0 to 255 as in Pillow: to the nearest, halves to even, and
-//! values above the largest become 255. Gray becomes three equal channels.
+//! If the maximum value is not 255, samples are scaled to 0 to 255 as in Pillow. They are rounded
+//! to the nearest value, halves to even. Values above the maximum become 255. Gray becomes three
+//! equal channels.
 //!
-//! Gray with a largest value above 255 is scaled to 0 to 65535 and then clipped to 255, so it is nearly white. That is
-//! Pillow's conversion from mode `I` to `RGB`, as for PNGs, done for equality with Pillow.
+//! Gray with a maximum value above 255 is scaled to 0 to 65535 and then clipped to 255, so it is
+//! nearly white. Pillow converts mode `I` to `RGB` in this way.
 
 use memchr::memchr2;
 
@@ -14,10 +16,10 @@ use crate::error::{DataError, Reason, Tolerated};
 use crate::header::{Format, Header, PnmCoding, PnmLayout, is_pnm_space, pnm_layout};
 use crate::tensor::CHANNELS;
 
-/// Maximum number of digits of a number in text; Pillow's limit.
+/// Maximum number of digits of a number in text, as in Pillow.
 const MOST_DIGITS: u32 = 10;
 
-/// PNM decoder. Decodes every PNM.
+/// PNM decoder. Accepts every PNM.
 #[derive(Debug, Default)]
 pub(super) struct Pnm;
 
@@ -118,11 +120,11 @@ fn store(line: &mut [u8], channels: usize, at: usize, value: u8) {
     }
 }
 
-/// Scaled sample values.
+/// Conversion of samples to 0 to 255.
 struct Scale {
     white: f64,
     top: f64,
-    /// Lookup table for values up to 255, which nearly all are.
+    /// Look-up table for values up to 255, which are the most frequent.
     table: [u8; 256],
 }
 
@@ -143,13 +145,13 @@ impl Scale {
     }
 }
 
-/// Pixels of a PNM in text.
+/// Samples of a text PNM.
 struct Text<'a> {
     rest: &'a [u8],
 }
 
 impl Text<'_> {
-    /// Next sample. As in Pillow, a comment counts as nothing, not as white space.
+    /// Reads the next sample. As in Pillow, a comment is skipped and does not end a number.
     fn sample(&mut self, coding: PnmCoding, white: u16) -> Result<u16, DataError> {
         let (mut value, mut digits) = (0u64, 0);
         while let Some((&byte, rest)) = self.rest.split_first() {
@@ -165,7 +167,7 @@ impl Text<'_> {
                 }
                 _ if is_pnm_space(byte) => {}
                 _ => {
-                    let problem = format!("{byte:#04x} among the numbers of the pixels");
+                    let problem = format!("byte {byte:#04x} among the numbers of the pixels");
                     return Err(DataError::new(Reason::Corrupt, problem));
                 }
             }
@@ -181,7 +183,7 @@ impl Text<'_> {
         match u16::try_from(value) {
             Ok(value) if value <= white => Ok(value),
             _ => {
-                let problem = format!("a sample of {value}; the largest value is {white}");
+                let problem = format!("a sample of {value}; the maximum value is {white}");
                 Err(DataError::new(Reason::Corrupt, problem))
             }
         }

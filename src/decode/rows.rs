@@ -1,10 +1,11 @@
-//! Groups of rows that decoders emit.
+//! Groups of rows, which decoders pass to their sinks.
 
 use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
-/// Maximum number of rows in a group: one MCU row of a JPEG with 4:2:0 chroma, two MCU rows of a JPEG with 4:4:4.
+/// Maximum number of rows in a group: one MCU row of a JPEG with 4:2:0 chroma, or two MCU rows with
+/// 4:4:4.
 pub const MOST_ROWS: u32 = 16;
 
 /// Meaning of a row's bytes.
@@ -19,7 +20,7 @@ pub enum RowLayout {
     YCbCr,
 }
 
-/// Group of consecutive rows of the window. A group ends where the number of the next row is a multiple of
+/// Group of consecutive rows of the window. A group ends before a row whose number is a multiple of
 /// [`MOST_ROWS`], and at the end of the window.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
@@ -31,34 +32,35 @@ pub struct Rows<'a> {
     pub pitch: usize,
     /// Bytes of the rows. The last row ends where these bytes end.
     pub data: &'a [u8],
-    /// Cb and Cr planes of these pixels, subsampled as in the file, for [`RowLayout::YCbCr`]; else empty. Their rows
-    /// are numbered within their own plane.
+    /// For [`RowLayout::YCbCr`]: Cb and Cr planes of these pixels, subsampled as in the file. Their
+    /// rows are numbered within their own plane. Otherwise empty.
     pub chroma: &'a [Rows<'a>],
 }
 
-/// Receives the rows of a decode from top to bottom.
+/// Callback that receives the decoded rows from top to bottom.
 pub type RowSink<'a> = dyn FnMut(Rows<'_>) + 'a;
 
 impl<'a> Rows<'a> {
-    /// The rows with their numbers.
+    /// Iterates over the rows with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
         let len = self.data.len() - self.pitch * (self.count as usize - 1);
         (self.first..).zip(self.data.chunks(self.pitch).map(move |row| &row[..len]))
     }
 }
 
-/// First row after the group that begins with row `first`, if the window ends at row `end`.
+/// Returns the first row after the group that begins with row `first`, if the window ends at row
+/// `end`.
 pub(super) fn group_end(first: u32, end: u32) -> u32 {
     (first / MOST_ROWS * MOST_ROWS).saturating_add(MOST_ROWS).min(end)
 }
 
-/// Maximum number of rows in a group of an image with `height` rows.
+/// Returns the maximum number of rows in a group of an image with `height` rows.
 pub(super) fn most_rows(height: u32) -> u64 {
     height.min(MOST_ROWS).into()
 }
 
-/// Passes RGB rows of a window to the sink without copying them. `pixels` begins with the window's first pixel, and
-/// rows begin `stride` bytes apart.
+/// Passes the RGB rows of a window to the sink without copying them. `pixels` begins with the
+/// window's first pixel. Rows begin `stride` bytes apart.
 pub(super) fn hand_on(pixels: &[u8], stride: usize, window: Roi, sink: &mut RowSink<'_>) {
     let row_bytes = CHANNELS * window.width as usize;
     let mut first = window.y;
@@ -95,18 +97,18 @@ impl<'a> RowGroups<'a> {
         Ok(Self { buffer, window, first: window.y, next: window.y, sink })
     }
 
-    /// Number of the next row to write.
+    /// Returns the number of the next row to write.
     pub fn next(&self) -> u32 {
         self.next
     }
 
-    /// Memory for the next row. Its values are unspecified.
+    /// Returns the memory for the next row. Its values are unspecified.
     pub fn row(&mut self) -> &mut [u8] {
         let row_bytes = self.row_bytes();
         &mut self.buffer[row_bytes * (self.next - self.first) as usize..][..row_bytes]
     }
 
-    /// Advances to the next row, and passes on a complete group.
+    /// Advances to the next row. Passes a complete group to the sink.
     pub fn push(&mut self) {
         self.next += 1;
         if self.next < group_end(self.first, self.window.bottom()) {
@@ -123,7 +125,8 @@ impl<'a> RowGroups<'a> {
     }
 }
 
-/// Grows a scratch buffer if needed, to exactly `len` bytes, and returns its first `len` bytes.
+/// Returns the first `len` bytes of a scratch buffer, which grows to exactly `len` bytes if it is
+/// shorter.
 pub(super) fn grown(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], DataError> {
     if buffer.len() < len {
         reserve::renew(buffer, len)?;
@@ -135,7 +138,7 @@ pub(super) fn grown(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], DataE
 mod tests {
     use super::*;
 
-    /// First row and number of rows of each group, and all bytes.
+    /// Returns first row and number of rows of each group, and all bytes.
     fn collected(decode: impl FnOnce(&mut RowSink<'_>)) -> (Vec<(u32, u32)>, Vec<u8>) {
         let (mut groups, mut bytes) = (Vec::new(), Vec::new());
         decode(&mut |rows| {

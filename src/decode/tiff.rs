@@ -1,4 +1,5 @@
-//! TIFF: strips or tiles are unpacked into a band of rows, and converted to RGB row by row.
+//! TIFF decoder. It unpacks a row of strips or tiles into a band of rows, and converts the band to
+//! RGB row by row.
 
 use flate2::{Decompress, FlushDecompress};
 use weezl::{BitOrder, decode::Decoder};
@@ -11,7 +12,7 @@ use crate::error::{DataError, Reason, Tolerated};
 use crate::header::{Format, Header, TiffColors, TiffLayout, TiffPacking, tiff_layout};
 use crate::tensor::CHANNELS;
 
-/// Most bytes of a pixel.
+/// Maximum size of a pixel in bytes.
 const MOST_PIXEL_BYTES: u64 = 8;
 
 /// TIFF decoder.
@@ -30,7 +31,7 @@ impl HostDecoder for Tiff {
     fn memory(&self, header: &Header, head: &[u8], _: u64) -> DecodeMemory {
         let scratch = match tiff_layout(head) {
             Ok(layout) => band_bytes(&layout).saturating_add(tile_bytes(&layout)),
-            // The directory usually is at the end of the file.
+            // The directory is usually at the end of the file.
             Err(_) => header.size.pixels().saturating_mul(MOST_PIXEL_BYTES),
         };
         let row = CHANNELS as u64 * u64::from(header.size.width);
@@ -48,12 +49,13 @@ impl HostDecoder for Tiff {
     }
 }
 
-/// Bytes of the chunks side by side.
+/// Returns the size of one row of strips or tiles, in bytes.
 fn band_bytes(layout: &TiffLayout) -> u64 {
     chunk_bytes(layout).saturating_mul(layout.across() as u64)
 }
 
-/// Bytes of one tile, which is unpacked before it is put among those beside it.
+/// Returns the size of one tile in bytes, or 0 for strips. A tile is unpacked first and then copied
+/// into the band.
 fn tile_bytes(layout: &TiffLayout) -> u64 {
     if layout.tiled { chunk_bytes(layout) } else { 0 }
 }
@@ -97,7 +99,7 @@ fn decode(
     Ok(())
 }
 
-/// Unpacks the chunks of a row of them.
+/// Unpacks one row of strips or tiles into `band`.
 fn load(
     layout: &TiffLayout,
     file: &[u8],
@@ -161,7 +163,7 @@ fn unpack(packing: TiffPacking, stored: &[u8], out: &mut [u8]) -> Result<(), Dat
     Ok(())
 }
 
-/// Unpacks runs of bytes. Returns the number of bytes.
+/// Unpacks PackBits. Returns the number of unpacked bytes.
 fn unpack_bits(mut stored: &[u8], out: &mut [u8]) -> usize {
     let mut done = 0;
     while let Some((&head, rest)) = stored.split_first() {
@@ -188,7 +190,7 @@ fn unpack_bits(mut stored: &[u8], out: &mut [u8]) -> usize {
     done
 }
 
-/// Adds to each sample that of the pixel before.
+/// Adds to each sample the sample of the pixel on its left.
 fn add_up(layout: &TiffLayout, row: &mut [u8]) {
     let samples = layout.samples;
     if layout.bits == 8 {
@@ -209,12 +211,12 @@ fn word(little: bool, bytes: [u8; 2]) -> u16 {
     if little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) }
 }
 
-/// Color of a pixel of a row of chunks, by Pillow's formulas.
+/// Returns the color of a pixel in a row of the band, by Pillow's formulas.
 fn color(layout: &TiffLayout, palette: &[[u8; 3]; 256], row: &[u8], x: usize) -> [u8; CHANNELS] {
     let (tile, x) = (x / layout.chunk.width as usize, x % layout.chunk.width as usize);
     let row = &row[layout.row_bytes() * tile..];
     let samples = layout.samples;
-    // Of words the higher byte counts.
+    // Only the high byte of a 16-bit sample is used.
     let sample = |number: usize| match layout.bits {
         16 => row[2 * (samples * x + number) + usize::from(layout.little)],
         _ => row[samples * x + number],
@@ -231,7 +233,7 @@ fn color(layout: &TiffLayout, palette: &[[u8; 3]; 256], row: &[u8], x: usize) ->
                 _ => palette[usize::from(value)],
             }
         }
-        // As Pillow's conversion of mode `I;16`, which clips instead of scaling.
+        // As in Pillow's conversion of mode `I;16`, which clips instead of scaling.
         TiffColors::Gray { .. } if layout.bits == 16 => {
             let value = word(layout.little, [row[2 * x], row[2 * x + 1]]);
             [value.min(255) as u8; CHANNELS]
@@ -256,7 +258,7 @@ fn color(layout: &TiffLayout, palette: &[[u8; 3]; 256], row: &[u8], x: usize) ->
     }
 }
 
-/// Product of two parts of 255, rounded.
+/// Returns `a * b / 255`, rounded.
 fn scaled(a: u8, b: u8) -> u8 {
     let product = u32::from(a) * u32::from(b) + 128;
     (((product >> 8) + product) >> 8) as u8

@@ -1,11 +1,11 @@
-//! Transforms of columns or of rows.
+//! Affine transforms of columns or of rows.
 
-/// One axis of a [`View`](super::View): `position * scale + offset`.
+/// One axis of a [`View`](super::View): maps `position` to `position * scale + offset`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Axis {
-    /// Output pixels per input pixel; negative if the axis is mirrored.
+    /// Output pixels per input pixel. Negative if the axis is mirrored.
     pub scale: f64,
-    /// Output position of the image's edge 0.
+    /// Output position of the image's edge at 0.
     pub offset: f64,
 }
 
@@ -13,12 +13,12 @@ impl Axis {
     /// Identity transform.
     pub const IDENTITY: Self = Self { scale: 1.0, offset: 0.0 };
 
-    /// Output position of an image position.
+    /// Returns the output position of an image position.
     pub fn at(self, position: f64) -> f64 {
         position * self.scale + self.offset
     }
 
-    /// Image position of an output position.
+    /// Returns the image position of an output position.
     pub fn back(self, position: f64) -> f64 {
         (position - self.offset) / self.scale
     }

@@ -2,7 +2,7 @@
 
 use super::Size;
 
-/// Box by its edges in pixels: the pixel `(x, y)` covers `x .. x + 1` and `y .. y + 1`.
+/// Box, given by its edges in pixels. The pixel `(x, y)` covers `x .. x + 1` and `y .. y + 1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BoundingBox {
     /// Left edge.
@@ -24,22 +24,22 @@ impl BoundingBox {
         Self { left: x, top: y, right: x + width, bottom: y + height }
     }
 
-    /// Width; 0 if the edges are reversed.
+    /// Width, or 0 if the edges are reversed.
     pub fn width(&self) -> f64 {
         (self.right - self.left).max(0.0)
     }
 
-    /// Height; 0 if the edges are reversed.
+    /// Height, or 0 if the edges are reversed.
     pub fn height(&self) -> f64 {
         (self.bottom - self.top).max(0.0)
     }
 
-    /// Area.
+    /// Area in square pixels.
     pub fn area(&self) -> f64 {
         self.width() * self.height()
     }
 
-    /// Intersection of both boxes; its area is 0 if they are disjoint.
+    /// Intersection of both boxes. Its area is 0 if they are disjoint.
     pub fn intersection(&self, other: &Self) -> Self {
         let (left, top) = (self.left.max(other.left), self.top.max(other.top));
         let right = self.right.min(other.right).max(left);
@@ -47,7 +47,7 @@ impl BoundingBox {
         Self { left, top, right, bottom }
     }
 
-    /// Coordinates relative to an image of this size: 0 to 1 inside.
+    /// Coordinates relative to an image of this size. They are 0 to 1 inside the image.
     pub fn normalised(&self, size: Size) -> Self {
         let (width, height) = (f64::from(size.width), f64::from(size.height));
         Self {
@@ -63,18 +63,19 @@ impl BoundingBox {
         [self.left, self.top, self.right, self.bottom].map(|it| it as f32)
     }
 
-    /// Left edge, upper edge, width and height: COCO's form, torchvision's `XYWH`.
+    /// Left edge, upper edge, width and height: COCO's format, torchvision's `XYWH`.
     pub fn xywh(&self) -> [f32; 4] {
         [self.left, self.top, self.width(), self.height()].map(|it| it as f32)
     }
 
-    /// Centre, width and height: torchvision's `CXCYWH`; if [`normalised`](Self::normalised), YOLO's and DETR's form.
+    /// Centre, width and height: torchvision's `CXCYWH`. If [`normalised`](Self::normalised), the
+    /// format of YOLO and DETR.
     pub fn cxcywh(&self) -> [f32; 4] {
         let (x, y) = (f64::midpoint(self.left, self.right), f64::midpoint(self.top, self.bottom));
         [x, y, self.width(), self.height()].map(|it| it as f32)
     }
 
-    /// Smallest box around two points.
+    /// Smallest box that contains two points.
     pub(super) fn around((x0, y0): (f64, f64), (x1, y1): (f64, f64)) -> Self {
         Self { left: x0.min(x1), top: y0.min(y1), right: x0.max(x1), bottom: y0.max(y1) }
     }

@@ -2,28 +2,30 @@
 
 use super::{Axis, BoundingBox, Orientation, Size};
 
-/// Projective transform of positions, in coordinates of edges: the centre of the first pixel is 0.5.
+/// Projective transform of positions. The centre of an image's first pixel is at 0.5.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plane([f64; 9]);
 
-/// Points with a smaller divisor are behind or beside the viewer.
+/// Minimum divisor of a visible point. Points with a smaller divisor are behind or beside the
+/// viewer.
 const NEAREST: f64 = 1e-6;
 
 impl Plane {
-    /// Identity.
+    /// Identity transform.
     pub const IDENTITY: Self = Self([1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
 
-    /// Transform to `(m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5])`, divided by `m[6] x + m[7] y + m[8]`.
+    /// Creates a transform to `(m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5])`, divided by
+    /// `m[6] x + m[7] y + m[8]`.
     pub const fn new(matrix: [f64; 9]) -> Self {
         Self(matrix)
     }
 
-    /// Transform to `(m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5])`.
+    /// Creates a transform to `(m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5])`.
     pub const fn affine([a, b, c, d, e, f]: [f64; 6]) -> Self {
         Self([a, b, c, d, e, f, 0.0, 0.0, 1.0])
     }
 
-    /// Transform from the upright image to the stored one, of size `stored`.
+    /// Returns the transform from the upright image to the stored image, which has size `stored`.
     pub fn stored(orientation: Orientation, stored: Size) -> Self {
         let upright = orientation.upright_size(stored);
         let axis =
@@ -36,19 +38,19 @@ impl Plane {
         }
     }
 
-    /// The nine numbers, row by row.
+    /// Returns the nine coefficients, row by row.
     pub fn matrix(&self) -> [f64; 9] {
         self.0
     }
 
-    /// Transforms a point. Points on the line at infinity or behind it are not on the image: `None`.
+    /// Transforms a point. Returns `None` for points on or behind the line at infinity.
     pub fn point(&self, x: f64, y: f64) -> Option<(f64, f64)> {
         let [x, y, divisor] = self.homogeneous(x, y);
         (divisor >= NEAREST).then(|| (x / divisor, y / divisor))
     }
 
-    /// Smallest box around a transformed box, of its part in front of the line at infinity. `None` if there is no
-    /// such part.
+    /// Returns the smallest box around the transformed box. Only the part in front of the line at
+    /// infinity counts. Returns `None` if there is no such part.
     pub fn bounding_box(&self, of: &BoundingBox) -> Option<BoundingBox> {
         let BoundingBox { left, top, right, bottom } = *of;
         let corners = [(left, top), (right, top), (right, bottom), (left, bottom)];
@@ -79,7 +81,7 @@ impl Plane {
         around
     }
 
-    /// Inverse transform. `None` if several points have the same image.
+    /// Returns the inverse transform, or `None` if the transform cannot be inverted.
     pub fn inverse(&self) -> Option<Self> {
         let [a, b, c, d, e, f, g, h, i] = self.0;
         let [p, q, r] = [e * i - f * h, c * h - b * i, b * f - c * e];
@@ -97,7 +99,7 @@ impl Plane {
         matrix.iter().all(|it| it.is_finite()).then_some(Self(matrix))
     }
 
-    /// This transform, followed by one of each axis.
+    /// Returns this transform followed by a transform of each axis.
     pub(super) fn then(&self, x: Axis, y: Axis) -> Self {
         let [a, b, c, d, e, f, g, h, i] = self.0;
         let column = |value: f64, divisor: f64| value * x.scale + divisor * x.offset;

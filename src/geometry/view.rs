@@ -1,52 +1,54 @@
-//! Transforms of coordinates by a chain.
+//! Coordinate transforms of a chain of operators.
 
 use super::{Axis, BoundingBox, Orientation, Plane, Roi, Size};
 
 /// Transform from the upright image to the result of a chain.
 ///
-/// * Every operator that moves pixels updates it, in order; operators that do not call it move nothing.
-/// * Coordinates are edges, not centres: the centre of the first pixel is 0.5. A decoder's reduction (`prescale`)
-///   does not change
-///   coordinates.
-/// * A crop, even one that reaches outside, limits the visible part, which no later operator enlarges.
-/// * Crops, flips and resizes are exact: one scale and offset per axis. A warp ends such a part of the chain, and
-///   another one
-///   begins. Boxes are clipped before each warp, and become the smallest upright boxes after it, as in torchvision.
+/// * Every operator that moves pixels updates the view, in the order of the chain.
+/// * Coordinates are edges, not centres: the centre of the first pixel is at 0.5. A decoder's
+///   reduction (`prescale`) does not change coordinates.
+/// * A crop limits the visible part, even if it extends outside the image. No later operator
+///   enlarges the visible part.
+/// * Crops, flips and resizes are exact: one scale and offset per axis. A warp ends such a part of
+///   the chain, and a new part begins after it.
+/// * Boxes are clipped before each warp. After it they become the smallest upright boxes, as in
+///   torchvision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
-    /// Parts of the chain that a warp ends, from the first on.
+    /// Parts of the chain that end with a warp, in order.
     warped: [Warped; View::MOST_WARPS],
     warps: u32,
-    /// Transform of columns, after the last warp.
+    /// Transform of columns after the last warp.
     pub x: Axis,
-    /// Transform of rows, after the last warp.
+    /// Transform of rows after the last warp.
     pub y: Axis,
-    /// Size of the result.
+    /// Size of the result in pixels.
     pub size: Size,
-    /// Visible part of the image, in pixels of the result; the rest is fill. After a warp, the smallest box around
-    /// that part.
+    /// Visible part of the image, in pixels of the result. The rest of the result is fill. After a
+    /// warp, this is the smallest box around the visible part.
     pub visible: BoundingBox,
-    /// Rule that drops objects, if there is one.
+    /// Rule that drops objects, if a rule is set.
     kept: Option<Kept>,
 }
 
-/// Objects whose box's centre was inside of a window, at a place of the chain.
+/// Rule that keeps the objects whose boxes had their centre inside a window, at a position of the
+/// chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Kept {
     window: BoundingBox,
-    /// The view at this place.
+    /// Number of warps in the view at this position.
     warps: u32,
     x: Axis,
     y: Axis,
     visible: BoundingBox,
 }
 
-/// Part of a chain that a warp ends.
+/// Part of a chain that ends with a warp.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Warped {
-    /// Transform from the end of the part to its begin, which has an inverse.
+    /// Transform from the end of the part to its start. It has an inverse.
     back: Plane,
-    /// What is visible before the warp, in positions of the begin.
+    /// Visible part before the warp, in coordinates of the start.
     visible: BoundingBox,
 }
 
@@ -61,7 +63,7 @@ impl Default for View {
 }
 
 impl View {
-    /// Most warps of a chain. Of those after them, the view has only the size.
+    /// Maximum number of warps of a chain. Later warps change only the size of the view.
     pub const MOST_WARPS: usize = 3;
 
     /// View of an empty image.
@@ -81,8 +83,8 @@ impl View {
         Self { size, visible, ..Self::NOTHING }
     }
 
-    /// Warps the image: `back` transforms positions of the result, which has `size`, to those of the input. If that
-    /// has no inverse, nothing is visible afterwards.
+    /// Warps the image. `back` transforms positions of the result, which has `size`, to positions
+    /// of the input. If `back` has no inverse, nothing is visible afterwards.
     pub fn warp(&mut self, back: Plane, size: Size) {
         let whole = Self::new(size).visible;
         self.size = size;
@@ -99,12 +101,14 @@ impl View {
         self.visible = seen.intersection(&whole);
     }
 
-    /// Whether there is no warp, so that [`x`](Self::x) and [`y`](Self::y) are the whole transform.
+    /// Whether the chain has no warp. [`x`](Self::x) and [`y`](Self::y) are then the whole
+    /// transform.
     pub fn is_axis_aligned(&self) -> bool {
         self.warps == 0
     }
 
-    /// Position in the upright image of a position of the result. `None` if it is not visible.
+    /// Returns the position in the upright image of a position in the result, or `None` if it is
+    /// not visible.
     pub fn back(&self, x: f64, y: f64) -> Option<(f64, f64)> {
         let seen = |of: &BoundingBox, x: f64, y: f64| {
             of.left <= x && x < of.right && of.top <= y && y < of.bottom
@@ -123,7 +127,7 @@ impl View {
         &self.warped[..self.warps as usize]
     }
 
-    /// Crops a window of `size` at `(x, y)`, which may start and end outside of the image.
+    /// Crops a window of `size` at `(x, y)`. It may extend outside the image.
     pub fn crop(&mut self, (x, y): (i64, i64), size: Size) {
         let (x, y) = (x as f64, y as f64);
         self.x.then(1.0, -x);
@@ -135,15 +139,16 @@ impl View {
         self.size = size;
     }
 
-    /// Drops objects whose box, as far as it is visible, has its centre outside of the window of `size` at `(x, y)`
-    /// or on the window's edge. It replaces an earlier such window.
+    /// Drops objects whose visible box has its centre outside the window of `size` at `(x, y)`, or
+    /// on the window's edge. Replaces an earlier rule.
     pub fn drop_objects(&mut self, (x, y): (i64, i64), size: Size) {
         let window = BoundingBox::new(x as f64, y as f64, size.width.into(), size.height.into());
         let Self { warps, x, y, visible, .. } = *self;
         self.kept = Some(Kept { window, warps, x, y, visible });
     }
 
-    /// Whether an object with this box in the upright image was not [dropped](Self::drop_objects).
+    /// Whether the rule of [`drop_objects`](Self::drop_objects) keeps an object with this box in
+    /// the upright image.
     pub fn keeps(&self, of: &BoundingBox) -> bool {
         self.kept.is_none_or(|Kept { window, warps, x, y, visible }| {
             let then = Self { warps, x, y, visible, ..*self };
@@ -155,12 +160,12 @@ impl View {
         })
     }
 
-    /// Visible part of a box of the upright image.
+    /// Returns the visible part of a box of the upright image, in pixels of the result.
     pub fn visible_box(&self, of: &BoundingBox) -> BoundingBox {
         self.bounding_box(of).intersection(&self.visible)
     }
 
-    /// Resizes the window `of` to `size`.
+    /// Crops the window `of` and resizes it to `size`.
     pub fn resize(&mut self, of: Roi, size: Size) {
         self.crop((of.x.into(), of.y.into()), of.size());
         let x = f64::from(size.width) / f64::from(of.width);
@@ -189,7 +194,8 @@ impl View {
         }
     }
 
-    /// Transforms a point of the upright image. A point that a perspective moves to infinity or behind it becomes NaN.
+    /// Transforms a point of the upright image. A point that a perspective moves to or beyond
+    /// infinity becomes NaN.
     pub fn point(&self, x: f64, y: f64) -> (f64, f64) {
         let (mut x, mut y) = (x, y);
         for part in self.parts() {
@@ -199,8 +205,8 @@ impl View {
         (self.x.at(x), self.y.at(y))
     }
 
-    /// Transforms a box of the upright image, including the part that is invisible in the result. Parts that are
-    /// invisible before a warp are removed.
+    /// Transforms a box of the upright image, including the part that is invisible in the result.
+    /// Parts that are invisible before a warp are removed.
     pub fn bounding_box(&self, of: &BoundingBox) -> BoundingBox {
         let mut of = *of;
         for part in self.parts() {
@@ -246,7 +252,8 @@ mod tests {
         view.crop((10, 20), Size::new(40, 20));
         view.flip(true, false);
         view.resize(Roi::new(0, 0, 40, 20), Size::new(80, 60));
-        // 15 is at 5 in the window, 35 mirrored, 70 after doubling; 22 is at 2, and 6 after tripling.
+        // The point 15 is at 5 in the window, at 35 after mirroring, and at 70 after doubling. 22
+        // is at 2, and at 6 after tripling.
         assert_eq!(view.point(15.0, 22.0), (70.0, 6.0));
         assert_eq!((view.x.back(70.0), view.y.back(6.0)), (15.0, 22.0));
         assert_eq!(view.visible, BoundingBox::new(0.0, 0.0, 80.0, 60.0));

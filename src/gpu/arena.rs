@@ -1,9 +1,9 @@
-//! Allocation bookkeeping for a block of memory, without the memory itself.
+//! Allocation bookkeeping for a block of memory. The memory itself is elsewhere.
 
 use std::collections::BTreeMap;
 
-/// Block of `capacity` bytes with first-fit allocation and deallocation in any order. Pieces begin at multiples of the
-/// alignment, and their lengths are rounded up to it.
+/// Block of `capacity` bytes with first-fit allocation. Pieces may be freed in any order. They
+/// begin at multiples of the alignment, and their lengths are rounded up to it.
 #[derive(Debug)]
 pub(super) struct Arena {
     capacity: usize,
@@ -20,7 +20,7 @@ impl Arena {
         Self { capacity, align, free, used: 0, peak: 0 }
     }
 
-    /// Allocates a piece and returns its offset. `None` if no gap is long enough.
+    /// Allocates a piece and returns its offset, or `None` if no gap is long enough.
     pub fn take(&mut self, bytes: usize) -> Option<usize> {
         let bytes = self.rounded(bytes)?;
         let (&offset, &len) = self.free.iter().find(|(_, len)| **len >= bytes)?;
@@ -62,7 +62,8 @@ impl Arena {
         self.peak
     }
 
-    /// Empty pieces take one unit, so that every piece has its own offset.
+    /// Rounds a length up to the alignment. Empty pieces take one unit, because every piece needs
+    /// its own offset.
     fn rounded(&self, bytes: usize) -> Option<usize> {
         bytes.max(1).checked_next_multiple_of(self.align)
     }

@@ -1,17 +1,21 @@
-//! Compiled kernels on disk, so that a chain is compiled once per machine and not once per process.
+//! Cache of compiled kernels on disk. A chain is compiled once per machine, not once per process.
 //!
-//! One file per kernel, in the cache's directory (`storage/cache_dir.rs`). The file name is the hash of everything
-//! that the compiler's result depends on except the compiler. The file itself records the compiler by its library's
-//! path, length and time, because opening a 100 MB library only to query its version would take longer than everything
-//! else. If the library has changed or is gone, the kernel is compiled again. A file is written under a temporary name
-//! and then renamed, so a reader sees all of it or nothing, and concurrent writers do not interfere.
+//! Each kernel has one file in the cache's directory (`storage/cache_dir.rs`). The file name is the
+//! hash of everything that the compiler's result depends on, except the compiler. The file itself
+//! records the compiler by its library's path, length and modification time, because opening a 100
+//! MB library only to query its version would take longer than everything else. If the library has
+//! changed or is gone, the kernel is compiled again. A file is written under a temporary name and
+//! then renamed. Readers therefore see a complete file or none, and concurrent writers do not
+//! interfere.
 //!
-//! A kernel is code that this program runs, so only what this user wrote is read: the directory and the file must belong
-//! to this user and nobody else may write in the directory. The file contains a digest (HMAC-SHA256) with a key that
-//! only this user can read, which also detects damage. A directory that cannot be used costs the compilation each time
-//! and is not an error; a loader warns of it.
+//! A kernel is code that this program runs, so only files of this user are read. The directory and
+//! the file must belong to this user, and nobody else may be able to write to the directory. The
+//! file contains a digest (HMAC-SHA256) with a key that only this user can read. The digest also
+//! detects damage. An unusable directory is not an error: kernels are then compiled in every
+//! process, and a loader warns about it.
 //!
-//! The results of `nvjpeg/windows.rs` are kept in the same way, with nvJPEG in the place of the compiler.
+//! The results of `nvjpeg/windows.rs` are cached in the same way, with nvJPEG in place of the
+//! compiler.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -25,11 +29,11 @@ use crate::file::{AtomicFile, check_private_folder, open_unfollowed, private_fol
 
 const MAGIC: &[u8; 16] = b"feedwater cubin3";
 const HASH_BYTES: usize = 32;
-/// File with the key of the digests.
+/// Name of the file with the key of the digests.
 const KEY: &str = "cubin.key";
-/// Largest file that is read; kernels have some 100 KiB.
+/// Maximum size of a file that is read, in bytes. Kernels have some 100 KiB.
 const MOST_BYTES: u64 = 256 << 20;
-/// Block of SHA-256, in bytes.
+/// Block size of SHA-256 in bytes.
 const BLOCK: usize = 64;
 
 /// Identity of a compiler library's file.
@@ -37,14 +41,14 @@ const BLOCK: usize = 64;
 pub(super) struct Compiler(String);
 
 impl Compiler {
-    /// Identity of the current file. `None` if its metadata cannot be read.
+    /// Returns the identity of the current file, or `None` if its metadata cannot be read.
     pub fn at(path: &Path) -> Option<Self> {
         let facts = fs::metadata(path).ok()?;
         let time = facts.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
         Some(Self(format!("{} {} {}", facts.len(), time.as_nanos(), path.to_str()?)))
     }
 
-    /// Whether the file is unchanged.
+    /// Whether the compiler library still has the identity `text`.
     fn is_there(text: &[u8]) -> bool {
         str::from_utf8(text).is_ok_and(|text| {
             let path = text.splitn(3, ' ').nth(2);
@@ -53,23 +57,24 @@ impl Compiler {
     }
 }
 
-/// File name for all inputs that a compiler's result depends on.
+/// Returns the file name for all inputs that a compiler's result depends on.
 pub(super) fn key(parts: &[&[u8]]) -> String {
     format!("{}.cubin", digits(parts))
 }
 
-/// Hexadecimal hash of all parts.
+/// Returns the hexadecimal hash of all parts.
 pub(super) fn digits(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
-        // The length keeps ["ab", "c"] and ["a", "bc"] apart.
+        // The length distinguishes ["ab", "c"] from ["a", "bc"].
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Content stored under this name. `None` if there is none, it is damaged, or the compiler that made it has changed.
+/// Returns the content stored under this name. Returns `None` if there is no file, if it is
+/// damaged, or if the compiler has changed since.
 pub(super) fn read(directory: &Path, key: &str) -> Option<Vec<u8>> {
     check_private_folder(directory).ok()?;
     let secret = secret(directory).ok()?;
@@ -101,7 +106,7 @@ pub(super) fn write(directory: &Path, key: &str, Compiler(compiler): &Compiler, 
     });
 }
 
-/// Key of this user, if there is one.
+/// Returns this user's key, if it exists.
 fn secret(directory: &Path) -> io::Result<[u8; HASH_BYTES]> {
     let path = directory.join(KEY);
     let secret = own(&path, HASH_BYTES as u64)?;
@@ -111,7 +116,7 @@ fn secret(directory: &Path) -> io::Result<[u8; HASH_BYTES]> {
     secret.try_into().map_err(|_| ErrorKind::InvalidData.into())
 }
 
-/// Makes a key, unless another process was faster.
+/// Creates a key, unless another process has created it in the meantime.
 fn make_secret(directory: &Path) -> io::Result<[u8; HASH_BYTES]> {
     let mut bytes = [0; HASH_BYTES];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -121,7 +126,7 @@ fn make_secret(directory: &Path) -> io::Result<[u8; HASH_BYTES]> {
     secret(directory)
 }
 
-/// Reads a file of this user.
+/// Reads a file that belongs to this user and has at most `most` bytes.
 fn own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open_unfollowed(path)?;
     let facts = file.metadata()?;
@@ -149,7 +154,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// A file that stands in for a compiler.
+    /// Creates a file that stands in for a compiler.
     fn compiler() -> (tempfile::NamedTempFile, Compiler) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let compiler = Compiler::at(file.path()).unwrap();
@@ -187,7 +192,8 @@ mod tests {
         assert!(read(directory.path(), &name).is_some());
     }
 
-    /// RFC 4231 has no key of 32 bytes; this value is from Python's `hmac`.
+    /// The expected value was computed with Python's `hmac`, because RFC 4231 has no key of 32
+    /// bytes.
     #[test]
     fn the_digest_is_hmac_sha256() {
         let digits: String =
@@ -195,7 +201,7 @@ mod tests {
         assert_eq!(digits, "5bde08d30d2f9eb0d4b30b3d8fcbb400445c6e89f6bcc35aeeaa84657612a59e");
     }
 
-    /// With the digest that anybody can compute, and with a directory or key that others can write.
+    /// Tests a digest that anybody can compute, and a directory or key that others can write.
     #[test]
     fn what_others_may_have_written_is_not_read() {
         use std::os::unix::fs::{PermissionsExt, symlink};
@@ -227,7 +233,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         symlink(&other, &path).unwrap();
         assert_eq!(read(directory.path(), &name), None);
-        // In a directory that others can write, nothing is stored.
+        // Nothing is stored in a directory that others can write to.
         fs::remove_file(&path).unwrap();
         set(directory.path(), 0o777);
         write(directory.path(), &name, &by, b"cubin");
@@ -253,7 +259,7 @@ mod tests {
                 }
             });
         });
-        // The kernel and the key.
+        // Only the kernel and the key are left.
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "temporary files are left");
     }
 

@@ -1,9 +1,10 @@
-//! The calling thread's current context.
+//! The CUDA context that is current on the calling thread.
 //!
-//! CUDA gives every thread one current context, which frameworks in the process use too: after `torch.cuda.set_device(1)`
-//! their calls go to GPU 1 because its context is current. So every function of this crate that calls the driver enters
-//! the device's context and restores the previous one before it returns. Threads of this crate bind their device once
-//! ([`Device::adopt_thread`]), and entering costs them one query.
+//! CUDA gives every thread one current context, which frameworks in the process use too. For
+//! example, after `torch.cuda.set_device(1)` PyTorch's calls use GPU 1 because that GPU's context
+//! is current. Every function of this crate that calls the driver therefore enters the device's
+//! context and restores the previous one before it returns. Threads of this crate bind their device
+//! once ([`Device::adopt_thread`]). Entering the context then costs them only one query.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -17,48 +18,51 @@ use crate::error::Result;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED` of cuda.h.
 const RELAXED: c_int = 2;
 
-/// The time during which a device's context is current on the calling thread. Dropping it restores the context that
-/// was current before.
+/// Guard while a device's context is current on the calling thread. Dropping it restores the
+/// previous context.
 #[derive(Debug)]
 #[must_use = "the context is current only until this is dropped"]
 pub(super) struct Entered {
-    /// Null for none. `None` if there is nothing to restore. The pointer keeps this on its thread.
+    /// Previous context, null if there was none. `None` if there is nothing to restore. The pointer
+    /// makes this type `!Send`.
     before: Option<sys::CUcontext>,
 }
 
 impl Device {
-    /// Makes this device current on the calling thread until the result is dropped.
+    /// Makes this device current on the calling thread until the guard is dropped.
     pub(super) fn enter(&self) -> Result<Entered> {
         let before = twice(result::ctx::get_current);
         if before == Ok(Some(self.context)) {
             return Ok(Entered { before: None });
         }
         self.bind()?;
-        // If the query failed, the previous context is not known.
+        // If the query failed, the previous context is unknown and cannot be restored.
         Ok(Entered { before: before.ok().map(|context| context.unwrap_or(ptr::null_mut())) })
     }
 
-    /// Makes this device current on the calling thread and leaves it so. Everything in this module enters the context
-    /// itself and restores the previous one. Foreign calls (a framework's, cudart's) on a thread of ours need this.
+    /// Makes this device current on the calling thread, without restoring the previous one.
+    /// Everything in this module enters the context itself. Only foreign calls (a framework's,
+    /// cudart's) on a thread of this crate need this.
     pub fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained as long as `self` lives.
         driver("cuCtxSetCurrent", twice(|| unsafe { result::ctx::set_current(self.context) }))
     }
 
-    /// Prepares a thread of ours, whose streams nobody captures: binds the device until the thread ends, and lets the
-    /// thread call the driver while another thread of the process captures a graph in the default, global mode.
-    /// Otherwise the driver refuses calls that may be unsafe during a capture (event queries, allocations) and
-    /// invalidates the capture. The latter has no effect on drivers that lack the function.
+    /// Prepares a thread of this crate, whose streams are never captured. Binds the device until
+    /// the thread ends. Also lets the thread call the driver while another thread of the process
+    /// captures a graph in the default (global) mode. Otherwise the driver refuses calls that may
+    /// be unsafe during a capture (event queries, allocations) and invalidates the capture. Drivers
+    /// without capture modes ignore the second part.
     #[doc(hidden)]
     pub fn adopt_thread(&self) {
-        // If it fails, every later call enters the context by itself.
+        // If binding fails, every later call enters the context by itself.
         let _ = self.bind();
         self.exchange_capture_mode(RELAXED);
     }
 
-    /// Runs code that may call the driver while another thread of the process captures a graph, as threads that
-    /// [`adopt_thread`](Self::adopt_thread) has prepared may, then restores the thread's mode. For destructors, which may
-    /// run on the user's threads.
+    /// Runs code that may call the driver while another thread of the process captures a graph,
+    /// then restores the calling thread's capture mode. For destructors, which may run on the
+    /// user's threads. Threads prepared by [`adopt_thread`](Self::adopt_thread) do not need it.
     pub(super) fn beside_captures<R>(&self, run: impl FnOnce() -> R) -> R {
         let before = self.exchange_capture_mode(RELAXED);
         let value = run();
@@ -68,14 +72,15 @@ impl Device {
         value
     }
 
-    /// Sets the capture mode of the calling thread, and returns the previous one. `None` if the driver has no modes.
+    /// Sets the capture mode of the calling thread and returns the previous one. Returns `None` if
+    /// the driver has no capture modes.
     fn exchange_capture_mode(&self, mut mode: c_int) -> Option<c_int> {
         type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
         let driver = library::open(&self.runtime, LibraryName::Driver, None).ok()?;
-        // SAFETY: the type is that of cuda.h, with its enumerations as the integers that they are.
+        // SAFETY: the type is that of cuda.h, with enumerations as integers.
         let exchange = unsafe { driver.function::<Exchange>("cuThreadExchangeStreamCaptureMode") };
         let exchange = exchange.ok()?;
-        // SAFETY: reads one number and writes one, for the calling thread alone.
+        // SAFETY: the function reads one number and writes one. It affects the calling thread only.
         (unsafe { exchange(&mut mode) } == 0).then_some(mode)
     }
 }
@@ -83,15 +88,16 @@ impl Device {
 impl Drop for Entered {
     fn drop(&mut self) {
         if let Some(before) = self.before {
-            // SAFETY: null, or the context that was current on this thread; whoever made it current keeps it. If
-            // setting fails, the thread keeps ours, and its owner's next call reports why.
+            // SAFETY: null, or the context that was current on this thread, which its owner keeps
+            // alive. If the call fails, our context stays current, and the owner's next call
+            // reports why.
             let _ = twice(|| unsafe { result::ctx::set_current(before) });
         }
     }
 }
 
-/// Calls again after an error, because these functions may return the error of earlier asynchronous work (CUDA driver
-/// API, "Context Management"), and destructors depend on them.
+/// Calls a function again after an error. These functions may return the error of earlier
+/// asynchronous work (CUDA driver API, "Context Management"), and destructors depend on them.
 fn twice<T>(call: impl Fn() -> Result<T, DriverError>) -> Result<T, DriverError> {
     call().or_else(|_| call())
 }

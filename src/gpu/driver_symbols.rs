@@ -1,7 +1,8 @@
-//! Every function of the driver that this crate needs.
+//! Driver functions that this crate needs.
 
-/// Functions of the driver, each with the code that calls it. cudarc panics where one is missing, so all of them are
-/// looked up before its first call. The tests below find calls that are not listed.
+/// Functions of the driver, each with the code that calls it. cudarc panics if one is missing, so
+/// all of them are looked up before the driver is first called. The tests below detect calls that
+/// are not listed.
 pub(super) const DRIVER_SYMBOLS: &[(&str, &str)] = &[
     ("cuCtxGetCurrent", "result::ctx::get_current"),
     ("cuCtxSetCurrent", "result::ctx::set_current"),
@@ -49,7 +50,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// Functions of the driver that this crate does without where they are missing.
+    /// Driver functions that this crate can do without.
     const OPTIONAL: [&str; 2] = ["cuCtxRecordEvent", "cuThreadExchangeStreamCaptureMode"];
 
     /// Functions of the simulated driver that only tests call.
@@ -78,7 +79,8 @@ mod tests {
                 let name = &code[start + prefix.len()..];
                 let end = name.find(|it: char| !it.is_ascii_alphanumeric() && it != '_');
                 let name = &name[..end.unwrap_or(name.len())];
-                // Lower case continues a type of CUDA's runtime.
+                // A lower-case letter here belongs to a type of the CUDA runtime, such as
+                // `sys::cudaError`.
                 if name.starts_with(|it: char| it.is_ascii_uppercase()) {
                     called.insert(format!("{prefix}{name}"));
                 }
@@ -108,7 +110,7 @@ mod tests {
         assert!(exported >= DRIVER_SYMBOLS.len());
     }
 
-    /// Texts of all files with this extension below a directory of the repository.
+    /// Returns the contents of all files with this extension below a directory of the repository.
     fn files(below: &Path, extension: &str) -> Vec<String> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(below);
         let mut texts = Vec::new();

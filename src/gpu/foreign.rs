@@ -1,4 +1,4 @@
-//! Interoperability: pool memory as a slice of cudarc.
+//! Pool memory as a slice of cudarc, for interoperability.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -35,25 +35,27 @@ impl Element for f32 {
     const DTYPE: DType = DType::F32;
 }
 
-/// A `CudaSlice` of cudarc over pool memory, which cudarc never frees.
+/// A cudarc `CudaSlice` over pool memory. cudarc never frees the memory.
 ///
-/// Dereferences to the slice for reading, and returns views. Dropping it makes the slice's stream wait for all uses
-/// that cudarc has tracked, and then drops `K`, which keeps the memory from being reused.
+/// Dereferences to the slice for reading, and provides views. Dropping it makes the slice's stream
+/// wait for all uses that cudarc has tracked, and then drops `K`. Until then, `K` keeps the memory
+/// from being reused.
 pub struct BorrowedSlice<T: Element, K> {
     slice: ManuallyDrop<CudaSlice<T>>,
-    /// Dropped after the slice.
+    /// Owner of the memory. Dropped after the slice.
     keep: K,
     buffer: Arc<DeviceBuffer>,
 }
 
 impl<T: Element, K> BorrowedSlice<T, K> {
-    /// The first `len` elements of a buffer, for work in a stream of cudarc.
+    /// Creates a slice of the first `len` elements of a buffer, for work in a cudarc stream.
     ///
     /// # Errors
-    /// [`Error::Config`] for a stream of another context, [`Error::Internal`] if the buffer is shorter.
+    /// [`Error::Config`] for a stream of another context. [`Error::Internal`] if the buffer is
+    /// shorter.
     ///
     /// # Panics
-    /// If cudarc tracks events, as it does by default, and the driver has no memory for one.
+    /// If cudarc tracks events (its default) and the driver has no memory for an event.
     pub fn new(
         buffer: Arc<DeviceBuffer>,
         len: usize,
@@ -61,31 +63,32 @@ impl<T: Element, K> BorrowedSlice<T, K> {
         keep: K,
     ) -> Result<Self> {
         Stream::of_cudarc(buffer.device(), stream)?;
-        // cudarc binds the context for its events.
+        // cudarc needs a bound context to create its events.
         let _entered = buffer.device().enter()?;
         if len.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > buffer.len()) {
             let bytes = buffer.len();
-            let problem = format!("{len} {}s of a buffer of {bytes} bytes", T::DTYPE);
+            let problem = format!("{len} {}s do not fit into a buffer of {bytes} bytes", T::DTYPE);
             return Err(Error::Internal { problem });
         }
-        // SAFETY: that many bytes of the stream's context, held below as long as the slice; every bit pattern
-        // is a `T`. The address is a multiple of 256.
+        // SAFETY: the buffer has that many bytes in the stream's context, and the value below holds
+        // it as long as the slice. Every bit pattern is a valid `T`. The address is a multiple of
+        // 256.
         let slice = unsafe { stream.upgrade_device_ptr::<T>(buffer.address(), len) };
         Ok(Self { slice: ManuallyDrop::new(slice), keep, buffer })
     }
 
-    /// The whole slice, for reading.
+    /// Returns the whole slice for reading.
     pub fn view(&self) -> CudaView<'_, T> {
         self.slice.as_view()
     }
 
-    /// The whole slice, for writing. There is no access to a `&mut CudaSlice`, out of which the slice could be moved
-    /// and freed.
+    /// Returns the whole slice for writing. There is no access to a `&mut CudaSlice`, because a
+    /// caller could move the slice out of it and free the memory.
     pub fn view_mut(&mut self) -> CudaViewMut<'_, T> {
         self.slice.as_view_mut()
     }
 
-    /// Owner of the memory.
+    /// Returns the owner of the memory.
     pub fn keep(&self) -> &K {
         &self.keep
     }
@@ -102,7 +105,8 @@ impl<T: Element, K> Deref for BorrowedSlice<T, K> {
 impl<T: Element, K> Drop for BorrowedSlice<T, K> {
     fn drop(&mut self) {
         let _entered = self.buffer.device().enter();
-        // SAFETY: taken once, here. `leak` gives back what cudarc made for the slice, and not the memory.
+        // SAFETY: taken once, here. `leak` frees what cudarc created for the slice, but not the
+        // memory.
         let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
         slice.leak();
     }

@@ -1,9 +1,9 @@
-//! Kernel texts compiled and run on the host, as the reference for the bits that a GPU must produce.
+//! Kernels compiled and run on the host, as the reference for the bits that a GPU must produce.
 //!
-//! A compiled text is a shared object with an entry for each kernel,
-//! `extern "C" void fused__host(void** params, unsigned gx, gy, gz, bx, by, bz)`: a launch of the kernel with
-//! that grid and block, whose `params` are what `cuLaunchKernel` takes. `tiled__host` and
-//! `program__host` likewise.
+//! A compiled kernel source is a shared object with one entry per kernel: `fused__host`,
+//! `tiled__host` and `program__host`. The entry
+//! `extern "C" void fused__host(void** params, unsigned gx, gy, gz, bx, by, bz)` launches the
+//! kernel with that grid and block. `params` are the parameters that `cuLaunchKernel` takes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::geometry::Size;
 
-/// Flags that give a host compiler CUDA's guarantees: no contraction to fused multiply-add. Bytes are read as words,
-/// so no type-based aliasing.
+/// Compiler flags that give host code CUDA's semantics: no contraction to fused multiply-add.
+/// Kernels read bytes as words, so type-based aliasing is off.
 const OPTIONS: [&str; 9] = [
     "-x",
     "c++",
@@ -36,38 +36,39 @@ const OPTIONS: [&str; 9] = [
 /// C++ compiler of this machine: `$CXX`, or `c++`.
 pub struct HostCompiler {
     command: String,
-    /// Folder of compiled texts.
+    /// Folder of compiled shared objects.
     folder: PathBuf,
-    /// Whether the compiled texts stay there for the next process.
+    /// Whether the shared objects are kept for the next process.
     kept: bool,
     loaded: Mutex<HashMap<u64, Arc<HostKernel>>>,
 }
 
-/// Why there is no compiled kernel.
+/// Reason why a kernel was not compiled.
 #[derive(Debug)]
 pub enum CompileError {
-    /// The compiler rejects the text. Holds its log.
+    /// The compiler rejects the source. Contains the compiler's log.
     Refused(String),
-    /// The compiler does not run, a file cannot be written, or the object cannot be loaded.
+    /// The compiler does not run, a file cannot be written, or the shared object cannot be loaded.
     Unusable(String),
 }
 
 impl HostCompiler {
-    /// Stores compiled texts in this folder, which only this user must be able to write, because its contents are
-    /// executed.
+    /// Stores shared objects in this folder. Only this user must be able to write to it, because
+    /// its contents are executed.
     pub fn keeping_in(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(&folder)?;
         Ok(Self::new(folder, true))
     }
 
-    /// Stores compiled texts in a temporary folder that is deleted with this value.
+    /// Stores shared objects in a temporary folder, which is deleted when this value is dropped.
     pub fn temporary() -> io::Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("feedwater-kernels-{}-{count}", std::process::id());
         let folder = std::env::temp_dir().join(name);
-        // Left by an earlier process with this number. A folder of another user stays, and `create` refuses it.
+        // An earlier process with this process number may have left the folder. A folder of another
+        // user stays, and `create` then fails.
         let _ = fs::remove_dir_all(&folder);
         DirBuilder::new().mode(0o700).create(&folder)?;
         Ok(Self::new(folder, false))
@@ -86,11 +87,12 @@ impl HostCompiler {
         Self { command, folder, kept, loaded: Mutex::default() }
     }
 
-    /// Compiled kernel named `name`.
+    /// Compiles the kernel source `text`, or returns a kernel that was compiled before. `name` is
+    /// used in error messages.
     ///
     /// # Errors
     ///
-    /// [`CompileError`]. Warnings of the compiler count as errors.
+    /// [`CompileError`]. Compiler warnings count as errors.
     pub fn compile(&self, name: &str, text: &str) -> Result<Arc<HostKernel>, CompileError> {
         let mut hasher = DefaultHasher::new();
         (text, &self.command, OPTIONS).hash(&mut hasher);
@@ -107,7 +109,8 @@ impl HostCompiler {
         Ok(loaded().entry(hash).or_insert(Arc::new(kernel)).clone())
     }
 
-    /// Written under a temporary name and renamed, because others may compile the same kernel at the same time.
+    /// Compiles to a temporary name and renames the file, because other processes may compile the
+    /// same kernel at the same time.
     fn write(&self, name: &str, text: &str, done: &Path) -> Result<(), CompileError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unusable = |error: io::Error| CompileError::Unusable(error.to_string());
@@ -131,7 +134,7 @@ impl HostCompiler {
 impl Drop for HostCompiler {
     fn drop(&mut self) {
         if !self.kept {
-            // Loaded objects stay loaded without their files.
+            // Loaded shared objects stay loaded without their files.
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
@@ -139,20 +142,20 @@ impl Drop for HostCompiler {
 
 fn no_compiler(command: &str, error: &io::Error) -> String {
     format!(
-        "the C++ compiler {command:?} does not run: {error}; install g++ or clang, or name one in CXX"
+        "the C++ compiler {command:?} does not run: {error}; install g++ or clang, or set CXX to a compiler"
     )
 }
 
-/// Launch of a tiled kernel: blocks, threads, and shared memory per block.
+/// Launch configuration of a tiled kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles {
     /// Number of tiles in a row.
     pub columns: u32,
     /// Number of rows of tiles.
     pub rows: u32,
-    /// Threads per block.
+    /// Number of threads per block.
     pub threads: u32,
-    /// Shared memory per block, at most 48 KiB.
+    /// Shared memory per block in bytes, at most 48 KiB.
     pub shared_bytes: u32,
 }
 
@@ -165,13 +168,15 @@ pub struct HostKernel {
 
 impl HostKernel {
     fn load(path: &Path) -> Result<Self, String> {
-        // SAFETY: the object was compiled from a kernel text, which has no initialisers and no destructors.
+        // SAFETY: the object was compiled from a kernel source, which has no initialisers and no
+        // destructors.
         let library = unsafe { libloading::Library::new(path) };
         library.map(|library| Self { library }).map_err(|error| error.to_string())
     }
 
-    /// Launches the kernel for `count` samples of `size`, whose parameters begin at `samples`, in blocks of `block`
-    /// threads. Like any launch it is only as safe as the kernel's text and the addresses in the parameters.
+    /// Launches the kernel `fused` for `count` samples with outputs of `size`, in blocks of `block`
+    /// threads. Their parameters are in `samples`. Like every launch, it is only as safe as the
+    /// kernel's source and the addresses in the parameters.
     pub fn launch(&self, samples: &[u8], count: usize, size: Size, block: (u32, u32)) {
         self.launch_named("fused", samples, count, size, block);
     }
@@ -179,7 +184,7 @@ impl HostKernel {
     /// Launches the kernel `name` like [`launch`](Self::launch).
     ///
     /// # Panics
-    /// If the text has no such kernel.
+    /// If the source has no kernel of this name.
     pub fn launch_named(
         &self,
         name: &str,
@@ -193,21 +198,21 @@ impl HostKernel {
         self.run(name, (samples, count), size, 0, grid, block);
     }
 
-    /// Launches the tiled kernel.
+    /// Launches the kernel `tiled`.
     ///
     /// # Panics
-    /// If the text has no such kernel.
+    /// If the source has no such kernel.
     pub fn launch_tiled(&self, samples: &[u8], count: usize, size: Size, tiles: Tiles) {
         let Tiles { columns, rows, threads, shared_bytes } = tiles;
         let grid = [columns, rows, count as u32];
         self.run("tiled", (samples, count), size, shared_bytes, grid, (threads, 1));
     }
 
-    /// Launches the program kernel with `blocks` blocks for each of `count` samples. `numbers` are the kernel's two last
-    /// arguments.
+    /// Launches the kernel `program` with `blocks` blocks for each of `count` samples. `numbers`
+    /// are the kernel's last two arguments.
     ///
     /// # Panics
-    /// If the text has no such kernel.
+    /// If the source has no such kernel.
     pub fn launch_program(
         &self,
         samples: &[u8],
@@ -232,7 +237,7 @@ impl HostKernel {
         let mut pointer = samples.as_ptr();
         let (mut count, mut width, mut height, mut shared_bytes) =
             (count as i32, size.width as i32, size.height as i32, shared_bytes as i32);
-        // Only the tiled kernel reads the last one.
+        // Only the tiled kernel reads the last parameter.
         let mut params: [*mut c_void; 5] = [
             (&raw mut pointer).cast(),
             (&raw mut count).cast(),
@@ -240,18 +245,21 @@ impl HostKernel {
             (&raw mut height).cast(),
             (&raw mut shared_bytes).cast(),
         ];
-        // SAFETY: the entry's signature is the one above; the files in kernels/ declare it.
+        // SAFETY: the entry has the signature in the module's documentation; the files in kernels/
+        // declare it.
         let launch = unsafe { self.library.get::<Launch>(format!("{name}__host\0").as_bytes()) };
         let launch = launch.expect("a compiled kernel has the entry");
-        // SAFETY: the arguments have the kernel's types; the text and its parameters are the caller's, as on a device.
+        // SAFETY: the arguments have the kernel's types. The caller is responsible for the source
+        // and its parameters, as on a device.
         unsafe { launch(params.as_mut_ptr(), gx, gy, gz, bx, by, 1) };
     }
 }
 
-/// Bytes before a page that cannot be read. Where their number is a multiple of 16, so is their address.
+/// Buffer that ends directly before an unreadable memory page. If its length is a multiple of 16,
+/// so is its address.
 pub struct Guarded {
     mapping: *mut u8,
-    /// Bytes of the mapping that can be read; a page follows that cannot.
+    /// Number of readable bytes of the mapping. One unreadable memory page follows.
     readable: usize,
     page: usize,
     len: usize,
@@ -261,19 +269,19 @@ impl Guarded {
     /// Allocates `len` zeroed bytes.
     ///
     /// # Panics
-    /// If the system has no memory for them.
+    /// If the system has not enough memory.
     pub fn new(len: usize) -> Self {
-        // SAFETY: asks for a constant of the system.
+        // SAFETY: returns a constant of the system.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let readable = len.next_multiple_of(page);
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, which nothing else knows of.
+        // SAFETY: creates a new mapping, to which no other pointers exist.
         let mapping =
             unsafe { libc::mmap(std::ptr::null_mut(), readable + page, access, kind, -1, 0) };
         assert_ne!(mapping, libc::MAP_FAILED, "{}", io::Error::last_os_error());
         let mapping = mapping.cast::<u8>();
-        // SAFETY: the last page of the mapping.
+        // SAFETY: this is the last page of the mapping.
         let guarded =
             unsafe { libc::mprotect(mapping.add(readable).cast(), page, libc::PROT_NONE) };
         assert_eq!(guarded, 0, "{}", io::Error::last_os_error());
@@ -282,20 +290,20 @@ impl Guarded {
 
     /// Address of the first byte.
     pub fn as_ptr(&self) -> *const u8 {
-        // SAFETY: within the mapping, whose readable part is at least that long.
+        // SAFETY: within the mapping, whose readable part has at least `len` bytes.
         unsafe { self.mapping.add(self.readable - self.len) }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the readable part's end; the mapping is this value's alone.
+        // SAFETY: this is the end of the readable part. The mapping belongs to this value alone.
         unsafe { std::slice::from_raw_parts_mut(self.as_ptr().cast_mut(), self.len) }
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, with a page more, and unmapped once.
+        // SAFETY: `new` mapped the readable part and one more page. They are unmapped once.
         unsafe { libc::munmap(self.mapping.cast(), self.readable + self.page) };
     }
 }

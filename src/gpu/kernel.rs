@@ -1,4 +1,5 @@
-//! Kernels: compiled from text for the device, cached on disk, launched with checked arguments.
+//! GPU kernels: compiled from source for the device, cached on disk, and launched with checked
+//! arguments.
 
 use std::ffi::{CString, c_int, c_void};
 use std::sync::Arc;
@@ -19,56 +20,58 @@ use crate::geometry::Size;
 /// Name of the kernel whose blocks compute tiles.
 pub const TILED: &str = "tiled";
 
-/// Name of the kernel whose threads compute one pixel each. Every text has it.
+/// Name of the kernel whose threads compute one pixel each. Every source contains it.
 pub const FUSED: &str = "fused";
 
-/// Name of the kernel whose launches make images one after another.
+/// Name of the kernel that executes the chain in passes and stages, one launch for each.
 pub const PROGRAM: &str = "program";
 
-/// Loaded kernel `extern "C" __global__ void name(const Sample* samples, int count, int width, int height)`. Each
-/// thread computes one pixel of the output; `blockIdx.z` is the sample. The two last arguments of the kernel
-/// [`PROGRAM`] are numbers with other meanings.
+/// Loaded kernel
+/// `extern "C" __global__ void name(const Sample* samples, int count, int width, int height)`. Each
+/// thread computes one pixel of the output. `blockIdx.z` is the sample. The last two arguments of
+/// the kernel [`PROGRAM`] are the pass and the stage.
 ///
-/// The kernel named [`TILED`] has one more parameter, `int shared_bytes`. Each of its blocks computes a tile of the
-/// output, and the grid divides the output among its blocks in multiples of 16 columns and rows. On devices without
-/// matrix products of bytes, `fused` of the same text is loaded instead.
+/// The kernel [`TILED`] has one more parameter, `int shared_bytes`. Each of its blocks computes a
+/// tile of the output. Tiles are multiples of 16 columns and rows. On devices without matrix
+/// products of bytes, `fused` of the same source is loaded instead.
 #[derive(Debug)]
 pub struct Kernel {
     module: sys::CUmodule,
     function: sys::CUfunction,
     sample_bytes: usize,
     blocks: Blocks,
-    /// Launches, whose code must not be unloaded under them.
+    /// Last launches. The code must not be unloaded before they end.
     launches: LastUses,
     device: Arc<Device>,
 }
 
-/// What a block computes.
+/// Work of a block.
 #[derive(Clone, Copy, Debug)]
 enum Blocks {
     Pixels,
-    /// A tile, whose size depends on these properties.
+    /// A tile, whose size depends on these properties of the GPU.
     Tile(Multiprocessors),
     Program,
 }
 
-/// First compute capability with matrix products of bytes, which tiled kernels use: Turing. Texts leave the kernel out
-/// before it.
+/// First compute capability with matrix products of bytes (Turing), which tiled kernels use. For
+/// older devices, sources omit the kernel.
 const PRODUCTS_SINCE: (u32, u32) = (7, 5);
 
-// SAFETY: module and function handles may be used from every thread with the context bound (CUDA driver API,
-// "Module Management").
+// SAFETY: with the context bound, every thread may use module and function handles (CUDA driver
+// API, "Module Management").
 unsafe impl Send for Kernel {}
-// SAFETY: as above; the list of launches is locked.
+// SAFETY: as above; a lock protects the list of launches.
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
-    /// Compiles a text for this device, or reads the result of an earlier run from the cache, and loads the function
-    /// `function_name`. `sample_bytes` is the size of the text's `Sample`.
+    /// Compiles a source for this device, or reads the compiled code of an earlier run from the
+    /// cache. Loads the function `function_name`. `sample_bytes` is the size of the source's
+    /// `Sample`.
     ///
     /// # Errors
-    /// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without both NVRTC and a cached result,
-    /// [`Error::Device`] if the driver rejects the result.
+    /// [`Error::Compile`] with the compiler's log. [`Error::Unavailable`] if there is neither NVRTC
+    /// nor a cached result. [`Error::Device`] if the driver rejects the code.
     pub fn load(
         device: &Arc<Device>,
         source: &str,
@@ -83,11 +86,11 @@ impl Kernel {
             other => (other, Blocks::Pixels),
         };
         let _entered = device.enter()?;
-        // SAFETY: a whole cubin, or PTX with its final NUL, made by NVRTC; damaged code is refused by the cache's
-        // hash. The driver copies it.
+        // SAFETY: NVRTC produced a complete cubin, or PTX with its final NUL. The cache's digest
+        // excludes damaged code. The driver copies it.
         let module = unsafe { result::module::load_data(code.as_ptr().cast::<c_void>()) };
         let module = driver("cuModuleLoadData", module)?;
-        // From here on `drop` unloads it.
+        // From here on, `drop` unloads the module.
         let function = std::ptr::null_mut();
         let launches = LastUses::default();
         let mut kernel =
@@ -109,8 +112,8 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Enqueues a launch without samples, which does nothing. The driver loads a kernel's code lazily: the first launch
-    /// may allocate device memory and wait for the context (CUDA programming guide, "Lazy Loading").
+    /// Enqueues an empty launch. The driver loads a kernel's code lazily: the first launch may
+    /// allocate device memory and wait for the context (CUDA programming guide, "Lazy Loading").
     ///
     /// # Errors
     /// [`Error::Device`] if the driver refuses.
@@ -119,22 +122,24 @@ impl Kernel {
     }
 
     fn set(&self, attribute: sys::CUfunction_attribute, value: u32) -> Result<()> {
-        // SAFETY: the function was found in the loaded module.
+        // SAFETY: the function belongs to the loaded module.
         let set = unsafe {
             result::function::set_function_attribute(self.function, attribute, value as c_int)
         };
         driver("cuFuncSetAttribute", set)
     }
 
-    /// Enqueues a launch for `count` samples, whose descriptions begin at byte `samples_offset` of `samples`, with
-    /// outputs of `width` x `height` pixels, for [`LaunchGoal::Latency`]. With 0 samples nothing is launched.
+    /// Enqueues a launch for [`LaunchGoal::Latency`]. It computes outputs of `width` x `height`
+    /// pixels for `count` samples, whose descriptions begin at byte `samples_offset` of `samples`.
+    /// With 0 samples nothing is launched.
     ///
-    /// The caller is responsible for the addresses in the descriptions: until the kernel has finished, they must be of
-    /// buffers that hold what it reads and have room for what it writes.
+    /// The caller is responsible for the addresses in the descriptions. Until the kernel has
+    /// finished, they must point to buffers that contain its input and are large enough for its
+    /// output.
     ///
     /// # Errors
-    /// [`Error::Internal`] if the descriptions are not within the buffer or the grid is larger than CUDA's limit
-    /// (65535 samples, 524280 rows).
+    /// [`Error::Internal`] if the descriptions exceed the buffer, or if the grid exceeds CUDA's
+    /// limits (65535 samples, 524280 rows).
     pub fn launch(
         &self,
         stream: &Stream,
@@ -148,10 +153,10 @@ impl Kernel {
         self.launch_for(goal, stream, samples, samples_offset, count, size)
     }
 
-    /// Enqueues a launch like [`launch`](Self::launch), for any goal.
+    /// Enqueues a launch like [`launch`](Self::launch), for another goal.
     ///
     /// # Errors
-    /// As [`launch`](Self::launch).
+    /// Errors of [`launch`](Self::launch).
     pub fn launch_for(
         &self,
         goal: LaunchGoal,
@@ -165,10 +170,11 @@ impl Kernel {
         self.launch_shape(stream, samples, samples_offset, count, size, shape)
     }
 
-    /// Enqueues a launch like [`launch`](Self::launch), with any grid and block that the kernel allows.
+    /// Enqueues a launch like [`launch`](Self::launch), with another grid and block that the kernel
+    /// allows.
     ///
     /// # Errors
-    /// As [`launch`](Self::launch).
+    /// Errors of [`launch`](Self::launch).
     pub fn launch_shape(
         &self,
         stream: &Stream,
@@ -186,17 +192,18 @@ impl Kernel {
         let Shape { grid, .. } = shape;
         if grid.1 > MAX_GRID || grid.2 > MAX_GRID || width > i32::MAX as u32 {
             let count = counted(count, "sample");
-            let problem = format!("a launch of {count} of {width}x{height} is over CUDA's limits");
+            let problem = format!("a launch of {count} of {width}x{height} exceeds CUDA's limits");
             return Err(Error::Internal { problem });
         }
         self.enqueue(stream, address, count, [width as c_int, height as c_int], shape)
     }
 
-    /// Enqueues a launch of the kernel [`PROGRAM`] for `count` samples, described as for [`launch`](Self::launch), with
-    /// `blocks` blocks for each sample. `numbers` are the kernel's two last arguments.
+    /// Enqueues a launch of the kernel [`PROGRAM`] with `blocks` blocks for each of `count`
+    /// samples. The samples are described as for [`launch`](Self::launch). `numbers` are the
+    /// kernel's last two arguments.
     ///
     /// # Errors
-    /// As [`launch`](Self::launch).
+    /// Errors of [`launch`](Self::launch).
     pub fn launch_program(
         &self,
         stream: &Stream,
@@ -211,19 +218,20 @@ impl Kernel {
         let address = self.address_of(samples, samples_offset, count)?;
         if count > MAX_GRID || blocks > i32::MAX as u32 {
             let count = counted(count, "sample");
-            let problem = format!("a launch of {count} of {blocks} blocks is over CUDA's limits");
+            let problem = format!("a launch of {count} of {blocks} blocks exceeds CUDA's limits");
             return Err(Error::Internal { problem });
         }
         self.enqueue(stream, address, count, numbers, Shape::program(blocks, count))
     }
 
-    /// Address of the descriptions of `count` samples, if they are within the buffer.
+    /// Returns the address of the descriptions of `count` samples. Returns an error if they exceed
+    /// the buffer.
     fn address_of(&self, samples: &DeviceBuffer, offset: usize, count: u32) -> Result<u64> {
         let end = (count as usize).checked_mul(self.sample_bytes);
         let end = end.and_then(|bytes| bytes.checked_add(offset));
         if end.is_none_or(|end| end > samples.len()) {
             let problem = format!(
-                "{} of {} bytes from {offset} on: not in a buffer of {} bytes",
+                "{} of {} bytes from offset {offset} on exceed a buffer of {} bytes",
                 counted(count, "sample"),
                 self.sample_bytes,
                 samples.len()
@@ -241,7 +249,7 @@ impl Kernel {
         }
     }
 
-    /// Enqueues a launch whose sizes are within CUDA's limits.
+    /// Enqueues a launch whose sizes were checked against CUDA's limits.
     fn enqueue(
         &self,
         stream: &Stream,
@@ -259,12 +267,13 @@ impl Kernel {
             (&raw mut height).cast(),
             (&raw mut shared).cast(),
         ];
-        // Only a tiled kernel has the last argument.
+        // Only the tiled kernel has the last parameter.
         let tiled = matches!(self.blocks, Blocks::Tile(_));
         let arguments = if tiled { &mut arguments[..] } else { &mut arguments[..4] };
         let _entered = self.device.enter()?;
-        // SAFETY: the arguments have the types of the kernel's parameters, which the driver copies during the call;
-        // the handles are alive; the grid is within the limits, and the shared memory was asked for when it was loaded.
+        // SAFETY: the arguments have the types of the kernel's parameters, and the driver copies
+        // them during the call. The handles are alive. The grid is within the limits. The shared
+        // memory was requested when the kernel was loaded.
         let launched = unsafe {
             result::launch_kernel(
                 self.function,
@@ -280,12 +289,13 @@ impl Kernel {
     }
 }
 
-/// Version of the compiler that is found for a device, after checking that the device can run what it makes: if the
-/// compiler does not know the device's architecture, a small kernel is compiled for an older one and loaded.
+/// Returns the version of the compiler (NVRTC) for a device. Checks that the device can run the
+/// compiler's code: if the compiler does not support the device's architecture, a small kernel is
+/// compiled for an older one and loaded.
 ///
 /// # Errors
-/// [`Error::Unavailable`] if there is no compiler for this device, with what to install; [`Error::Device`] if the driver
-/// rejects code for the older architecture.
+/// [`Error::Unavailable`] if there is no compiler for this device; the message says what to
+/// install. [`Error::Device`] if the driver rejects code for the older architecture.
 pub fn compiler(device: &Arc<Device>) -> Result<(u32, u32)> {
     let nvrtc = Nvrtc::open(device.runtime(), Some(device.driver_version() / 1000))?;
     if let Target::Virtual(_) = nvrtc.target(device.capability())? {
@@ -303,37 +313,38 @@ extern "C" void fused__host(void**, unsigned, unsigned, unsigned, unsigned, unsi
 #endif
 "#;
 
-/// Maximum number of blocks in the second and third dimension.
+/// Maximum number of blocks in the second and in the third dimension.
 const MAX_GRID: u32 = 65535;
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // Not for the whole context: a framework's queue may be long, and `cuCtxSynchronize` fails while one of the
-        // context's streams is captured.
+        // Waits only for this kernel's launches, not for the whole context: a framework's queue may
+        // be long, and `cuCtxSynchronize` fails while one of the context's streams is captured.
         let waited = self.launches.synchronize_in_drop();
         let Ok(_entered) = self.device.enter() else { return };
         if waited.is_err() {
             return self.device.unload_later(self.module);
         }
-        // SAFETY: loaded once, unloaded once, not in use.
+        // SAFETY: the module was loaded once, is unloaded once, and is not in use.
         let _ = unsafe { result::module::unload(self.module) };
     }
 }
 
-/// Compiler options besides the architecture. Without contraction, because results must equal the CPU's bit for bit.
+/// Compiler options besides the architecture. Contraction to fused multiply-add is off, because
+/// results must equal the CPU's bit for bit.
 const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 
-/// Compiles a text for this device with NVRTC, or reads the result from the cache. Also for kernels launched by other
-/// means than [`Kernel`]. A cached result is read without opening the compiler library, which alone takes longer than
-/// everything else.
+/// Compiles a source for this device with NVRTC, or reads the result from the cache. Kernels that
+/// are launched by other means than [`Kernel`] use it too. A cached result is read without opening
+/// the compiler library, because opening it takes longer than everything else.
 ///
-/// The result is a cubin for the device's exact architecture, because a driver may reject the intermediate code of a
-/// newer compiler. If the compiler does not know the architecture, the result is PTX for the newest older one, which
-/// the driver compiles. `cuModuleLoadData` takes either.
+/// The result is a cubin for the device's exact architecture, because a driver may reject the PTX
+/// of a newer compiler. If the compiler does not support the architecture, the result is PTX for
+/// the newest older one, which the driver compiles. `cuModuleLoadData` accepts both.
 ///
 /// # Errors
-/// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC or if the device is older than every
-/// architecture that it knows.
+/// [`Error::Compile`] with the compiler's log. [`Error::Unavailable`] if NVRTC is missing, or if
+/// the device is older than every architecture that NVRTC supports.
 pub fn compile(device: &Device, source: &str) -> Result<Vec<u8>> {
     let (major, minor) = device.capability();
     let architecture = format!("sm_{major}{minor}");

@@ -1,21 +1,21 @@
-//! Finds the driver, nvJPEG, NVRTC, NVTX and NVML at run time.
+//! Finds the CUDA driver, nvJPEG, NVRTC, NVTX and NVML at run time.
 //!
-//! Nothing links CUDA. Each library is searched for in this order, and the first that opens is used until the process
-//! ends (CUDA libraries must never be closed, so the handles are leaked):
+//! Nothing links CUDA. For each library, these places are searched in order. The first file that opens is used until
+//! the process ends. CUDA libraries must never be closed, so the handles are leaked.
 //!
-//! 1. the path that the [`Runtime`] names, else the one in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`,
-//!    `FEEDWATER_LIBNVRTC`, `FEEDWATER_LIBNVTX` or `FEEDWATER_LIBNVML`: an error if it does not open;
-//! 2. nvJPEG, NVRTC and NVTX: one of that name that the process has already loaded (PyTorch's, for example);
-//! 3. what the dynamic linker finds by name (`LD_LIBRARY_PATH`, `ldconfig`), which is all for the driver and
-//!    for NVML, which comes with it;
-//! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`,
-//!    `/usr/local/cuda-*` and `/opt/cuda`;
-//! 5. the Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of
-//!    `VIRTUAL_ENV`, `CONDA_PREFIX` and `/usr/local`, then `CONDA_PREFIX/lib`.
+//! 1. The path in the [`Runtime`], or else in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`, `FEEDWATER_LIBNVRTC`,
+//!    `FEEDWATER_LIBNVTX` or `FEEDWATER_LIBNVML`. If that file does not open, the result is an error.
+//! 2. For nvJPEG, NVRTC and NVTX: a library of that name that the process has already loaded, for example PyTorch's.
+//! 3. The dynamic linker's search by name (`LD_LIBRARY_PATH`, `ldconfig`). For the driver, and for NVML, which is
+//!    installed with it, the search ends here.
+//! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`, `/usr/local/cuda-*` and
+//!    `/opt/cuda`.
+//! 5. The Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of `VIRTUAL_ENV`,
+//!    `CONDA_PREFIX` and `/usr/local`, then `CONDA_PREFIX/lib`.
 //!
-//! A profiler's library for NVTX 3 is not searched for: the profiler names it (`nvtx`).
+//! A profiler's library for NVTX 3 is not searched for, because the profiler sets its path (`nvtx`).
 //!
-//! A missing library is an [`Error::Unavailable`] that says where it was searched for and what to install.
+//! A missing library is an [`Error::Unavailable`]. Its message lists the searched places and says what to install.
 
 use std::env;
 use std::ffi::{CString, OsStr, c_int};
@@ -36,10 +36,10 @@ const RTLD_NOLOAD: c_int = 4;
 /// Newest CUDA major version whose library names are tried if the driver's version is unknown.
 const NEWEST_MAJOR: u32 = 13;
 
-/// Oldest CUDA major version that works.
+/// Oldest supported CUDA major version.
 const OLDEST_MAJOR: u32 = 12;
 
-/// Library that stays open until the process ends.
+/// Open library. It stays open until the process ends.
 #[derive(Debug)]
 pub struct Found {
     library: Library,
@@ -47,30 +47,31 @@ pub struct Found {
 }
 
 impl Found {
-    /// Path or name by which it was opened.
+    /// Returns the path or name by which the library was opened.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Whether it exports a symbol.
+    /// Whether the library exports a symbol.
     pub fn has(&self, symbol: &str) -> bool {
-        // SAFETY: only looks the address up and never uses it, so its type does not matter.
+        // SAFETY: only looks up the address and never uses it, so the type does not matter.
         unsafe { self.library.get::<*const ()>(symbol.as_bytes()) }.is_ok()
     }
 
-    /// The function of that name, or an error that names the missing function.
+    /// Returns the function of that name, or an error that names the missing function.
     ///
     /// # Safety
-    /// `F` is a function pointer type that fits the function of that name.
+    /// `F` must be a function pointer type that fits the function of that name.
     pub(super) unsafe fn function<F: Copy>(&self, symbol: &'static str) -> Result<F> {
-        // SAFETY: the caller vouches for the type; the library is never closed, so a copy stays valid.
+        // SAFETY: the caller guarantees the type. The library is never closed, so a copy stays valid.
         unsafe { self.library.get::<F>(symbol.as_bytes()) }
             .map(|it| *it)
             .map_err(|_| missing(&self.path, symbol))
     }
 }
 
-/// File that a function was loaded from, if the system reports it: by name the linker may have found it anywhere.
+/// Returns the file that contains a loaded function, if the system reports it. A library that was opened by name may be
+/// anywhere.
 pub(super) fn file_at(function: usize) -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     // "from-to rwxp offset device inode   path", addresses in hex.
@@ -84,7 +85,7 @@ pub(super) fn file_at(function: usize) -> Option<PathBuf> {
     line.find('/').map(|start| PathBuf::from(&line[start..]))
 }
 
-/// Files whose names begin with one of these, of which a part is in this process's memory. Each once.
+/// Returns the files that are mapped into this process and whose names begin with one of `names`, without duplicates.
 pub(super) fn mapped_files(names: &[&str]) -> Vec<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let paths = maps.lines().filter_map(|line| Some(&line[line.find('/')?..]));
@@ -98,8 +99,9 @@ pub(super) fn mapped_files(names: &[&str]) -> Vec<PathBuf> {
     files
 }
 
-/// Opens a library or returns why not. `cuda_major` is the driver's CUDA version (13 for 13.0), if known. Once found,
-/// a library is reused by all runtimes that name the same file or none. After a failure, the next call searches again.
+/// Opens a library, or returns the reason why it cannot be opened. `cuda_major` is the driver's CUDA version (13 for
+/// 13.0), if known. All runtimes that specify the same file, or none, share an open library. After a failure, the next
+/// call searches again.
 pub fn open(runtime: &Runtime, name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
     let named = runtime.file_of(name);
     let mut open = lock(&FOUND[name as usize]);
@@ -130,22 +132,22 @@ pub fn open(runtime: &Runtime, name: Name, cuda_major: Option<u32>) -> Result<&'
     Ok(found)
 }
 
-/// Everything that decides which library [`open`] finds, except what is installed. A different text means a different
-/// search.
+/// Returns a text of all settings that affect which library [`open`] finds. Different texts mean different searches.
+/// Installed files are not included.
 pub(super) fn search_key(runtime: &Runtime, name: Name, cuda_major: u32) -> String {
     let explicit = runtime.file_of(name);
     let searched = ["LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"];
     format!("{cuda_major} {explicit:?} {:?}", searched.map(env::var_os))
 }
 
-/// Open libraries, each with the file that was named, if any.
+/// Open libraries, each with the file that was specified, if any.
 type Open = Vec<(Option<PathBuf>, &'static Found)>;
 
-/// Open libraries of the process. Each is opened once.
+/// Open libraries of this process. Each library is opened once.
 static FOUND: [Mutex<Open>; NAMES] = [const { Mutex::new(Vec::new()) }; NAMES];
 
 impl Name {
-    /// Environment variable that names its path.
+    /// Environment variable with the path of this library.
     pub const fn variable(self) -> &'static str {
         match self {
             Name::Driver => "FEEDWATER_LIBCUDA",
@@ -183,7 +185,7 @@ impl Name {
             }
             Name::Nvtx => {
                 "run under a profiler (`nsys profile`), which sets NVTX_INJECTION64_PATH; or install a CUDA toolkit of \
-                 version 12, or name the file in FEEDWATER_LIBNVTX; or leave NVTX ranges out"
+                 version 12, or name the file in FEEDWATER_LIBNVTX; or turn NVTX ranges off"
             }
             Name::Nvml => {
                 "it comes with NVIDIA's display driver; containers need the capability `utility` \
@@ -192,7 +194,7 @@ impl Name {
         }
     }
 
-    /// Stem of its file names.
+    /// Stem of this library's file names.
     const fn stem(self) -> &'static str {
         match self {
             Name::Driver => "libcuda.so",
@@ -203,12 +205,12 @@ impl Name {
         }
     }
 
-    /// File names to try. A library of a newer CUDA than the driver's does not run, so the driver's version comes
-    /// first.
+    /// Returns the file names to try, with the driver's version first. A library of a newer CUDA version than the
+    /// driver's does not run.
     fn file_names(self, cuda_major: Option<u32>) -> Vec<String> {
         if self == Name::Driver {
-            // Only the driver installs `libcuda.so.1`. A file `libcuda.so` may also be a stub of a CUDA toolkit, which
-            // is for linking: each of its functions returns `CUDA_ERROR_STUB_LIBRARY`.
+            // Only the driver installs `libcuda.so.1`. A file `libcuda.so` may also be a stub of a CUDA toolkit for
+            // linking. All functions of a stub return `CUDA_ERROR_STUB_LIBRARY`.
             return vec!["libcuda.so.1".into(), "libcuda.so".into()];
         }
         if self == Name::Nvtx {
@@ -252,7 +254,7 @@ fn search(name: Name, names: &[String], directories: &[PathBuf]) -> Result<Found
             }
         }
     }
-    let mut reason = format!("looked for {} by the dynamic linker", names.join(", "));
+    let mut reason = format!("searched for {} with the dynamic linker", names.join(", "));
     if !directories.is_empty() {
         reason += &format!(
             " and in {} directories of CUDA toolkits and Python wheels",
@@ -265,7 +267,8 @@ fn search(name: Name, names: &[String], directories: &[PathBuf]) -> Result<Found
     Err(Error::unavailable(name.noun(), format!("{reason}; {}", name.remedy())))
 }
 
-/// Opens a file. NVRTC needs its built-in headers beside it, which some releases do not find themselves.
+/// Opens a file. NVRTC needs the library of its built-in headers in the same directory. Some releases do not find it
+/// themselves.
 fn open_file(name: Name, path: &Path) -> Result<Found, String> {
     if name == Name::Nvrtc
         && let Some(directory) = path.parent()
@@ -284,12 +287,12 @@ fn dlopen(file: &OsStr, flags: c_int) -> Result<Library, String> {
     if CString::new(file.as_encoded_bytes()).is_err() {
         return Err("the name holds a NUL byte".into());
     }
-    // SAFETY: runs the initialisers of a library that is NVIDIA's by its name or that the user named.
+    // SAFETY: runs the initialisers of a library that has the name of an NVIDIA library or that the user specified.
     unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL | flags) }
         .map_err(|error| error.to_string())
 }
 
-/// Existing directories of CUDA toolkits and Python wheels.
+/// Returns the existing directories of CUDA toolkits and Python wheels.
 fn directories() -> Vec<PathBuf> {
     let mut toolkits: Vec<PathBuf> =
         ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(from_env).collect();
@@ -322,8 +325,8 @@ fn directories() -> Vec<PathBuf> {
     all
 }
 
-/// Files of a directory that may be the library: exact names first, then copies with a hash in the name as wheels
-/// bundle them (`libnvjpeg.36e11081.so.13`).
+/// Returns the files of a directory that may be the library. Exact names come first, then copies with a hash in the
+/// name, as in wheels (`libnvjpeg.36e11081.so.13`).
 fn files_in(directory: &Path, name: Name, names: &[String]) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
         names.iter().map(|file| directory.join(file)).filter(|path| path.exists()).collect();
@@ -337,7 +340,7 @@ fn files_in(directory: &Path, name: Name, names: &[String]) -> Vec<PathBuf> {
     files
 }
 
-/// Entries of a directory with matching names, sorted by name.
+/// Returns the entries of a directory with matching names, sorted by name.
 fn entries(directory: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let Ok(listing) = fs::read_dir(directory) else { return Vec::new() };
     let mut found: Vec<PathBuf> = listing
@@ -349,9 +352,8 @@ fn entries(directory: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     found
 }
 
-/// Checks that cudarc will work: it panics if the driver or a symbol is missing, and it opens the driver by name
-/// itself. So every function that this module calls is looked up first, and the library that cudarc will find must be
-/// the one opened here.
+/// Checks that cudarc will work. cudarc panics if the driver or a symbol is missing, and it opens the driver by name
+/// itself. So all needed symbols must exist, and the library that cudarc will find must be the one opened here.
 fn check_driver(found: &Found) -> Result<()> {
     if let Some((symbol, _)) = DRIVER_SYMBOLS.iter().find(|(symbol, _)| !found.has(symbol)) {
         return Err(missing(&found.path, symbol));
@@ -372,24 +374,24 @@ fn check_driver(found: &Found) -> Result<()> {
     }
 }
 
-/// Names by which cudarc opens the driver, in this order.
+/// Names by which cudarc opens the driver, in order.
 const CUDARC_NAMES: [&str; 2] = ["libcuda.so", "libcuda.so.1"];
 
-/// cudarc opens one driver per process.
+/// Checks that a second driver file is the driver in use, because cudarc opens one driver per process.
 fn check_same_driver(first: &Found, other: &Found, named_by: &str) -> Result<()> {
     if address(&first.library) == address(&other.library) {
         return Ok(());
     }
     let reason = format!(
-        "{named_by} names {}, and this process uses {} already; a process has one driver: name the same file",
+        "{named_by} names {}, but this process already uses {}; a process can use only one driver: name the same file",
         other.path, first.path
     );
     Err(Error::unavailable(Name::Driver.noun(), reason))
 }
 
-/// Address of a function that every driver has: equal for equal libraries.
+/// Returns the address of a function that every driver has. Equal libraries have equal addresses.
 fn address(library: &Library) -> Option<usize> {
-    // SAFETY: only the address is looked at.
+    // SAFETY: only reads the address.
     unsafe { library.get::<*const ()>(b"cuInit") }.ok().map(|symbol| symbol.as_raw_ptr() as usize)
 }
 
@@ -399,7 +401,7 @@ fn missing(path: &str, symbol: &str) -> Error {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The mutexes' contents are replaced as a whole, so a panic elsewhere leaves them consistent.
+    // The contents of the mutexes are replaced as a whole, so a panic elsewhere leaves them consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -471,11 +473,11 @@ mod tests {
         let error = search(Name::Nvrtc, &names, &[directory.path().to_owned()]).unwrap_err();
         let text = error.to_string();
         let file = file.to_str().unwrap();
-        // The opened file and the linker's problem with it, the package, the variable that names a file.
+        // The opened file, the linker's problem with it, the package to install, and the variable for the path.
         for value in [file, "file too short", "nvidia-cuda-nvrtc", "FEEDWATER_LIBNVRTC"] {
             assert!(text.contains(value), "{value}: {text}");
         }
-        // The name by which the dynamic linker searched.
+        // The name that the dynamic linker searched for.
         assert!(text.replace(file, "").contains("libfeedwater-nowhere.so.13"), "{text}");
     }
 }

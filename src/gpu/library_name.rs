@@ -1,19 +1,19 @@
-//! Names of the CUDA libraries.
+//! CUDA libraries that are opened at run time.
 
 /// NVIDIA library that is opened at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LibraryName {
-    /// libcuda, which comes with the kernel driver.
+    /// libcuda, which is installed with the kernel driver.
     Driver,
     /// nvJPEG.
     NvJpeg,
-    /// Run-time compiler.
+    /// NVRTC, CUDA's run-time compiler.
     Nvrtc,
-    /// Ranges for profilers.
+    /// NVTX, ranges for profilers.
     Nvtx,
     /// NVML, the driver's library for monitoring devices.
     Nvml,
 }
 
-/// Must be the variant declared last.
+/// Number of libraries. Must use the last declared variant.
 pub(super) const NAMES: usize = LibraryName::Nvml as usize + 1;

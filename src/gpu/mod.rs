@@ -1,16 +1,18 @@
 //! CUDA access: device, streams, events, memory, kernels, nvJPEG.
 //!
-//! The crate is built without CUDA and runs without it: [`Device::open`] finds the driver at run time and returns an
-//! error that names what is missing instead of panicking. This module does not depend on operators or plans: kernels
-//! are passed as text, parameters as bytes.
+//! The crate builds and runs without CUDA. [`Device::open`] finds the driver at run time. If
+//! something is missing, it returns an error that names it and does not panic. This module does not
+//! depend on operators or plans: it takes kernels as source code and parameters as bytes.
 //!
 //! This module uses `unsafe` for these purposes only:
-//! * calls of C functions of the driver, NVRTC, NVTX, nvJPEG and NVML, whose handles are owned by the types here;
+//! * calls of C functions of the driver, NVRTC, NVTX, nvJPEG and NVML, whose handles are owned by
+//!   the types here;
 //! * functions and initialisers of libraries that are opened at run time (`library.rs`);
 //! * slices over page-locked memory (`pool.rs`);
 //! * cudarc's slices over memory of our pools (`foreign.rs`);
-//! * kernel texts that were compiled for the host, and pages that cannot be read, for comparisons (`host_kernel.rs`);
-//! * nvJPEG's allocator callbacks, which come back from C with a pointer of ours (`nvjpeg/allocator.rs`).
+//! * kernels that were compiled for the host, and unreadable memory pages, for tests
+//!   (`host_kernel.rs`);
+//! * nvJPEG's allocator callbacks, which receive a pointer of ours from C (`nvjpeg/allocator.rs`).
 
 #![allow(unsafe_code)]
 
@@ -56,7 +58,7 @@ pub(crate) mod stopwatch;
 mod stream;
 pub(crate) mod transfer;
 
-/// A GPU and its primary context, which is shared with every framework in the process.
+/// GPU with its primary context, which all frameworks in the process share.
 #[derive(Debug)]
 pub struct Device {
     runtime: Runtime,
@@ -66,26 +68,29 @@ pub struct Device {
     name: String,
     capability: (u32, u32),
     driver_version: u32,
-    /// Modules whose last launch could not be waited for.
+    /// Modules that stay loaded until the device is dropped, because waiting for their last launch
+    /// failed.
     in_use: Mutex<Vec<sys::CUmodule>>,
 }
 
-// SAFETY: a context may be bound to any number of threads at a time (CUDA driver API, "Context Management").
+// SAFETY: several threads may bind a context at the same time (CUDA driver API, "Context
+// Management").
 unsafe impl Send for Device {}
-// SAFETY: as above; the list of modules is locked.
+// SAFETY: as above; a lock protects the list of modules.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Opens GPU number `ordinal` (0 is the first that `CUDA_VISIBLE_DEVICES` shows). The calling
-    /// thread's current context stays as it is.
+    /// Opens GPU number `ordinal`. 0 is the first GPU in `CUDA_VISIBLE_DEVICES`. Does not change
+    /// the calling thread's current context.
     ///
-    /// [`Error::Unavailable`] without a working driver or without such a device, [`Error::Device`] if the driver
-    /// refuses. Never panics.
+    /// Returns [`Error::Unavailable`] without a working driver or without such a device, and
+    /// [`Error::Device`] if a driver call fails. Never panics.
     pub fn open(ordinal: usize) -> Result<Arc<Self>> {
         Self::open_with(ordinal, &Runtime::default())
     }
 
-    /// [`open`](Self::open) with a handle that names the libraries to use and the directory of compiled kernels.
+    /// Like [`open`](Self::open), with a [`Runtime`] that specifies the libraries and the directory
+    /// of compiled kernels.
     ///
     /// # Errors
     /// Errors of [`open`](Self::open).
@@ -108,28 +113,30 @@ impl Device {
             attribute(raw, sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(raw, sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
-        // SAFETY: `raw` is a device of this driver. From here on `Device::drop` releases the context.
+        // SAFETY: `raw` is a device of this driver. From here on, `Device::drop` releases the
+        // context.
         let context = unsafe { result::primary_ctx::retain(raw) };
         let context = driver("cuDevicePrimaryCtxRetain", context)?;
         let runtime = runtime.clone();
         let in_use = Mutex::default();
         let device =
             Self { runtime, ordinal, raw, context, name, capability, driver_version, in_use };
-        // A binding of this thread from before the context's last release is no longer valid.
+        // If the context was released before, this thread's old binding is no longer valid.
         if result::ctx::get_current() == Ok(Some(context)) {
             device.bind()?;
         }
         Ok(Arc::new(device))
     }
 
-    /// Keeps a module whose launches may still run until the device is dropped.
+    /// Keeps a module loaded until the device is dropped, because its launches may still run.
     fn unload_later(&self, module: sys::CUmodule) {
         self.in_use.lock().unwrap_or_else(PoisonError::into_inner).push(module);
     }
 
-    /// Retains the primary context until the process ends, as frameworks do. nvJPEG contains CUDA's runtime, whose
-    /// code and handles belong to the context in which it was first used. Once that context is destroyed, its calls
-    /// fail, even in a new context (CUDA runtime API, "Interactions with the CUDA Driver API").
+    /// Retains the primary context until the process ends, as frameworks do. nvJPEG contains CUDA's
+    /// runtime. The runtime's code and handles belong to the context in which it was first used.
+    /// Once that context is destroyed, its calls fail, even in a new context (CUDA runtime API,
+    /// "Interactions with the CUDA Driver API").
     fn keep_context(self: &Arc<Self>) {
         static KEPT: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,7 +145,7 @@ impl Device {
         }
     }
 
-    /// Handle that the device was opened with.
+    /// Returns the [`Runtime`] with which the device was opened.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -163,7 +170,7 @@ impl Device {
         self.driver_version
     }
 
-    /// Properties that launches depend on.
+    /// Returns the properties that launches depend on.
     fn multiprocessors(&self) -> Result<Multiprocessors> {
         use sys::CUdevice_attribute::{
             CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR as SHARED,
@@ -173,15 +180,16 @@ impl Device {
         Ok(Multiprocessors { count, shared_bytes })
     }
 
-    /// Free and total device memory in bytes, over all processes.
+    /// Returns free and total device memory in bytes. All processes count.
     pub fn memory_bytes(&self) -> Result<(u64, u64)> {
         let _entered = self.enter()?;
         let (free, total) = driver("cuMemGetInfo", result::mem_get_info())?;
         Ok((free as u64, total as u64))
     }
 
-    /// Blocks until all work of the context is done, which includes other libraries' work. Fails while one of its
-    /// streams is captured. For tests and tools; loaders wait for their own streams and events.
+    /// Blocks until all work of the context is done, including that of other libraries. Fails while
+    /// one of the context's streams is captured. For tests and tools; loaders wait for their own
+    /// streams and events.
     pub fn synchronize(&self) -> Result<()> {
         let _entered = self.enter()?;
         driver("cuCtxSynchronize", result::ctx::synchronize())
@@ -193,17 +201,18 @@ impl Drop for Device {
         for module in std::mem::take(self.in_use.get_mut().unwrap_or_else(PoisonError::into_inner))
         {
             if let Ok(_entered) = self.enter() {
-                // SAFETY: loaded once, unloaded once. The streams of launches hold the device and are gone.
+                // SAFETY: the module was loaded once and is unloaded once. The streams of its
+                // launches hold the device, so they no longer exist.
                 let _ = unsafe { result::module::unload(module) };
             }
         }
-        // SAFETY: retained in `open`, once; everything that was made in the context holds an `Arc` of `self`
-        // and is gone.
+        // SAFETY: `open` retained the context once. Everything that was created in it holds an
+        // `Arc` of `self` and no longer exists.
         let _ = unsafe { result::primary_ctx::release(self.raw) };
     }
 }
 
-/// Number of GPUs that the driver shows.
+/// Returns the number of GPUs that the driver shows.
 ///
 /// # Errors
 /// [`Error::Unavailable`] without a working driver. Zero devices are not an error here.
@@ -212,7 +221,7 @@ pub fn device_count(runtime: &Runtime) -> Result<usize> {
     match result::init() {
         Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => return Ok(0),
         other => driver("cuInit", other).map_err(|error| {
-            let way_out = "check `nvidia-smi`, and that container and driver fit together";
+            let way_out = "check `nvidia-smi`, and that the container supports this driver";
             Error::unavailable("a working CUDA driver", format!("{error}; {way_out}"))
         })?,
     }
@@ -220,10 +229,10 @@ pub fn device_count(runtime: &Runtime) -> Result<usize> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// CUDA version that the driver supports.
+/// Returns the CUDA version that the driver supports.
 fn driver_version() -> Result<u32> {
     let mut version = 0;
-    // SAFETY: writes one integer; the library and the symbol are there, `device_count` has seen to it.
+    // SAFETY: writes one integer. `device_count` has checked that library and symbol exist.
     driver("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version).result() })?;
     Ok(u32::try_from(version).unwrap_or(0))
 }
@@ -234,7 +243,7 @@ fn attribute(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> Resul
     Ok(u32::try_from(driver("cuDeviceGetAttribute", value)?).unwrap_or(0))
 }
 
-/// Converts a driver call's result, including the driver's message.
+/// Converts the result of a driver call. Errors include the driver's message.
 fn driver<T>(call: &'static str, result: Result<T, DriverError>) -> Result<T> {
     result.map_err(|error| {
         let name = error.error_name().map(|text| text.to_string_lossy().into_owned());

@@ -1,7 +1,8 @@
-//! NVML: device utilization as reported by the driver.
+//! GPU utilization as NVML, the driver's monitoring library, reports it.
 //!
-//! The library comes with the driver and is opened at run time. Without it everything runs, but these figures are
-//! missing. The declarations follow the documentation of `nvml.h` (docs.nvidia.com/deploy, "NVML API Reference").
+//! The library is installed with the driver and opened at run time. Without it everything works,
+//! but utilization is not reported. The declarations follow the documentation of `nvml.h`
+//! (docs.nvidia.com/deploy, "NVML API Reference").
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::Arc;
@@ -22,12 +23,12 @@ pub struct Nvml {
     error_string: unsafe extern "C" fn(c_int) -> *const c_char,
 }
 
-/// Device to be monitored.
+/// Device to monitor.
 #[derive(Debug)]
 pub struct Monitor {
     nvml: Arc<Nvml>,
     device: Handle,
-    // `None` for functions that old drivers lack.
+    // `None` for functions that are missing in old drivers.
     utilisation: Option<unsafe extern "C" fn(Handle, *mut Rates) -> c_int>,
     memory: Option<unsafe extern "C" fn(Handle, *mut MemoryInfo) -> c_int>,
     jpeg: Option<EngineUtilisation>,
@@ -38,7 +39,7 @@ pub struct Monitor {
 /// `nvmlDevice_t`.
 type Handle = *mut c_void;
 
-/// Writes utilization in percent, and the sampling period in microseconds.
+/// Writes utilization in percent and the sampling period in microseconds.
 type EngineUtilisation = unsafe extern "C" fn(Handle, *mut c_uint, *mut c_uint) -> c_int;
 
 /// `nvmlUtilization_t`, in percent.
@@ -58,14 +59,15 @@ struct MemoryInfo {
     used: c_ulonglong,
 }
 
-/// `nvmlPcieUtilCounter_t`.
+/// `nvmlPcieUtilCounter_t`: bytes that the device sent.
 const SENT: c_uint = 0;
+/// `nvmlPcieUtilCounter_t`: bytes that the device received.
 const RECEIVED: c_uint = 1;
 
-// SAFETY: NVML is thread-safe (its reference, "Multi-threading"); a device's handle is a name that stays valid until the
-// library is shut down, which `nvml` keeps from happening.
+// SAFETY: NVML is thread-safe (its reference, "Multi-threading"). A device's handle stays valid
+// until the library is shut down, and `nvml` prevents that.
 unsafe impl Send for Monitor {}
-// SAFETY: as above; nothing in it changes.
+// SAFETY: as above; no field changes.
 unsafe impl Sync for Monitor {}
 
 impl Nvml {
@@ -84,7 +86,7 @@ impl Nvml {
             )
         };
         let mut nvml = Self { found, shutdown: nothing, error_string };
-        // SAFETY: has no arguments.
+        // SAFETY: the function has no arguments.
         let status = unsafe { init() };
         if status != SUCCESS {
             let reason = format!("{}: {}", found.path(), nvml.words(status));
@@ -94,15 +96,15 @@ impl Nvml {
         Ok(Arc::new(nvml))
     }
 
-    /// Path or name by which it was opened.
+    /// Returns the path or name by which the library was opened.
     pub fn path(&self) -> &str {
         self.found.path()
     }
 
-    /// Version of the library, which is the driver's version.
+    /// Returns the version of the library, which is the driver's version.
     pub fn version(&self) -> Result<String> {
         let mut text = [0u8; VERSION_BYTES];
-        // SAFETY: the type is that of nvml.h, and at most so many bytes are written.
+        // SAFETY: the type is that of nvml.h. At most `VERSION_BYTES` bytes are written.
         let status = unsafe {
             let version =
                 self.found.function::<unsafe extern "C" fn(*mut c_char, c_uint) -> c_int>(
@@ -115,11 +117,11 @@ impl Nvml {
         Ok(text.to_string_lossy().into_owned())
     }
 
-    /// Monitor of this device, identified by its PCI bus address, because NVML's numbers ignore
-    /// `CUDA_VISIBLE_DEVICES`.
+    /// Creates a monitor of this device. The device is identified by its PCI bus address, because
+    /// NVML's device numbers ignore `CUDA_VISIBLE_DEVICES`.
     ///
     /// # Errors
-    /// [`Error::Device`] if NVML does not know the device or may not access it.
+    /// [`Error::Device`] if NVML does not find the device or may not access it.
     pub fn monitor(self: &Arc<Self>, device: &Device) -> Result<Monitor> {
         let at = |attribute| super::attribute(device.raw, attribute);
         let (domain, bus, slot) = (
@@ -130,7 +132,7 @@ impl Nvml {
         let place = CString::new(format!("{domain:08x}:{bus:02x}:{slot:02x}.0"));
         let place = place.map_err(|_| Error::Internal { problem: "a NUL in a number".into() })?;
         let mut handle: Handle = std::ptr::null_mut();
-        // SAFETY: the type is that of nvml.h; the text is alive, and one handle is written.
+        // SAFETY: the type is that of nvml.h. The text is alive, and one handle is written.
         let status = unsafe {
             let by_place =
                 self.found.function::<unsafe extern "C" fn(*const c_char, *mut Handle) -> c_int>(
@@ -161,12 +163,12 @@ impl Nvml {
     }
 
     fn words(&self, status: c_int) -> String {
-        // SAFETY: gives a text that is never freed for every number.
+        // SAFETY: returns a static string, or null, for every number.
         let text = unsafe { (self.error_string)(status) };
         if text.is_null() {
             return format!("NVML error {status}");
         }
-        // SAFETY: a text that ends with a NUL.
+        // SAFETY: the string ends with a NUL.
         let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
         format!("{text} (NVML error {status})")
     }
@@ -180,11 +182,12 @@ impl Drop for Nvml {
 }
 
 impl Monitor {
-    /// Current reading. Takes about 40 ms, during which PCIe traffic is counted, so it must not be called by threads
-    /// that process samples.
+    /// Reads the current values. Takes about 40 ms, in which PCIe traffic is counted. Threads that
+    /// process samples must not call it.
     ///
     /// # Errors
-    /// [`Error::Device`] if the device is lost, for example. Unsupported or unpermitted values are not an error.
+    /// [`Error::Device`], for example if the device is lost. Unsupported or unpermitted values are
+    /// not errors.
     pub fn read(&self) -> Result<DeviceReading> {
         let mut rates = Rates::default();
         let rates = self
@@ -220,7 +223,7 @@ impl Monitor {
         Ok(told.then(|| share(percent)))
     }
 
-    /// PCIe throughput in bytes per second.
+    /// Returns the PCIe throughput in bytes per second.
     fn throughput(&self, counter: c_uint) -> Result<Option<f64>> {
         let mut kilobytes = 0;
         let told = self.ask("nvmlDeviceGetPcieThroughput", self.pcie, |call| {
@@ -230,7 +233,7 @@ impl Monitor {
         Ok(told.then(|| f64::from(kilobytes) * 1000.0))
     }
 
-    /// Calls the function and returns whether the device supports the query.
+    /// Calls the function. Returns whether the device supports the query.
     fn ask<F>(
         &self,
         name: &'static str,
@@ -245,7 +248,7 @@ impl Monitor {
     }
 }
 
-/// `nvmlReturn_t`.
+/// Values of `nvmlReturn_t`.
 const SUCCESS: c_int = 0;
 const NOT_SUPPORTED: c_int = 3;
 const NO_PERMISSION: c_int = 4;
@@ -258,7 +261,7 @@ fn share(percent: c_uint) -> f64 {
     f64::from(percent) / 100.0
 }
 
-/// Placeholder for shutting down an uninitialised library.
+/// Does nothing. Used as shutdown function before the library is initialised.
 unsafe extern "C" fn nothing() -> c_int {
     SUCCESS
 }

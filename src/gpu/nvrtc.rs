@@ -1,4 +1,5 @@
-//! The run-time compiler: C++ text in, machine code for one architecture out, or intermediate code for a newer one.
+//! NVRTC, the run-time compiler. It compiles C++ source to machine code for one architecture, or to
+//! PTX for newer ones.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -12,13 +13,13 @@ use crate::error::{Error, Result};
 type Program = *mut c_void;
 type Status = c_int;
 
-/// The NVRTC functions that are needed. They are declared here because cudarc panics if the library is missing and
-/// offers only PTX, which an older driver may not be able to read.
+/// Functions of NVRTC that are needed. They are declared here because cudarc panics if the library
+/// is missing and offers only PTX, which an older driver may not be able to read.
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     found: &'static Found,
     version: (u32, u32),
-    /// Architectures that it compiles for, ascending: 90 for sm_90.
+    /// Architectures that this NVRTC supports, ascending: 90 for sm_90.
     architectures: Vec<u32>,
     create: CreateProgram,
     destroy: unsafe extern "C" fn(*mut Program) -> Status,
@@ -53,8 +54,8 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Target for a device: its own architecture if it is one of `known`, else the newest older one. `None` if there is
-    /// none.
+    /// Returns the target for a device: the device's architecture if it is in `known`, otherwise
+    /// the newest older one. Returns `None` if there is no older one.
     fn of(device: u32, known: &[u32]) -> Option<Self> {
         let newest = known.iter().copied().filter(|it| *it <= device).max()?;
         Some(if newest == device { Target::Exact(device) } else { Target::Virtual(newest) })
@@ -68,8 +69,9 @@ impl Target {
     }
 }
 
-/// NVRTC's statuses for success and for a text with errors.
+/// NVRTC's status for success.
 const SUCCESS: Status = 0;
+/// NVRTC's status for a source with errors.
 const COMPILATION: Status = 6;
 
 impl Nvrtc {
@@ -77,8 +79,8 @@ impl Nvrtc {
     pub fn open(runtime: &Runtime, cuda_major: Option<u32>) -> Result<Self> {
         let found = library::open(runtime, Name::Nvrtc, cuda_major)?;
         let mut version = (0, 0);
-        // SAFETY: the types are those of nvrtc.h, unchanged since CUDA 11.2; as many architectures are written as were
-        // counted.
+        // SAFETY: the types are those of nvrtc.h, unchanged since CUDA 11.2. The buffer has the
+        // number of architectures that NVRTC reports.
         let nvrtc = unsafe {
             let get_version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status =
                 found.function("nvrtcVersion")?;
@@ -118,38 +120,40 @@ impl Nvrtc {
         self.version
     }
 
-    /// Path or name by which it was opened.
+    /// Returns the path or name by which the library was opened.
     pub fn path(&self) -> &'static str {
         self.found.path()
     }
 
-    /// File that it was loaded from, if the system reports it: by name the linker may have found it anywhere.
+    /// Returns the file from which the library was loaded, if the system reports it. A library that
+    /// was opened by name may be anywhere.
     pub fn file(&self) -> Option<PathBuf> {
         library::file_at(self.compile as usize)
     }
 
-    /// Target for a device of this compute capability.
+    /// Returns the target for a device of this compute capability.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if the device is older than every architecture that this compiler knows.
+    /// [`Error::Unavailable`] if the device is older than every architecture that this compiler
+    /// supports.
     pub fn target(&self, (major, minor): (u32, u32)) -> Result<Target> {
         let device = 10 * major + minor;
         Target::of(device, &self.architectures).ok_or_else(|| {
             let oldest = self.architectures.iter().min().copied().unwrap_or_default();
             let ((major, minor), path) = (self.version, self.path());
             let reason = format!(
-                "NVRTC {major}.{minor} ({path}) compiles for sm_{oldest} and newer; install one of an older CUDA, or choose \
+                "NVRTC {major}.{minor} ({path}) compiles for sm_{oldest} and newer; install the NVRTC of an older CUDA version, or use \
                  the CPU"
             );
             Error::unavailable("a kernel compiler for this GPU", format!("sm_{device}: {reason}"))
         })
     }
 
-    /// Compiles a text to machine code (a cubin) or, for a virtual architecture, to intermediate code (PTX, which ends
-    /// with a NUL byte).
+    /// Compiles a source to machine code (a cubin) or, for a virtual architecture, to PTX, which
+    /// ends with a NUL byte.
     ///
     /// # Errors
-    /// [`Error::Compile`] with the log if the text has errors.
+    /// [`Error::Compile`] with the compiler's log if the source has errors.
     pub fn compile(&self, source: &str, target: Target, options: &[&str]) -> Result<Vec<u8>> {
         let text = |text: &str| {
             CString::new(text)
@@ -176,7 +180,7 @@ impl Nvrtc {
         self.check("nvrtcCreateProgram", status)?;
         let program = Guard { nvrtc: self, raw };
 
-        // SAFETY: the program is alive; there are as many options as is said.
+        // SAFETY: the program is alive. The count is the number of options.
         let status =
             unsafe { (self.compile)(program.raw, pointers.len() as c_int, pointers.as_ptr()) };
         if status == COMPILATION {
@@ -202,7 +206,7 @@ impl Nvrtc {
         // SAFETY: the program is alive; writes one number.
         self.check(call, unsafe { size(program.raw, &mut bytes) })?;
         let mut content = vec![0u8; bytes];
-        // SAFETY: as above; writes as many bytes as it has just said.
+        // SAFETY: as above. The buffer has the size that NVRTC reported.
         self.check(call, unsafe { get(program.raw, content.as_mut_ptr().cast()) })?;
         Ok(content)
     }
@@ -211,7 +215,7 @@ impl Nvrtc {
         if status == SUCCESS {
             return Ok(());
         }
-        // SAFETY: gives a static string for every number.
+        // SAFETY: returns a static string, or null, for every number.
         let words = unsafe { (self.words)(status) };
         let problem = if words.is_null() {
             format!("status {status}")
@@ -242,7 +246,7 @@ mod tests {
 
     #[test]
     fn an_unknown_architecture_is_compiled_for_the_newest_older_one() {
-        // Those of NVRTC 12.9, which does not know sm_110.
+        // Architectures of NVRTC 12.9, which does not support sm_110.
         let known = [50, 75, 80, 86, 89, 90, 100, 103, 120, 121];
         assert_eq!(Target::of(90, &known), Some(Target::Exact(90)));
         assert_eq!(Target::of(110, &known), Some(Target::Virtual(103)));

@@ -1,9 +1,10 @@
-//! Memory pools: allocated once at start and accounted row by row.
+//! Memory pools: allocated once at start, and divided into the rows of the memory plan.
 //!
-//! A pool allocates exactly the bytes of the footprint's rows, rounded up per piece to [`ALIGN_BYTES`], at once.
-//! Buffers are pieces of a row. A request that a row cannot satisfy is an error; rows never grow. A buffer holds its
-//! pool, and the pool its device, so everything is freed in the right order whatever is dropped first. Allocating and
-//! freeing a buffer never calls the driver.
+//! A pool allocates exactly the bytes of the footprint's rows, in one allocation. Each piece is
+//! rounded up to [`ALIGN_BYTES`]. Buffers are pieces of a row. A request that does not fit into its
+//! row is an error; rows never grow. A buffer holds its pool, and the pool its device, so
+//! everything is freed in the right order, whatever is dropped first. Allocating and freeing a
+//! buffer never calls the driver.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -19,22 +20,23 @@ use crate::footprint::{Footprint, Memory};
 /// Alignment of every buffer in bytes, the same as `cudaMalloc`'s.
 pub const ALIGN_BYTES: usize = 256;
 
-/// Device memory.
+/// Pool of device memory.
 pub type DevicePool = Pool<OnDevice>;
 
-/// Page-locked host memory, cached (not write-combined, because the CPU reads it).
+/// Pool of page-locked host memory. The memory is cached, not write-combined, because the CPU reads
+/// it.
 pub type PinnedPool = Pool<Pinned>;
 
-/// Piece of device memory, returned to its pool when dropped.
+/// Piece of device memory. Dropping it returns it to its pool.
 ///
-/// Dropping does not wait for work that still reads or writes it. The bytes remain the pool's, but the next buffer may
-/// reuse them.
+/// Dropping does not wait for work that still reads or writes the buffer. The memory stays
+/// allocated, but the next buffer may reuse it.
 pub type DeviceBuffer = Buffer<OnDevice>;
 
 /// Piece of page-locked memory. Dereferences to a byte slice.
 pub type PinnedBuffer = Buffer<Pinned>;
 
-/// Memory of one kind, allocated at once and handed out by rows.
+/// Memory of one kind, allocated at once and divided into rows.
 pub struct Pool<M: Place> {
     shared: Arc<Shared<M>>,
 }
@@ -50,15 +52,15 @@ pub struct Buffer<M: Place> {
 
 /// Kind of a pool's memory: [`OnDevice`] or [`Pinned`].
 pub trait Place: Send + Sync + 'static {
-    /// Corresponding footprint kind.
+    /// Kind of this memory in a footprint.
     const MEMORY: Memory;
-    /// Allocates `bytes` from the driver. The device is bound.
+    /// Allocates `bytes` from the driver. The device must be bound.
     #[doc(hidden)]
     fn allocate(bytes: usize) -> Result<u64>;
-    /// Frees what `allocate` returned. The device is bound.
+    /// Frees memory of `allocate`. The device must be bound.
     ///
     /// # Safety
-    /// `address` comes from `allocate`, and is given back once.
+    /// `address` must come from `allocate` and be freed once.
     #[doc(hidden)]
     unsafe fn free(address: u64);
 }
@@ -73,7 +75,7 @@ pub struct Pinned;
 
 struct Shared<M: Place> {
     device: Arc<Device>,
-    /// Address of the first byte; 0 for an empty pool.
+    /// Address of the first byte. 0 for an empty pool.
     address: u64,
     bytes: usize,
     rows: Vec<Row>,
@@ -98,7 +100,7 @@ impl<M: Place> Pool<M> {
     /// Allocates the memory of all rows of this kind.
     ///
     /// # Errors
-    /// [`Error::Device`] if the driver does not have that much.
+    /// [`Error::Device`] if the driver has not enough memory.
     pub fn take(device: &Arc<Device>, footprint: &Footprint) -> Result<Self> {
         let mut rows = Vec::new();
         let mut arenas = Vec::new();
@@ -128,7 +130,8 @@ impl<M: Place> Pool<M> {
     /// Allocates a piece of a row, with unspecified content.
     ///
     /// # Errors
-    /// [`Error::Budget`] if the row has no gap of that many bytes, or if there is no such row (its limit is then 0).
+    /// [`Error::Budget`] if the row has no gap of that many bytes, or if there is no such row (its
+    /// limit is then 0).
     pub fn buffer(&self, row: &str, bytes: usize) -> Result<Buffer<M>> {
         let missing = || Error::Budget { row: row.into(), needed: bytes as u64, limit: 0 };
         let index = self.shared.rows.iter().position(|it| it.name == row).ok_or_else(missing)?;
@@ -136,27 +139,30 @@ impl<M: Place> Pool<M> {
         Ok(Buffer { shared: self.shared.clone(), row: index, offset, len: bytes, withheld: false })
     }
 
-    /// Bytes allocated from the driver: the rows, each piece rounded up to [`ALIGN_BYTES`].
+    /// Returns the number of bytes allocated from the driver: all rows, with each piece rounded up
+    /// to [`ALIGN_BYTES`].
     pub fn capacity_bytes(&self) -> u64 {
         self.shared.bytes as u64
     }
 
-    /// Bytes in buffers now, each rounded up to [`ALIGN_BYTES`].
+    /// Returns the number of bytes in buffers now. Each buffer is rounded up to [`ALIGN_BYTES`].
     pub fn used_bytes(&self) -> u64 {
         self.shared.state().used as u64
     }
 
-    /// Maximum number of bytes in buffers at one time.
+    /// Returns the maximum number of bytes that were in buffers at the same time.
     pub fn peak_bytes(&self) -> u64 {
         self.shared.state().peak as u64
     }
 
-    /// Bytes of [withheld](Buffer::withhold) buffers, which count as used until the pool is dropped.
+    /// Returns the number of bytes of [withheld](Buffer::withhold) buffers. They count as used
+    /// until the pool is dropped.
     pub fn withheld_bytes(&self) -> u64 {
         self.shared.state().withheld as u64
     }
 
-    /// Maximum number of bytes of a row in buffers at one time, and the size of the row.
+    /// Returns the maximum number of bytes of a row that were in buffers at the same time, and the
+    /// size of the row.
     pub fn row_bytes(&self, row: &str) -> Option<(u64, u64)> {
         let index = self.shared.rows.iter().position(|it| it.name == row)?;
         let state = self.shared.state();
@@ -165,7 +171,7 @@ impl<M: Place> Pool<M> {
 }
 
 impl Pool<Pinned> {
-    /// Whether these bytes, at least one, lie in this pool's memory.
+    /// Whether these bytes lie in this pool's memory. False for an empty slice.
     pub fn holds(&self, bytes: &[u8]) -> bool {
         let Range { start, end } = bytes.as_ptr_range();
         let first = self.shared.address;
@@ -174,7 +180,8 @@ impl Pool<Pinned> {
 }
 
 impl<M: Place> Buffer<M> {
-    /// Address of the first byte, a multiple of [`ALIGN_BYTES`], in the address space shared by host and device.
+    /// Returns the address of the first byte, a multiple of [`ALIGN_BYTES`]. Host and device share
+    /// the address space.
     pub fn address(&self) -> u64 {
         self.shared.address + (self.shared.rows[self.row].start + self.offset) as u64
     }
@@ -189,13 +196,13 @@ impl<M: Place> Buffer<M> {
         self.len == 0
     }
 
-    /// The device.
+    /// Returns the device of the pool.
     pub fn device(&self) -> &Arc<Device> {
         &self.shared.device
     }
 
-    /// Gives the buffer up without making its bytes available again, because the device may still use them. The
-    /// driver gets them back with the pool.
+    /// Drops the buffer without making its memory available again, because the device may still use
+    /// it. The memory is freed with the pool.
     pub(super) fn withhold(mut self) {
         self.shared.state().withheld += self.len.next_multiple_of(ALIGN_BYTES);
         self.withheld = true;
@@ -206,16 +213,16 @@ impl Deref for Buffer<Pinned> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the bytes are this buffer's alone until it is dropped, page-locked and initialised (zeroed at
-        // allocation), and the pool outlives the buffer. The device writes them only through `transfer.rs`,
-        // which waits before it lets the host look.
+        // SAFETY: until it is dropped, this buffer alone owns the bytes. They are page-locked and
+        // initialised (zeroed at allocation), and the pool outlives the buffer. The device writes
+        // them only through `transfer.rs`, which waits before the host can read them.
         unsafe { std::slice::from_raw_parts(self.address() as *const u8, self.len) }
     }
 }
 
 impl DerefMut for Buffer<Pinned> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and `&mut self` is the only way to it.
+        // SAFETY: as for `deref`; `&mut self` is the only access.
         unsafe { std::slice::from_raw_parts_mut(self.address() as *mut u8, self.len) }
     }
 }
@@ -254,7 +261,8 @@ impl<M: Place> Shared<M> {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No foreign code runs under the lock, so the state is consistent even after a panic.
+        // No foreign code runs while the lock is held, so the state is consistent even after a
+        // panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -264,7 +272,7 @@ impl<M: Place> Drop for Shared<M> {
         if self.address != 0
             && let Ok(_entered) = self.device.enter()
         {
-            // SAFETY: from `allocate`, in `Pool::take`, and given back only here.
+            // SAFETY: `Pool::take` got the address from `allocate`. Only this code frees it.
             unsafe { M::free(self.address) };
         }
     }
@@ -274,12 +282,12 @@ impl Place for OnDevice {
     const MEMORY: Memory = Memory::Device;
 
     fn allocate(bytes: usize) -> Result<u64> {
-        // SAFETY: a context is bound; the address is owned by the pool.
+        // SAFETY: a context is bound. The pool owns the address.
         driver("cuMemAlloc", unsafe { result::malloc_sync(bytes) })
     }
 
     unsafe fn free(address: u64) {
-        // SAFETY: the caller's promise. The driver waits for work that uses the memory.
+        // SAFETY: guaranteed by the caller. The driver waits for work that uses the memory.
         let _ = unsafe { result::free_sync(address) };
     }
 }
@@ -288,16 +296,17 @@ impl Place for Pinned {
     const MEMORY: Memory = Memory::Pinned;
 
     fn allocate(bytes: usize) -> Result<u64> {
-        // SAFETY: a context is bound; the address is owned by the pool.
+        // SAFETY: a context is bound. The pool owns the address.
         let address = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
         let address = driver("cuMemHostAlloc", address)?;
-        // SAFETY: that many bytes were just given. Zeroed, because slices of them are handed out.
+        // SAFETY: that many bytes were just allocated. They are zeroed, because slices of them are
+        // handed out.
         unsafe { address.cast::<u8>().write_bytes(0, bytes) };
         Ok(address as u64)
     }
 
     unsafe fn free(address: u64) {
-        // SAFETY: the caller's promise. The driver waits for work that uses the memory.
+        // SAFETY: guaranteed by the caller. The driver waits for work that uses the memory.
         let _ = unsafe { result::free_host(address as *mut std::ffi::c_void) };
     }
 }

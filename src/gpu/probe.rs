@@ -1,29 +1,30 @@
-//! Report of this machine's CUDA installation, for people. Nothing here is needed to run.
+//! Report about this machine's CUDA installation, for users. Loaders do not need it.
 
 use super::nvjpeg::Library;
 use super::nvml::Nvml;
 use super::nvrtc::Nvrtc;
 use super::{Device, LibraryName, Runtime, device_count, driver_version, library};
 
-/// Report of the CUDA installation. Errors are texts that say what is missing and how to get it.
+/// Report about the CUDA installation. Errors are texts that say what is missing and how to install
+/// it.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// libcuda; the version is the CUDA version that the driver supports.
+    /// libcuda. Its version is the CUDA version that the driver supports.
     pub driver: Result<LibraryReport, String>,
-    /// Every GPU, or why it cannot be opened. Empty without a driver.
+    /// All GPUs, each with the reason if it cannot be opened. Empty without a driver.
     pub devices: Vec<Result<DeviceReport, String>>,
     /// nvJPEG.
     pub nvjpeg: Result<LibraryReport, String>,
-    /// Run-time compiler.
+    /// NVRTC, the run-time compiler.
     pub nvrtc: Result<LibraryReport, String>,
-    /// NVML, which reports GPU utilization. Nothing else needs it.
+    /// NVML, which reports GPU utilization. It has no other use.
     pub nvml: Result<LibraryReport, String>,
 }
 
-/// One library.
+/// Report about one library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryReport {
-    /// Path or name by which it was opened.
+    /// Path or name by which the library was opened.
     pub path: String,
     /// Version, such as `13.0`.
     pub version: String,
@@ -31,12 +32,12 @@ pub struct LibraryReport {
     pub warnings: Vec<String>,
 }
 
-/// One GPU.
+/// Report about one GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceReport {
-    /// Its number.
+    /// Number of the GPU.
     pub ordinal: usize,
-    /// Its name.
+    /// Name of the GPU.
     pub name: String,
     /// Compute capability.
     pub capability: (u32, u32),
@@ -46,7 +47,8 @@ pub struct DeviceReport {
     pub total_bytes: u64,
 }
 
-/// Probes everything that this handle names or finds. Opens the libraries and, briefly, every GPU. Never panics.
+/// Probes all libraries that the runtime specifies or finds. Opens the libraries and, briefly,
+/// every GPU. Never panics.
 pub fn probe(runtime: &Runtime) -> Probe {
     let count = device_count(runtime);
     let version = count.as_ref().ok().and_then(|_| driver_version().ok());

@@ -8,16 +8,18 @@ use super::library_name::{LibraryName, NAMES};
 use crate::file::check_private_folder;
 use crate::storage;
 
-/// Handle that says which files CUDA libraries are opened from and where compiled kernels are cached. Passed to
-/// [`Device::open_with`](super::Device::open_with) and to
+/// Settings for the files from which CUDA libraries are opened, and the directory in which compiled
+/// kernels are cached. Passed to [`Device::open_with`](super::Device::open_with) and to
 /// [`LoaderBuilder::runtime`](crate::loader::LoaderBuilder::runtime). Cheap to clone.
 ///
-/// * A library that the handle does not name comes from the environment (`FEEDWATER_LIBNVJPEG` and similar), else from
-///   the default search. Unless the handle names a directory, compiled kernels are cached below `$FEEDWATER_CACHE`,
-///   else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`.
-/// * Handles of one process may name different files for nvJPEG, NVRTC, NVTX and NVML: each uses its own. A library
-///   stays open until the process ends.
-/// * A process has one CUDA driver. A handle that names another one than the open one gets an error.
+/// * A library without a path in this value is opened from the path in the environment
+///   (`FEEDWATER_LIBNVJPEG` and similar). Without that, the default search finds it. Without a
+///   directory in this value, compiled kernels are cached in `$FEEDWATER_CACHE`, otherwise in
+///   `$XDG_CACHE_HOME/feedwater`, otherwise in `~/.cache/feedwater`.
+/// * Runtimes of one process may specify different files for nvJPEG, NVRTC, NVTX and NVML. Each
+///   uses its own. A library stays open until the process ends.
+/// * A process has one CUDA driver. A runtime that specifies another driver than the open one gets
+///   an error.
 #[derive(Clone, Debug, Default)]
 pub struct Runtime(Arc<Named>);
 
@@ -28,7 +30,7 @@ struct Named {
 }
 
 impl Runtime {
-    /// Opens `name` from this file and no other. It is an error if the file does not open.
+    /// Opens the library `name` from this file only. If the file does not open, that is an error.
     #[must_use]
     pub fn with_library(mut self, name: LibraryName, file: impl Into<PathBuf>) -> Self {
         Arc::make_mut(&mut self.0).libraries[name as usize] = Some(file.into());
@@ -42,24 +44,25 @@ impl Runtime {
         self
     }
 
-    /// Why the directory for compiled kernels is not used, if it is not.
+    /// Returns the reason why the directory for compiled kernels is not used, if it is unusable.
     pub(crate) fn cache_warning(&self) -> Option<String> {
         let directory = self.cache_directory()?;
         check_private_folder(&directory).err().map(|error| error.to_string())
     }
 
-    /// Directory for compiled kernels. `None` if none is set.
+    /// Returns the directory for compiled kernels, or `None` if none is set.
     pub(super) fn cache_directory(&self) -> Option<PathBuf> {
         self.0.cache_directory.clone().or_else(storage::cache_directory)
     }
 
-    /// File of a library that is named here or in the environment, so that no other may be used.
+    /// Returns the file of a library that this value or the environment specifies. No other file
+    /// may then be used.
     pub(super) fn file_of(&self, name: LibraryName) -> Option<PathBuf> {
         let named = self.0.libraries[name as usize].clone();
         named.or_else(|| from_env(name.variable()))
     }
 
-    /// What names the file of a library, for error messages.
+    /// Returns the place that specifies the file of a library, for error messages.
     pub(super) fn named_by(&self, name: LibraryName) -> &'static str {
         match self.0.libraries[name as usize] {
             Some(_) => "the runtime",
@@ -68,7 +71,7 @@ impl Runtime {
     }
 }
 
-/// Path in an environment variable. An empty one counts as not set.
+/// Returns the path in an environment variable. An empty variable counts as not set.
 pub(super) fn from_env(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

@@ -1,13 +1,13 @@
-//! Grids and blocks of launches.
+//! Grids and blocks of kernel launches.
 
-/// Threads per block: columns and rows of the output. A warp covers 32 columns, so neighbouring threads write
-/// neighbouring addresses.
+/// Threads per block, as columns and rows of the output. A warp covers 32 columns, so neighbouring
+/// threads write neighbouring addresses.
 pub const BLOCK: (u32, u32) = (32, 8);
 
 /// Threads per block of the program kernel.
 pub const PROGRAM_THREADS: u32 = 256;
 
-/// Device properties that the launch of a tiled kernel depends on.
+/// GPU properties on which the launch of a tiled kernel depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessors {
     /// Number of multiprocessors.
@@ -19,43 +19,48 @@ pub struct Multiprocessors {
 /// Grid and block of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Blocks: columns, rows, samples.
+    /// Number of blocks: columns, rows, samples.
     pub grid: (u32, u32, u32),
-    /// Threads per block: columns, rows.
+    /// Number of threads per block: columns, rows.
     pub block: (u32, u32),
     /// Shared memory per block, in bytes.
     pub shared_bytes: u32,
 }
 
-/// What the tiles of a launch are chosen for. The result is the same bit for bit.
+/// Optimization goal for the tiles of a launch. The result is the same, bit for bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchGoal {
-    /// The launch ends soon: low tiles, enough of them for the whole device.
+    /// Ends the launch soon: low tiles, so that there are enough of them for the whole device.
     Latency,
-    /// The launch costs the device's other work little: the highest tiles, which need the fewest instructions.
+    /// Leaves most of the device to other work: the highest tiles, which need the fewest
+    /// instructions.
     Throughput,
 }
 
 impl Shape {
-    /// One thread per pixel of the output.
+    /// Returns a launch with one thread per pixel of the output.
     pub fn pixels(count: u32, width: u32, height: u32) -> Self {
         let grid = (width.div_ceil(BLOCK.0), height.div_ceil(BLOCK.1), count);
         Self { grid, block: BLOCK, shared_bytes: 0 }
     }
 
-    /// Blocks of the program kernel, and samples.
+    /// Returns a launch of the program kernel with `blocks` blocks for each of `count` samples.
     pub fn program(blocks: u32, count: u32) -> Self {
         Self { grid: (blocks, 1, count), block: (PROGRAM_THREADS, 1), shared_bytes: 0 }
     }
 
-    /// One block per tile.
+    /// Returns a launch with one block per tile.
     ///
-    /// A thread's 64 registers let a multiprocessor hold four blocks, which hide each other's latency. So shared
-    /// memory per block is a quarter of a multiprocessor's, but 32 to 56 KiB: with less, tiles become strips of few
-    /// columns, and 56 KiB suffice for a tile of a photograph. A tile is at most 112 columns wide, 16 per warp, which
-    /// is the width of its products. A tile is 16 to 112 rows high, in steps of the 16 rows of a product. The higher it
-    /// is, the less work per sample, because the source rows at its edge are summed for its neighbour too. For
-    /// [`LaunchGoal::Latency`] it is as high as possible as long as there are 1.5 times as many blocks as run at once.
+    /// A thread's 64 registers let a multiprocessor hold four blocks, which hide each other's
+    /// latency. So the shared memory per block is a quarter of a multiprocessor's, but at least 32
+    /// KiB and at most 56 KiB. With less, tiles become strips of few columns. 56 KiB suffice for a
+    /// tile of a photograph.
+    ///
+    /// A tile is at most 112 columns wide: 16 per warp, the width of its matrix products. A tile is
+    /// 16 to 112 rows high, in steps of 16 rows, the height of a product. Higher tiles need less
+    /// work per sample, because the source rows at an edge are summed for both neighbours. For
+    /// [`LaunchGoal::Latency`], tiles are as high as possible while there are at least 1.5 times as
+    /// many blocks as run at the same time.
     pub fn tiles(
         on: Multiprocessors,
         goal: LaunchGoal,
@@ -79,14 +84,14 @@ impl Shape {
         Self { grid, block: (threads, 1), shared_bytes }
     }
 
-    /// For one pixel. Every launch has its shared memory per block.
+    /// Returns the launch for one pixel. All launches have the same shared memory per block.
     pub(super) fn smallest(on: Multiprocessors) -> Self {
         Self::tiles(on, LaunchGoal::Latency, 1, 1, 1)
     }
 
-    /// Share of a multiprocessor's shared memory that the blocks of a tiled kernel need, in percent. Multiprocessors
-    /// divide one memory into L1 cache and shared memory. The driver's own choice need not hold as many blocks as the
-    /// registers allow.
+    /// Returns the share of a multiprocessor's memory that the blocks of a tiled kernel need as
+    /// shared memory, in percent. Multiprocessors divide one memory into L1 cache and shared
+    /// memory. The driver's default division may hold fewer blocks than the registers allow.
     pub(super) fn carveout(on: Multiprocessors) -> u32 {
         let block = Self::smallest(on).shared_bytes + RESERVED_SHARED;
         let blocks = (on.shared_bytes / block).clamp(1, BLOCKS);
@@ -94,15 +99,15 @@ impl Shape {
     }
 }
 
-/// Blocks of a tiled kernel that a multiprocessor holds at a time.
+/// Number of blocks of a tiled kernel that a multiprocessor holds at the same time.
 const BLOCKS: u32 = 4;
 
 /// Shared memory that CUDA reserves per block, in bytes.
 const RESERVED_SHARED: u32 = 1 << 10;
 
-/// Maximum shared memory per block of a tiled kernel, in bytes. More than 48 KiB must be requested. Devices whose
-/// multiprocessors have four times this plus 4 KiB allow 227 KiB per block (CUDA programming guide, "Compute
-/// Capabilities").
+/// Maximum shared memory per block of a tiled kernel, in bytes. More than 48 KiB must be requested.
+/// Devices on which four such blocks fit into a multiprocessor allow 227 KiB per block (CUDA
+/// programming guide, "Compute Capabilities").
 const MOST_SHARED: u32 = 56 << 10;
 
 #[cfg(test)]
@@ -125,7 +130,7 @@ mod tests {
         assert_eq!([1, 112, 113, 336, 337].map(|height| rows(16, height)), [1, 1, 2, 3, 4]);
     }
 
-    /// A kernel is set up once for the shared memory and threads of all its launches.
+    /// A kernel is set up once, with the shared memory and threads of all its launches.
     #[test]
     fn the_goal_changes_only_the_number_of_rows_of_tiles() {
         for (count, width, height) in [(1, 1, 1), (16, 224, 224), (16, 1000, 30)] {
@@ -162,7 +167,7 @@ mod tests {
         assert_eq!([shared(0), shared(64), shared(164), shared(228)], [32, 32, 40, 56]);
     }
 
-    /// Turing, Ada, A100, Hopper, and a device with more shared memory than four blocks need.
+    /// Tests Turing, Ada, A100, Hopper, and a device with more shared memory than four blocks need.
     #[test]
     fn the_carveout_holds_as_many_blocks_as_fit() {
         let carveout =

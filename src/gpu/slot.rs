@@ -1,4 +1,4 @@
-//! Output tensor on the device, as a slot of a ring.
+//! Slot of a ring whose tensor is in device memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,12 +8,13 @@ use super::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::ring::Slot;
 
-/// Buffer that one stream fills and another uses in turn, synchronized by two events.
+/// Tensor that one stream fills and another stream uses in turn. Two events synchronize them.
 ///
-/// The producer's stream waits for the event `free` before it fills, and the consumer's for `ready` before it uses.
-/// The consumer's stream is fixed here, so that dropping a batch anywhere can record which work of the consumer frees
-/// its slot. Other streams can be admitted while the slot is in use ([`lend`](Self::lend)); the slot is then free
-/// after the work of all of them.
+/// The producer's stream waits for the event `free` before it fills the slot. The consumer's stream
+/// waits for `ready` before it uses the slot. The consumer's stream is fixed here, because dropping
+/// a batch on any thread must record the consumer's work that uses the slot. Other streams can be
+/// admitted while the slot is in use ([`lend`](Self::lend)). The slot is then free after the work
+/// of all of them.
 #[derive(Debug)]
 pub struct TensorSlot {
     buffer: Arc<DeviceBuffer>,
@@ -21,9 +22,9 @@ pub struct TensorSlot {
     free: Event,
     producer: Arc<Stream>,
     consumer: Arc<Stream>,
-    /// Streams besides the consumer's that currently use it.
+    /// Streams, besides the consumer's, that currently use the slot.
     lent: Mutex<Vec<Arc<Stream>>>,
-    /// Whether unnamed streams may use it.
+    /// Whether streams with unknown handles may use the slot.
     lent_to_unnamed: AtomicBool,
 }
 
@@ -38,15 +39,16 @@ impl TensorSlot {
         Ok(Self { buffer, ready, free, producer, consumer, lent, lent_to_unnamed })
     }
 
-    /// Admits another stream to the tensor until the use ends: work enqueued there from now on waits until the tensor
-    /// is filled, and the next filling waits for what is in that stream when the use ends. Does not block the host.
+    /// Admits another stream to the tensor until the use ends. Work that is enqueued in the stream
+    /// from now on waits until the tensor is filled. The next filling waits for the work that is in
+    /// the stream when the use ends. Does not block the host.
     ///
     /// # Errors
-    /// [`Error::Config`] for a stream of another device, [`Error::Device`] if the driver refuses.
+    /// [`Error::Config`] for a stream of another device. [`Error::Device`] if a driver call fails.
     pub fn lend(&self, stream: &Arc<Stream>) -> Result<()> {
         let (ours, theirs) = (self.buffer.device().ordinal(), stream.device().ordinal());
         if ours != theirs {
-            let problem = format!("is of gpu {theirs}, the batch is on gpu {ours}");
+            let problem = format!("belongs to gpu {theirs}, but the batch is on gpu {ours}");
             return Err(Error::config("stream", problem));
         }
         if stream.is(&self.consumer) {
@@ -54,44 +56,45 @@ impl TensorSlot {
         }
         let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
         stream.wait(&self.ready)?;
-        // Default streams of several threads are recorded once.
+        // The default streams of several threads need one entry only.
         if !lent.iter().any(|it| it.is(stream)) {
             lent.push(stream.clone());
         }
         Ok(())
     }
 
-    /// Admits streams whose handles are unknown. Blocks the host until the tensor is filled. The next filling waits for all
-    /// work that is in the device's primary context when the use ends.
+    /// Admits streams whose handles are unknown. Blocks the host until the tensor is filled. The
+    /// next filling waits for all work that is in the device's primary context when the use ends.
     ///
     /// # Errors
-    /// [`Error::Device`] if the driver fails.
+    /// [`Error::Device`] if a driver call fails.
     pub fn lend_to_unnamed(&self) -> Result<()> {
         self.lent_to_unnamed.store(true, Ordering::Relaxed);
         self.ready.synchronize()
     }
 
-    /// The tensor's memory, which may be held by whoever fills a part of it.
+    /// Returns the tensor's memory. Code that fills a part of it may hold the `Arc`.
     pub fn buffer(&self) -> &Arc<DeviceBuffer> {
         &self.buffer
     }
 
-    /// Stream that fills it.
+    /// Returns the stream that fills the slot.
     pub fn producer(&self) -> &Arc<Stream> {
         &self.producer
     }
 
-    /// Stream that uses it.
+    /// Returns the stream that uses the slot.
     pub fn consumer(&self) -> &Arc<Stream> {
         &self.consumer
     }
 
-    /// Reached when the last use is over. Decoders that write outside stream order must check it on the host.
+    /// Event that is reached when the last use has ended. Decoders that write outside the stream's
+    /// order must check it on the host.
     pub fn free(&self) -> &Event {
         &self.free
     }
 
-    /// Reached when the last filling is over.
+    /// Event that is reached when the tensor is filled.
     pub fn ready(&self) -> &Event {
         &self.ready
     }
@@ -110,7 +113,8 @@ impl Slot for TensorSlot {
         self.consumer.wait(&self.ready)
     }
 
-    /// A wait covers what was recorded before it, so one event can serve every stream in turn.
+    /// One event can serve all streams in turn, because a wait covers the work recorded before the
+    /// wait.
     fn end_use(&mut self) -> Result<()> {
         if std::mem::take(self.lent_to_unnamed.get_mut()) {
             self.free.record_behind_all()?;
@@ -119,8 +123,9 @@ impl Slot for TensorSlot {
         let lent = self.lent.get_mut().unwrap_or_else(PoisonError::into_inner);
         for stream in lent.drain(..) {
             if stream.is_per_thread() {
-                // This may be another thread than the one that used it. The legacy default stream waits for
-                // the default streams of all threads (CUDA, "Stream synchronization behavior").
+                // This thread may differ from the thread that used the stream. The legacy default
+                // stream waits for the default streams of all threads (CUDA, "Stream
+                // synchronization behavior").
                 self.free.record(&Stream::legacy_default(stream.device()))?;
             } else {
                 self.free.record(&stream)?;
@@ -131,5 +136,5 @@ impl Slot for TensorSlot {
     }
 }
 
-/// Number of lent streams that need no extra allocation.
+/// Number of lent streams for which the list needs no further allocation.
 const LENT: usize = 4;

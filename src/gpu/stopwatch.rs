@@ -1,4 +1,4 @@
-//! Device time of parts of streams, measured without blocking.
+//! Measures the device time of parts of streams, without blocking.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,20 +8,21 @@ use super::{Device, Event, Stream};
 use crate::error::Result;
 use crate::measure::DeviceMeter;
 
-/// After a measurement a stopwatch pauses for this many times the host time that it took. A thread therefore spends at
-/// most 0.5 % of its time on measuring, whatever a mark with a time stamp costs: usually some microseconds, but 0.7 ms
-/// on average were seen on one GPU (B200).
+/// Pause after a measurement, as a multiple of the host time that the measurement took. A thread
+/// therefore spends at most 0.5 % of its time on measuring. An event with a time stamp usually
+/// costs a few microseconds, but 0.7 ms on average were seen on one GPU (B200).
 const REST: u32 = 200;
 
 /// Maximum pause. A measurement may have taken long only because the thread was descheduled.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// Measures spans of streams between two marks, by the device's clock.
+/// Measures spans of streams between two events, by the device's clock.
 ///
 /// * All events are created at the beginning.
-/// * It never blocks: whether a span is over is checked when the next one begins, and at the end of a run.
-/// * A span is measured if the pause after the last measured one is over (at most 0.5 % of the time goes into
-///   measuring) and a pair of events is free. Otherwise it is only counted.
+/// * The stopwatch never blocks. It checks whether a span has ended when the next one begins, and
+///   at the end of a run.
+/// * A span is measured if the pause after the last measured one is over and a pair of events is
+///   free. Otherwise it is only counted.
 /// * A span that is dropped before its end has no effect.
 #[derive(Debug)]
 pub struct Stopwatch {
@@ -32,7 +33,8 @@ pub struct Stopwatch {
 #[derive(Debug)]
 struct State {
     free: Vec<Pair>,
-    /// Pairs in a stream with their number of samples, in the order in which they were enqueued.
+    /// Pairs of events in a stream, each with its number of samples, in the order in which they
+    /// were enqueued.
     pending: VecDeque<(Pair, u64)>,
     rests_until: Option<Instant>,
 }
@@ -43,23 +45,23 @@ struct Pair {
     end: Event,
 }
 
-/// Span of a stream. It is not counted if it is dropped before its end.
+/// Span of a stream. Dropping it before its end means that it is not counted.
 #[derive(Debug)]
 #[must_use = "a span that is dropped before its end is not counted"]
 pub struct Lap<'a> {
     watch: &'a Stopwatch,
     /// `None` if the span is not measured.
     pair: Option<Pair>,
-    /// Host time that measuring took.
+    /// Host time that measuring has taken so far.
     cost: Duration,
     started: bool,
 }
 
 impl Stopwatch {
-    /// Creates a stopwatch for up to `spans` concurrent spans, for all of which the device must have space.
+    /// Creates a stopwatch for up to `spans` concurrent spans. All events are created now.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) if the driver refuses.
+    /// [`Error::Device`](crate::Error::Device) if a driver call fails.
     pub fn new(device: &Arc<Device>, spans: usize, meter: Arc<DeviceMeter>) -> Result<Self> {
         let pair = |_| Ok(Pair { begin: Event::timed(device)?, end: Event::timed(device)? });
         let free = (0..spans).map(pair).collect::<Result<Vec<_>>>()?;
@@ -71,7 +73,7 @@ impl Stopwatch {
     /// Creates a span that is about to begin.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device), also for earlier errors in a stream.
+    /// [`Error::Device`](crate::Error::Device), also if earlier work in a stream has failed.
     pub fn lap(&self) -> Result<Lap<'_>> {
         let mut lap = Lap { watch: self, pair: None, cost: Duration::ZERO, started: false };
         let begin = Instant::now();
@@ -89,16 +91,17 @@ impl Stopwatch {
         Ok(lap)
     }
 
-    /// Counts spans that are over. Does not block.
+    /// Records the times of spans that have ended. Does not block.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device), also for earlier errors in a stream.
+    /// [`Error::Device`](crate::Error::Device), also if earlier work in a stream has failed.
     pub fn harvest(&self) -> Result<()> {
         self.lock().harvest(&self.meter)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Between two statements the state holds whole pairs, so a panic elsewhere leaves it consistent.
+        // The state is consistent between any two statements, so a panic elsewhere does not damage
+        // it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -135,7 +138,8 @@ impl Lap<'_> {
         Ok(())
     }
 
-    /// Ends the span of `items` samples in the same stream. A span that was not started is counted but not measured.
+    /// Ends the span of `items` samples in the same stream. A span that was not started is counted
+    /// but not measured.
     pub fn stop(mut self, stream: &Stream, items: u64) -> Result<()> {
         self.watch.meter.seen(items);
         if !self.started {

@@ -1,4 +1,4 @@
-//! Streams and events: the device's queues, and the marks in them that other streams can wait for.
+//! Streams and events: the device's queues, and marks in them for which other streams can wait.
 
 use std::mem;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,8 +10,8 @@ use cudarc::driver::{CudaStream, result, sys};
 use super::{Device, driver, library};
 use crate::error::{Error, Result};
 
-/// Queue of work on the device. Work in one stream runs in order; different streams run in any order unless
-/// synchronized by an [`Event`].
+/// Queue of work on the device. Work in one stream runs in order. Different streams run in any
+/// order unless an [`Event`] synchronizes them.
 ///
 /// Dropping a stream that this crate created first waits for its work.
 #[derive(Debug)]
@@ -21,24 +21,25 @@ pub struct Stream {
     device: Arc<Device>,
 }
 
-/// Who destroys a stream.
+/// Owner of a stream. The owner destroys the stream.
 #[derive(Debug)]
 enum Owner {
     Us,
-    /// An external owner that promised to keep it, or none: the default streams always exist.
+    /// An external owner that keeps the stream alive, or no owner: the default streams always
+    /// exist.
     Other,
-    /// cudarc, whose stream is held here.
+    /// cudarc. The `Arc` keeps its stream alive.
     Cudarc(Arc<CudaStream>),
 }
 
-// SAFETY: a stream handle may be used from every thread (CUDA driver API, "Stream Management"); the context is
-// bound before each call.
+// SAFETY: every thread may use a stream handle (CUDA driver API, "Stream Management"). The context
+// is bound before each call.
 unsafe impl Send for Stream {}
-// SAFETY: as above; the driver serialises calls on one stream.
+// SAFETY: as above; the driver serializes calls on one stream.
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// Creates a stream that does not wait for the legacy default stream.
+    /// Creates a stream that is not synchronized with the legacy default stream.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         let _entered = device.enter()?;
         let created = result::stream::create(result::stream::StreamKind::NonBlocking);
@@ -49,21 +50,21 @@ impl Stream {
     /// Wraps a foreign stream, for example the one on which a framework consumes batches.
     ///
     /// # Safety
-    /// `raw` is a `CUstream` of this device's primary context (or null, the legacy default stream) and stays valid as
-    /// long as the result and everything created from it.
+    /// `raw` must be a `CUstream` of this device's primary context, or null for the legacy default
+    /// stream. It must stay valid as long as the result and everything created from it.
     pub unsafe fn borrowed(device: &Arc<Device>, raw: *mut std::ffi::c_void) -> Self {
         Self { raw: raw.cast(), owner: Owner::Other, device: device.clone() }
     }
 
-    /// Wraps a stream of cudarc, which is held as long as the result.
+    /// Wraps a stream of cudarc. The result keeps it alive.
     ///
     /// # Errors
-    /// [`Error::Config`] if its context is not this device's primary one. Only there can its work and ours share
-    /// memory and events.
+    /// [`Error::Config`] if the stream does not belong to this device's primary context. Only in
+    /// that context can its work and ours share memory and events.
     pub fn of_cudarc(device: &Arc<Device>, stream: &Arc<CudaStream>) -> Result<Self> {
         if stream.context().cu_ctx() != device.context {
             let problem = format!(
-                "is of another context than the primary one of gpu {}: make it with CudaContext::new({})",
+                "belongs to another context than the primary one of gpu {}: create it with CudaContext::new({})",
                 device.ordinal(),
                 device.ordinal()
             );
@@ -73,41 +74,41 @@ impl Stream {
         Ok(Self { raw, owner, device: device.clone() })
     }
 
-    /// Legacy default stream, which always exists. Its work and that of every blocking stream wait for each other.
-    /// Streams of this crate are not blocking ones.
+    /// Returns the legacy default stream, which always exists. It and every blocking stream wait
+    /// for each other's work. This crate's streams are non-blocking.
     pub fn legacy_default(device: &Arc<Device>) -> Self {
         Self { raw: LEGACY as sys::CUstream, owner: Owner::Other, device: device.clone() }
     }
 
-    /// Default stream of whichever thread makes a call with it.
+    /// Returns the handle that means the default stream of the calling thread.
     pub fn per_thread_default(device: &Arc<Device>) -> Self {
         Self { raw: PER_THREAD as sys::CUstream, owner: Owner::Other, device: device.clone() }
     }
 
-    /// Makes all work enqueued in this stream from now on wait until the event's last record is reached. Does not
-    /// block the host. An event that was never recorded delays nothing.
+    /// Makes all work that is enqueued in this stream from now on wait until the event's last
+    /// record is reached. Does not block the host. An event that was never recorded delays nothing.
     pub fn wait(&self, event: &Event) -> Result<()> {
         let _entered = self.device.enter()?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: both handles are alive: they are borrowed.
+        // SAFETY: both handles are alive, because they are borrowed.
         driver("cuStreamWaitEvent", unsafe {
             result::stream::wait_event(self.raw, event.raw, flags)
         })
     }
 
-    /// Blocks until the stream is empty. Returns errors of work in it.
+    /// Blocks until the stream is empty. Returns errors of its work.
     pub fn synchronize(&self) -> Result<()> {
         let _entered = self.device.enter()?;
         // SAFETY: the handle is alive.
         driver("cuStreamSynchronize", unsafe { result::stream::synchronize(self.raw) })
     }
 
-    /// `CUstream` handle, for nvJPEG and frameworks. Valid as long as this stream.
+    /// Returns the `CUstream` handle, for nvJPEG and frameworks. Valid as long as this stream.
     pub fn raw(&self) -> *mut std::ffi::c_void {
         self.raw.cast()
     }
 
-    /// The device.
+    /// Returns the device of the stream.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
@@ -116,12 +117,12 @@ impl Stream {
         self.raw
     }
 
-    /// Whether both are the same queue.
+    /// Whether both handles mean the same queue.
     pub(super) fn is(&self, other: &Stream) -> bool {
         self.number() == other.number() && self.device.context == other.device.context
     }
 
-    /// Handle as a number. The legacy default stream has two handles and one number.
+    /// Returns the handle as a number. The legacy default stream has two handles, but one number.
     fn number(&self) -> usize {
         match self.raw as usize {
             0 => LEGACY,
@@ -135,16 +136,18 @@ impl Stream {
     }
 }
 
-/// The last use of an object in each stream that used it. Waiting for them leaves out all other work of the context,
-/// such as a framework's.
+/// Events after the last use of an object in each stream that used it. Waiting for these events
+/// does not wait for other work of the context, such as a framework's.
 #[derive(Debug, Default)]
 pub(super) struct LastUses(Mutex<Vec<(Queue, Event)>>);
 
-/// A queue: the stream's handle, and the thread for a handle that means another queue in each thread.
+/// Identity of a queue: the stream's handle, and the thread if the handle means another queue in
+/// each thread.
 type Queue = (usize, Option<ThreadId>);
 
 impl LastUses {
-    /// Marks the work that is in the stream now. If that fails, waits for the stream instead.
+    /// Records an event after the work that is in the stream now. If that fails, waits for the
+    /// stream instead.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let queue = (stream.number(), stream.is_per_thread().then(|| thread::current().id()));
         let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,60 +165,63 @@ impl LastUses {
         })
     }
 
-    /// Blocks until all uses are over.
+    /// Blocks until all uses have ended.
     pub fn synchronize_in_drop(&self) -> Result<()> {
         let uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         uses.iter().try_for_each(|(_, event)| event.synchronize_in_drop())
     }
 }
 
-/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD` of cuda.h.
+/// `CU_STREAM_LEGACY` of cuda.h.
 const LEGACY: usize = 1;
+/// `CU_STREAM_PER_THREAD` of cuda.h.
 const PER_THREAD: usize = 2;
 
 impl Drop for Stream {
     fn drop(&mut self) {
         match mem::replace(&mut self.owner, Owner::Other) {
             Owner::Other => {}
-            // cudarc may destroy the stream, and binds its context to do so.
+            // cudarc may destroy the stream, and binds its own context to do so.
             Owner::Cudarc(stream) => {
                 let _entered = self.device.enter();
                 drop(stream);
             }
             Owner::Us => {
                 let Ok(_entered) = self.device.enter() else { return };
-                // SAFETY: the handle is ours and not used afterwards. The driver lets the work in it finish. A
-                // failure has no one left to act on it: the next call on the device reports it again.
+                // SAFETY: the handle is ours and is not used afterwards. The driver lets the
+                // stream's work finish. An error is ignored, because the next call on the device
+                // reports it again.
                 let _ = unsafe { result::stream::destroy(self.raw) };
             }
         }
     }
 }
 
-/// Mark in a stream. Recording it again moves the mark.
+/// Mark in a stream. Recording the event again moves the mark.
 #[derive(Debug)]
 pub struct Event {
     raw: sys::CUevent,
     device: Arc<Device>,
 }
 
-// SAFETY: an event handle may be used from every thread (CUDA driver API, "Event Management"); the context is
-// bound before each call.
+// SAFETY: every thread may use an event handle (CUDA driver API, "Event Management"). The context
+// is bound before each call.
 unsafe impl Send for Event {}
 // SAFETY: as above.
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Creates an event that counts as reached until it is recorded. It has no time stamps (which cost hundreds of
-    /// microseconds on some devices), and a host that waits for it sleeps instead of spinning.
+    /// Creates an event that counts as reached until it is recorded. It has no time stamps, which
+    /// cost hundreds of microseconds on some devices. A host thread that waits for it sleeps
+    /// instead of spinning.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32
             | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
         Self::with_flags(device, flags)
     }
 
-    /// Creates an event with a time stamp, for [`elapsed_since`](Self::elapsed_since). Nothing should wait for it.
-    /// Used by [`Stopwatch`](super::Stopwatch).
+    /// Creates an event with a time stamp, for [`elapsed_since`](Self::elapsed_since) and
+    /// [`Stopwatch`](super::Stopwatch). Nothing should wait for it.
     pub fn timed(device: &Arc<Device>) -> Result<Self> {
         Self::with_flags(device, sys::CUevent_flags::CU_EVENT_DEFAULT as u32)
     }
@@ -223,24 +229,25 @@ impl Event {
     fn with_flags(device: &Arc<Device>, flags: u32) -> Result<Self> {
         let _entered = device.enter()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: writes one handle to `raw`. `result::event::create` takes one flag only.
+        // SAFETY: writes one handle to `raw`. `result::event::create` accepts only one flag.
         driver("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags).result() })?;
         Ok(Self { raw, device: device.clone() })
     }
 
-    /// Enqueues the mark after everything that is in the stream now.
+    /// Enqueues the event after all work that is in the stream now.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let _entered = self.device.enter()?;
-        // SAFETY: both handles are alive: they are borrowed.
+        // SAFETY: both handles are alive, because they are borrowed.
         driver("cuEventRecord", unsafe { result::event::record(self.raw, stream.raw) })
     }
 
-    /// Puts the mark after all work that is enqueued in the device's primary context so far, by every library in the process.
-    /// Drivers before CUDA 12.5 lack the function: there the host waits for the work.
+    /// Records the event after all work that is now enqueued in the device's primary context, by
+    /// all libraries of the process. Drivers before CUDA 12.5 lack the function; the host then
+    /// waits for the work.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) if a stream of the context is being captured, whose capture the driver then
-    /// invalidates (`cuCtxRecordEvent`).
+    /// [`Error::Device`](crate::Error::Device) if a stream of the context is being captured. The
+    /// driver then invalidates the capture (`cuCtxRecordEvent`).
     pub(super) fn record_behind_all(&self) -> Result<()> {
         type RecordBehindAll = unsafe extern "C" fn(sys::CUcontext, sys::CUevent) -> sys::CUresult;
         let libcuda = library::open(self.device.runtime(), super::LibraryName::Driver, None)?;
@@ -257,7 +264,7 @@ impl Event {
         }
     }
 
-    /// Whether the mark is reached. Does not block.
+    /// Whether the event is reached. Does not block.
     pub fn query(&self) -> Result<bool> {
         let _entered = self.device.enter()?;
         // SAFETY: the handle is alive.
@@ -267,11 +274,13 @@ impl Event {
         }
     }
 
-    /// Device time between an earlier mark and this one. `None` if one of them is not reached. Does not block. CUDA
-    /// returns milliseconds in single precision, in steps of about half a microsecond.
+    /// Returns the device time between an earlier event and this one, or `None` if one of them is
+    /// not reached. Does not block. CUDA returns milliseconds in single precision, in steps of
+    /// about half a microsecond.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) if one of them is not [`timed`](Self::timed) or was never recorded.
+    /// [`Error::Device`](crate::Error::Device) if one of the events is not [`timed`](Self::timed)
+    /// or was never recorded.
     pub fn elapsed_since(&self, earlier: &Event) -> Result<Option<Duration>> {
         let _entered = self.device.enter()?;
         let mut milliseconds = 0f32;
@@ -288,18 +297,18 @@ impl Event {
         }
     }
 
-    /// [`synchronize`](Self::synchronize) for destructors, which may run on a thread that captures a graph or while
-    /// another thread does.
+    /// Like [`synchronize`](Self::synchronize), for destructors. They may run on a thread that
+    /// captures a graph, or while another thread captures one.
     pub(super) fn synchronize_in_drop(&self) -> Result<()> {
         self.device.beside_captures(|| self.synchronize())
     }
 
-    /// `CUevent` handle, for streams driven by other code. Valid as long as this event.
+    /// Returns the `CUevent` handle, for streams of other code. Valid as long as this event.
     pub fn raw(&self) -> *mut std::ffi::c_void {
         self.raw.cast()
     }
 
-    /// Blocks until the mark is reached.
+    /// Blocks until the event is reached.
     pub fn synchronize(&self) -> Result<()> {
         let _entered = self.device.enter()?;
         // SAFETY: the handle is alive.
@@ -309,7 +318,8 @@ impl Event {
 
 type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
 
-/// The function that every driver has. cudarc only has its successor of CUDA 12.8, which older drivers lack.
+/// Returns `cuEventElapsedTime`, which every driver has. cudarc has only its successor of CUDA
+/// 12.8, which older drivers lack.
 fn elapsed_time(device: &Device) -> Result<ElapsedTime> {
     static FOUND: OnceLock<ElapsedTime> = OnceLock::new();
     if let Some(found) = FOUND.get() {
@@ -324,7 +334,8 @@ fn elapsed_time(device: &Device) -> Result<ElapsedTime> {
 impl Drop for Event {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
-            // SAFETY: the handle is ours and not used afterwards; the driver keeps what waiting streams need.
+            // SAFETY: the handle is ours and is not used afterwards. The driver keeps the data that
+            // waiting streams need.
             let _ = unsafe { result::event::destroy(self.raw) };
         }
     }

@@ -1,4 +1,4 @@
-//! Copies between host and device, in stream order, without races on the host.
+//! Copies between host and device in the order of streams, without data races on the host.
 
 use std::ops::Range;
 
@@ -8,9 +8,10 @@ use super::pool::{DeviceBuffer, PinnedBuffer};
 use super::{Event, Stream, driver};
 use crate::error::{Error, Result};
 
-/// Page-locked buffer that the host writes and streams copy to the device.
+/// Page-locked buffer that the host writes and that streams copy to the device.
 ///
-/// The host can access the bytes only after their last copy is done: [`bytes`](Self::bytes) waits for it.
+/// The host can access the bytes only after their last copy has ended, because
+/// [`bytes`](Self::bytes) waits for it.
 #[derive(Debug)]
 pub struct Upload {
     host: PinnedBuffer,
@@ -24,13 +25,13 @@ impl Upload {
         Ok(Self { host, copied })
     }
 
-    /// The host's bytes, for writing. Blocks until the last copy has read them.
+    /// Returns the host's bytes for writing. Blocks until the last copy has read them.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
         self.copied.synchronize()?;
         Ok(&mut self.host)
     }
 
-    /// Enqueues a copy of these bytes to byte `offset` of the destination.
+    /// Enqueues a copy of the bytes `range` to byte `offset` of the destination.
     pub fn copy(
         &mut self,
         stream: &Stream,
@@ -49,8 +50,8 @@ impl Upload {
         }
         let _entered = stream.device().enter()?;
         let address = destination.address() + offset as u64;
-        // SAFETY: the range is within the host's buffer and the target within the destination; `bytes` and
-        // `drop` wait for `copied` before the host's side is written or given back.
+        // SAFETY: the range is within the host buffer and the target within the destination.
+        // `bytes` and `drop` wait for `copied` before the host buffer is written or freed.
         let copy = unsafe { result::memcpy_htod_async(address, host, stream.handle()) };
         driver("cuMemcpyHtoDAsync", copy)?;
         mark(&self.copied, stream)
@@ -69,15 +70,16 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // The host buffer must not return to its pool before the copy has read it. If waiting fails, the device is
-        // lost and no longer copies.
+        // The host buffer must not return to its pool before the copy has read it. If waiting
+        // fails, the device is lost and no longer copies.
         let _ = self.copied.synchronize_in_drop();
     }
 }
 
 /// Page-locked buffer into which a stream copies from the device.
 ///
-/// The host can read the bytes only after the last copy is done: [`bytes`](Self::bytes) waits for it.
+/// The host can read the bytes only after the last copy has ended, because [`bytes`](Self::bytes)
+/// waits for it.
 #[derive(Debug)]
 pub struct Download {
     host: PinnedBuffer,
@@ -91,8 +93,8 @@ impl Download {
         Ok(Self { host, copied })
     }
 
-    /// Enqueues a copy of these bytes of the source to byte `offset` of the host's. All copies between two calls of
-    /// [`bytes`](Self::bytes) go into one stream.
+    /// Enqueues a copy of the bytes `range` of the source to byte `offset` of the host buffer.
+    /// Between two calls of [`bytes`](Self::bytes), all copies must use one stream.
     pub fn copy(
         &mut self,
         stream: &Stream,
@@ -114,14 +116,14 @@ impl Download {
         }
         let _entered = stream.device().enter()?;
         let address = source.address() + range.start as u64;
-        // SAFETY: the range is within the source and the target within the host's buffer; `bytes` and `drop` wait for `copied`
-        // before the host's side is read or given back.
+        // SAFETY: the range is within the source and the target within the host buffer. `bytes` and
+        // `drop` wait for `copied` before the host buffer is read or freed.
         let copy = unsafe { result::memcpy_dtoh_async(host, address, stream.handle()) };
         driver("cuMemcpyDtoHAsync", copy)?;
         mark(&self.copied, stream)
     }
 
-    /// The host's bytes. Blocks until the last copy has written them.
+    /// Returns the host's bytes. Blocks until the last copy has written them.
     pub fn bytes(&self) -> Result<&[u8]> {
         self.copied.synchronize()?;
         Ok(&self.host)
@@ -130,15 +132,16 @@ impl Download {
 
 impl Drop for Download {
     fn drop(&mut self) {
-        // As for `Upload`.
+        // As for `Upload`, the copy must end before the host buffer returns to its pool.
         let _ = self.copied.synchronize_in_drop();
     }
 }
 
-/// Page-locked buffer with a counterpart on the device: the host writes one, and a stream copies it to the other.
+/// Page-locked buffer with a counterpart on the device. The host writes the page-locked buffer, and
+/// a stream copies it to the device.
 ///
-/// Access to the device buffer is ordered by streams: a reader in another stream waits for an event that was recorded
-/// after the copy, and the next upload waits for all readers.
+/// Streams must order their accesses to the device buffer: a reader in another stream waits for an
+/// event recorded after the copy, and the next upload waits for all readers.
 #[derive(Debug)]
 pub struct Staged {
     host: Upload,
@@ -146,11 +149,11 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Creates a pair from buffers of the same length.
+    /// Creates a staged buffer from a host buffer and a device buffer of the same length.
     pub fn new(host: PinnedBuffer, device: DeviceBuffer) -> Result<Self> {
         if host.len() != device.len() {
             let problem = format!(
-                "staging needs twins, these have {} and {} bytes",
+                "staging needs buffers of equal size, these have {} and {} bytes",
                 host.len(),
                 device.len()
             );
@@ -159,23 +162,24 @@ impl Staged {
         Ok(Self { host: Upload::new(host)?, device })
     }
 
-    /// The host's bytes, for writing. Blocks until the last upload has read them.
+    /// Returns the host's bytes for writing. Blocks until the last upload has read them.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
         self.host.bytes()
     }
 
-    /// Enqueues a copy of these bytes from host to device.
+    /// Enqueues a copy of the bytes `range` from host to device.
     pub fn upload(&mut self, stream: &Stream, range: Range<usize>) -> Result<()> {
         let offset = range.start;
         self.host.copy(stream, range, &self.device, offset)
     }
 
-    /// Reached when the last upload is done. Streams that read the device buffer wait for it.
+    /// Event that is reached when the last upload has ended. Streams that read the device buffer
+    /// must wait for it.
     pub fn uploaded(&self) -> &Event {
         &self.host.copied
     }
 
-    /// Device buffer without its twin, after the last upload.
+    /// Returns the device buffer after the last upload has ended. Frees the page-locked buffer.
     pub fn into_device(mut self) -> Result<DeviceBuffer> {
         self.host.bytes()?;
         Ok(self.device)
@@ -197,7 +201,8 @@ impl Staged {
     }
 }
 
-/// Copies bytes from the device after everything that is in the stream now, and waits for them.
+/// Copies bytes from the device to the host, after all work that is in the stream now. Blocks until
+/// they are copied.
 pub fn read_back(
     stream: &Stream,
     source: &DeviceBuffer,
@@ -221,7 +226,7 @@ pub fn read_back(
     copied
 }
 
-/// Enqueues setting every byte of a range to one value.
+/// Enqueues work that sets every byte of a range to one value.
 pub fn fill(stream: &Stream, target: &DeviceBuffer, range: Range<usize>, value: u8) -> Result<()> {
     if range.start > range.end || range.end > target.len() {
         return Err(out_of_bounds(&range, target.len()));
@@ -251,14 +256,15 @@ pub fn copy(
         return Ok(());
     }
     let _entered = stream.device().enter()?;
-    // SAFETY: both buffers are device memory of at least so many bytes.
+    // SAFETY: both buffers are device memory of at least `bytes` bytes.
     let copied = unsafe {
         result::memcpy_dtod_async(target.address(), source.address(), bytes, stream.handle())
     };
     driver("cuMemcpyDtoDAsync", copied)
 }
 
-/// Enqueues a copy of piece `from` of a buffer over its piece `to`. Pieces have `bytes` bytes each and are numbered from 0.
+/// Enqueues a copy of piece `from` of a buffer to piece `to`. A piece has `bytes` bytes. Pieces are
+/// numbered from 0.
 pub fn copy_within(
     stream: &Stream,
     buffer: &DeviceBuffer,
@@ -279,10 +285,10 @@ pub fn copy_within(
     driver("cuMemcpyDtoDAsync", copied)
 }
 
-/// Records the end of a copy.
+/// Records the event `copied` after a copy.
 fn mark(copied: &Event, stream: &Stream) -> Result<()> {
     if let Err(error) = copied.record(stream) {
-        // Without the mark, the end of the copy could not be detected.
+        // Without the event, the end of the copy could not be detected.
         stream.synchronize()?;
         return Err(error);
     }

@@ -7,23 +7,25 @@ use crate::error::{Error, Result};
 use crate::loader::Batch;
 use crate::tensor::DType;
 
-/// The fields of a `__cuda_array_interface__`; lists become tuples in Python.
+/// Fields of a `__cuda_array_interface__`. Lists become tuples in Python.
 ///
-/// It neither borrows nor owns the batch, which must live as long as the reader. If the reader works on another stream
-/// than the one named here, call [`Batch::on`] for that stream, so that the slot is not refilled too early.
+/// It neither borrows nor owns the batch, which must live as long as the reader. If the reader
+/// works on another stream than [`stream`](Self::stream), call [`Batch::on`] for that stream first.
+/// Otherwise the slot may be filled again too early.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CudaArrayInterface {
     /// Extent of the axes in memory order, slowest first.
     pub shape: [usize; 4],
-    /// Element type: `|u1`, `<f2`, `<f4`. NumPy has no bfloat16; it is `<V2`, two untyped bytes, as in PyTorch (its pull
-    /// request 143042) and in ml_dtypes. Readers that do not support this fail or see raw bytes; DLPack has a type for
-    /// it.
+    /// Element type: `|u1`, `<f2` or `<f4`. NumPy has no bfloat16, which is therefore `<V2` (two
+    /// untyped bytes), as in PyTorch (its pull request 143042) and in ml_dtypes. Readers that do
+    /// not support this fail or get raw bytes. DLPack has a type for bfloat16.
     pub typestr: &'static str,
-    /// Address, and whether the data is read-only: it is not.
+    /// Address, and whether the data is read-only, which is always false.
     pub data: (u64, bool),
-    /// None: the tensor is dense, in C order.
+    /// Always `None`: the tensor is dense, in C order.
     pub strides: Option<[usize; 4]>,
-    /// The stream in which the tensor is filled, 1 for the legacy default stream. A reader's stream must wait for it.
+    /// Stream in which the tensor is filled; 1 is the legacy default stream. A reader's stream must
+    /// wait for it.
     pub stream: u64,
     /// Version of the interface: 3.
     pub version: u32,
@@ -36,7 +38,7 @@ impl CudaArrayInterface {
     /// [`Error::Config`] if the batch is in host memory.
     pub fn new(batch: &Batch) -> Result<Self> {
         let (Some(address), Some(stream)) = (batch.device_ptr(), batch.stream()) else {
-            let problem = "the batch lives on the host, which `__cuda_array_interface__` does not support: \
+            let problem = "the batch is in host memory, which `__cuda_array_interface__` does not support: \
                            use DLPack, or build the loader on a GPU";
             return Err(Error::config("device", problem));
         };
@@ -46,8 +48,8 @@ impl CudaArrayInterface {
             typestr: typestr(shape.dtype),
             data: (address, false),
             strides: None,
-            // 0 is forbidden by the interface, because it may mean either default stream; the driver's null is the legacy
-            // one.
+            // The interface forbids 0, because it could mean either default stream. The driver's
+            // null means the legacy default stream.
             stream: (stream.raw() as u64).max(1),
             version: 3,
         })

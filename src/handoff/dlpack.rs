@@ -2,28 +2,27 @@
 //!
 //! Structures, constants and rules are those of dlpack.h, version 1.1 (<https://github.com/dmlc/dlpack>), and of the
 //! Python array API standard's `__dlpack__` (<https://data-apis.org/array-api>). Each point has a test here or in
-//! `tests/handoff/`:
+//! `tests/gpu/handoff/`:
 //!
-//! * The exported tensor owns the batch. Its deleter drops it, from any thread and also after the loader is dropped.
-//!   That
-//!   thread's CUDA context stays as it is.
+//! * The exported tensor owns the batch. Its deleter drops the batch, from any thread and also after the loader is
+//!   dropped. It does not change that thread's CUDA context.
 //! * [`Exported::into_raw`] returns the pointer for a capsule named `dltensor_versioned`, or `dltensor` for the legacy
-//!   one; its owner calls the deleter once. Until then dropping [`Exported`] calls it.
-//! * The axes are in the order of the layout: batch, channel, row, column or batch, row, column, channel; strides count
+//!   form. The capsule's owner calls the deleter once. Before `into_raw`, dropping [`Exported`] calls it.
+//! * The axes are in the order of the layout: batch, channel, row, column or batch, row, column, channel. Strides count
 //!   elements. The data begins at a multiple of 256 bytes.
-//! * On the device the consumer's stream waits for the batch, without the host (except [`ConsumerStream::Unnamed`]). When
-//!   the deleter is called, the slot is refilled only after the work that is in that stream at that time. A consumer may
-//!   therefore call it as soon as its last kernel is in the stream. [`ConsumerStream::from_number`] converts a stream number from Python.
-//! * So the stream must exist until the deleter returns. The standard has no event for the consumer's last use, and no
-//!   other stream is ordered after a non-blocking one, so the deleter has to record an event in that stream. It is not
-//!   used afterwards. [`ConsumerStream::On`] with a stream of cudarc keeps it alive; streams of PyTorch live as long as
-//!   the process; a consumer that destroys its streams earlier (CuPy) passes -1 and orders its work itself.
-//! * A shared batch ([`Arc`]) may be exported any number of times and is marked read-only each time. The legacy
-//!   structure
-//!   has no such mark, so there a shared batch is an error.
+//! * On the device, the consumer's stream waits for the batch. The host does not wait, except for
+//!   [`ConsumerStream::Unnamed`]. The slot is filled again only after the work that is in the consumer's stream when
+//!   the deleter is called. So a consumer may call the deleter as soon as its last kernel is enqueued.
+//!   [`ConsumerStream::from_number`] converts a stream number from Python.
+//! * So the stream must exist until the deleter returns, because the deleter records an event in it. The standard has
+//!   no event for the consumer's last use, and no other stream waits for a non-blocking one. The stream is not used
+//!   afterwards. [`ConsumerStream::On`] keeps a stream of cudarc alive. PyTorch's streams live as long as the process.
+//!   A consumer that destroys its streams earlier (CuPy) passes -1 and orders its work itself.
+//! * A shared batch ([`Arc`]) may be exported any number of times, and is marked read-only each time. The legacy
+//!   structure has no such mark, so exporting a shared batch there is an error.
 //!
-//! A Python object implements `__dlpack__(max_version=...)` with [`export`] if the major version is 1 or higher and with
-//! [`export_legacy`] if it is absent, and `__dlpack_device__` with `(type, id)` of [`DLDevice`].
+//! A Python object implements `__dlpack__(max_version=...)` with [`export`] if the major version is 1 or higher, and
+//! with [`export_legacy`] if it is absent. It implements `__dlpack_device__` with `(type, id)` of [`DLDevice`].
 
 #![allow(unsafe_code)]
 
@@ -37,29 +36,29 @@ use crate::gpu::Stream;
 use crate::loader::Batch;
 use crate::tensor::DType;
 
-/// Version of the structures.
+/// Version of the DLPack structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DLPackVersion {
-    /// Major version; a reader of another one may only call the deleter.
+    /// Major version. A reader of another major version may only call the deleter.
     pub major: u32,
-    /// Minor version: new codes, the same layout.
+    /// Minor version. Minor versions add codes, but keep the layout.
     pub minor: u32,
 }
 
-/// The exported version.
+/// Version of the exported structures.
 pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
 
 /// Flag of [`DLManagedTensorVersioned`]: the tensor must not be written.
 pub const READ_ONLY: u64 = 1;
 
-/// The device of a tensor.
+/// Device of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DLDevice {
     /// [`CPU`] or [`CUDA`].
     pub device_type: i32,
-    /// Number of the GPU; 0 for the CPU.
+    /// Number of the GPU, or 0 for the CPU.
     pub device_id: i32,
 }
 
@@ -68,15 +67,15 @@ pub const CPU: i32 = 1;
 /// `kDLCUDA`.
 pub const CUDA: i32 = 2;
 
-/// Element type.
+/// Element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DLDataType {
-    /// 1 `kDLUInt`, 2 `kDLFloat`, 4 `kDLBfloat`.
+    /// Type code: 1 is `kDLUInt`, 2 is `kDLFloat`, 4 is `kDLBfloat`.
     pub code: u8,
-    /// Bits of an element.
+    /// Number of bits of an element.
     pub bits: u8,
-    /// Elements of a vector: 1.
+    /// Number of elements of a vector: 1.
     pub lanes: u16,
 }
 
@@ -91,7 +90,7 @@ impl From<DType> for DLDataType {
     }
 }
 
-/// A tensor without an owner.
+/// Tensor without an owner.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DLTensor {
@@ -105,31 +104,31 @@ pub struct DLTensor {
     pub dtype: DLDataType,
     /// Extent of each axis.
     pub shape: *mut i64,
-    /// Stride of each axis, in elements; never null here.
+    /// Stride of each axis, in elements. Never null here.
     pub strides: *mut i64,
-    /// Bytes from `data` to the first element: 0.
+    /// Number of bytes from `data` to the first element: 0.
     pub byte_offset: u64,
 }
 
-/// A tensor with its owner, in the form before version 1.
+/// Tensor with its owner, in the form before DLPack version 1.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DLManagedTensor {
     /// The tensor.
     pub dl_tensor: DLTensor,
-    /// The owner; used by the deleter only.
+    /// The owner. Only the deleter uses it.
     pub manager_ctx: *mut c_void,
     /// Frees the tensor and this structure.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
-/// A tensor with its owner.
+/// Tensor with its owner, in the form since DLPack version 1.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DLManagedTensorVersioned {
     /// [`VERSION`].
     pub version: DLPackVersion,
-    /// The owner; used by the deleter only.
+    /// The owner. Only the deleter uses it.
     pub manager_ctx: *mut c_void,
     /// Frees the tensor and this structure.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
@@ -139,36 +138,38 @@ pub struct DLManagedTensorVersioned {
     pub dl_tensor: DLTensor,
 }
 
-/// The stream on which the consumer will use a batch in device memory. Ignored for a batch in host memory.
+/// Stream on which the consumer will use a batch in device memory. Ignored for a batch in host memory.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum ConsumerStream {
-    /// The legacy default stream. The standard assumes it if none is named.
+    /// The legacy default stream, which the standard assumes if no stream is given.
     #[default]
     Legacy,
-    /// The default stream of the calling thread, and when the deleter is called that of every thread.
+    /// The default stream of the calling thread. When the deleter is called, the default streams of all threads.
     PerThread,
     /// An explicit stream.
     On(Arc<Stream>),
-    /// The consumer orders its work itself: after the work in [`Batch::stream`] at the export, and before the work in it
-    /// when the deleter is called.
+    /// The consumer orders its work itself. It must run after the work that is in [`Batch::stream`] at the export, and
+    /// before the work in that stream after the deleter is called.
     Unsynchronized,
-    /// The consumer's streams are unknown and not ordered with the default streams (TensorFlow). The export blocks the host
-    /// until the batch is filled. The slot is refilled after all work that is in the GPU's primary context when the deleter is
-    /// called; before CUDA 12.5 the deleter blocks for it. While a stream of the context is captured, the deleter ends the
-    /// loader with an error, and the driver invalidates the capture.
+    /// The consumer's streams are unknown and not ordered with the default streams (TensorFlow). The export blocks the
+    /// host until the batch is filled. The slot is filled again after all work that is in the GPU's primary context
+    /// when the deleter is called. Before CUDA 12.5 the deleter blocks until that work has ended. If a stream of the
+    /// context is being captured then, the deleter ends the loader with an error, and the driver invalidates the
+    /// capture.
     Unnamed,
 }
 
 impl ConsumerStream {
-    /// Converts `number` of `__dlpack__(stream=number)` for this batch: none or 1 is the legacy default stream, 2 the
-    /// thread's default stream, -1 no synchronization, and above 2 a handle.
+    /// Converts `number` of `__dlpack__(stream=number)` for this batch. `None` and 1 mean the legacy default stream, 2
+    /// the thread's default stream, -1 no synchronization, and numbers above 2 a handle.
     ///
     /// # Errors
-    /// [`Error::Config`] for 0, which the standard forbids because it could mean either default stream, and below -1.
+    /// [`Error::Config`] for 0, which the standard forbids because it could mean either default stream, and for numbers
+    /// below -1.
     ///
     /// # Safety
-    /// A handle must be of the batch's GPU, in its primary context, and stay valid until the deleter has returned.
+    /// A handle must belong to the batch's GPU and its primary context, and stay valid until the deleter has returned.
     pub unsafe fn from_number(batch: &Batch, number: Option<i64>) -> Result<Self> {
         let Some(ours) = batch.stream() else { return Ok(Self::Legacy) };
         match number {
@@ -176,7 +177,7 @@ impl ConsumerStream {
             Some(2) => Ok(Self::PerThread),
             Some(-1) => Ok(Self::Unsynchronized),
             Some(handle) if handle > 2 => {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 let stream = unsafe { Stream::borrowed(ours.device(), handle as *mut c_void) };
                 Ok(Self::On(Arc::new(stream)))
             }
@@ -202,10 +203,10 @@ impl ConsumerStream {
     }
 }
 
-/// Exports a batch as a DLPack tensor. The consumer may write to an unshared batch; a shared one is read-only.
+/// Exports a batch as a DLPack tensor. The consumer may write to an unshared batch. A shared one is read-only.
 ///
 /// # Errors
-/// [`Error::Config`] if the stream is of another GPU, [`Error::Device`] if the driver fails.
+/// [`Error::Config`] if the stream belongs to another GPU. [`Error::Device`] if a driver call fails.
 pub fn export(
     batch: impl Into<Arc<Batch>>,
     stream: &ConsumerStream,
@@ -214,10 +215,10 @@ pub fn export(
 }
 
 /// Exports the soft targets of a batch as a DLPack tensor of f32, `[samples, classes]`. Share the batch ([`Arc`]) to
-/// export images and targets.
+/// export both images and targets.
 ///
 /// # Errors
-/// As [`export`]; [`Error::Config`] also if the batch has no soft targets.
+/// Errors of [`export`], and [`Error::Config`] if the batch has no soft targets.
 pub fn export_soft_targets(
     batch: impl Into<Arc<Batch>>,
     stream: &ConsumerStream,
@@ -231,10 +232,10 @@ pub fn export_soft_targets(
     export_as(batch, stream, Part::soft_targets)
 }
 
-/// Exports a batch as a DLPack tensor in the form before version 1, for consumers that support no other.
+/// Exports a batch as a DLPack tensor in the form before version 1, for consumers that support only that form.
 ///
 /// # Errors
-/// As [`export`]; [`Error::Config`] also if the batch is shared, because this form has no read-only mark.
+/// Errors of [`export`], and [`Error::Config`] if the batch is shared, because this form has no read-only mark.
 pub fn export_legacy(
     batch: impl Into<Arc<Batch>>,
     stream: &ConsumerStream,
@@ -248,23 +249,23 @@ pub fn export_legacy(
     export_as(batch, stream, Part::images)
 }
 
-/// An exported tensor that no consumer has taken yet. Dropping it calls the deleter.
+/// Exported tensor that no consumer has taken yet. Dropping it calls the deleter.
 pub struct Exported<M: Managed> {
     managed: NonNull<M>,
 }
 
-// SAFETY: it owns a `Holder`, whose batch may be sent and shared; the pointers in it refer to memory of that batch
-// and of the holder.
+// SAFETY: it owns a `Holder`, whose batch may be sent and shared. The pointers in it refer to memory of that batch and
+// of the holder.
 unsafe impl<M: Managed> Send for Exported<M> {}
 
 impl<M: Managed> Exported<M> {
-    /// The tensor.
+    /// Returns the tensor.
     pub fn tensor(&self) -> &DLTensor {
-        // SAFETY: made in `export_as`, alive until `into_raw` or `drop`.
+        // SAFETY: `export_as` created it. It is alive until `into_raw` or `drop`.
         unsafe { self.managed.as_ref() }.tensor()
     }
 
-    /// The structure.
+    /// Returns the whole structure.
     pub fn managed(&self) -> &M {
         // SAFETY: as above.
         unsafe { self.managed.as_ref() }
@@ -282,7 +283,7 @@ impl<M: Managed> Exported<M> {
 
 impl<M: Managed> Drop for Exported<M> {
     fn drop(&mut self) {
-        // SAFETY: not given away by `into_raw`, and not used afterwards.
+        // SAFETY: `into_raw` has not given it away, and it is not used afterwards.
         unsafe { delete(self.managed.as_ptr()) };
     }
 }
@@ -293,7 +294,7 @@ impl<M: Managed> fmt::Debug for Exported<M> {
     }
 }
 
-/// One of the two structures.
+/// One of the two DLPack structures.
 pub trait Managed: Sized + private::Sealed {
     /// A tensor with this owner.
     fn new(tensor: DLTensor, owner: *mut c_void, read_only: bool) -> Self;
@@ -338,21 +339,21 @@ impl Managed for DLManagedTensorVersioned {
     }
 }
 
-/// Everything that an exported tensor refers to, at a fixed address.
+/// All data to which an exported tensor refers, at a fixed address.
 struct Holder<M> {
-    /// `None` until its addresses are known.
+    /// `None` until the addresses of the other fields are known.
     managed: Option<M>,
     shape: [i64; 4],
     strides: [i64; 4],
     _batch: Arc<Batch>,
 }
 
-/// One of a batch's tensors.
+/// Data and shape of one of a batch's tensors.
 struct Part {
     data: *mut c_void,
     read_only: bool,
     dtype: DType,
-    /// The axes, followed by ones.
+    /// Extents of the axes, followed by ones.
     shape: [usize; 4],
     axes: usize,
 }
@@ -414,10 +415,10 @@ fn export_as<M: Managed>(
     Ok(Exported { managed: unsafe { NonNull::new_unchecked(managed) } })
 }
 
-/// The deleter of both structures.
+/// Deleter of both structures.
 ///
 /// # Safety
-/// Null, or a pointer that `export_as` made, once.
+/// `managed` must be null, or a pointer from `export_as` that was not deleted yet.
 unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
     if managed.is_null() {
         return;
@@ -433,7 +434,7 @@ mod tests {
 
     use super::*;
 
-    /// Any thread may drop a batch in an exported tensor while others read it.
+    /// Any thread may drop a batch in an exported tensor while other threads read it.
     #[test]
     fn a_batch_may_be_sent_and_shared() {
         fn sent_and_shared<T: Send + Sync>() {}

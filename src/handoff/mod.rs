@@ -1,4 +1,4 @@
-//! Batches for other libraries, without a copy and without a wait on the host.
+//! Handoff of batches to other libraries, without a copy. The host does not wait.
 //!
 //! | to                                   | by                                             | owned by            |
 //! |--------------------------------------|------------------------------------------------|---------------------|
@@ -7,14 +7,15 @@
 //! | kernels that are launched by cudarc  | [`CudaTensor`]                                 | the [`CudaTensor`]  |
 //! | anything else                        | `device_ptr`, `stream`, `ready`, `on` of a [`Batch`] | the [`Batch`] |
 //!
-//! On a device two guarantees hold for each of them, with tests in `tests/handoff/`:
+//! On a device, each of them has two guarantees, with tests in `tests/gpu/handoff/`:
 //!
-//! * Work that the other library puts into its stream after the hand-over runs after the batch is filled: its stream
-//!   waits for an event, the host does not wait.
-//! * When the owner drops the batch, on any thread, the slot is refilled only after the work that is in the other
-//!   library's stream at that time. So it may drop the batch while its kernels still run, as frameworks do.
+//! * Work that the other library enqueues in its stream after the handoff runs after the batch is
+//!   filled. The stream waits for an event, the host does not wait.
+//! * When the owner drops the batch, on any thread, the slot is filled again only after the work
+//!   that is in the other library's stream at that time. So the owner may drop the batch while its
+//!   kernels still run, as frameworks do.
 //!
-//! All of it may outlive the loader.
+//! Exported batches may outlive the loader.
 
 pub use array_interface::CudaArrayInterface;
 pub use tensor::CudaTensor;

@@ -9,24 +9,26 @@ use crate::error::{Error, Result};
 use crate::gpu::{BorrowedSlice, Element, Stream};
 use crate::loader::Batch;
 
-/// A batch on the device, as memory that cudarc 0.19 can use in one of its streams.
+/// Batch on the device, as memory that cudarc 0.19 can use in one of its streams.
 ///
-/// It owns the batch. Dropping it returns the slot, which is refilled after the work in that stream and after the uses of
-/// the slice in other streams of its context that cudarc has tracked. cudarc never frees the memory. While cudarc's
-/// tracking is on, as it is until `disable_event_tracking`, each `CudaTensor` creates two events and nothing else.
+/// It owns the batch. Dropping it returns the slot. The slot is filled again after the work in that
+/// stream, and after the uses of the slice in other streams of its context that cudarc has tracked.
+/// cudarc never frees the memory. While cudarc's event tracking is on (its default), each
+/// `CudaTensor` creates two events and nothing else. `disable_event_tracking` turns it off.
 ///
-/// A library that needs an owned `CudaSlice`, as candle's storage does, must copy out of the view.
+/// A library that needs an owned `CudaSlice`, such as candle for its storage, must copy the data.
 #[derive(Debug)]
 pub struct CudaTensor<T: Element> {
     slice: BorrowedSlice<T, Batch>,
 }
 
 impl<T: Element> CudaTensor<T> {
-    /// Hands a batch to a cudarc stream, created in `CudaContext::new` of the same GPU, which is its primary context.
+    /// Passes a batch to a cudarc stream. The stream must belong to `CudaContext::new` of the same
+    /// GPU, which is its primary context.
     ///
     /// # Errors
-    /// [`Error::Config`] if the batch is in host memory or has another element type, or the stream is of another context;
-    /// [`Error::Device`] if the driver fails.
+    /// [`Error::Config`] if the batch is in host memory or has another element type, or if the
+    /// stream belongs to another context. [`Error::Device`] if a driver call fails.
     pub fn new(batch: Batch, stream: &Arc<CudaStream>) -> Result<Self> {
         let dtype = batch.shape().dtype;
         if dtype != T::DTYPE {
@@ -35,7 +37,7 @@ impl<T: Element> CudaTensor<T> {
         }
         let Some(buffer) = batch.device_buffer().cloned() else {
             let problem =
-                "the batch lives on the host: use `Batch::host`, or build the loader on a GPU";
+                "the batch is in host memory: use `Batch::host`, or build the loader on a GPU";
             return Err(Error::config("device", problem));
         };
         batch.on(&Arc::new(Stream::of_cudarc(buffer.device(), stream)?))?;
@@ -43,17 +45,17 @@ impl<T: Element> CudaTensor<T> {
         Ok(Self { slice: BorrowedSlice::new(buffer, len, stream, batch)? })
     }
 
-    /// All elements, in the order of the batch's shape.
+    /// Returns all elements, in the order of the batch's shape.
     pub fn view(&self) -> CudaView<'_, T> {
         self.slice.view()
     }
 
-    /// All elements, for changes in place.
+    /// Returns all elements, for changes in place.
     pub fn view_mut(&mut self) -> CudaViewMut<'_, T> {
         self.slice.view_mut()
     }
 
-    /// The batch, for its shape, labels and records.
+    /// Returns the batch, for its shape, labels and records.
     pub fn batch(&self) -> &Batch {
         self.slice.keep()
     }

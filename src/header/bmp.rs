@@ -1,29 +1,29 @@
-//! BMP headers: Windows' from version 3 on and OS/2's, with the variants that Pillow reads.
+//! BMP headers of Windows (from version 3 on) and OS/2, with the variants that Pillow reads.
 
 use super::{Format, Header, corrupt, le32, truncated};
 use crate::error::{DataError, Reason};
 use crate::geometry::{Orientation, Size};
 
-/// Bytes of the file header, and those up to the size of the image header.
+/// Size of the file header in bytes. The image header, which begins with its own size, follows it.
 const FILE_HEAD: usize = 14;
-/// Size of OS/2's first image header, with sides of 16 bits and colors of three bytes.
+/// Size of OS/2's first image header, with 16-bit width and height and three-byte colors.
 const CORE: u32 = 12;
-/// Sizes of the other image headers.
+/// Sizes of the other image headers in bytes.
 const SIZES: [u32; 6] = [40, 52, 56, 64, 108, 124];
 const MAX_SIDE: u32 = i32::MAX as u32;
 const MAX_COLORS: u32 = 256;
 
-/// Pixels of a BMP.
+/// Position and coding of a BMP's pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BmpLayout<'a> {
     pub size: Size,
     pub coding: BmpCoding,
-    /// Colors as blue, green, red, for indices; `color_bytes` each.
+    /// Colors for indices as blue, green, red, with `color_bytes` bytes each.
     pub palette: &'a [u8],
     pub color_bytes: usize,
-    /// Whether the last row comes first.
+    /// Whether the last row is stored first.
     pub bottom_up: bool,
-    /// Offset of the pixels. It may lie beyond the file.
+    /// Offset of the pixels in the file. It may lie beyond the end.
     pub start: usize,
 }
 
@@ -32,16 +32,16 @@ pub(crate) struct BmpLayout<'a> {
 pub(crate) enum BmpCoding {
     /// Palette indices with this number of bits.
     Indices(u32),
-    /// Indices in runs, of 8 bits, or of 4.
+    /// Run-length coded palette indices of 8 or 4 bits.
     Runs { four_bits: bool },
-    /// Words of 5 bits per channel, with a sixth for green or not.
+    /// 16-bit words with 5 bits per channel, or with 6 bits for green.
     Words { six_green: bool },
-    /// So many bytes, and which of them are red, green and blue.
+    /// `bytes` bytes per pixel. `rgb` are the positions of red, green and blue in them.
     Bytes { bytes: usize, rgb: [usize; 3] },
 }
 
 impl BmpCoding {
-    /// Bits of a pixel.
+    /// Number of bits per pixel.
     pub fn bits(self) -> u32 {
         match self {
             Self::Indices(bits) => bits,
@@ -57,7 +57,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     Ok(Header { format: Format::Bmp, size, orientation: Orientation::UPRIGHT, jpeg: None })
 }
 
-/// Parses the header again, for the decoder.
+/// Parses the header for the decoder.
 pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
     let cut = || truncated("its header");
     let offset = le32(bytes, 10).ok_or_else(cut)?;
@@ -74,12 +74,14 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
         true => (half(4), half(6), half(10), 0, 0),
         false => (word(4), word(8), half(14), word(16), word(32)),
     };
-    // As in Pillow, a height is negative if its highest byte is ff.
+    // As in Pillow, the height is negative if its highest byte is ff.
     let bottom_up = is_core || head[11] != 0xFF;
     let height = if bottom_up { height } else { height.wrapping_neg() };
     let size = Size::new(width, height);
     if width == 0 || height == 0 || width > MAX_SIDE || height > MAX_SIDE {
-        return Err(corrupt(format!("the header says {size}, the sides may be 1 to {MAX_SIDE}")));
+        return Err(corrupt(format!(
+            "the header says {size}; width and height must be 1 to {MAX_SIDE}"
+        )));
     }
     let mut palette_at = end;
     let coding = match (compression, bits) {
@@ -88,7 +90,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
         (0, 24 | 32) => BmpCoding::Bytes { bytes: bits as usize / 8, rgb: [2, 1, 0] },
         (1, 8) | (2, 4) => BmpCoding::Runs { four_bits: bits == 4 },
         (3, 16 | 24 | 32) => {
-            // The headers of version 2 and 3 have the masks, version 3 that of alpha too; otherwise they follow.
+            // Headers of version 2 and 3 contain the color masks; version 3 also contains the alpha
+            // mask. After a 40-byte header, the masks follow it.
             let at = FILE_HEAD + 40;
             let mask = |number: usize| le32(bytes, at + 4 * number).ok_or_else(cut);
             let alpha = if head_len >= 56 { mask(3)? } else { 0 };
@@ -110,11 +113,11 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
     let mut after = palette_at;
     if bits <= 8 {
         if colors > MAX_COLORS {
-            return Err(corrupt(format!("{colors} colors, there may be {MAX_COLORS}")));
+            return Err(corrupt(format!("{colors} colors; at most {MAX_COLORS} are allowed")));
         }
         after += color_bytes * colors as usize;
         palette = bytes.get(palette_at..after).ok_or_else(|| truncated("its colors"))?;
-        // The pixels do not lie where the colors are.
+        // Pixels cannot begin inside the palette.
         if start == end {
             start += color_bytes * colors as usize;
         }
@@ -125,7 +128,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
     Ok(BmpLayout { size, coding, palette, color_bytes, bottom_up, start })
 }
 
-/// Layouts of channels that Pillow knows.
+/// Returns the coding for channel masks. Only the masks that Pillow supports are accepted.
 fn bit_fields(bits: u32, masks: [u32; 4]) -> Result<BmpCoding, DataError> {
     let rgb = match (bits, masks) {
         (16, [0xF800, 0x07E0, 0x001F, _]) => return Ok(BmpCoding::Words { six_green: true }),

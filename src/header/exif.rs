@@ -1,16 +1,17 @@
-//! Orientation in EXIF and XMP data, read as Pillow 12 reads it.
+//! Orientation in EXIF and XMP data, with the behaviour of Pillow 12.
 //!
-//! Only the first directory (IFD0) is read, each entry once. No offset to another directory is followed, so a
-//! directory that points at itself cannot cause a loop.
+//! Only the first directory (IFD0) is read, and each entry once. Offsets to other directories are
+//! not followed, so a directory that points to itself cannot cause a loop.
 
 use crate::geometry::Orientation;
 
 const ORIENTATION: u16 = 0x0112;
 
-/// Bytes before the directory, and of each entry.
+/// Number of bytes before the directory.
 const HEAD_BYTES: usize = 8;
+/// Size of a directory entry in bytes.
 const ENTRY_BYTES: usize = 12;
-/// Most segments that count: 1 MiB of EXIF data. Pillow has no limit.
+/// Maximum number of EXIF segments that are read: 1 MiB of data. Pillow has no limit.
 const MOST_PARTS: usize = 16;
 
 /// Orientation in the metadata of one image. The EXIF tag takes precedence over XMP.
@@ -21,28 +22,28 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// Sets the EXIF data, with or without prefixes `Exif\0\0`.
+    /// Sets the EXIF data, with or without `Exif\0\0` prefixes.
     pub(super) fn set_exif(&mut self, data: &Joined<'_>) {
         self.exif = exif_orientation(data);
     }
 
-    /// Sets the XMP packet. It replaces an earlier one, even if it has no orientation.
+    /// Sets the XMP packet. A packet replaces an earlier one, even if it has no orientation.
     pub(super) fn set_xmp(&mut self, text: &[u8]) {
         self.xmp = xmp_orientation(text);
     }
 
-    /// Resulting orientation.
+    /// Returns the resulting orientation.
     pub(super) fn orientation(self) -> Orientation {
         self.exif.or(self.xmp).map_or(Orientation::UPRIGHT, Orientation::from_exif)
     }
 }
 
-/// Data that several segments of a JPEG hold one after another.
+/// Data that is divided among several segments of a JPEG.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Joined<'a> {
     parts: [&'a [u8]; MOST_PARTS],
     count: usize,
-    /// Bytes that are left out at the begin.
+    /// Number of bytes that are skipped at the beginning.
     skipped: usize,
     len: usize,
 }
@@ -61,7 +62,7 @@ impl<'a> Joined<'a> {
         self.len == 0
     }
 
-    /// The `N` bytes at a position.
+    /// Returns the `N` bytes at a position.
     fn read<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         if at.checked_add(N)? > self.len {
             return None;
@@ -80,7 +81,7 @@ impl<'a> Joined<'a> {
         Some(bytes)
     }
 
-    /// Removes bytes at the begin if they are these.
+    /// Removes `prefix` from the beginning. Returns whether the data began with it.
     fn strip<const N: usize>(&mut self, prefix: &[u8; N]) -> bool {
         let is_there = self.read::<N>(0).as_ref() == Some(prefix);
         if is_there {
@@ -99,16 +100,17 @@ impl<'a> From<&'a [u8]> for Joined<'a> {
     }
 }
 
-/// Value of the orientation tag in EXIF data; 0 if it exists and is not a number from 1 to 8. Also 0 if the data does
-/// not begin like a TIFF: then Pillow reads no XMP either.
+/// Returns the value of the orientation tag in EXIF data, or `None` without the tag. Returns 0 if
+/// the tag is not a number from 1 to 8. Also returns 0 if the data does not begin like a TIFF,
+/// because Pillow then does not read XMP either.
 fn exif_orientation(data: &Joined<'_>) -> Option<u16> {
     let mut data = *data;
     while data.strip(b"Exif\0\0") {}
     if data.is_empty() {
         return None;
     }
-    // Pillow accepts the magic number in the wrong byte order. It cannot read a little-endian BigTIFF in EXIF data, and
-    // reads a big-endian one like a TIFF.
+    // Pillow accepts the magic number in the wrong byte order. In EXIF data, it cannot read a
+    // little-endian BigTIFF, and it reads a big-endian one like a TIFF.
     let little = match data.read::<HEAD_BYTES>(0) {
         Some([b'I', b'I', b'*', 0, ..] | [b'I', b'I', 0, b'*', ..]) => true,
         Some([b'M', b'M', 0, b'*' | b'+', ..] | [b'M', b'M', b'*', 0, ..]) => false,
@@ -117,7 +119,8 @@ fn exif_orientation(data: &Joined<'_>) -> Option<u16> {
     directory_orientation(&data, Order { little })
 }
 
-/// As in Pillow, a number of any type is accepted, the first of several values counts, and the last of several tags.
+/// Returns the orientation tag of the directory. As in Pillow, numbers of all types are accepted.
+/// Of several values the first counts, of several tags the last.
 fn directory_orientation(data: &Joined<'_>, order: Order) -> Option<u16> {
     let directory = order.u32(data.read(4)?) as usize;
     let entries = order.u16(data.read(directory)?);
@@ -131,7 +134,7 @@ fn directory_orientation(data: &Joined<'_>, order: Order) -> Option<u16> {
         let Some(kind) = Kind::of(order.u16([k0, k1])) else { continue };
         let size = kind.bytes() * u64::from(order.u32([c0, c1, c2, c3]));
         let start = if size > 4 { order.u32(value) as usize } else { at + 8 };
-        // Pillow stops reading at values beyond the data, whatever their tag.
+        // Pillow stops reading at a value that lies beyond the data, whatever its tag.
         if start as u64 + size > data.len as u64 {
             break;
         }
@@ -145,10 +148,11 @@ fn directory_orientation(data: &Joined<'_>, order: Order) -> Option<u16> {
     })
 }
 
-/// Types of values: TIFF 6.0, "Image File Directory", and those of the supplements that Pillow knows.
+/// Types of values: those of TIFF 6.0, "Image File Directory", and those of its supplements that
+/// Pillow supports.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Bytes or text, which Pillow does not take for a number.
+    /// Bytes or text, which Pillow does not convert to a number.
     Bytes,
     Unsigned(u8),
     Signed(u8),
@@ -176,7 +180,7 @@ impl Kind {
         })
     }
 
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     fn bytes(self) -> u64 {
         match self {
             Self::Bytes => 1,
@@ -186,7 +190,8 @@ impl Kind {
         }
     }
 
-    /// Value at a position, if it is a number. Exact as far as it can be an orientation.
+    /// Returns the value at a position, if the type is a number. The value is exact if it can be an
+    /// orientation.
     fn number(self, data: &Joined<'_>, at: usize, order: Order) -> Option<f64> {
         let quotient = |signed: bool| {
             let [above, below] = [at, at + 4].map(|at| data.read(at).map(|it| order.u32(it)));
@@ -229,7 +234,8 @@ impl Order {
     }
 }
 
-/// Digit after the first `tiff:Orientation="` or `tiff:Orientation>` that is followed by one.
+/// Returns the digit after the first `tiff:Orientation="` or `tiff:Orientation>` that a digit
+/// follows.
 fn xmp_orientation(text: &[u8]) -> Option<u16> {
     const NAME: &[u8] = b"tiff:Orientation";
     text.windows(NAME.len()).enumerate().filter(|(_, window)| *window == NAME).find_map(

@@ -1,9 +1,9 @@
-//! Names of formats that are not read, for errors, and what to do with such files.
+//! Detection of unsupported formats, for error messages that say how to convert the file.
 
-/// Bytes of a `ftyp` box that are searched for brands.
+/// Maximum number of bytes of a `ftyp` box that are searched for brands.
 const MOST_BRAND_BYTES: usize = 256;
 
-/// Position and bytes by which a format is known, its name, and a program that converts it.
+/// Signatures of formats: position, bytes, name, and a command that converts the format.
 const FORMATS: [(usize, &[u8], &str, &str); 10] = [
     (0, b"II+\0", "a BigTIFF", ""),
     (0, b"MM\0+", "a BigTIFF", ""),
@@ -20,7 +20,7 @@ const JXL: &str = "djxl in.jxl out.png (libjxl)";
 const HEIC: &str = "heif-convert in.heic out.jpg (libheif)";
 const AVIF: &str = "avifdec in.avif out.png (libavif)";
 
-/// Description of bytes in another format.
+/// Describes bytes in an unsupported format.
 pub(super) fn looks_like(bytes: &[u8]) -> String {
     let known = FORMATS
         .iter()
@@ -41,13 +41,13 @@ pub(super) fn looks_like(bytes: &[u8]) -> String {
     format!("the file starts with {}", start.join(" "))
 }
 
-/// Name of an ISO media file by its brands. Many cameras name HEIF's general brand first, and HEIC or AVIF only among the
-/// compatible ones.
+/// Returns name and command for an ISO media file by its brands. Many cameras put HEIF's general
+/// brand first, and HEIC or AVIF only among the compatible brands.
 fn media(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     let content = bytes.get(4..)?.strip_prefix(b"ftyp")?;
     let len = u32::from_be_bytes(*bytes.first_chunk()?) as usize;
     let content = &content[..content.len().min(len.saturating_sub(8)).min(MOST_BRAND_BYTES)];
-    // The second word is a version.
+    // The second word is a version, not a brand.
     let brands = || content.as_chunks::<4>().0.iter().enumerate().filter(|(at, _)| *at != 1);
     let has = |known: &[&[u8; 4]]| brands().any(|(_, brand)| known.contains(&brand));
     Some(if has(&[b"avif", b"avis"]) {
@@ -61,7 +61,7 @@ fn media(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// Program that converts files whose names have this extension, in lower case.
+/// Returns the command that converts files with this extension, given in lower case.
 pub(crate) fn program_for(extension: &str) -> Option<&'static str> {
     match extension.trim_start_matches('.') {
         "heic" | "heif" | "hif" => Some(HEIC),

@@ -1,40 +1,41 @@
-//! GIF: size of the canvas and the first frame, as Pillow reads them.
+//! GIF headers: size of the canvas and the first frame, as Pillow reads them.
 
 use super::{Format, Header, corrupt, truncated};
 use crate::error::DataError;
 use crate::geometry::{Orientation, Roi, Size};
 
-/// Bytes of the signature with the screen descriptor, and of an image descriptor.
+/// Size of the signature with the screen descriptor, in bytes.
 const HEAD_BYTES: usize = 13;
+/// Size of an image descriptor in bytes.
 const FRAME_BYTES: usize = 9;
-/// Largest size of a first code, in bits.
+/// Maximum size of a first LZW code in bits.
 const MOST_CODE_BITS: u8 = 8;
 
 /// First frame of a GIF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GifLayout<'a> {
-    /// Size of the canvas: the screen's, or larger if the frame is.
+    /// Size of the canvas: that of the screen, or larger if the frame extends beyond it.
     pub size: Size,
-    /// Part of the canvas that the frame covers. The rest has the transparent color, or the first.
+    /// Part of the canvas that the frame covers. The rest has the transparent color, or color 0.
     pub frame: Roi,
-    /// Colors of three bytes. Empty if there are none: then indices are gray.
+    /// Colors of three bytes. If it is empty, indices are gray values.
     pub palette: &'a [u8],
     pub transparent: u8,
     pub interlaced: bool,
-    /// Size of a first code, in bits.
+    /// Size of a first LZW code in bits.
     pub code_bits: u8,
-    /// The blocks with the codes, and what follows them.
+    /// Blocks with the codes, and the bytes after them.
     pub blocks: GifBlocks<'a>,
 }
 
-/// Blocks of up to 255 bytes, each after its length. A length of zero ends them.
+/// Iterator over blocks of up to 255 bytes, each stored after its length. A length of 0 ends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GifBlocks<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> GifBlocks<'a> {
-    /// Next block; `None` after the last, an error if the file ends before.
+    /// Returns the next block, `None` after the last one, and an error if the file ends earlier.
     pub fn next(&mut self) -> Result<Option<&'a [u8]>, DataError> {
         let (&len, rest) = self.rest.split_first().ok_or_else(|| truncated("its blocks"))?;
         let (block, rest) =
@@ -49,7 +50,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     Ok(Header { format: Format::Gif, size, orientation: Orientation::UPRIGHT, jpeg: None })
 }
 
-/// Parses the header again, for the decoder.
+/// Parses the header for the decoder.
 pub(crate) fn layout(bytes: &[u8]) -> Result<GifLayout<'_>, DataError> {
     let cut = || truncated("its header");
     let (head, mut rest) = bytes.split_at_checked(HEAD_BYTES).ok_or_else(cut)?;
@@ -98,9 +99,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<GifLayout<'_>, DataError> {
     }
     let (&code_bits, rest) = rest.split_first().ok_or_else(cut)?;
     if !(1..=MOST_CODE_BITS).contains(&code_bits) {
-        return Err(corrupt(format!(
-            "codes of {code_bits} bits; they may have 1 to {MOST_CODE_BITS}"
-        )));
+        return Err(corrupt(format!("codes of {code_bits} bits; must be 1 to {MOST_CODE_BITS}")));
     }
     Ok(GifLayout {
         size,
@@ -113,7 +112,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<GifLayout<'_>, DataError> {
     })
 }
 
-/// Takes the colors that the flags announce. Colors that all are gray and equal to their index count as none.
+/// Reads the color table that the flags announce. Returns no colors if each color is the gray of
+/// its index.
 fn colors<'a>(flags: u8, rest: &mut &'a [u8]) -> Result<&'a [u8], DataError> {
     if flags & 0x80 == 0 {
         return Ok(&[]);

@@ -1,6 +1,8 @@
-//! JPEG headers: every marker segment up to the first scan, and whether the file has an end.
+//! JPEG headers: all marker segments up to the first scan, and a check that the file has an end
+//! marker.
 //!
-//! Like libjpeg, this refuses a second start or frame and a scan without a frame, and skips bytes between segments.
+//! As in libjpeg, a second start marker, a second frame and a scan without a frame are errors.
+//! Bytes between segments are skipped.
 
 use super::exif::{Joined, Metadata};
 use super::{Format, Header, be16, corrupt};
@@ -18,23 +20,24 @@ mod segments;
 /// Properties of a JPEG that decide which decoders support it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JpegHeader {
-    /// The coding process of the frame.
+    /// Coding process of the frame.
     pub frame: FrameKind,
     /// Whether coding is arithmetic instead of Huffman.
     pub arithmetic: bool,
-    /// Bits per sample: almost always 8; 12 or 2 to 16 in medicine.
+    /// Number of bits per sample: almost always 8, but 12 or 2 to 16 in medical images.
     pub precision: u8,
-    /// MCUs between two restart markers; 0 without restart markers.
+    /// Number of MCUs between two restart markers, or 0 without restart markers.
     pub restart_interval: u16,
-    /// Components of the first scan. If it has all components, a sequential frame has no other scan.
+    /// Number of components in the first scan. If it has all components, a sequential frame has no
+    /// other scan.
     pub scan_components: u8,
-    /// Whether an APP0 segment says JFIF.
+    /// Whether an APP0 segment declares JFIF.
     pub jfif: bool,
-    /// Colour transform in Adobe's APP14 segment: 0 none, 1 YCbCr, 2 YCCK.
+    /// Color transform in Adobe's APP14 segment: 0 none, 1 YCbCr, 2 YCCK.
     pub adobe_transform: Option<u8>,
-    /// Whether there is (at least a part of) an ICC profile.
+    /// Whether the file has at least a part of an ICC profile.
     pub icc: bool,
-    /// Damage that [`Header::parse`] would have refused and [`Header::parse_as`] tolerated.
+    /// Damage that [`Header::parse`] refuses and [`Header::parse_as`] has tolerated.
     pub tolerated: Option<Tolerated>,
     components: [Component; 4],
     component_count: u8,
@@ -43,7 +46,7 @@ pub struct JpegHeader {
 /// Component of the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Component {
-    /// Identifier by which scans refer to it.
+    /// Identifier that scans use for the component.
     pub id: u8,
     /// Horizontal sampling factor, 1 to 4.
     pub h: u8,
@@ -54,13 +57,13 @@ pub struct Component {
 /// Coding processes of ITU-T T.81, table B.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
-    /// SOF0.
+    /// SOF0: baseline.
     Baseline,
-    /// SOF1 and SOF9: sequential beyond baseline.
+    /// SOF1 and SOF9: sequential, extended beyond baseline.
     Extended,
-    /// SOF2 and SOF10.
+    /// SOF2 and SOF10: progressive.
     Progressive,
-    /// SOF3 and SOF11.
+    /// SOF3 and SOF11: lossless.
     Lossless,
     /// SOF5 to SOF7 and SOF13 to SOF15: differential frames.
     Hierarchical,
@@ -69,38 +72,38 @@ pub enum FrameKind {
 /// Chroma subsampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sampling {
-    /// One component.
+    /// Gray: one component.
     Gray,
-    /// Full chroma.
+    /// 4:4:4: chroma of full size.
     S444,
-    /// Half width.
+    /// 4:2:2: chroma of half the width.
     S422,
-    /// Half width, half height.
+    /// 4:2:0: chroma of half the width and half the height.
     S420,
-    /// Half height.
+    /// 4:4:0: chroma of half the height.
     S440,
-    /// A quarter of the width.
+    /// 4:1:1: chroma of a quarter of the width.
     S411,
-    /// A quarter of the width, half the height.
+    /// 4:1:0: chroma of a quarter of the width and half the height.
     S410,
-    /// Everything else, and every image with two or four components.
+    /// All other samplings, and every image with two or four components.
     Other,
 }
 
-/// Meaning of the components, by the rules of libjpeg.
+/// Meaning of the components, by libjpeg's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColorSpace {
-    /// One component.
+    /// Gray: one component.
     Gray,
-    /// Luma and two chromas.
+    /// Luma and two chroma components.
     YCbCr,
-    /// Red, green, blue as they are.
+    /// Red, green and blue.
     Rgb,
-    /// Four inks.
+    /// Cyan, magenta, yellow and black.
     Cmyk,
-    /// Four inks, three of them turned into luma and chroma.
+    /// Cyan, magenta and yellow, converted to luma and chroma, and black.
     Ycck,
-    /// Two components, whose meaning is unspecified.
+    /// Two components without a specified meaning.
     Unknown,
 }
 
@@ -142,7 +145,8 @@ impl JpegHeader {
         }
     }
 
-    /// Meaning of the components by libjpeg's rules (jdapimin.c, `default_decompress_parms`).
+    /// Returns the meaning of the components by libjpeg's rules (jdapimin.c,
+    /// `default_decompress_parms`).
     pub fn color_space(&self) -> ColorSpace {
         match (self.components(), self.jfif, self.adobe_transform) {
             ([_], ..) => ColorSpace::Gray,
@@ -172,7 +176,7 @@ pub(super) fn parse(bytes: &[u8], strict: bool) -> Result<Header, DataError> {
     Ok(header)
 }
 
-/// Header, and the bytes after the header of the first scan.
+/// Parses the header. Returns it, and the bytes after the header of the first scan.
 pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), DataError> {
     let mut markers = Markers::new(bytes);
     let mut frame: Option<(Size, JpegHeader)> = None;
@@ -194,7 +198,7 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
             }
             _ => {}
         }
-        // libjpeg reads such a segment as empty if it does not interpret its content.
+        // libjpeg treats such a segment as empty if it does not interpret the content.
         if !strict && matches!(marker, 0xE0..=0xEF | 0xFE) && markers.is_short() {
             seen.short_segment = true;
             markers.skip_length();
@@ -245,7 +249,7 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
     Ok((Header { format: Format::Jpeg, size, orientation, jpeg: Some(jpeg) }, markers.rest()))
 }
 
-/// Contents of the segments other than the frame header.
+/// Content of the segments other than the frame header.
 #[derive(Default)]
 struct Seen<'a> {
     restart_interval: u16,
@@ -253,7 +257,8 @@ struct Seen<'a> {
     jfif: bool,
     adobe_transform: Option<u8>,
     icc: bool,
-    /// Whether the length of an application's segment or a comment is less than the length field itself.
+    /// Whether an application segment or a comment has a length that is less than the size of the
+    /// length field.
     short_segment: bool,
     checks: segments::Checks<'a>,
     exif: Joined<'a>,
@@ -307,7 +312,8 @@ fn read_frame(marker: u8, body: &[u8]) -> Result<(Size, JpegHeader), DataError> 
     Ok((size, jpeg))
 }
 
-/// Whether an end-of-image marker follows. Searches backwards, because nearly every file has it at the end.
+/// Whether the data contains an end-of-image marker. Searches backwards, because nearly every file
+/// has it at the end.
 fn ends(scans: &[u8]) -> bool {
     scans.windows(2).rev().any(|pair| pair == [0xFF, EOI])
 }

@@ -1,4 +1,4 @@
-//! PNG chunks: the size in IHDR, the orientation in EXIF or XMP, and the positions of palette and pixels.
+//! PNG chunks: size in IHDR, orientation in EXIF or XMP, and positions of palette and pixels.
 
 use std::iter;
 
@@ -14,40 +14,44 @@ mod text;
 use checks::Checks;
 pub(crate) use inflate::{Inflater, Stream};
 
-/// Maximum side that the format allows.
+/// Maximum side in pixels that the format allows.
 const MAX_SIDE: u32 = i32::MAX as u32;
 
-/// Bytes of the signature, of a chunk's length and kind, and of its checksum.
+/// Size of the file signature in bytes.
 const SIGNATURE_BYTES: usize = 8;
+/// Size of a chunk's length and kind in bytes.
 const HEAD_BYTES: usize = 8;
+/// Size of a chunk's checksum in bytes.
 const CRC_BYTES: usize = 4;
 
-/// Palette and pixels of a PNG. For an APNG the pixels are those of the default image, as in Pillow.
+/// Palette and pixels of a PNG. For an APNG, the pixels are those of the default image, as in
+/// Pillow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PngLayout<'a> {
     /// Signature and IHDR.
     pub head: &'a [u8],
-    /// Colors of three bytes; empty without a PLTE chunk.
+    /// Colors of three bytes. Empty without a PLTE chunk.
     pub palette: &'a [u8],
-    /// Consecutive IDAT chunks with headers and checksums.
+    /// Consecutive IDAT chunks, including headers and checksums.
     pub pixels: &'a [u8],
-    /// Whether the last IDAT chunk is complete, and whether it is complete except for its checksum.
+    /// Whether the last IDAT chunk is complete.
     pub pixels_whole: bool,
+    /// Whether the last IDAT chunk is complete, except possibly for its checksum.
     pub data_whole: bool,
-    /// End of the file after the pixels.
+    /// How the file ends after the pixels.
     pub end: PngEnd,
 }
 
-/// End of a PNG.
+/// How a PNG file ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PngEnd {
-    /// With an IEND chunk.
+    /// The file ends with an IEND chunk.
     Whole,
-    /// Without one, in a way that Pillow accepts.
+    /// The file has no IEND chunk, but Pillow accepts it.
     Missing,
-    /// Inside a chunk that Pillow reads.
+    /// The file ends inside a chunk that Pillow reads.
     Cut,
-    /// With a chunk that Pillow refuses.
+    /// A chunk after the pixels is one that Pillow refuses.
     Malformed(DataError),
 }
 
@@ -73,8 +77,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     Ok(Header { format: Format::Png, size, orientation, jpeg: None })
 }
 
-/// Orientation metadata of all chunks, including those after the pixels. As in Pillow the last of a kind counts, eXIf
-/// has precedence over a profile in text, and chunks after an animation's first frame are ignored.
+/// Reads orientation metadata of all chunks, including those after the pixels. As in Pillow, the
+/// last chunk of a kind counts, eXIf takes precedence over a profile in text, and chunks after an
+/// animation's first frame are ignored.
 fn metadata(bytes: &[u8]) -> Metadata {
     let (mut exif, mut profile, mut xmp, mut packet) = (None, None, None, None);
     let (mut animated, mut pixels) = (false, false);
@@ -84,7 +89,7 @@ fn metadata(bytes: &[u8]) -> Metadata {
         match kind {
             b"eXIf" => exif = Some(data),
             b"tEXt" | b"zTXt" | b"iTXt" => match text::keyword(data) {
-                // Pillow takes the bytes of such a text for those of an eXIf chunk.
+                // Pillow treats the content of such a text like that of an eXIf chunk.
                 b"exif" if kind == b"tEXt" => exif = Some(data.get(5..).unwrap_or_default()),
                 b"Raw profile type exif" => profile = text::text(kind, data).or(profile),
                 b"XML:com.adobe.xmp" => {
@@ -110,17 +115,17 @@ fn metadata(bytes: &[u8]) -> Metadata {
     } else if let Some(exif) = profile.and_then(|text| text::raw_profile(&text)) {
         metadata.set_exif(&exif[..].into());
     }
-    // If the last text is empty, Pillow reads the last one of an iTXt chunk.
+    // If the last text is empty, Pillow uses the last iTXt text.
     if let Some(xmp) = xmp.filter(|text| !text.is_empty()).or(packet) {
         metadata.set_xmp(&xmp);
     }
     metadata
 }
 
-/// Finds palette and pixels of a file whose header has been parsed.
+/// Returns the positions of palette and pixels. The header of the file must have been parsed.
 ///
-/// Errors if Pillow refuses the chunks before the pixels: `Corrupt` (a wrong checksum, an invalid chunk type, a
-/// malformed chunk, no pixels) or `Truncated`.
+/// Errors if Pillow refuses the chunks before the pixels: `Corrupt` (a wrong checksum, an invalid
+/// chunk type, a malformed chunk, no pixels) or `Truncated`.
 pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
     let mut palette: &[u8] = &[];
     let mut checks = Checks::new(&bytes[16..29]);
@@ -130,7 +135,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
         let chunk = chunks.next().ok_or_else(|| truncated("the chunks before its pixels"))?;
         let name = || chunk.kind.escape_ascii();
         if !chunk.is_named() {
-            return Err(corrupt(format!("a chunk is called \"{}\"", name())));
+            return Err(corrupt(format!("a chunk has the invalid name \"{}\"", name())));
         }
         if chunk.kind == b"IDAT" {
             break at;
@@ -172,7 +177,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
 }
 
 impl<'a> PngLayout<'a> {
-    /// Content of each IDAT chunk; of the last one, the available part.
+    /// Iterates over the contents of the IDAT chunks. The last content may be incomplete.
     pub fn data(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let pixels = self.pixels;
         let mut chunks = Chunks { bytes: pixels, at: 0 };
@@ -190,7 +195,7 @@ impl<'a> PngLayout<'a> {
     }
 }
 
-/// End of the file after the pixels.
+/// Returns how the file ends after the pixels.
 fn ending(chunks: Chunks<'_>, mut checks: Checks<'_>) -> PngEnd {
     let end = last_chunks(chunks, &mut checks);
     // Errors of single chunks take precedence.
@@ -220,14 +225,16 @@ fn last_chunks(chunks: Chunks<'_>, checks: &mut Checks<'_>) -> PngEnd {
     PngEnd::Missing
 }
 
-/// APNG: if the default image is the first frame of the animation, it must have the image's size. `head` is the
-/// content of IHDR.
+/// Checks that the default image of an APNG has the size of the image, if it is the first frame of
+/// the animation. `head` is the content of IHDR.
 fn check_default_image(head: &[u8], control: &[u8]) -> Result<(), DataError> {
     let number = |at: usize| be32(control, at);
     if [number(4), number(8), number(12), number(16)]
         != [be32(head, 0), be32(head, 4), Some(0), Some(0)]
     {
-        return Err(corrupt("the default image of the animation is not as large as the image"));
+        return Err(corrupt(
+            "the first frame of the animation does not have the size of the image",
+        ));
     }
     Ok(())
 }
@@ -239,7 +246,7 @@ fn checksum(kind: &[u8; 4], data: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Chunks starting at a position, up to one that is not complete.
+/// Iterator over chunks, beginning at a position. It ends at an incomplete chunk header.
 struct Chunks<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -247,7 +254,7 @@ struct Chunks<'a> {
 
 struct Chunk<'a> {
     kind: &'a [u8; 4],
-    /// `None` if the file ends inside.
+    /// Content. `None` if the file ends inside it.
     data: Option<&'a [u8]>,
     crc: Option<u32>,
 }

@@ -1,9 +1,11 @@
-//! PNM headers, Netpbm's formats for bits (`P1`, `P4`), gray (`P2`, `P5`) and RGB (`P3`, `P6`), as text (the first
-//! three) or binary: size, largest value, and the start of the pixels.
+//! PNM headers: size, maximum value, and start of the pixels. PNM are Netpbm's formats for bits
+//! (`P1`, `P4`), gray (`P2`, `P5`) and RGB (`P3`, `P6`). The first of each pair is text, the second
+//! binary.
 //!
-//! By the specification (netpbm.sourceforge.net/doc/ppm.html): magic, width, height and, except for bits, the largest
-//! value in decimal, each after white space, then one byte of white space, then the rows from the top. A `#` begins a
-//! comment, which ends with its line and counts as white space. Bytes after the pixels are ignored.
+//! By the specification (netpbm.sourceforge.net/doc/ppm.html), a header consists of magic number,
+//! width, height and, except for bits, the maximum value. They are decimal and separated by white
+//! space. One byte of white space and the rows from the top follow. A `#` begins a comment, which
+//! ends with its line and counts as white space. Bytes after the pixels are ignored.
 
 use memchr::memchr2;
 
@@ -11,7 +13,7 @@ use super::{Format, Header, corrupt, truncated};
 use crate::error::DataError;
 use crate::geometry::{Orientation, Size};
 
-/// Maximum side, as in Netpbm's own programs.
+/// Maximum side in pixels, as in Netpbm's own programs.
 const MAX_SIDE: u32 = i32::MAX as u32;
 /// Maximum sample value that the format allows.
 const MAX_VALUE: u32 = 65_535;
@@ -20,31 +22,32 @@ const MAX_VALUE: u32 = 65_535;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PnmLayout {
     pub size: Size,
-    /// 1 for bits and gray, 3 for RGB.
+    /// Number of channels: 1 for bits and gray, 3 for RGB.
     pub channels: usize,
     pub coding: PnmCoding,
-    /// Value of white. For bits, 1 is black.
+    /// Sample value of white. For bits, white is 0 and 1 is black.
     pub white: u16,
-    /// Bytes before the first pixel. The rows are contiguous, and all binary rows are present.
+    /// Number of bytes before the first pixel. The rows are contiguous. For binary codings, all
+    /// rows are present.
     pub start: usize,
 }
 
 /// Coding of a PNM's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PnmCoding {
-    /// Eight per byte, most significant first. Each row begins at a byte.
+    /// Eight samples per byte, first sample in the highest bit. Each row begins with a new byte.
     Bits,
-    /// One byte each.
+    /// One byte per sample.
     Bytes,
-    /// Two bytes each, high byte first.
+    /// Two bytes per sample, high byte first.
     Words,
-    /// `0` or `1` each, with or without white space between them.
+    /// A `0` or `1` per sample, with or without white space between them.
     BitText,
-    /// Decimal numbers with white space between them.
+    /// Decimal numbers, separated by white space.
     Text,
 }
 
-/// PNM header to be put in front of raw pixels, for sources whose files hold pixels.
+/// PNM header for sources whose files contain raw pixels. It is put before the pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PnmHead {
     bytes: [u8; Self::MOST_BYTES],
@@ -55,17 +58,18 @@ impl PnmHead {
     /// Maximum size of a header in bytes, rounded up.
     pub const MOST_BYTES: usize = 32;
 
-    /// Header for `3 * width * height` bytes of interleaved red, green and blue, rows from the top.
+    /// Creates a header for `3 * width * height` bytes of interleaved red, green and blue, rows
+    /// from the top.
     pub fn rgb(size: Size) -> Self {
         Self::new(b"P6", size)
     }
 
-    /// Header for `width * height` bytes of gray, rows from the top.
+    /// Creates a header for `width * height` bytes of gray, rows from the top.
     pub fn gray(size: Size) -> Self {
         Self::new(b"P5", size)
     }
 
-    /// Bytes of the header: at least 11, at most [`Self::MOST_BYTES`].
+    /// Returns the bytes of the header: at least 11, at most [`Self::MOST_BYTES`].
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -103,23 +107,25 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     Ok(Header { format: Format::Pnm, size, orientation: Orientation::default(), jpeg: None })
 }
 
-/// Parses the header. Errors: `Truncated` if the file is too short for its pixels, `Corrupt` if the header contradicts
-/// the format.
+/// Parses the header. Errors: `Truncated` if the file is too short for its pixels, `Corrupt` if the
+/// header contradicts the format.
 pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, DataError> {
     let kind = bytes.get(1).copied().unwrap_or_default();
     let mut text = Text { bytes, at: 2 };
     let size = Size::new(text.number("width")?, text.number("height")?);
-    let white = if matches!(kind, b'1' | b'4') { 1 } else { text.number("largest value")? };
+    let white = if matches!(kind, b'1' | b'4') { 1 } else { text.number("maximum value")? };
     if size.pixels() == 0 || size.width > MAX_SIDE || size.height > MAX_SIDE {
-        return Err(corrupt(format!("the header says {size}, the sides may be 1 to {MAX_SIDE}")));
+        return Err(corrupt(format!(
+            "the header says {size}; width and height must be 1 to {MAX_SIDE}"
+        )));
     }
     if white == 0 || white > MAX_VALUE {
-        return Err(corrupt(format!("the largest value is {white}, it may be 1 to {MAX_VALUE}")));
+        return Err(corrupt(format!("the maximum value is {white}; must be 1 to {MAX_VALUE}")));
     }
     let channels = if matches!(kind, b'3' | b'6') { 3 } else { 1 };
     let (width, height) = (u64::from(size.width), u64::from(size.height));
     let samples = channels as u64 * size.pixels();
-    // Both sides are below 2^31, so only twice the number of samples can exceed 64 bits.
+    // Width and height are below 2^31, so only twice the number of samples can exceed 64 bits.
     let (coding, least) = match kind {
         b'1' => (PnmCoding::BitText, samples),
         b'2' | b'3' => (PnmCoding::Text, samples.saturating_mul(2) - 1),
@@ -129,20 +135,21 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, DataError> {
     };
     let (start, whole) = (text.at, least.saturating_add(text.at as u64));
     if whole > bytes.len() as u64 {
-        let problem = format!("its pixels; {size} need {whole} bytes, it has {}", bytes.len());
+        let problem =
+            format!("its pixels: {size} pixels need {whole} bytes, it has {}", bytes.len());
         return Err(truncated(&problem));
     }
     Ok(PnmLayout { size, channels, coding, white: white as u16, start })
 }
 
-/// Characters of a header.
+/// Reader of the characters of a header.
 struct Text<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl Text<'_> {
-    /// Next character. A comment reads as the end of its line.
+    /// Returns the next character. A comment is returned as a line end.
     fn next(&mut self) -> Option<u8> {
         let rest = self.bytes.get(self.at..)?;
         let (byte, count) = match rest.first()? {
@@ -153,7 +160,7 @@ impl Text<'_> {
         Some(byte)
     }
 
-    /// Number after white space, including the one character of white space that ends it.
+    /// Reads a number after white space, and the one white-space character that ends it.
     fn number(&mut self, what: &str) -> Result<u32, DataError> {
         let (mut value, mut digits) = (0u32, false);
         loop {
@@ -180,7 +187,7 @@ impl Text<'_> {
     }
 }
 
-/// White space according to C's `isspace`.
+/// Whether C's `isspace` is true for a byte.
 pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -1,4 +1,5 @@
-//! TIFF: the first directory, for images in one plane whose strips or tiles are stored as they are or packed without loss.
+//! TIFF: the first directory. Supported are images in one plane whose strips or tiles are
+//! uncompressed or losslessly compressed.
 
 use super::exif::Metadata;
 use super::{Format, Header, corrupt, truncated};
@@ -7,52 +8,55 @@ use crate::footprint::counted;
 use crate::geometry::Size;
 
 const MAX_SIDE: u32 = i32::MAX as u32;
-/// Bytes of a directory's entry.
+/// Size of a directory entry in bytes.
 const ENTRY_BYTES: usize = 12;
-/// Most pixels of a tile, as a multiple of those of the image; tiles of fewer pixels than the limit may have any size.
+/// Maximum number of pixels of a tile, as a multiple of those of the image.
 const MOST_TILE_RATIO: u64 = 4;
+/// Number of pixels up to which a tile is accepted for every image.
 const LEAST_TILE_LIMIT: u64 = 1 << 20;
-/// Most samples of a pixel, as in Pillow.
+/// Maximum number of samples of a pixel, as in Pillow.
 const MOST_SAMPLES: u32 = 6;
 
-/// Pixels of a TIFF.
+/// Position and coding of a TIFF's pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TiffLayout {
     pub size: Size,
     pub colors: TiffColors,
-    /// Bits of a sample: 1, 2, 4, 8 or 16.
+    /// Number of bits per sample: 1, 2, 4, 8 or 16.
     pub bits: u32,
-    /// Samples of a pixel.
+    /// Number of samples per pixel.
     pub samples: usize,
     pub packing: TiffPacking,
-    /// Whether samples are stored as differences to those of the pixel before.
+    /// Whether samples are stored as differences from the sample of the previous pixel.
     pub differences: bool,
     pub little: bool,
-    /// Size of a strip or tile, in pixels. Strips end with the image, tiles do not.
+    /// Size of a strip or tile in pixels. The last strip ends with the image. Tiles may extend
+    /// beyond it.
     pub chunk: Size,
     pub tiled: bool,
-    /// Offsets and lengths of the chunks. Without lengths they follow from the size.
+    /// Offsets of the strips or tiles.
     offsets: Values,
+    /// Lengths of the strips or tiles. `None` if they follow from the size.
     lengths: Option<Values>,
-    /// Red, green and blue of all colors, for indices.
+    /// Palette: red, green and blue of all colors.
     palette: Option<Values>,
 }
 
 /// Meaning of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TiffColors {
-    /// Black is 0, or white.
+    /// Gray. Black is 0, or the maximum value if `inverted`.
     Gray {
         inverted: bool,
     },
     Rgb,
-    /// Red, green and blue are multiplied by the fourth sample.
+    /// Red, green and blue are multiplied by the fourth sample (premultiplied alpha).
     Multiplied,
     Indices,
     Inks,
 }
 
-/// Packing of a strip or tile.
+/// Compression of a strip or tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TiffPacking {
     None,
@@ -61,11 +65,11 @@ pub(crate) enum TiffPacking {
     PackBits,
 }
 
-/// Integers of a tag.
+/// Integer values of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Values {
     at: usize,
-    /// Bytes of each: 1, 2 or 4.
+    /// Number of bytes per value: 1, 2 or 4.
     bytes: usize,
     count: u32,
     little: bool,
@@ -84,23 +88,23 @@ impl Values {
 }
 
 impl TiffLayout {
-    /// Bytes of a row of a chunk when unpacked.
+    /// Size of an unpacked row of a strip or tile, in bytes.
     pub fn row_bytes(&self) -> usize {
         (self.chunk.width as usize * self.samples * self.bits as usize).div_ceil(8)
     }
 
-    /// Rows of a chunk that exist.
+    /// Number of rows of a strip or tile that exist.
     pub fn chunk_rows(&self, row_of_chunks: usize) -> usize {
         let rows = self.chunk.height as usize;
         if self.tiled { rows } else { rows.min(self.size.height as usize - rows * row_of_chunks) }
     }
 
-    /// Chunks side by side.
+    /// Number of strips or tiles side by side.
     pub fn across(&self) -> usize {
         self.size.width.div_ceil(self.chunk.width) as usize
     }
 
-    /// Stored bytes of a chunk.
+    /// Returns the stored bytes of a strip or tile.
     pub fn chunk<'a>(&self, file: &'a [u8], index: usize) -> Result<&'a [u8], DataError> {
         let number = |values: &Values| match values.get(file, index) {
             Some(number) => Ok(number as usize),
@@ -109,7 +113,7 @@ impl TiffLayout {
         };
         let start = number(&self.offsets)?;
         let len = match self.lengths {
-            // Rows that are stored as they are need no length, and Pillow does not read it.
+            // Uncompressed data needs no length, and Pillow does not read it.
             Some(lengths) if self.packing != TiffPacking::None => number(&lengths)?,
             _ => self.row_bytes().saturating_mul(self.chunk_rows(index / self.across())),
         };
@@ -117,7 +121,7 @@ impl TiffLayout {
         end.map(|end| &file[start..end]).ok_or_else(|| truncated(&format!("strip or tile {index}")))
     }
 
-    /// Colors of all indices.
+    /// Returns the colors of all indices.
     pub fn palette(&self, file: &[u8]) -> [[u8; 3]; 256] {
         let count = 1 << self.bits.min(8);
         std::array::from_fn(|index| {
@@ -134,12 +138,12 @@ impl TiffLayout {
 pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     let size = layout(bytes)?.size;
     let mut metadata = Metadata::default();
-    // A TIFF is what EXIF data consists of.
+    // EXIF data has the structure of a TIFF.
     metadata.set_exif(&bytes.into());
     Ok(Header { format: Format::Tiff, size, orientation: metadata.orientation(), jpeg: None })
 }
 
-/// Values of the first directory.
+/// Reader of the first directory.
 struct Directory<'a> {
     file: &'a [u8],
     little: bool,
@@ -152,7 +156,7 @@ impl Directory<'_> {
         Values { at, bytes, count: 1, little: self.little }.get(self.file, 0)
     }
 
-    /// The last entry with this tag.
+    /// Returns the values of the last entry with this tag.
     fn values(&self, tag: u32) -> Result<Option<Values>, DataError> {
         let mut found = None;
         for index in 0..self.count {
@@ -168,7 +172,11 @@ impl Directory<'_> {
                 1 => 1,
                 3 => 2,
                 4 => 4,
-                _ => return Err(corrupt(format!("tag {tag} has type {kind}, no number"))),
+                _ => {
+                    return Err(corrupt(format!(
+                        "tag {tag} has type {kind}, which is not an unsigned integer"
+                    )));
+                }
             };
             let is_inside = bytes as u64 * u64::from(count) <= 4;
             let place = if is_inside {
@@ -184,14 +192,14 @@ impl Directory<'_> {
         Ok(found)
     }
 
-    /// First value of a tag.
+    /// Returns the first value of a tag.
     fn value(&self, tag: u32) -> Result<Option<u32>, DataError> {
         let Some(values) = self.values(tag)? else { return Ok(None) };
         let value = values.get(self.file, 0);
         value.map(Some).ok_or_else(|| truncated(&format!("the values of tag {tag}")))
     }
 
-    /// Whether all values of a tag are this one. Without the tag they are.
+    /// Whether all values of a tag equal `wanted`. True without the tag.
     fn all(&self, tag: u32, wanted: u32) -> Result<bool, DataError> {
         let Some(values) = self.values(tag)? else { return Ok(true) };
         let mut all = true;
@@ -208,7 +216,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     let little = match bytes.get(..4) {
         Some(b"II*\0") => true,
         Some(b"MM\0*") => false,
-        _ => return Err(unsupported("another version than 42".into())),
+        _ => return Err(unsupported("a version other than 42".into())),
     };
     let mut directory = Directory { file: bytes, little, at: 0, count: 0 };
     let cut = || truncated("its directory");
@@ -222,7 +230,9 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         |tag, name| directory.value(tag)?.ok_or_else(|| corrupt(format!("a TIFF without {name}")));
     let size = Size::new(side(256, "a width")?, side(257, "a height")?);
     if size.width.min(size.height) == 0 || size.width.max(size.height) > MAX_SIDE {
-        return Err(corrupt(format!("the sides are {size}, they may be 1 to {MAX_SIDE}")));
+        return Err(corrupt(format!(
+            "the header says {size}; width and height must be 1 to {MAX_SIDE}"
+        )));
     }
     let bits = directory.value(258)?.unwrap_or(1);
     let samples = directory.value(277)?.unwrap_or(1);
@@ -238,7 +248,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         5 => (TiffColors::Inks, 4),
         6 => return Err(unsupported("YCbCr samples".into())),
         8 => return Err(unsupported("CIE L*a*b* samples".into())),
-        other => return Err(unsupported(format!("samples of meaning {other}"))),
+        other => return Err(unsupported(format!("photometric interpretation {other}"))),
     };
     let extras = extra.map_or(0, |it| it.count);
     // A fourth sample of RGB need not be declared.
@@ -248,7 +258,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         return Err(unsupported(format!("{}, {extras} of them extra", counted(samples, "sample"))));
     }
     let has_bits = match colors {
-        // Pillow reads no inverted words in big-endian order, and does not invert the others.
+        // Pillow does not read inverted 16-bit samples in big-endian order, and does not invert
+        // those in little-endian order.
         TiffColors::Gray { inverted } if bits == 16 => samples == 1 && (little || !inverted),
         TiffColors::Gray { .. } => {
             samples == 1 && matches!(bits, 1 | 2 | 4 | 8)
@@ -263,7 +274,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     };
     if !has_bits || !directory.all(258, bits)? || !directory.all(339, 1)? {
         return Err(unsupported(format!(
-            "{} of {} of meaning {photometric}",
+            "{} of {} with photometric interpretation {photometric}",
             counted(samples, "sample"),
             counted(bits, "bit")
         )));
@@ -284,7 +295,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         other => return Err(unsupported(format!("predictor {other} of {bits} bits"))),
     };
     if samples > 1 && directory.value(284)?.unwrap_or(1) != 1 {
-        return Err(unsupported("planes of their own for samples".into()));
+        return Err(unsupported("samples in separate planes".into()));
     }
     if directory.value(266)?.unwrap_or(1) != 1 {
         return Err(unsupported("bits in reverse order".into()));
@@ -314,7 +325,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
             Some(palette) if palette.count as usize > last => {
                 palette.get(bytes, last).ok_or_else(|| truncated("its colors"))?;
             }
-            _ => return Err(corrupt("a TIFF of indices without their colors")),
+            _ => return Err(corrupt("a TIFF of palette indices without a complete palette")),
         }
     }
     Ok(TiffLayout {

@@ -1,6 +1,7 @@
-//! Strict check of a JPEG, marker by marker up to its end: see [`super::Header::verify`].
+//! Strict check of a JPEG, marker by marker up to its end; see [`super::Header::verify`].
 //!
-//! The limits of symbols and of a block's bits are those of 8-bit samples (T.81, tables F.1, F.2, F.6, G.1 and annex C).
+//! The limits of symbols and of a block's bits apply to 8-bit samples (T.81, tables F.1, F.2, F.6,
+//! G.1 and annex C).
 
 use super::jpeg::layout::ScanRestarts;
 use super::jpeg::markers::{DHT, DQT, DRI, EOI, Markers, SOI, SOS};
@@ -8,12 +9,12 @@ use super::{FrameKind, JpegHeader, JpegLayout, JpegScan, JpegScanComponent, be16
 use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 
-/// Lowest coded bit of a coefficient that was not coded yet.
+/// Value for a coefficient of which no bit is coded yet.
 const UNSEEN: i8 = -1;
-/// Maximum number of bits of a block: 63 coefficients, and DC, with codes of 16 bits each.
+/// Maximum number of bits of a block: DC and 63 AC coefficients, with codes of 16 bits each.
 const MOST_BITS: u64 = 16 + 11 + 63 * (16 + 10);
 
-/// Verifies a file and records its scans in `layout`, if given.
+/// Verifies a file, and records its scans in `layout` if given.
 pub(super) fn verify(
     bytes: &[u8],
     size: Size,
@@ -56,7 +57,7 @@ pub(super) fn verify(
             SOS => walk.scan()?,
             DQT => walk.quantisers()?,
             DRI => walk.restart_interval()?,
-            // Applications' segments and comments.
+            // Application segments and comments.
             0xE0..=0xEF | 0xFE => drop(walk.markers.segment(marker)?),
             SOI => return Err(corrupt("a second start-of-image marker")),
             0xD0..=0xD7 => return Err(corrupt("a restart marker outside of a scan")),
@@ -72,18 +73,18 @@ enum Process {
     Progressive,
 }
 
-/// Reading position and state.
+/// Reading position and state of the check.
 struct Walk<'a> {
     markers: Markers<'a>,
     layout: Option<&'a mut JpegLayout>,
     size: Size,
     jpeg: &'a JpegHeader,
     process: Process,
-    /// Quantization table of each component.
+    /// Number of each component's quantization table.
     frame: Option<[u8; 4]>,
     /// Offset of each quantization table.
     quantisers: [Option<usize>; 4],
-    /// DC and AC tables.
+    /// DC tables, then AC tables.
     codes: [[Option<HuffmanTable>; 4]; 2],
     restart: u16,
     /// Lowest coded bit of each component's coefficients.
@@ -92,9 +93,9 @@ struct Walk<'a> {
 
 #[derive(Clone, Copy)]
 struct HuffmanTable {
-    /// Offset of its counts.
+    /// Offset of the table's counts.
     at: usize,
-    /// Length of the shortest code, in bits.
+    /// Length of the shortest code in bits.
     shortest: u64,
 }
 
@@ -102,14 +103,14 @@ struct HuffmanTable {
 struct Scan {
     parts: JpegScan,
     mcus: u64,
-    /// Minimum number of bits of an MCU, times [`Scan::RUN`].
+    /// Minimum number of bits of an MCU, multiplied by [`Scan::RUN`].
     least_bits: u64,
     /// Maximum number of bits of an MCU.
     most_bits: u64,
 }
 
 impl Scan {
-    /// Longest run of blocks that one code can end (EOB14 of progressive scans).
+    /// Maximum number of blocks that one code can end (EOB14 of progressive scans).
     const RUN: u64 = 32767;
 
     /// Whether `bytes` coded bytes can hold `mcus` MCUs.
@@ -146,10 +147,13 @@ impl<'a> Walk<'a> {
                 return Err(corrupt("the frame header is not the one that was read before"));
             }
             if components[..index].iter().any(|other| other.id == component.id) {
-                return Err(corrupt(format!("two components are called {}", component.id)));
+                return Err(corrupt(format!(
+                    "two components have the identifier {}",
+                    component.id
+                )));
             }
             if entry[2] > 3 {
-                return Err(corrupt(format!("quantisation table {} of 0 to 3", entry[2])));
+                return Err(corrupt(format!("quantisation table {}: must be 0 to 3", entry[2])));
             }
             tables[index] = entry[2];
         }
@@ -182,7 +186,7 @@ impl<'a> Walk<'a> {
             let (class, index) = (usize::from(kind >> 4), usize::from(kind & 15));
             let most = if self.process == Process::Baseline { 1 } else { 3 };
             if class > 1 || index > most {
-                return Err(corrupt(format!("Huffman table {kind:02x}")));
+                return Err(corrupt(format!("invalid Huffman table number {kind:02x}")));
             }
             let Some((counts, after)) = table.split_at_checked(16) else {
                 return Err(corrupt("a Huffman table without its 16 counts"));
@@ -191,14 +195,17 @@ impl<'a> Walk<'a> {
             let Some((symbols, after)) = after.split_at_checked(codes) else {
                 return Err(corrupt(format!("a Huffman table without its {codes} symbols")));
             };
-            // Each code of `length` bits takes this share of the code space. The code of all ones is reserved.
+            // A code of `length` bits takes a share of 2^(16 - `length`) of the code space. The
+            // code of all ones is reserved.
             let space =
                 counts.iter().zip(1..).map(|(&count, length)| u32::from(count) << (16 - length));
             if space.sum::<u32>() >= 1 << 16 {
-                return Err(corrupt("a Huffman table with more codes than there can be"));
+                return Err(corrupt("a Huffman table with too many codes"));
             }
             if let Some(symbol) = symbols.iter().find(|&&symbol| !self.is_symbol(class, symbol)) {
-                return Err(corrupt(format!("symbol {symbol:02x} in Huffman table {kind:02x}")));
+                return Err(corrupt(format!(
+                    "invalid symbol {symbol:02x} in Huffman table {kind:02x}"
+                )));
             }
             let at = self.markers.at() - table.len();
             let shortest = counts.iter().position(|&count| count > 0);
@@ -212,7 +219,8 @@ impl<'a> Walk<'a> {
     fn is_symbol(&self, class: usize, symbol: u8) -> bool {
         match (class, symbol & 15) {
             (0, _) => symbol <= 11,
-            // End of block and sixteen zeros; in progressive scans the ends of many blocks.
+            // End of block and sixteen zeros. In progressive scans, also the ends of several
+            // blocks.
             (_, 0) => self.process == Process::Progressive || matches!(symbol, 0x00 | 0xF0),
             (_, bits) => bits <= 10,
         }
@@ -243,7 +251,9 @@ impl<'a> Walk<'a> {
             let mcus = left.min(restart);
             let coded = self.markers.coded_data()?;
             if !scan.can_be(mcus, coded) {
-                return Err(corrupt(format!("{coded} bytes of coded data for {mcus} MCUs")));
+                return Err(corrupt(format!(
+                    "{coded} bytes of coded data are too few or too many for {mcus} MCUs"
+                )));
             }
             left -= mcus;
             if left == 0 {
@@ -251,8 +261,7 @@ impl<'a> Walk<'a> {
             }
             let marker = self.markers.expect()?;
             if marker != 0xD0 + number {
-                let problem =
-                    format!("marker ff {marker:02x} in the place of restart marker {number}");
+                let problem = format!("marker ff {marker:02x} instead of restart marker {number}");
                 return Err(corrupt(problem));
             }
             number = (number + 1) % 8;
@@ -288,8 +297,9 @@ impl<'a> Walk<'a> {
             }
         };
         if !legal {
-            let problem =
-                format!("a scan of coefficients {first} to {last}, bits {before} to {low}");
+            let problem = format!(
+                "an invalid scan of coefficients {first} to {last}, bits {before} to {low}"
+            );
             return Err(corrupt(problem));
         }
         let components = self.jpeg.components();
@@ -306,7 +316,8 @@ impl<'a> Walk<'a> {
             // Components must be in the order of the frame.
             let found = components.iter().skip(next).position(|it| it.id == entry[0]);
             let Some(found) = found else {
-                let problem = format!("a scan of component {}, which has no place in it", entry[0]);
+                let problem =
+                    format!("a scan of component {}, which is unknown or out of order", entry[0]);
                 return Err(corrupt(problem));
             };
             let index = next + found;
@@ -324,12 +335,13 @@ impl<'a> Walk<'a> {
             *part = JpegScanComponent { place: index, quantization, dc, ac };
         }
         if count > 1 && blocks > 10 {
-            return Err(corrupt(format!("{blocks} blocks in an MCU")));
+            return Err(corrupt(format!("{blocks} blocks in an MCU; at most 10 are allowed")));
         }
         let Size { width, height } = self.size;
         let h_max = components.iter().map(|it| u32::from(it.h)).max().unwrap_or(1);
         let v_max = components.iter().map(|it| u32::from(it.v)).max().unwrap_or(1);
-        // With one component only the blocks inside the image; with several, whole MCUs.
+        // With one component, only the blocks inside the image are coded. With several, whole MCUs
+        // are.
         let (columns, rows) = if count == 1 {
             let (h, v) = sampling;
             ((width * h).div_ceil(h_max).div_ceil(8), (height * v).div_ceil(v_max).div_ceil(8))
@@ -341,7 +353,7 @@ impl<'a> Walk<'a> {
         Ok(Scan { parts, mcus, least_bits, most_bits: blocks * MOST_BITS })
     }
 
-    /// DC and AC tables that a component of a scan names, as far as the scan needs them.
+    /// Returns the DC and the AC table of a component of a scan, if the scan needs them.
     fn codes(
         &self,
         names: u8,
@@ -356,11 +368,12 @@ impl<'a> Walk<'a> {
         Ok([dc, ac.then(|| table(1, names & 15)).transpose()?])
     }
 
-    /// Minimum number of bits of a block times [`Scan::RUN`], for the tables that the scan needs.
+    /// Returns the minimum number of bits of a block, multiplied by [`Scan::RUN`], for the tables
+    /// that the scan needs.
     fn least_bits(&self, [dc, ac]: [Option<HuffmanTable>; 2], first: u8) -> u64 {
         let dc = match dc {
             Some(table) => Scan::RUN * table.shortest,
-            // A refining scan has one bit of DC.
+            // A refining scan codes one bit of DC.
             None if first == 0 => Scan::RUN,
             None => 0,
         };
@@ -368,7 +381,8 @@ impl<'a> Walk<'a> {
         dc + ac.map_or(0, |table| of_one * table.shortest)
     }
 
-    /// Records what a scan codes of a component: each bit once, from the highest down, DC before AC.
+    /// Records what a scan codes of a component. Each bit must be coded once, from the highest
+    /// down, and DC before AC.
     fn refine(
         &mut self,
         component: usize,
@@ -376,12 +390,12 @@ impl<'a> Walk<'a> {
     ) -> Result<(), DataError> {
         let seen = &mut self.seen[component];
         if first > 0 && seen[0] == UNSEEN {
-            return Err(corrupt("a scan of AC before that of DC"));
+            return Err(corrupt("a scan of AC before the first scan of DC"));
         }
         let expected = if before == 0 { UNSEEN } else { before as i8 };
         let band = &mut seen[usize::from(first)..=usize::from(last)];
         if band.iter().any(|&bit| bit != expected) {
-            return Err(corrupt(format!("coefficients {first} to {last} are coded out of turn")));
+            return Err(corrupt(format!("coefficients {first} to {last} are coded out of order")));
         }
         band.fill(low as i8);
         Ok(())

@@ -1,7 +1,7 @@
-//! WebP containers: canvas, first frame, and the orientation in EXIF or XMP.
+//! WebP containers: canvas, first frame, and orientation in EXIF or XMP.
 //!
-//! The rules are those of libwebp's demuxer, which Pillow calls first: containers that it refuses are refused here.
-//! Later frames of an animation are checked as well and otherwise ignored.
+//! The rules are those of libwebp's demuxer, which Pillow calls first. Containers that the demuxer
+//! refuses are refused here. Later frames of an animation are checked too, but otherwise ignored.
 
 use super::exif::Metadata;
 use super::{Format, Header, corrupt, le32, truncated};
@@ -17,16 +17,19 @@ const ANIMATION: u8 = 0x02;
 const XMP: u8 = 0x04;
 const EXIF: u8 = 0x08;
 const ALPHA: u8 = 0x10;
-/// All flags that may be set: those above and the ICC profile flag.
+/// All flags that may be set: those above and the flag for an ICC profile.
 const KNOWN_FLAGS: u8 = 0x3E;
 
-/// Exclusive limit on the pixels of a canvas or frame.
+/// Exclusive upper limit of the number of pixels of a canvas or frame.
 const MAX_PIXELS: u64 = 1 << 32;
 
-/// Bytes of a chunk's name and length, and of the fixed parts of the chunks that have one.
+/// Size of a chunk's name and length, in bytes.
 const CHUNK_HEAD: usize = 8;
+/// Size of the fixed part of a VP8X chunk in bytes.
 const VP8X_BYTES: usize = 10;
+/// Size of the fixed part of an ANIM chunk in bytes.
 const ANIM_BYTES: usize = 6;
+/// Size of the fixed part of an ANMF chunk in bytes.
 const ANMF_BYTES: usize = 16;
 
 /// Position of the first frame, in the file and on the canvas.
@@ -34,7 +37,8 @@ const ANMF_BYTES: usize = 16;
 pub(crate) struct WebpLayout<'a> {
     /// Size of the canvas.
     pub size: Size,
-    /// Part of the canvas that the frame covers: all of it, except in animations. The rest is black.
+    /// Part of the canvas that the frame covers. This is the whole canvas, except in animations.
+    /// The rest is black.
     pub frame: Roi,
     /// Chunks of the frame: alpha if present, then the pixels.
     pub chunks: &'a [u8],
@@ -46,7 +50,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     Ok(Header { format: Format::WebP, size, orientation: metadata.orientation(), jpeg: None })
 }
 
-/// Parses the header from the first bytes of a file. Metadata after these bytes is not seen.
+/// Parses the header from the first bytes of a file. Metadata after these bytes is not found.
 pub(super) fn parse_head(head: &[u8]) -> Result<Header, DataError> {
     let (Some(riff), Some(kind), Some(data)) = (le32(head, 4), head.get(12..16), head.get(20..))
     else {
@@ -65,7 +69,7 @@ pub(super) fn parse_head(head: &[u8]) -> Result<Header, DataError> {
     Ok(Header { format: Format::WebP, size, orientation, jpeg: None })
 }
 
-/// Parses the container again, for the decoder.
+/// Parses the container for the decoder.
 pub(crate) fn layout(bytes: &[u8]) -> Result<WebpLayout<'_>, DataError> {
     walk(bytes, &mut Metadata::default())
 }
@@ -74,16 +78,19 @@ fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, 
     let riff = le32(bytes, 4).ok_or_else(|| truncated("its first chunk"))?;
     let claimed = u64::from(riff) + CHUNK_HEAD as u64;
     if claimed > bytes.len() as u64 {
-        let problem = format!("the image; it claims {claimed} bytes and has {}", bytes.len());
+        let problem =
+            format!("the image: its header claims {claimed} bytes, it has {}", bytes.len());
         return Err(truncated(&problem));
     }
     if claimed < 20 {
-        return Err(corrupt(format!("it claims {claimed} bytes, less than a chunk's head needs")));
+        return Err(corrupt(format!(
+            "the header claims {claimed} bytes, less than a chunk's head needs"
+        )));
     }
     let mut walk = Walk { bytes: &bytes[..claimed as usize], at: 12 };
     match walk.peek()?.kind {
         b"VP8 " | b"VP8L" => {
-            // Alpha needs the flag of a VP8X chunk.
+            // Alpha is only allowed with the flag of a VP8X chunk.
             let Frame { size, chunks } = walk.frame(false)?;
             if walk.left() > 0 && walk.left() < CHUNK_HEAD {
                 return Err(corrupt("the image ends inside the head of a chunk"));
@@ -95,17 +102,17 @@ fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, 
     }
 }
 
-/// Reading position. It ends where the RIFF chunk ends.
+/// Reading position. Reading ends where the RIFF chunk ends.
 struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-/// Complete chunk.
+/// One complete chunk.
 struct Chunk<'a> {
     kind: &'a [u8; 4],
     data: &'a [u8],
-    /// Length in bytes including header and padding.
+    /// Length in bytes, including header and padding.
     len: usize,
 }
 
@@ -120,7 +127,7 @@ impl<'a> Walk<'a> {
         self.bytes.len() - self.at
     }
 
-    /// Chunk that begins here.
+    /// Returns the chunk that begins here.
     fn peek(&self) -> Result<Chunk<'a>, DataError> {
         let rest = &self.bytes[self.at..];
         let (Some(kind), Some(length)) = (rest.first_chunk(), le32(rest, 4)) else {
@@ -135,7 +142,8 @@ impl<'a> Walk<'a> {
         Ok(Chunk { kind, data: &rest[CHUNK_HEAD..CHUNK_HEAD + length as usize], len })
     }
 
-    /// Moves past the chunks of a frame: alpha at most once, then pixels. Without `alpha`, only pixels are allowed.
+    /// Moves past the chunks of a frame: at most one alpha chunk, then pixels. Without `alpha`, an
+    /// alpha chunk is not part of the frame.
     fn frame(&mut self, alpha: bool) -> Result<Frame<'a>, DataError> {
         let mut start = self.at;
         let mut chunk = self.peek()?;
@@ -144,7 +152,7 @@ impl<'a> Walk<'a> {
             self.at += chunk.len;
             chunk = self.peek()?;
             if chunk.kind != b"VP8 " {
-                return Err(corrupt("alpha without a VP8 chunk behind it"));
+                return Err(corrupt("an alpha chunk without a VP8 chunk after it"));
             }
             if !alpha {
                 start = self.at;
@@ -157,11 +165,11 @@ impl<'a> Walk<'a> {
         };
         self.at += chunk.len;
         let chunks = &self.bytes[start..self.at];
-        // libwebp also accepts an alpha chunk after the pixels as the frame's. If that chunk would count, libwebp
-        // refuses the order.
+        // libwebp also accepts an alpha chunk after the pixels as part of the frame. If alpha is
+        // used, libwebp refuses this order.
         if self.left() >= CHUNK_HEAD && !seen && self.peek()?.kind == b"ALPH" {
             if alpha {
-                return Err(corrupt("a chunk of alpha behind the pixels"));
+                return Err(corrupt("an alpha chunk after the pixels"));
             }
             self.at += self.peek()?.len;
         }
@@ -227,7 +235,7 @@ impl<'a> Walk<'a> {
         first.ok_or_else(|| corrupt("a WebP without an image"))
     }
 
-    /// Moves past a frame of an animation. Returns its position on the canvas and its chunks.
+    /// Moves past a frame of an animation. Returns its position on the canvas, and its chunks.
     fn animation_frame(&mut self, chunk: &Chunk<'a>) -> Result<(Roi, &'a [u8]), DataError> {
         let Some((head, payload)) = chunk.data.split_at_checked(ANMF_BYTES) else {
             return Err(corrupt("an ANMF chunk without its place on the canvas"));
@@ -236,20 +244,20 @@ impl<'a> Walk<'a> {
         let (x, y) = (2 * number(0), 2 * number(3));
         let size = Size::new(number(6) + 1, number(9) + 1);
         if size.pixels() >= MAX_PIXELS {
-            return Err(corrupt(format!("a frame of {size}; there may be 2^32 - 1 pixels")));
+            return Err(corrupt(format!("a frame of {size}; at most 2^32 - 1 pixels are allowed")));
         }
         self.at += CHUNK_HEAD + ANMF_BYTES;
         let begin = self.at;
         let Frame { size: coded, chunks } = self.frame(true)?;
         if self.at - begin > payload.len() + payload.len() % 2 {
-            return Err(corrupt("the chunks of a frame are longer than it"));
+            return Err(corrupt("the chunks of a frame are longer than the frame"));
         }
-        // If the sizes differ, libwebp uses the image's.
+        // If the sizes differ, libwebp uses the size of the coded image.
         Ok((Roi::new(x, y, coded.width, coded.height), chunks))
     }
 }
 
-/// Flags and canvas of a VP8X chunk.
+/// Returns flags and canvas of a VP8X chunk.
 fn canvas(data: &[u8]) -> Result<(u8, Size), DataError> {
     let &[flags, _, _, _, ref sides @ ..] = data else {
         return Err(corrupt("a VP8X chunk without flags"));
@@ -260,7 +268,7 @@ fn canvas(data: &[u8]) -> Result<(u8, Size), DataError> {
     };
     let canvas = Size::new(le24([w0, w1, w2]) + 1, le24([h0, h1, h2]) + 1);
     if canvas.pixels() >= MAX_PIXELS {
-        return Err(corrupt(format!("a canvas of {canvas}; there may be 2^32 - 1 pixels")));
+        return Err(corrupt(format!("a canvas of {canvas}; at most 2^32 - 1 pixels are allowed")));
     }
     Ok((flags, canvas))
 }
@@ -270,12 +278,13 @@ fn check_inside(canvas: Size, frame: Roi) -> Result<(), DataError> {
     if end(frame.x, frame.width) > canvas.width.into()
         || end(frame.y, frame.height) > canvas.height.into()
     {
-        return Err(corrupt(format!("a frame at {frame} on a canvas of {canvas}")));
+        return Err(corrupt(format!("a frame at {frame} outside the canvas of {canvas}")));
     }
     Ok(())
 }
 
-/// RFC 6386, section 9.1: a key frame's tag, start code and two 14-bit sides.
+/// Returns the size in a VP8 chunk (RFC 6386, section 9.1): a key frame's tag, start code, and
+/// 14-bit width and height.
 fn lossy_size(data: &[u8]) -> Result<Size, DataError> {
     let head: &[u8; 10] = data.first_chunk().ok_or_else(|| truncated("its VP8 frame header"))?;
     let tag = le24([head[0], head[1], head[2]]);
@@ -284,7 +293,8 @@ fn lossy_size(data: &[u8]) -> Result<Size, DataError> {
         return Err(corrupt("the VP8 chunk does not start with a visible key frame"));
     }
     if partition as usize >= data.len() {
-        let problem = format!("a partition of {partition} bytes in {} of VP8", data.len());
+        let problem =
+            format!("a partition of {partition} bytes in a VP8 chunk of {} bytes", data.len());
         return Err(corrupt(problem));
     }
     let side = |at: usize| u32::from(u16::from_le_bytes([head[at], head[at + 1]]) & 0x3FFF);
@@ -295,7 +305,8 @@ fn lossy_size(data: &[u8]) -> Result<Size, DataError> {
     Ok(size)
 }
 
-/// WebP lossless bitstream, section 3: a signature byte, two 14-bit sides less one, alpha, and version 0.
+/// Returns the size in a VP8L chunk (WebP lossless bitstream, section 3): a signature byte, 14-bit
+/// width and height minus one, alpha, and version 0.
 fn lossless_size(data: &[u8]) -> Result<Size, DataError> {
     let (Some(signature), Some(bits)) = (data.first(), le32(data, 1)) else {
         return Err(truncated("its VP8L header"));

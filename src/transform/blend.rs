@@ -1,4 +1,4 @@
-//! Blends of pairs of finished samples, in place.
+//! Blends pairs of finished samples in place (CutMix, MixUp and similar).
 
 use std::ops::Range;
 
@@ -9,7 +9,8 @@ use half::{bf16, f16};
 use crate::op::Blend;
 use crate::tensor::{CHANNELS, DType, Layout, TensorShape};
 
-/// Applies blends, in order, to the tensors of two samples of a batch of this shape. Allocates nothing.
+/// Applies blends, in order, to the tensors of two samples of a batch with this shape. Allocates
+/// nothing.
 pub fn blend(shape: TensorShape, blends: &[Blend], pair: [&mut [u8]; 2]) {
     let [first, second] = pair;
     for blend in blends {
@@ -34,7 +35,7 @@ fn typed<E: Element>(shape: TensorShape, blend: &Blend, pair: [&mut [u8]; 2]) {
     }
 }
 
-/// Contiguous elements of a sample inside of the blend's window.
+/// Returns the contiguous ranges of elements of a sample inside the blend's window.
 fn runs(shape: TensorShape, blend: &Blend) -> impl Iterator<Item = Range<usize>> + use<> {
     let window = blend.window;
     let [x, y, mut columns, mut rows] =
@@ -55,7 +56,7 @@ fn runs(shape: TensorShape, blend: &Blend) -> impl Iterator<Item = Range<usize>>
     })
 }
 
-/// Element type, with a loop that the compiler vectorizes.
+/// Element type, with a blend loop that the compiler vectorizes.
 trait Element: Pod {
     fn blend(first: &mut [Self], second: &mut [Self], weight: f32);
 }
@@ -70,8 +71,8 @@ impl Element for u8 {
     }
 }
 
-/// Rounds a value from 0 to 255, ties to even: adding 2^23 leaves the integer in the lowest bits. Unlike
-/// `round_ties_even` it is not a call on processors without SSE4.1.
+/// Rounds a value from 0 to 255, ties to even. Adding 2^23 leaves the integer in the lowest bits.
+/// On CPUs without SSE4.1, `round_ties_even` would be a function call.
 fn byte(value: f32) -> u8 {
     (value + 8_388_608.0).to_bits() as u8
 }
@@ -98,7 +99,7 @@ impl Element for bf16 {
     }
 }
 
-/// Elements of two bytes, converted many at a time.
+/// Blends elements of two bytes, which are converted in blocks.
 fn halves<E>(first: &mut [E], second: &mut [E], weight: f32)
 where
     [E]: HalfFloatSliceExt,
@@ -115,7 +116,8 @@ where
     }
 }
 
-/// Applies one blend, element by element. Reference for [`blend`] and the kernel `mix`.
+/// Applies one blend, element by element. Tests compare [`blend`] and the kernel `mix` with this
+/// reference.
 #[doc(hidden)]
 pub fn reference(shape: TensorShape, blend: &Blend, pair: [&mut [u8]; 2]) {
     let Blend { window, weight, .. } = *blend;

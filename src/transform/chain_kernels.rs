@@ -1,4 +1,4 @@
-//! The kernels of a chain, and their launches.
+//! GPU kernels of a chain, and their launches.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl ChainKernels {
     /// Compiles the kernels, or reads them from the cache.
     ///
     /// # Errors
-    /// Those of [`Kernel::load`].
+    /// Errors of [`Kernel::load`].
     pub fn load(device: &Arc<Device>, chain: &DeviceChain) -> Result<Self> {
         Self::load_as(device, chain, KernelText::entry)
     }
@@ -28,7 +28,7 @@ impl ChainKernels {
     /// Like [`load`](Self::load), but the fused kernel has one thread per pixel instead of tiles.
     ///
     /// # Errors
-    /// Those of [`Kernel::load`].
+    /// Errors of [`Kernel::load`].
     pub fn without_tiles(device: &Arc<Device>, chain: &DeviceChain) -> Result<Self> {
         Self::load_as(device, chain, |_| FUSED)
     }
@@ -49,19 +49,20 @@ impl ChainKernels {
         Ok(Self { fused: fused.transpose()?, program: program.transpose()? })
     }
 
-    /// [`Kernel::warm_up`] of both.
+    /// Calls [`Kernel::warm_up`] for both kernels.
     ///
     /// # Errors
-    /// Those of [`Kernel::warm_up`].
+    /// Errors of [`Kernel::warm_up`].
     pub fn warm_up(&self, stream: &Stream) -> Result<()> {
         self.fused.iter().chain(&self.program).try_for_each(|kernel| kernel.warm_up(stream))
     }
 
-    /// Enqueues the launches for `count` samples. Their parameters for the fused and for the program kernel are at
-    /// these offsets of `block`. `extent` has all samples that were written there.
+    /// Enqueues the launches for `count` samples. The two offsets of `block` are where the
+    /// parameters for the fused and for the program kernel begin. `extent` covers all samples whose
+    /// parameters are in `block`.
     ///
     /// # Errors
-    /// Those of [`Kernel::launch`].
+    /// Errors of [`Kernel::launch`].
     pub fn launch(
         &self,
         goal: LaunchGoal,

@@ -1,4 +1,4 @@
-//! Decoding of whole images, optionally resized: for the decoded cache and for packing.
+//! Decoding of whole images, optionally resized, for the decoded cache and for packing.
 
 use crate::decode::Decoders;
 use crate::error::{DataError, reserve};
@@ -11,7 +11,8 @@ use crate::tensor::CHANNELS;
 
 use super::upright::Upright;
 
-/// Decodes whole images. Its buffers grow to the largest image and are reused until released.
+/// Decoder of whole images. Its buffers grow to the size of the largest image and are reused until
+/// they are released.
 pub struct FullDecoder {
     /// Maximum shorter side in pixels, and the operator that resizes larger images to it.
     resize: Option<(u32, Resize)>,
@@ -21,12 +22,13 @@ pub struct FullDecoder {
     upright: Option<Image<u8>>,
     table: Vec<i32>,
     resampler: Resampler,
-    /// Row of the resized image.
+    /// One row of the resized image.
     line: Vec<u8>,
 }
 
 impl FullDecoder {
-    /// Creates a decoder of images at full size, or with a shorter side of at most `presize` pixels.
+    /// Creates a decoder. With `presize`, an image whose shorter side is longer than `presize`
+    /// pixels is resized to that length. If `turn` is set, resized images are rotated upright.
     pub fn new(presize: Option<u32>, turn: bool) -> Self {
         let resize = presize.map(|pixels| (pixels, Resize::shorter(pixels)));
         let resampler = Resampler::default();
@@ -34,13 +36,14 @@ impl FullDecoder {
         Self { resize, turn, pixels, upright: None, table, resampler, line }
     }
 
-    /// Whether the image will be resized.
+    /// Whether [`decode`](Self::decode) will resize the image.
     pub fn resizes(&self, header: &Header) -> bool {
         let Size { width, height } = header.size;
         self.resize.is_some_and(|(pixels, _)| width.min(height) > pixels)
     }
 
-    /// Size of the image that [`decode`](Self::decode) returns: upright if it is resized, else as stored.
+    /// Returns the size of the image that [`decode`](Self::decode) returns: upright if it is
+    /// resized, otherwise as stored.
     pub fn size(&self, header: &Header) -> Size {
         match self.resize {
             Some((_, resize)) if self.resizes(header) => {
@@ -51,8 +54,9 @@ impl FullDecoder {
         }
     }
 
-    /// Decodes a whole image. Returns the orientation that must still be applied, and its pixels in rows, of size
-    /// [`size`](Self::size). A resized image is already upright, if images are rotated at all.
+    /// Decodes a whole image. Returns the orientation that must still be applied, and the pixels
+    /// row by row, of size [`size`](Self::size). A resized image is already upright if the decoder
+    /// rotates images.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -87,7 +91,7 @@ impl FullDecoder {
         *self = Self { resize: self.resize, ..Self::new(None, self.turn) };
     }
 
-    /// Returns memory for reuse by the next image.
+    /// Takes back memory from [`decode`](Self::decode), which the next image reuses.
     pub fn give_back(&mut self, pixels: Vec<u8>) {
         self.pixels = pixels;
     }
@@ -102,7 +106,7 @@ impl FullDecoder {
     ) -> Result<Vec<u8>, DataError> {
         let (orientation, stored) = (self.orientation(header), header.size);
         let size = orientation.upright_size(stored);
-        // Taken, so that an error leaves no partial image behind.
+        // The image is taken out, so an error leaves no partial image behind.
         let mut upright = self.upright.take().unwrap_or_default();
         upright.reset(size.window())?;
         let turned = Upright { orientation, stored, first_column: 0 };
@@ -137,7 +141,7 @@ impl FullDecoder {
         Ok(pixels)
     }
 
-    /// Orientation to apply to the image.
+    /// Returns the orientation to apply to the image.
     fn orientation(&self, header: &Header) -> Orientation {
         if self.turn { header.orientation } else { Orientation::UPRIGHT }
     }

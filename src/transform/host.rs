@@ -1,9 +1,10 @@
-//! CPU transform: decoder rows in, tensor out.
+//! CPU transform from decoder rows to the tensor of a sample.
 //!
-//! Actions are executed in passes. A pass reads rows from a source, applies all pointwise actions that follow while the
-//! row is in the cache, and stores the row. The source of the first pass is the decoder, or the decoder and a
-//! resampling, so the decoded image is not stored unless it is rotated. The last pass stores the tensor; any other
-//! stores an image. All ways produce the bits of the actions' references.
+//! Actions are executed in passes. A pass reads rows from a source, applies all following pointwise
+//! actions while the row is in the cache, and stores the row. The source of the first pass is the
+//! decoder, optionally followed by a resampling. So the decoded image is stored only if it is
+//! rotated. The last pass stores the tensor. All other passes store an image. The result equals
+//! that of the actions' reference implementations, bit for bit.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -23,20 +24,22 @@ use super::resampling::Resampling;
 use super::run::Pixels;
 use super::upright::Upright;
 
-/// Bytes of all batches from which on they are written past the caches.
+/// Total size of all batches from which on tensors are written with non-temporal stores, which
+/// bypass the CPU caches.
 const PAST_CACHES_BYTES: usize = 32 << 20;
 
-/// CPU transform of one thread. Its buffers grow to what the largest sample needs and are reused until released.
+/// CPU transform of one thread. Its buffers grow to the size that the largest sample needs, and are
+/// reused until they are released.
 pub struct HostTransform {
     passes: Passes,
     resampling: Resampling,
     images: Images,
     busy: Duration,
-    /// Whether time is not measured.
+    /// Whether time measurement is off.
     untimed: bool,
 }
 
-/// Image to be decoded, with its plan.
+/// Image to decode, with its plan.
 #[derive(Clone, Copy)]
 pub struct PlannedImage<'a> {
     /// Bytes of the file.
@@ -49,7 +52,7 @@ pub struct PlannedImage<'a> {
     pub sample: &'a SamplePlan,
 }
 
-/// Actions that are still to be done.
+/// Actions that are not executed yet.
 #[derive(Clone, Copy)]
 struct Rest<'a> {
     actions: &'a Actions,
@@ -77,23 +80,24 @@ impl HostTransform {
         }
     }
 
-    /// Sets whether tensors are written past the caches. [`new`](Self::new) sets it where all batches together have 32 MiB or more.
+    /// Sets whether tensors are written with non-temporal stores, which bypass the CPU caches.
+    /// [`new`](Self::new) enables them if all batches together have 32 MiB or more.
     pub fn set_past_caches(&mut self, is_past: bool) {
         self.passes.set_past_caches(is_past);
     }
 
-    /// Whether time is measured. Default true.
+    /// Sets whether time is measured. Default: true.
     pub fn set_timed(&mut self, timed: bool) {
         self.untimed = !timed;
     }
 
-    /// Time that the last [`run`](Self::run) spent in operators and output, not in the decoder. Zero if it was not
-    /// measured.
+    /// Returns the time that the last [`run`](Self::run) spent in operators and output, without the
+    /// decoder. Zero if time was not measured.
     pub fn busy(&self) -> Duration {
         self.busy
     }
 
-    /// Memory held, in bytes, except for the tables of the last conversion.
+    /// Returns the memory held, in bytes, without the tables of the last conversion.
     pub fn capacity_bytes(&self) -> usize {
         self.images.capacity_bytes()
             + self.resampling.capacity_bytes()
@@ -107,7 +111,7 @@ impl HostTransform {
         self.passes.release();
     }
 
-    /// Decodes an image and runs all operators. `out` is its part of the batch.
+    /// Decodes an image and runs all operators. `out` is the sample's part of the batch.
     pub fn run(
         &mut self,
         encoded: PlannedImage<'_>,
@@ -117,8 +121,8 @@ impl HostTransform {
         self.execute(encoded, decoder, encoded.plan.steps.len(), Some(out))
     }
 
-    /// Decodes an image and runs only the first `operators` operators. [`image`](Self::image) is then the upright image
-    /// for the GPU.
+    /// Decodes an image and runs only the first `operators` operators. [`image`](Self::image) then
+    /// returns the upright image to upload to the GPU.
     pub fn run_prefix(
         &mut self,
         encoded: PlannedImage<'_>,
@@ -128,12 +132,13 @@ impl HostTransform {
         self.execute(encoded, decoder, operators, None)
     }
 
-    /// Result of [`run_prefix`](Self::run_prefix).
+    /// Returns the result of [`run_prefix`](Self::run_prefix).
     pub fn image(&self) -> &HostImage {
         self.images.current()
     }
 
-    /// Runs one operator on an image, which must cover its input. [`image`](Self::image) is then the result.
+    /// Runs one operator on an image, which must cover the operator's input. [`image`](Self::image)
+    /// then returns the result.
     pub fn run_operator(
         &mut self,
         actions: &Actions,
@@ -143,8 +148,8 @@ impl HostTransform {
         self.run_image(actions, operator..operator + 1, image, None)
     }
 
-    /// Runs operators on an image, which must cover their input. They store `out`, a sample's tensor; without one,
-    /// [`image`](Self::image) is then the result.
+    /// Runs operators on an image, which must cover their input, and stores the sample's tensor in
+    /// `out`. Without `out`, [`image`](Self::image) then returns the result.
     pub fn run_image(
         &mut self,
         actions: &Actions,
@@ -162,7 +167,7 @@ impl HostTransform {
         self.finish(rest, out)
     }
 
-    /// Runs the first `operators` operators, and stores the tensor if there is one.
+    /// Runs the first `operators` operators, and stores the tensor if `out` is given.
     fn execute(
         &mut self,
         encoded: PlannedImage<'_>,
@@ -186,7 +191,7 @@ impl HostTransform {
         Ok(())
     }
 
-    /// Runs the remaining actions on the current image, and stores the tensor if there is one.
+    /// Runs the remaining actions on the current image, and stores the tensor if `out` is given.
     fn finish(&mut self, mut rest: Rest<'_>, mut out: Option<&mut [u8]>) -> Result<(), DataError> {
         while rest.place < rest.end || out.is_some() {
             let image = self.images.take();
@@ -200,7 +205,7 @@ impl HostTransform {
         Ok(())
     }
 
-    /// Decodes the window of a rotated or mirrored image into an upright one.
+    /// Decodes the window of a rotated or mirrored image and stores it upright.
     fn decode_turned(
         &mut self,
         PlannedImage { bytes, header, sample, .. }: PlannedImage<'_>,
@@ -221,7 +226,7 @@ impl HostTransform {
         decoded
     }
 
-    /// The pass whose source is the decoder. Returns whether it stored the tensor.
+    /// Runs the pass whose source is the decoder. Returns whether it stored the tensor.
     fn first_pass(
         &mut self,
         PlannedImage { bytes, header, sample, .. }: PlannedImage<'_>,
@@ -266,7 +271,8 @@ impl HostTransform {
         decoded.map(|()| stores)
     }
 
-    /// A pass over an image. Returns the image that it stored, or `None` if it stored the tensor.
+    /// Runs a pass over an image. Returns the image that it stored, or `None` if it stored the
+    /// tensor.
     fn next_pass(
         &mut self,
         image: &HostImage,

@@ -1,17 +1,18 @@
-//! Images between the passes of a transform.
+//! Intermediate images between the passes of a transform.
 
 use crate::error::DataError;
 use crate::geometry::Roi;
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::kind::mix::{Mix, Mixer};
 
-/// Images between passes, two of bytes and two of floats, and two that a mix keeps, so that a chain that changes the
-/// pixel type reuses the previous sample's memory. `plan/need.rs` counts them.
+/// Intermediate images: two of bytes, two of floats, and two for mixes. A chain that changes the
+/// pixel type can therefore reuse the memory of the previous sample. `plan/need.rs` predicts this
+/// memory.
 pub struct Images {
     bytes: [HostImage; 2],
     floats: [HostImage; 2],
     mixer: Mixer,
-    /// Current image.
+    /// Pixel type and index of the current image.
     at: (PixelType, usize),
 }
 
@@ -24,18 +25,18 @@ impl Default for Images {
 }
 
 impl Images {
-    /// Begins a sample: the next image of bytes is the first one.
+    /// Begins a sample. The next image of bytes will be the one at index 0.
     pub fn begin(&mut self) {
         self.at = (PixelType::U8, 1);
     }
 
-    /// Current image.
+    /// Returns the current image.
     pub fn current(&self) -> &HostImage {
         let (pixels, place) = self.at;
         &self.of(pixels)[place]
     }
 
-    /// Takes the current image out, to be [put back](Self::put_back).
+    /// Takes the current image out. The caller must [put it back](Self::put_back).
     pub fn take(&mut self) -> HostImage {
         let (pixels, place) = self.at;
         std::mem::replace(&mut self.of_mut(pixels)[place], empty(pixels))
@@ -47,8 +48,9 @@ impl Images {
         self.of_mut(pixels)[place] = image;
     }
 
-    /// Takes the next image out, with this window and unspecified values: the other one of the same pixel type, or the
-    /// first one of the other type. It becomes the current image by [`advance`](Self::advance).
+    /// Takes out the image to write next, with this window and unspecified values. This is the
+    /// other image of the same pixel type, or the first one of another type.
+    /// [`advance`](Self::advance) makes it the current image.
     pub fn next(&mut self, pixels: PixelType, window: Roi) -> Result<HostImage, DataError> {
         let place = self.place(pixels);
         let mut image = std::mem::replace(&mut self.of_mut(pixels)[place], empty(pixels));
@@ -59,13 +61,13 @@ impl Images {
         reset.map(|()| image)
     }
 
-    /// Takes a place of a mix, where the image is `src`. Returns the next image, with this window.
+    /// Executes one step of a mix with the image `src`. Returns the next image, with this window.
     pub fn mix(&mut self, mix: &Mix, src: &HostImage, window: Roi) -> Result<HostImage, DataError> {
         let mut out = self.next(PixelType::U8, window)?;
         self.mixer.take(*mix, src, &mut out).map(|()| out)
     }
 
-    /// Makes an image from [`next`](Self::next) the current one.
+    /// Makes an image from [`next`](Self::next) the current image.
     pub fn advance(&mut self, image: HostImage) {
         self.at = (image.pixels(), self.place(image.pixels()));
         self.put_back(image);
@@ -96,7 +98,7 @@ impl Images {
     }
 }
 
-/// An image without pixels or memory.
+/// Returns an image without pixels or memory.
 fn empty(pixels: PixelType) -> HostImage {
     match pixels {
         PixelType::U8 => HostImage::U8(Image::default()),

@@ -1,5 +1,5 @@
-//! Execution of a plan: its operators on the CPU, its kernels on a device. Decoding of whole images for caches and
-//! packing.
+//! Execution of a plan: operators on the CPU and kernels on a GPU. Also decodes whole images for
+//! caches and packing.
 
 #[doc(hidden)]
 pub mod blend;

@@ -1,4 +1,4 @@
-//! One pass over the rows of a source: pointwise actions, then a store.
+//! One pass over the rows of a source. It applies pointwise actions and stores the result.
 
 use std::ops::Range;
 
@@ -21,21 +21,21 @@ use super::run::{Pixels, Row, Run};
 pub struct Passes {
     shape: TensorShape,
     run: Run,
-    /// Conversion of bytes.
+    /// Conversion of rows of bytes to the tensor.
     bytes: Option<LastTail>,
-    /// Conversion of floats.
+    /// Conversion of rows of floats to the tensor.
     floats: Tail,
-    /// With it, tensors are written past the caches.
+    /// If present, tensors are written with non-temporal stores.
     line: Option<Box<LineBuffer>>,
 }
 
-/// Conversion of bytes after a table of floats, as of the last pass.
+/// Conversion of bytes that follows a table of floats, kept from the last pass.
 struct LastTail {
     values: Box<Floats>,
     tail: Tail,
 }
 
-/// Every byte as a float.
+/// Table that maps every byte to the same value as a float.
 static PLAIN: Floats = {
     let mut values = [[0.0; 256]; CHANNELS];
     let mut at = 0;
@@ -46,7 +46,7 @@ static PLAIN: Floats = {
     values
 };
 
-/// A pass.
+/// One pass over the rows of a source.
 pub struct Pass<'a> {
     run: &'a mut Run,
     source: Roi,
@@ -65,7 +65,7 @@ pub struct Source<'a> {
     pub window: Roi,
     /// Pixel type of the rows.
     pub pixels: PixelType,
-    /// Table of the first action, if that is of statistics.
+    /// Table of the first action, if that is a statistics action.
     pub made: Option<&'a Made>,
 }
 
@@ -75,13 +75,14 @@ impl Passes {
         Self { shape, run: Run::default(), bytes: None, floats, line: None }
     }
 
-    /// Sets whether tensors are written past the caches, as is faster where nobody reads them soon. Default false.
+    /// Sets whether tensors are written with non-temporal stores. This is faster if nothing reads
+    /// them soon. Default: false.
     pub fn set_past_caches(&mut self, is_past: bool) {
         self.line = is_past.then(LineBuffer::new);
     }
 
-    /// Begins a pass with the pointwise actions `which`. It stores `out`, a sample's tensor, or an image if there is
-    /// none.
+    /// Begins a pass with the pointwise actions `which`. It stores the sample's tensor in `out`, or
+    /// an image if `out` is `None`.
     pub fn begin<'a>(
         &'a mut self,
         actions: &Actions,
@@ -116,24 +117,24 @@ impl Passes {
         Ok(Pass { run, source: window, sink })
     }
 
-    /// Memory held, in bytes, except for the tables of the last conversion.
+    /// Returns the memory held, in bytes, without the tables of the last conversion.
     pub fn capacity_bytes(&self) -> usize {
         self.run.capacity_bytes() + self.line.as_ref().map_or(0, |_| size_of::<LineBuffer>())
     }
 
-    /// Frees the memory of rows.
+    /// Frees the row buffers.
     pub fn release(&mut self) {
         self.run = Run::default();
     }
 }
 
 impl Pass<'_> {
-    /// Takes row `y` of the source.
+    /// Processes row `y` of the source.
     pub fn put(&mut self, y: u32, pixels: Pixels<'_>) {
         self.store(y.into(), self.source.x, Some(pixels));
     }
 
-    /// Stores row `y` of the source, from the column `first` on.
+    /// Processes and stores row `y` of the source, whose pixels begin at column `first`.
     fn store(&mut self, y: i64, first: u32, pixels: Option<Pixels<'_>>) {
         if let Sink::Image(HostImage::U8(image)) = &mut self.sink
             && let Some(row) = self.run.straight(y)
@@ -144,7 +145,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Takes row `y` of a source of bytes, which `make` writes: to the result, or to `line` if its columns change.
+    /// Processes row `y` of a source of bytes, which `make` writes. `make` writes directly into the
+    /// result, or into `line` if the columns change.
     pub fn make(&mut self, y: u32, line: &mut [u8], make: impl FnOnce(&mut [u8])) {
         if let Sink::Image(HostImage::U8(image)) = &mut self.sink
             && self.run.keeps_columns(self.source)
@@ -159,7 +161,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Takes all rows of a source of bytes.
+    /// Processes all rows of a source of bytes.
     pub fn put_image(&mut self, image: &Image<u8>) {
         match &mut self.sink {
             Sink::Image(HostImage::U8(out)) if self.run.keeps_places(self.source) => {
@@ -173,13 +175,13 @@ impl Pass<'_> {
         }
     }
 
-    /// Takes row `y` of a source of bytes.
+    /// Processes row `y` of a source of bytes.
     pub fn put_bytes(&mut self, y: u32, row: &[u8]) {
         self.put(y, Pixels::Bytes(row));
     }
 
-    /// Ends the pass after the source's last row: stores the rows that the source does not have. Returns the image, if
-    /// one was stored.
+    /// Ends the pass after the source's last row. Stores the rows that lie outside the source.
+    /// Returns the image, if one was stored.
     pub fn end(mut self) -> Option<HostImage> {
         let source = i64::from(self.source.y)..i64::from(self.source.bottom());
         for y in self.run.needed_rows().filter(|y| !source.contains(y)) {
@@ -216,7 +218,7 @@ impl Sink<'_> {
     }
 }
 
-/// A resampling that a pass begins with.
+/// Resampling that a pass begins with.
 #[derive(Clone, Copy, Debug)]
 pub struct ResamplingAt<'a> {
     /// Number of the action.
@@ -226,8 +228,8 @@ pub struct ResamplingAt<'a> {
     pub cut: (u32, u32),
 }
 
-/// The resampling that begins at action `place`, if there is one. Crops inside the image before it only say which pixels
-/// are needed.
+/// Finds the resampling at or after action `place`, with only inside crops before it. A crop inside
+/// the image only selects pixels, so it needs no pass of its own.
 pub fn resampling_at(actions: &Actions, place: usize, end: usize) -> Option<ResamplingAt<'_>> {
     let mut cut = (0, 0);
     for (at, action) in actions.list[..end].iter().enumerate().skip(place) {
@@ -241,7 +243,8 @@ pub fn resampling_at(actions: &Actions, place: usize, end: usize) -> Option<Resa
     None
 }
 
-/// Conversion after this table, computed again only if the table differs from the previous one.
+/// Returns the conversion that follows this table. It is computed again only if the table differs
+/// from the previous one.
 fn tail_for<'a>(
     last: &'a mut Option<LastTail>,
     values: Option<&Floats>,

@@ -1,4 +1,4 @@
-//! Resampling of rows as they come.
+//! Resampling of rows as the source delivers them.
 
 use std::ops::Range;
 
@@ -9,25 +9,25 @@ use crate::tensor::CHANNELS;
 
 use super::pass::Pass;
 
-/// Resampler with the memory for a row of its output.
+/// Resampler with a buffer for one row of its output.
 #[derive(Default)]
 pub struct Resampling {
     resampler: Resampler,
     line: Vec<u8>,
-    /// Rows that the outputs need.
+    /// Input rows that the output needs.
     inputs: Range<u32>,
 }
 
 impl Resampling {
-    /// Begins a resampling of rows of the window `input`.
+    /// Begins to resample rows of the window `input`.
     pub fn begin(&mut self, params: &Params, table: &[i32], input: Roi) -> Result<(), DataError> {
         self.resampler.begin(params, table, input)?;
         self.inputs = params.rows(table).inputs();
         reserve::renew(&mut self.line, CHANNELS * params.wanted().width as usize)
     }
 
-    /// Adds a row, and gives each row that is complete then to `pass`. Rows come in order; those that no output needs
-    /// are ignored.
+    /// Adds a row, and passes each completed output row to `pass`. Rows must be added in order.
+    /// Rows that no output needs are ignored.
     pub fn push(&mut self, y: u32, row: &[u8], pass: &mut Pass<'_>) {
         if !self.inputs.contains(&y) {
             return;
@@ -38,7 +38,7 @@ impl Resampling {
         }
     }
 
-    /// A row of `width` pixels, with unspecified values.
+    /// Returns a row buffer of `width` pixels with unspecified values.
     pub fn line(&mut self, width: u32) -> Result<&mut [u8], DataError> {
         reserve::renew(&mut self.line, CHANNELS * width as usize)?;
         Ok(&mut self.line)

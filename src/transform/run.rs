@@ -1,7 +1,8 @@
-//! Pointwise actions on rows: any number of them, one after another, on a row that stays in the cache.
+//! Pointwise actions on rows. All actions are applied to a row while it is in the cache.
 //!
-//! A source gives rows in its own order. Pointwise actions only crop and mirror, so the position of a source's pixel in
-//! the result is its position in the source, perhaps mirrored, plus an offset.
+//! A source delivers rows in its own order. Pointwise actions change positions only by crops and
+//! flips. So the position of a source's pixel in the result is its position in the source,
+//! optionally mirrored, plus an offset.
 
 use std::ops::Range;
 
@@ -15,47 +16,48 @@ use crate::op::wide::bytes::Tables;
 use crate::op::{Actions, ParamBytes};
 use crate::tensor::CHANNELS;
 
-/// Consecutive pointwise actions of a sample. Its memory is reused for the next one.
+/// Consecutive pointwise actions of a sample. The next sample reuses the memory.
 #[derive(Default)]
 pub struct Run {
     columns: Axis,
     rows: Axis,
     bytes: Vec<Stage>,
-    /// After the table of floats, or all stages if the source has floats.
+    /// Stages after the table of floats, or all stages if the source has floats.
     floats: Vec<Stage>,
     tables: Vec<Tables>,
-    /// The table of floats, if there is one, with the table of bytes before it.
+    /// Table of floats, if the actions contain one, composed with the table of bytes before it.
     values: Option<Floats>,
     line: Vec<u8>,
     float_line: Vec<f32>,
 }
 
-/// One pass over a row.
+/// One step that changes a row.
 enum Stage {
-    /// Table with this index.
+    /// Look-up table, as index into `tables`.
     Table(usize),
-    /// A function of pixels, in rows whose first pixel is at column `x` and whose row 0 of the source is at row `y`.
+    /// Function of pixels. `columns` is the position of the line's first column and the direction;
+    /// `rows` is the position of the source's row 0 and the direction.
     Pixel { kind: &'static PixelKind, params: ParamBytes, columns: (i32, i32), rows: (i32, i32) },
     /// Fill everything outside of these columns of the line and rows of the source.
     Fill { columns: Range<usize>, rows: Range<i64>, fill: [f32; CHANNELS] },
 }
 
-/// Positions along one axis.
+/// Mapping of positions along one axis.
 #[derive(Clone, Copy, Debug, Default)]
 struct Axis {
-    /// Position after the actions so far of the source's position 0.
+    /// Position of the source's position 0 after the actions so far.
     offset: i64,
     /// Whether positions are mirrored.
     mirrored: bool,
-    /// First position of the source that the result needs, which may be outside of the source.
+    /// First source position that the result needs. It may lie outside the source.
     first: i64,
-    /// Number of positions.
+    /// Number of positions that the result needs.
     len: usize,
 }
 
-/// A row of the result.
+/// One row of the result.
 pub struct Row<'a> {
-    /// Position of the row.
+    /// Position of the row in the result.
     pub y: u32,
     /// Whether the pixels are in reverse order.
     pub mirrored: bool,
@@ -73,10 +75,11 @@ pub enum Pixels<'a> {
 }
 
 impl Run {
-    /// Begins a run of the actions `which`, all pointwise, on the rows of a source of this pixel type with the window
-    /// `source`. If `to_floats`, rows are given as floats as soon as there is a table of floats; otherwise bytes are
-    /// given if nothing follows that table, which is then [`values`](Self::values). `made` is the table of the first
-    /// action if that is of statistics.
+    /// Begins a run of the pointwise actions `which` on rows of a source with the window `source`.
+    /// `is_floats` is the source's pixel type. With `to_floats`, rows become floats as soon as
+    /// there is a table of floats. Otherwise rows stay bytes if no action follows that table, and
+    /// the caller applies [`values`](Self::values). `made` is the table of the first action if that
+    /// is a statistics action.
     pub fn begin(
         &mut self,
         actions: &Actions,
@@ -111,13 +114,14 @@ impl Run {
             && columns.first + columns.len as i64 <= x + i64::from(source.width)
             && y <= rows.first
             && rows.first + rows.len as i64 <= y + i64::from(source.height);
-        // Rows that nothing changes are passed on as they are.
+        // Rows that no stage changes are passed on without a copy.
         let passed_on = is_floats || self.bytes.is_empty() && covers;
         reserve::renew(&mut self.line, if passed_on { 0 } else { values })?;
         reserve::renew(&mut self.float_line, if as_floats { values } else { 0 })
     }
 
-    /// Translates the actions into stages. The axes say what is needed of the source.
+    /// Translates the actions into stages. `columns` and `rows` are the source positions that the
+    /// result needs.
     fn compile(
         &mut self,
         actions: &Actions,
@@ -175,12 +179,12 @@ impl Run {
         }
     }
 
-    /// Whether rows are given as floats.
+    /// Whether [`row`](Self::row) returns floats.
     pub fn gives_floats(&self) -> bool {
         !self.float_line.is_empty()
     }
 
-    /// Adds a table, composed with one directly before it.
+    /// Adds a table. If the last stage is a table, both are composed.
     fn push_table(&mut self, table: &Bytes) {
         if let Some(Stage::Table(before)) = self.bytes.last() {
             let before = &mut self.tables[*before];
@@ -191,7 +195,7 @@ impl Run {
         }
     }
 
-    /// Sets the table of floats, composed with a table directly before it.
+    /// Sets the table of floats. If the last stage is a table, both are composed.
     fn push_values(&mut self, table: &Floats) {
         self.values = Some(match self.bytes.pop_if(|it| matches!(it, Stage::Table(_))) {
             Some(Stage::Table(before)) => table::composed(self.tables[before].bytes(), table),
@@ -199,18 +203,19 @@ impl Run {
         });
     }
 
-    /// The table of floats that is left to apply to rows of bytes.
+    /// Returns the table of floats that the caller must still apply to rows of bytes.
     pub fn values(&self) -> Option<&Floats> {
         self.values.as_ref().filter(|_| !self.gives_floats())
     }
 
-    /// Rows of the source that the result needs. Some may be outside of the source.
+    /// Returns the range of source rows that the result needs. It may extend beyond the source.
     pub fn needed_rows(&self) -> Range<i64> {
         self.rows.first..self.rows.first + self.rows.len as i64
     }
 
-    /// Result of row `y` of the source; `pixels` is that row, from the column `first` on. Without one, because the
-    /// row is outside of the source, all pixels are filled. `None` if the result does not need the row.
+    /// Computes the result of row `y` of the source. `pixels` is that row from the column `first`
+    /// on. `None` means that the row lies outside the source; all its pixels are then filled.
+    /// Returns `None` if the result does not need the row.
     pub fn row<'a>(
         &'a mut self,
         y: i64,
@@ -262,14 +267,15 @@ impl Run {
         Some(Row { y: rows.result(y), mirrored: columns.mirrored, pixels })
     }
 
-    /// Row of the result that row `y` of the source becomes, if the result needs it and all that changes it are bytes
-    /// that keep their order. [`bytes`](Self::bytes) then computes it.
+    /// Returns the row of the result that row `y` of the source becomes. Returns `None` if the
+    /// result does not need it, if columns are mirrored, or if the run produces floats. For `Some`,
+    /// [`bytes`](Self::bytes) computes the row.
     pub fn straight(&self, y: i64) -> Option<u32> {
         let straight = !self.columns.mirrored && self.values.is_none() && !self.gives_floats();
         (straight && self.needed_rows().contains(&y)).then(|| self.rows.result(y))
     }
 
-    /// As [`row`](Self::row), in the memory of the result.
+    /// Like [`row`](Self::row), but writes into the memory of the result.
     pub fn bytes(&self, y: i64, first: u32, pixels: Option<Pixels<'_>>, out: &mut [u8]) {
         let at = (self.columns.first, first.into());
         match pixels {
@@ -282,13 +288,13 @@ impl Run {
         self.change(y, out);
     }
 
-    /// Whether rows of a source with this window keep their columns.
+    /// Whether the rows of a source with this window keep their columns.
     pub fn keeps_columns(&self, source: Roi) -> bool {
         self.columns.keeps(source.x, source.width)
     }
 
-    /// Whether every pixel of a source with this window keeps its place, and what it becomes does not depend on it. Then
-    /// [`image`](Self::image) computes the result.
+    /// Whether every pixel of a source with this window keeps its position, and no stage depends on
+    /// the position. [`image`](Self::image) then computes the result.
     pub fn keeps_places(&self, source: Roi) -> bool {
         let anywhere = |stage: &Stage| match stage {
             Stage::Table(_) => true,
@@ -300,21 +306,22 @@ impl Run {
         bytes && keeps && self.bytes.iter().all(anywhere)
     }
 
-    /// Result of all rows of a source that [keeps its places](Self::keeps_places).
+    /// Computes the result of all rows of a source that [keeps its places](Self::keeps_places).
     pub fn image(&self, from: &[u8], to: &mut [u8]) {
-        /// Bytes that stay in the cache from one stage to the next: many rows, because each call of a stage costs time.
+        /// Number of bytes that are processed per stage. They fit into the cache and contain many
+        /// rows, because each call of a stage costs time.
         const PART: usize = CHANNELS << 12;
         for (from, to) in from.chunks(PART).zip(to.chunks_mut(PART)) {
             self.changed(0, from, to);
         }
     }
 
-    /// Applies the stages to row `y` of the source, which keeps its columns.
+    /// Applies the stages to row `y` of the source in place. The row must keep its columns.
     pub fn change(&self, y: i64, row: &mut [u8]) {
         filled_bytes(&self.bytes, &self.tables, y, row);
     }
 
-    /// The same, from one row to another.
+    /// Like [`change`](Self::change), from one row to another.
     fn changed(&self, y: i64, row: &[u8], out: &mut [u8]) {
         let mut stages = &*self.bytes;
         if let [Stage::Table(table), rest @ ..] = stages {
@@ -370,14 +377,16 @@ fn filled_floats<'a>(stages: &[Stage], y: i64, line: &'a mut [f32]) -> Pixels<'a
     Pixels::Floats(line)
 }
 
-/// Position of row `y` of the source in an action's image, given the position of the line's first column and of row
-/// 0, each with the direction.
+/// Returns the position of row `y` of the source in an action's image. `columns` is the position of
+/// the line's first column and the direction; `rows` is the position of the source's row 0 and the
+/// direction.
 fn position(columns: (i32, i32), rows: (i32, i32), y: i64) -> RowPosition {
     let ((x, step), (first, down)) = (columns, rows);
     RowPosition { x, step, y: first.wrapping_add(down.wrapping_mul(y as i32)) }
 }
 
-/// Fills the pixels outside of `inside`, or all of them in a row outside of the image.
+/// Fills the pixels outside `inside`. Fills all pixels if `is_row` is false, because the row then
+/// lies outside the image.
 fn fill_outside<T: Copy>(line: &mut [T], inside: &Range<usize>, is_row: bool, fill: [T; CHANNELS]) {
     let pixels = line.as_chunks_mut::<CHANNELS>().0;
     if !is_row {
@@ -387,14 +396,15 @@ fn fill_outside<T: Copy>(line: &mut [T], inside: &Range<usize>, is_row: bool, fi
     pixels[inside.end..].fill(fill);
 }
 
-/// The `len` pixels of a row that a line needs, if the row has all of them. `at` has the line's first column, which may
-/// be negative, and the row's.
+/// Returns the `len` pixels of a row that a line needs, or `None` if the row does not contain all
+/// of them. The pair holds the line's first column, which may be negative, and the row's first
+/// column.
 fn covered(row: &[u8], (line_first, row_first): (i64, i64), len: usize) -> Option<&[u8]> {
     let start = usize::try_from(line_first - row_first).ok()?;
     row.get(CHANNELS * start..)?.get(..CHANNELS * len)
 }
 
-/// Copies the pixels of a row that a line needs. The others become 0.
+/// Copies the pixels of a row that a line needs. The line's other pixels become 0.
 fn fit<T: Copy + Default>(line: &mut [T], row: &[T], (line_first, row_first): (i64, i64)) {
     let (len, width) = ((line.len() / CHANNELS) as i64, (row.len() / CHANNELS) as i64);
     let inside = within(&(row_first..row_first + width), &(line_first..line_first + len));
@@ -407,14 +417,14 @@ fn fit<T: Copy + Default>(line: &mut [T], row: &[T], (line_first, row_first): (i
     }
 }
 
-/// The part `has` of the range `needed`, counted from its start.
+/// Returns the intersection of both ranges, relative to the start of `needed`.
 fn within(has: &Range<i64>, needed: &Range<i64>) -> Range<usize> {
     let place = |at: i64| (at.clamp(needed.start, needed.end) - needed.start) as usize;
     place(has.start)..place(has.end).max(place(has.start))
 }
 
 impl Axis {
-    /// Passes an action that moves pixels: positions become those of its output.
+    /// Applies an action: positions become those of the action's output.
     fn pass(&mut self, moves: Move, is_columns: bool) {
         match moves {
             Move::None => {}
@@ -432,19 +442,20 @@ impl Axis {
         }
     }
 
-    /// Sets what is needed of the source for `len` positions of the result from `first` on.
+    /// Sets the source positions that are needed for `len` positions of the result, starting at
+    /// `first`.
     fn begin(&mut self, first: u32, len: u32) {
         let first = i64::from(first);
         let needed = self.source(first..first + i64::from(len));
         (self.first, self.len) = (needed.start, len as usize);
     }
 
-    /// Whether these positions of the source are those of the result, in the same order.
+    /// Whether these source positions are the positions of the result, in the same order.
     fn keeps(&self, first: u32, len: u32) -> bool {
         !self.mirrored && self.first == i64::from(first) && self.len == len as usize
     }
 
-    /// Range of the source's positions for a range of positions here.
+    /// Returns the source positions for a range of positions after the actions so far.
     fn source(&self, here: Range<i64>) -> Range<i64> {
         match self.mirrored {
             false => here.start - self.offset..here.end - self.offset,
@@ -452,17 +463,17 @@ impl Axis {
         }
     }
 
-    /// Position here of a position of the source.
+    /// Returns the position after the actions so far for a source position.
     fn here(&self, source: i64) -> i32 {
         (if self.mirrored { self.offset - source } else { self.offset + source }) as i32
     }
 
-    /// 1, or -1 if mirrored.
+    /// Direction of the axis: 1, or -1 if mirrored.
     fn step(&self) -> i32 {
         if self.mirrored { -1 } else { 1 }
     }
 
-    /// Position here of a position of the source that is needed.
+    /// Returns the position in the result for a needed source position.
     fn result(&self, source: i64) -> u32 {
         (if self.mirrored { self.offset - source } else { self.offset + source }) as u32
     }

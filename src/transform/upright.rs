@@ -1,4 +1,4 @@
-//! Rotation and mirroring of decoded rows while they are stored.
+//! Rotation and mirroring of decoded rows, applied when they are stored.
 
 use crate::decode::Rows;
 use crate::geometry::{Orientation, Size};

@@ -1,10 +1,10 @@
-//! nvJPEG's C interface, opened at run time: nothing links CUDA.
+//! nvJPEG's C interface, opened at run time. Nothing links CUDA.
 //!
-//! `bindings.rs` holds the declarations of nvJPEG 13.3's public header as bindgen writes them, without its
-//! comments. [`NvJpegLib`] holds one `Result` per function, because an older library lacks some of them:
-//! look at it before the call, for a call of a function that is missing panics.
+//! `bindings.rs` contains the declarations of nvJPEG 13.3's public header as bindgen writes them,
+//! without comments. [`NvJpegLib`] contains one `Result` per function, because an older library
+//! lacks some of them. Check it before a call: calling a missing function panics.
 //!
-//! To regenerate: `NVJPEG_INCLUDE=<directory of nvjpeg.h> cargo build -p nvjpeg-sys --features bindgen`.
+//! To regenerate: `NVJPEG_INCLUDE=<directory of nvjpeg.h> cargo build -p feedwater-nvjpeg-sys --features bindgen`.
 
 #![allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]
 #![allow(missing_docs, clippy::all)]

@@ -1,14 +1,15 @@
-//! C interface for a simulated driver, whose header `tests/simulated/executor.h` declares the same functions.
+//! C interface for a simulated driver. The header `tests/simulated/executor.h` declares the same
+//! functions.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use crate::{Access, Comparison, Contents, Counts, Launch, Memory, Module, Options};
 
-/// Told one message: a fault, or why a text or a launch is refused.
+/// Callback that receives one message: a fault, or the reason why a source or a launch is refused.
 type Report = extern "C" fn(*const c_char);
 
-/// What launches executed, added up. See [`Counts`].
+/// Sums of the [`Counts`] of several launches.
 #[repr(C)]
 #[derive(Default)]
 pub struct Totals {
@@ -27,15 +28,15 @@ pub struct Totals {
     longest_blocks: u64,
 }
 
-/// Grid, block and shared memory of a launch, and how to run it.
+/// Grid, block and shared memory of a launch, and its schedule.
 #[repr(C)]
 pub struct Shape {
     grid: [u32; 3],
     block: [u32; 3],
     shared_bytes: u64,
-    /// Selects the schedule and the fill.
+    /// Number that selects schedule and fill.
     number: u64,
-    /// Whether to run it under every schedule, and compare.
+    /// Whether to run the launch under every schedule and compare the results.
     every_schedule: c_int,
 }
 
@@ -45,9 +46,9 @@ fn report_with(report: Report, message: impl ToString) {
 }
 
 /// # Safety
-/// `text` ends with a NUL byte.
+/// `text` must end with a NUL byte.
 unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(text) }.to_string_lossy()
 }
 
@@ -57,59 +58,60 @@ pub extern "C" fn feedwater_ptx_memory() -> *mut Memory {
     Box::into_raw(Box::new(Memory::new()))
 }
 
-/// Adds an allocation, whose content is unwritten. Returns 0, or 1 if it overlaps another one.
+/// Adds an allocation whose content is unwritten. Returns 0, or 1 if it overlaps another one.
 ///
 /// # Safety
-/// `memory` is from `feedwater_ptx_memory`, and used by one thread at a time; the allocation stays until it is unmapped.
+/// `memory` must come from `feedwater_ptx_memory` and be used by one thread at a time. The
+/// allocation must exist until it is unmapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_map(memory: *mut Memory, address: u64, bytes: u64) -> c_int {
     let (access, contents) = (Access::ReadWrite, Contents::Unwritten);
     let name = format!("the allocation at {address:#x}");
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { (*memory).map(&name, address, bytes, access, contents) }.is_err().into()
 }
 
 /// Removes an allocation.
 ///
 /// # Safety
-/// As for `feedwater_ptx_map`.
+/// The requirements of `feedwater_ptx_map`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_unmap(memory: *mut Memory, address: u64) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { (*memory).remove(address) };
 }
 
-/// Marks bytes as written, after a copy.
+/// Marks bytes as written, because a copy has written them.
 ///
 /// # Safety
-/// As for `feedwater_ptx_map`.
+/// The requirements of `feedwater_ptx_map`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_wrote(memory: *mut Memory, address: u64, bytes: u64) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { (*memory).mark_written(address, bytes) };
 }
 
 /// Whether all of these bytes were written.
 ///
 /// # Safety
-/// As for `feedwater_ptx_map`.
+/// The requirements of `feedwater_ptx_map`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_is_written(
     memory: *const Memory,
     address: u64,
     bytes: u64,
 ) -> c_int {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { (*memory).is_written(address, bytes) }.unwrap_or(false).into()
 }
 
-/// Parses a text. Null, after a report, if it is refused.
+/// Parses a PTX source. If it is refused, reports the reason and returns null.
 ///
 /// # Safety
-/// `source` ends with a NUL byte.
+/// `source` must end with a NUL byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_parse(source: *const c_char, report: Report) -> *mut Module {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     match Module::parse(&unsafe { text(source) }) {
         Ok(module) => Box::into_raw(Box::new(module)),
         Err(error) => {
@@ -122,18 +124,19 @@ pub unsafe extern "C" fn feedwater_ptx_parse(source: *const c_char, report: Repo
 /// Frees a module.
 ///
 /// # Safety
-/// `module` is from `feedwater_ptx_parse` and not used afterwards.
+/// `module` must come from `feedwater_ptx_parse` and not be used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_forget(module: *mut Module) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     drop(unsafe { Box::from_raw(module) });
 }
 
-/// Writes the offset and size of each of a kernel's parameters, at most `most`. Returns their number, or -1 if there is no
-/// such kernel.
+/// Writes the offset and size of at most `most` parameters of a kernel. Returns the number of
+/// parameters, or -1 if there is no such kernel.
 ///
 /// # Safety
-/// `module` is from `feedwater_ptx_parse`, `kernel` ends with a NUL byte, and `out` has room for `most` pairs.
+/// `module` must come from `feedwater_ptx_parse`, `kernel` must end with a NUL byte, and `out` must
+/// have space for `most` pairs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_parameters(
     module: *const Module,
@@ -141,22 +144,23 @@ pub unsafe extern "C" fn feedwater_ptx_parameters(
     out: *mut [u64; 2],
     most: usize,
 ) -> c_int {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (module, kernel) = unsafe { (&*module, text(kernel)) };
     let Ok(parameters) = module.parameters(&kernel) else { return -1 };
     for (at, (offset, bytes)) in parameters.iter().take(most).enumerate() {
-        // SAFETY: there is room for `most`.
+        // SAFETY: the caller guarantees space for `most` pairs.
         unsafe { out.add(at).write([*offset, *bytes]) };
     }
     parameters.len() as c_int
 }
 
-/// Runs a kernel. Returns the number of faults, each of which was reported; a difference between schedules and a refused
-/// launch are faults too. Adds to `totals` what it executed; under every schedule, what the first one executed.
+/// Runs a kernel. Reports every fault and returns their number. A difference between schedules and
+/// a refused launch are faults too. Adds the counts to `totals`; under every schedule, only those
+/// of the first one.
 ///
 /// # Safety
-/// `module` and `memory` are from the functions above and used by one thread at a time, `kernel` ends with a NUL byte, and
-/// `params` has `bytes` bytes.
+/// `module` and `memory` must come from the functions above and be used by one thread at a time.
+/// `kernel` must end with a NUL byte, and `params` must have `bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_launch(
     module: *const Module,
@@ -168,7 +172,7 @@ pub unsafe extern "C" fn feedwater_ptx_launch(
     totals: *mut Totals,
     report: Report,
 ) -> u64 {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (module, memory, kernel, shape, params, totals) = unsafe {
         let params = std::slice::from_raw_parts(params.cast::<u8>(), bytes);
         (&*module, &mut *memory, text(kernel), &*shape, params.to_vec(), &mut *totals)
@@ -254,7 +258,7 @@ mod tests {
         let address = data.as_mut_ptr() as u64;
         let memory = feedwater_ptx_memory();
         let mut totals = Totals::default();
-        // SAFETY: the pointers are those that the functions returned; the strings have NUL bytes.
+        // SAFETY: the functions returned these pointers; the strings have NUL bytes.
         unsafe {
             assert_eq!(feedwater_ptx_map(memory, address, 8), 0);
             assert_eq!(feedwater_ptx_map(memory, address + 4, 8), 1);

@@ -1,4 +1,4 @@
-//! Launches under several schedules and fills, whose results must be equal.
+//! Launches under several schedules and fills. Their results must be equal.
 
 use crate::error::Result;
 use crate::launch::{Launch, Options, Outcome, Schedule};
@@ -15,23 +15,23 @@ pub struct Comparison {
     pub difference: Option<Difference>,
 }
 
-/// Byte that depends on the schedule or on uninitialised memory.
+/// Byte that depends on the schedule or on uninitialized memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Name of the range.
     pub range: String,
     /// Offset of the byte in the range.
     pub offset: u64,
-    /// Value after the first run; `None` if it was not written.
+    /// Value after the first run. `None` if it was not written.
     pub first: Option<u8>,
-    /// Value after the other run.
+    /// Value after the other run. `None` if it was not written.
     pub other: Option<u8>,
     /// Options of the other run.
     pub options: Options,
 }
 
 impl Options {
-    /// Runs that between them use every schedule, each with another fill.
+    /// Returns options that together use every schedule, each with another fill.
     pub fn every_schedule(seed: u64) -> Vec<Self> {
         let mut random = Random::new(seed);
         let schedules = [
@@ -47,12 +47,12 @@ impl Options {
 }
 
 impl Module {
-    /// Runs a kernel once with each of the options, always from the same contents of memory, and compares the contents
-    /// afterwards. Bytes of global memory that were never written are filled by each run's seed. Memory is left as the last
-    /// run leaves it.
+    /// Runs a kernel once with each of the options, always from the same contents of memory, and
+    /// compares the contents afterwards. Bytes of global memory that were never written are filled
+    /// from each run's seed. Memory keeps the contents of the last run.
     ///
     /// # Errors
-    /// As [`Module::run`].
+    /// Errors of [`Module::run`].
     pub fn compare(
         &self,
         memory: &mut Memory,
@@ -87,11 +87,11 @@ impl Module {
     }
 }
 
-/// Contents of all ranges that kernels may write to.
+/// Contents of all ranges to which kernels may write.
 struct Snapshot(Vec<Contents>);
 
 struct Contents {
-    /// Number among the memory's ranges.
+    /// Number of the range in the memory.
     at: usize,
     name: String,
     data: Vec<u8>,

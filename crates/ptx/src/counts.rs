@@ -1,4 +1,4 @@
-//! Counts of what a launch executed. They are counts, not times.
+//! Counts of a launch's instructions and memory accesses. They are not times.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ pub enum Class {
     Move,
     /// Matrix products.
     Matrix,
-    /// Loads, stores and atomics, by the space that they name.
+    /// Loads, stores and atomics in global memory. The instruction's space decides.
     Global,
-    /// Shared memory.
+    /// Accesses to shared memory.
     Shared,
-    /// Local memory, such as spilled registers.
+    /// Accesses to local memory, such as spilled registers.
     Local,
-    /// Generic addresses.
+    /// Accesses with generic addresses.
     Generic,
-    /// Parameters and constants.
+    /// Accesses to parameters and constants.
     Param,
     /// Exchange and synchronization between lanes and warps.
     Sync,
@@ -32,12 +32,12 @@ pub enum Class {
     Control,
 }
 
-/// What a launch executed, in all blocks together.
+/// Counts of a launch, summed over all blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Instructions, each counted once per warp.
     pub instructions: u64,
-    /// Lanes in which they took effect; at most 32 for each instruction.
+    /// Lanes in which instructions took effect, at most 32 per instruction.
     pub lanes: u64,
     /// Instructions by class.
     pub classes: BTreeMap<Class, u64>,
@@ -45,9 +45,9 @@ pub struct Counts {
     pub opcodes: BTreeMap<String, u64>,
     /// Conditional branches, each counted once per warp.
     pub branches: u64,
-    /// Branches after which lanes of a warp take different ways.
+    /// Branches after which lanes of a warp continue at different instructions.
     pub divergent_branches: u64,
-    /// Passes through shared memory's 32 banks of four bytes.
+    /// Passes through shared memory, which has 32 banks of four bytes.
     pub shared_wavefronts: u64,
     /// Passes that would be needed without bank conflicts.
     pub ideal_wavefronts: u64,
@@ -59,17 +59,17 @@ pub struct Counts {
     pub mma: u64,
     /// Block barriers, each counted once per warp.
     pub barriers: u64,
-    /// Instructions of the block that executed the most, each counted once per warp.
+    /// Instructions of the block that executed most, each counted once per warp.
     pub longest_block: u64,
 }
 
 impl Counts {
-    /// Passes through shared memory that bank conflicts cause.
+    /// Returns the number of passes through shared memory that bank conflicts cause.
     pub fn bank_conflicts(&self) -> u64 {
         self.shared_wavefronts - self.ideal_wavefronts
     }
 
-    /// Mean share of lanes in which an instruction took effect.
+    /// Returns the mean share of lanes in which an instruction took effect.
     pub fn active_share(&self) -> f64 {
         self.lanes as f64 / (32 * self.instructions.max(1)) as f64
     }
@@ -106,7 +106,7 @@ impl Counts {
     }
 }
 
-/// Counts of one instruction.
+/// Counts of one instruction of the source.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PlaceCounts {
     pub warps: u64,
@@ -143,9 +143,10 @@ fn class(i: &Instruction) -> Class {
     }
 }
 
-/// Passes through the banks that an access of some lanes needs, and the number without conflicts.
+/// Returns the number of passes through the banks for an access of some lanes, and the number
+/// without conflicts.
 ///
-/// Accesses of 8 bytes are served by half-warps, and those of 16 bytes by quarter-warps.
+/// Half-warps serve accesses of 8 bytes, and quarter-warps those of 16 bytes.
 pub(crate) fn wavefronts(addresses: &[u64; 32], on: u32, bytes: u64) -> (u64, u64) {
     let group = match bytes {
         0..=4 => 32,
@@ -155,7 +156,7 @@ pub(crate) fn wavefronts(addresses: &[u64; 32], on: u32, bytes: u64) -> (u64, u6
     let words = bytes.div_ceil(4);
     let (mut passes, mut ideal) = (0, 0);
     for start in (0..32).step_by(group) {
-        // Distinct words of each bank; those after the first are in `more`.
+        // Distinct words of each bank. The words after the first are in `more`.
         let mut first = [u64::MAX; 32];
         let mut depth = [0u8; 32];
         let mut more: [(u64, u8); 256] = [(0, 0); 256];
@@ -183,7 +184,7 @@ pub(crate) fn wavefronts(addresses: &[u64; 32], on: u32, bytes: u64) -> (u64, u6
     (passes, ideal)
 }
 
-/// Distinct sectors of 32 bytes that an access of some lanes touches.
+/// Returns the number of distinct 32-byte sectors that an access of some lanes touches.
 pub(crate) fn sectors(addresses: &[u64; 32], on: u32, bytes: u64) -> u64 {
     let mut found = [u64::MAX; 64];
     let mut count = 0;

@@ -2,14 +2,15 @@
 
 use std::fmt;
 
-/// Reason why a PTX text or a launch is refused.
+/// Reason why a PTX source or a launch is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The text is malformed, or uses an opcode, modifier or type that the interpreter does not know.
+    /// The source is malformed, or uses an opcode, modifier or type that the interpreter does not
+    /// support.
     Parse {
-        /// Line in the PTX text, starting at 1.
+        /// Line in the PTX source, starting at 1.
         line: u32,
-        /// What is wrong there.
+        /// Description of the error.
         message: String,
     },
     /// The module has no kernel of this name.

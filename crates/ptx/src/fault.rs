@@ -1,4 +1,4 @@
-//! Reports of what a kernel does wrong.
+//! Reports of errors in kernels.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,8 @@ use crate::module::Module;
 /// Kind of a [`Fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultKind {
-    /// Access outside of the ranges of global memory, or of the block's shared or the thread's local memory.
+    /// Access outside the ranges of global memory, outside the block's shared memory or outside the
+    /// thread's local memory.
     OutOfBounds,
     /// Address that is not a multiple of the access's size.
     Misaligned,
@@ -19,21 +20,28 @@ pub enum FaultKind {
     Unwritten,
     /// Use of a register that was never written in this lane.
     UnwrittenRegister,
-    /// Two accesses to shared memory by different warps, at least one a store, without a barrier between them; or an access to
-    /// the target of an asynchronous copy that was not waited for.
+    /// Two accesses to shared memory by different warps without a barrier between them, at least
+    /// one of them a store. Or an access to the target of an asynchronous copy for which nobody has
+    /// waited.
     SharedRace,
-    /// Two accesses to one byte by lanes of one warp, at least one a store, without a warp synchronization between them. Lanes
-    /// that store the same value with one instruction do not race.
+    /// Two accesses to one byte by lanes of one warp without a warp synchronization between them,
+    /// at least one of them a store. Lanes that store the same value with one instruction do not
+    /// race.
     WarpRace,
-    /// Two accesses to global memory by different blocks, or by warps of one block without a barrier, at least one a store.
+    /// Two accesses to global memory by different blocks, or by warps of one block without a
+    /// barrier between them, at least one of them a store.
     GlobalRace,
-    /// Barrier that not all threads reach together: some have exited, diverged or wait elsewhere.
+    /// Barrier that not all threads reach together: some have exited, have diverged or wait
+    /// elsewhere.
     DivergentBarrier,
-    /// Instruction of a whole warp (`mma`, `shfl.sync`, `ldmatrix`, …) without all lanes that it names.
+    /// Instruction of a whole warp (`mma`, `shfl.sync`, `ldmatrix`, …) in which not all lanes of
+    /// its mask take part.
     IncompleteWarp,
-    /// Launch with parameters of another size than the kernel declares, or access outside of the declared parameters.
+    /// Launch with parameters of another size than the kernel declares, or access outside the
+    /// declared parameters.
     Parameter,
-    /// Address of a parameter, of shared or of local memory that is stored in global memory and so outlives what it points to.
+    /// Address of a parameter or of shared or local memory that is stored in global memory. It
+    /// outlives the memory.
     AddressLeak,
     /// Integer division by zero.
     DivisionByZero,
@@ -48,7 +56,7 @@ pub enum FaultKind {
 /// One kind of fault at one instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong.
+    /// Kind of the fault.
     pub kind: FaultKind,
     /// Kernel that was launched.
     pub kernel: String,
@@ -56,13 +64,13 @@ pub struct Fault {
     pub block: [u32; 3],
     /// Warp in the block.
     pub warp: u32,
-    /// Lane in the warp; `None` if the whole warp is meant.
+    /// Lane in the warp. `None` if the fault concerns the whole warp.
     pub lane: Option<u32>,
-    /// Line in the PTX text.
+    /// Line in the PTX source.
     pub line: u32,
     /// Opcode with its modifiers.
     pub opcode: String,
-    /// File and line in the CUDA text, if the text was compiled with `-lineinfo`.
+    /// File and line in the CUDA source, if it was compiled with `-lineinfo`.
     pub source: Option<(String, u32)>,
     /// Addresses, sizes and other threads of the first occurrence.
     pub message: String,
@@ -85,7 +93,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Thread or warp that a fault is found in.
+/// Thread or warp in which a fault occurred.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub block: [u32; 3],
@@ -93,13 +101,13 @@ pub(crate) struct Place {
     pub lane: Option<u32>,
 }
 
-/// Faults of a launch: one for each instruction and kind.
+/// Faults of a launch, one for each instruction and kind.
 #[derive(Debug)]
 pub(crate) struct Faults {
     kernel: String,
     limit: usize,
     found: BTreeMap<(u32, FaultKind), Fault>,
-    /// Occurrences beyond the limit.
+    /// Number of occurrences beyond the limit.
     pub dropped: u64,
 }
 

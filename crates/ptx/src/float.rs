@@ -1,16 +1,17 @@
 //! Floating-point formats and exact rounding.
 //!
-//! Sums and products of narrow formats are computed in double precision with rounding to odd, so that a second rounding
-//! gives the correctly rounded result (Boldo and Melquiond, "When double rounding is odd", 2005).
+//! Sums and products of narrow formats are computed in double precision with rounding to odd. A
+//! second rounding then gives the correctly rounded result (Boldo and Melquiond, "When double
+//! rounding is odd", 2005).
 
 use crate::isa::{Rounding, Type};
 
 /// Binary format of IEEE 754.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    /// Digits of the significand, with the leading one.
+    /// Number of digits of the significand, including the leading one.
     digits: u32,
-    /// Bits of the exponent.
+    /// Number of bits of the exponent.
     exponent: u32,
 }
 
@@ -23,7 +24,7 @@ pub(crate) const F64: Format = Format { digits: 53, exponent: 11 };
 pub(crate) const NAN_F32: u32 = 0x7fff_ffff;
 
 impl Format {
-    /// Format of a type, or of the halves of a packed type.
+    /// Returns the format of a type, or of the halves of a packed type.
     pub fn of(ty: Type) -> Option<Self> {
         Some(match ty {
             Type::F16 | Type::F16x2 => F16,
@@ -46,12 +47,12 @@ impl Format {
         ((1 << self.exponent) - 1) << (self.digits - 1)
     }
 
-    /// NaN that operations of this format return.
+    /// Returns the NaN that operations of this format return.
     pub fn nan(self) -> u64 {
         if self == F64 { f64::NAN.to_bits() } else { (1 << (self.bits() - 1)) - 1 }
     }
 
-    /// Value of a number, which double precision holds exactly.
+    /// Returns the value of a number. Double precision represents it exactly.
     pub fn decode(self, bits: u64) -> f64 {
         match (self.digits, self.exponent) {
             (53, _) => return f64::from_bits(bits),
@@ -147,7 +148,7 @@ impl Format {
     }
 }
 
-/// `a + b`, rounded to odd.
+/// Returns `a + b`, rounded to odd.
 pub(crate) fn add_odd(a: f64, b: f64) -> f64 {
     let sum = a + b;
     let part = sum - a;
@@ -155,20 +156,21 @@ pub(crate) fn add_odd(a: f64, b: f64) -> f64 {
     to_odd(sum, error)
 }
 
-/// `a / b`, rounded to odd.
+/// Returns `a / b`, rounded to odd.
 pub(crate) fn div_odd(a: f64, b: f64) -> f64 {
     let quotient = a / b;
     let rest = (-quotient).mul_add(b, a);
     to_odd(quotient, if b < 0.0 { -rest } else { rest })
 }
 
-/// Square root, rounded to odd.
+/// Returns the square root, rounded to odd.
 pub(crate) fn sqrt_odd(a: f64) -> f64 {
     let root = a.sqrt();
     to_odd(root, (-root).mul_add(root, a))
 }
 
-/// The odd neighbour of an inexact result; `error` has the sign of what was rounded away.
+/// Returns the odd neighbour of an inexact result. `error` has the sign of the part that was
+/// rounded away.
 fn to_odd(value: f64, error: f64) -> f64 {
     if !value.is_finite() || error == 0.0 || error.is_nan() || value.to_bits() & 1 == 1 {
         value
@@ -195,7 +197,7 @@ pub(crate) fn flush(value: f32) -> f32 {
     if value.is_subnormal() { 0f32.copysign(value) } else { value }
 }
 
-/// The f32 result with the NaN of a device.
+/// Replaces a NaN by the NaN that a device returns for f32.
 pub(crate) fn canonical(value: f32) -> f32 {
     if value.is_nan() { f32::from_bits(NAN_F32) } else { value }
 }
@@ -235,7 +237,8 @@ mod tests {
     #[test]
     fn halves_round_to_nearest_even() {
         let round = |value: f64| F16.encode(value, Rounding::Nearest);
-        // Between 1 and the next number; the largest number and the first that becomes infinite; subnormals.
+        // Tests numbers between 1 and the next one, the largest number and the first that becomes
+        // infinite, and subnormals.
         assert_eq!(round(1.0 + 1.0 / 2048.0), 0x3c00);
         assert_eq!(round(1.0 + 3.0 / 2048.0), 0x3c02);
         assert_eq!((round(65519.0), round(65520.0)), (0x7bff, 0x7c00));

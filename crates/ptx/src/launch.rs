@@ -1,36 +1,39 @@
-//! What to launch, and how.
+//! Launches: kernel, grid, parameters, and options for running them.
 
 use crate::counts::Counts;
 use crate::fault::Fault;
 
-/// Kernel, grid and parameters.
+/// Kernel, grid and parameters of a launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     /// Name of the kernel.
     pub kernel: String,
     /// Number of blocks in each dimension.
     pub grid: [u32; 3],
-    /// Number of threads of a block in each dimension; at most 1024 together.
+    /// Number of threads per block in each dimension. Their product is at most 1024.
     pub block: [u32; 3],
-    /// Bytes of dynamic shared memory.
+    /// Size of dynamic shared memory in bytes.
     pub shared_bytes: u64,
-    /// Parameters, each at the offset that [`Module::parameters`](crate::Module::parameters) gives.
+    /// Parameters, each at the offset that [`Module::parameters`](crate::Module::parameters)
+    /// returns.
     pub params: Vec<u8>,
 }
 
 /// Order in which warps and blocks run. A correct kernel gives the same result with every order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Schedule {
-    /// Blocks and warps one after another; a warp runs until it waits.
+    /// Blocks and warps run one after another. A warp runs until it waits.
     #[default]
     InOrder,
-    /// The same, from the last to the first. Atomics of a warp go from the last lane to the first.
+    /// Blocks and warps run from the last to the first. Atomics of a warp execute from the last
+    /// lane to the first.
     Reverse,
     /// One warp runs as far ahead of the others as barriers allow.
     RunAhead,
-    /// Four blocks at a time; another warp runs after every access to memory.
+    /// Four blocks run at a time. Another warp runs after every access to memory.
     Switch,
-    /// Four blocks at a time; the next warp, and the next of a warp's diverged lanes, are drawn at random.
+    /// Four blocks run at a time. The next warp, and the next group of a warp's diverged lanes, are
+    /// chosen at random.
     Random(u64),
 }
 
@@ -39,15 +42,16 @@ pub enum Schedule {
 pub struct Options {
     /// Order of warps and blocks.
     pub schedule: Schedule,
-    /// Seed of what registers, shared and local memory hold before they are written.
+    /// Seed for the content of registers, shared memory and local memory before they are written.
     pub fill: u64,
-    /// Whether the use of registers that were never written is a fault.
+    /// Whether using a register that was never written is a fault.
     pub check_registers: bool,
-    /// Instructions after which a launch is ended, counted once per warp.
+    /// Number of instructions after which a launch is ended. An instruction counts once per warp.
     pub max_instructions: u64,
-    /// Number of places at which faults are reported; further ones are only counted.
+    /// Maximum number of places at which faults are reported. Faults at other places are only
+    /// counted.
     pub max_faults: usize,
-    /// Line of a PTX instruction that is skipped: a planted fault, such as a missing barrier.
+    /// Line of a PTX instruction that is skipped, to plant an error such as a missing barrier.
     pub skip_line: Option<u32>,
 }
 
@@ -67,16 +71,16 @@ impl Default for Options {
 /// Result of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Faults by place; empty for a correct kernel.
+    /// Faults by place. Empty for a correct kernel.
     pub faults: Vec<Fault>,
-    /// Occurrences of faults at further places, beyond [`Options::max_faults`].
+    /// Number of faults at other places, beyond [`Options::max_faults`].
     pub dropped_faults: u64,
-    /// What was executed.
+    /// Counts of executed instructions and accesses.
     pub counts: Counts,
 }
 
 impl Outcome {
-    /// Panics with all faults if there are any: for tests.
+    /// Panics with all faults if there are any. For tests.
     ///
     /// # Panics
     /// If the launch has faults.

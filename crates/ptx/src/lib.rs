@@ -1,8 +1,8 @@
 //! Interpreter of PTX, NVIDIA's intermediate code for GPUs, with checks.
 //!
-//! Runs kernels as the compiler NVRTC emits them on a CPU, and reports what they do wrong: accesses out of bounds, reads of what
-//! was never written, races, divergent barriers and more ([`FaultKind`]). It also counts instructions, bank conflicts and memory
-//! traffic ([`Counts`]).
+//! The interpreter runs kernels that the compiler NVRTC has emitted on a CPU. It reports their errors: accesses out of
+//! bounds, reads of unwritten memory, races, divergent barriers and more ([`FaultKind`]). It also counts instructions,
+//! bank conflicts and memory traffic ([`Counts`]).
 //!
 //! ```
 //! use feedwater_ptx::{Access, Launch, Memory, Module, Options};
@@ -30,18 +30,18 @@
 //! # Ok::<(), feedwater_ptx::Error>(())
 //! ```
 //!
-//! [`Module::compare`] runs a kernel under several schedules and fills of uninitialised memory; a correct kernel gives the same
-//! bytes in all of them.
+//! [`Module::compare`] runs a kernel under several schedules and fills of uninitialized memory. A correct kernel
+//! computes the same bytes in all of them.
 //!
 //! # Limits
 //!
-//! * It executes PTX, not machine code: what the assembler ptxas makes of it, time and caches are not seen.
+//! * The interpreter executes PTX, not machine code. It does not model the assembler ptxas, time or caches.
 //! * Instructions of `wgmma`, `tcgen05`, `mbarrier`, bulk copies, textures and floating-point `mma` are errors of
-//!   [`Module::parse`], like everything else that is unknown.
-//! * Memory is sequentially consistent. Fences have no effect, and a flag or a lock orders nothing for the race check: what it
-//!   protects is reported as a race.
-//! * `.approx` instructions give the correctly rounded result of a computation in double precision; a device's result may
-//!   differ by the error that the PTX ISA states.
+//!   [`Module::parse`], like all unknown instructions.
+//! * Memory is sequentially consistent. Fences have no effect. The race check ignores flags and locks, so data that
+//!   they protect is reported as a race.
+//! * `.approx` instructions return the correctly rounded result of a computation in double precision. A device's result
+//!   may differ by the error that the PTX ISA states.
 mod c_interface;
 mod check;
 mod compare;

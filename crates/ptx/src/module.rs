@@ -1,4 +1,4 @@
-//! Parsed PTX text.
+//! Parsed PTX source.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::isa::{Instruction, Register};
 use crate::memory::HostBuffer;
 
-/// Parsed PTX text: kernels, device functions and variables in global memory.
+/// Parsed PTX source: kernels, device functions and variables in global memory.
 #[derive(Debug, Default)]
 pub struct Module {
     pub(crate) instructions: Vec<Instruction>,
@@ -14,7 +14,7 @@ pub struct Module {
     pub(crate) calls: Vec<Call>,
     /// Targets of `brx.idx`, as instruction indices.
     pub(crate) tables: Vec<Vec<u32>>,
-    /// Opcodes with their modifiers; each is listed once.
+    /// Opcodes with their modifiers, without duplicates.
     pub(crate) names: Vec<String>,
     /// Source files by their number in `.loc`.
     pub(crate) files: BTreeMap<u32, String>,
@@ -29,20 +29,23 @@ pub struct Module {
 pub(crate) struct Function {
     pub name: String,
     pub kernel: bool,
-    /// Whether the text has a body for it.
+    /// Whether the source has a body for the function.
     pub defined: bool,
     /// First instruction.
     pub start: u32,
     pub parameters: Vec<Slot>,
     pub results: Vec<Slot>,
-    /// Bytes of its parameters, and of all its parameter space: results and arguments of calls come behind.
+    /// Size of the function's parameters in bytes.
     pub parameter_bytes: u64,
+    /// Size of the function's parameter space in bytes: parameters, then results and arguments of
+    /// calls.
     pub param_space: u64,
     pub local_bytes: u64,
     pub preds: u32,
     pub words: u32,
     pub longs: u32,
-    /// Names of registers, each with the first register and their number.
+    /// Names of registers, each with the first register and, for a family such as `%r<10>`, their
+    /// count.
     pub registers: Vec<(String, Register, Option<u32>)>,
 }
 
@@ -73,31 +76,31 @@ pub(crate) struct Variable {
 }
 
 impl Module {
-    /// Names of the kernels, in the order of the text.
+    /// Iterates over the names of the kernels, in the order of the source.
     pub fn kernels(&self) -> impl Iterator<Item = &str> {
         self.functions.iter().filter(|it| it.kernel && it.defined).map(|it| it.name.as_str())
     }
 
-    /// Bytes of a kernel's parameters; `None` if there is no such kernel.
+    /// Returns the size of a kernel's parameters in bytes, or `None` if there is no such kernel.
     pub fn parameter_bytes(&self, kernel: &str) -> Option<u64> {
         self.kernel(kernel).ok().map(|it| it.parameter_bytes)
     }
 
-    /// Offset and size of each of a kernel's parameters, in bytes.
+    /// Returns offset and size of each of a kernel's parameters, in bytes.
     ///
     /// # Errors
-    /// [`Error::NoKernel`].
+    /// [`Error::NoKernel`] if there is no such kernel.
     pub fn parameters(&self, kernel: &str) -> Result<Vec<(u64, u64)>> {
         Ok(self.kernel(kernel)?.parameters.iter().map(|it| (it.offset, it.bytes)).collect())
     }
 
-    /// Address and size of a `.global` or `.const` variable, like `cuModuleGetGlobal`.
+    /// Returns address and size of a `.global` or `.const` variable, like `cuModuleGetGlobal`.
     pub fn variable(&self, name: &str) -> Option<(u64, u64)> {
         let found = self.variables.iter().find(|it| it.name == name)?;
         Some((found.buffer.address(), found.bytes))
     }
 
-    /// Bytes of statically declared shared memory, of all kernels together.
+    /// Returns the size of statically declared shared memory of all kernels together, in bytes.
     pub fn static_shared_bytes(&self) -> u64 {
         self.static_shared
     }
@@ -107,7 +110,7 @@ impl Module {
         found.ok_or_else(|| Error::NoKernel(name.to_string()))
     }
 
-    /// Start of dynamic shared memory.
+    /// Returns the start of dynamic shared memory.
     pub(crate) fn dynamic_shared(&self) -> u64 {
         self.static_shared.next_multiple_of(self.shared_align.max(16))
     }
@@ -122,7 +125,7 @@ impl Variable {
 }
 
 impl Function {
-    /// Name of a register, such as `%r12`.
+    /// Returns the name of a register, such as `%r12`.
     pub fn register_name(&self, register: Register) -> String {
         let number = |register: Register| match register {
             Register::Pred(at) => (0, at),

@@ -1,7 +1,9 @@
-//! Tables of AC coefficients. One look-up returns all symbols that lie whole in the index, with their coefficients.
+//! Look-up tables of AC coefficients. One look-up returns all symbols that fit completely into the
+//! index bits, with their coefficients.
 //!
-//! Most files have codes of their own, so a table must be made in little time. Its entries are made from the code in one pass: an
-//! entry is its first symbol, followed by the entry that a shorter index has for the remaining bits.
+//! Most files define their own Huffman codes, so building a table must be fast. One pass over the
+//! code builds all entries. An entry is its first symbol followed by the entry for the remaining
+//! bits, which form a shorter index.
 
 use std::ops::Range;
 
@@ -10,60 +12,67 @@ use bytemuck::{Pod, Zeroable, cast};
 use super::bits::Bits;
 use super::huffman::{Code, Codes, INDEX_BITS, INDEXES, index};
 
-/// Coefficients of a pattern.
+/// Number of coefficients in the pattern of an entry.
 pub const PATTERN: usize = 8;
-/// Maximum number of bits that an entry takes, so that two need one refill and leave enough for an index.
+/// Maximum number of bits that one entry takes. Two entries need only one refill of the bit buffer,
+/// which then still holds enough bits for an index.
 const MOST_BITS: u32 = (56 - INDEX_BITS) / 2;
 
-/// Added to the advance of an entry that ends its block.
+/// Value that is added to the advance of an entry that ends its block.
 pub const END: usize = 128;
-/// Advance of an entry without a symbol whose code lies in the index.
+/// Advance of an entry without a symbol, for example because the code is longer than the index.
 pub const LONG_CODE: usize = 192;
 
-/// Bits that an entry takes, and the coefficients by which the block advances, shifted by eight.
+/// Number of bits that an entry takes (low byte) and number of coefficients by which it advances
+/// (high byte).
 pub type Take = u16;
 
 const fn take(bits: u32, advance: usize) -> Take {
     bits as u16 | (advance as u16) << 8
 }
 
-/// Take of an entry without a symbol whose code lies in the index.
+/// Take of an entry without a symbol.
 const NOTHING: Take = take(0, LONG_CODE);
 
-/// Bits that an entry takes.
+/// Returns the number of bits that an entry takes.
 pub fn bits_of(take: Take) -> u64 {
     u64::from(take) & 63
 }
 
-/// Coefficients by which it advances, with [`END`].
+/// Returns the number of coefficients by which an entry advances, plus [`END`] if it ends the
+/// block.
 #[inline(always)]
 pub fn advance_of(take: Take) -> usize {
     usize::from(take >> 8)
 }
 
-/// The last coefficient of an entry. Bytes, because loads are cheaper than the shifts that would take a number apart: most CPUs
-/// can do two shifts at a time.
+/// Last coefficient of an entry. The fields are bytes, because loading bytes is cheaper than
+/// shifting them out of one number: most CPUs execute only two shifts per cycle.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Last {
-    /// What is added to the bits of its number if the first one is 0 (T.81, F.12).
+    /// Added to the value if the value's first bit is 0 (T.81, F.12).
     offset: i32,
-    /// Where that number begins in the bits of the entry, and 64 minus its bits.
+    /// Position of the value's first bit among the bits of the entry.
     begin: u8,
+    /// 64 minus the number of bits of the value.
     behind: u8,
+    /// Position of the coefficient relative to the next coefficient of the block.
     place: u8,
     unused: u8,
 }
 
 impl Last {
-    /// No coefficient: its value is zero in the bits of this index, if a code lies in it.
+    /// Represents no coefficient. [`Last::of`] then reads the value 0 from a zero bit of `index`.
     const fn none(index: usize) -> Self {
-        // The number is a bit of the index that is 0. All codes that lie in it have one.
+        // The value is one zero bit of the index. Every code that fits into the index has such a
+        // bit.
         let zero = (!(index as u64) << (64 - INDEX_BITS)).leading_zeros();
         Self { offset: 0, begin: zero as u8 & 63, behind: 63, place: 0, unused: 0 }
     }
 
-    /// Place and value of the coefficient. Without one, zero at the place where the next would be.
+    /// Returns position and value of the coefficient. Without a coefficient, returns the value 0 at
+    /// the position of the next one.
     #[inline(always)]
     pub fn of(&self, buffer: u64) -> (usize, i16) {
         let number = buffer << (self.begin & 63);
@@ -73,17 +82,18 @@ impl Last {
     }
 }
 
-/// All coefficients of an entry.
+/// Coefficients that one entry decodes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Action {
-    /// Those whose numbers lie in the index but the last one, each a byte, the first one in the lowest.
+    /// All coefficients except the last, one per byte, with the first in the lowest byte. Their
+    /// values lie completely in the index bits.
     pattern: u64,
     pub last: Last,
 }
 
 impl Action {
-    /// The coefficients but the last one.
+    /// Returns all coefficients except the last.
     #[inline(always)]
     pub fn pattern(&self) -> [i8; PATTERN] {
         cast(self.pattern.to_le_bytes())
@@ -96,15 +106,17 @@ impl From<Last> for Action {
     }
 }
 
-/// What to do for each index: a [`Last`] or an [`Action`].
+/// Entries of all indexes. `A` is [`Last`] or [`Action`].
 #[derive(Clone, Debug)]
 pub struct Entries<A> {
-    /// Apart from the rest because the next look-up waits for them: they stay in the first cache.
+    /// Kept apart from `actions`, because the next look-up depends on them and they fit into the L1
+    /// cache.
     takes: [Take; INDEXES],
     actions: [A; INDEXES],
 }
 
-/// Index of an entry and what it takes, looked up before other work because the next look-up waits for it.
+/// Index and take of the next entry. They are looked up before other work, because the following
+/// look-up depends on them.
 #[derive(Clone, Copy)]
 pub struct Ahead {
     index: usize,
@@ -112,12 +124,13 @@ pub struct Ahead {
 }
 
 impl<A: Copy + From<Last>> Entries<A> {
-    /// Entries without symbols.
+    /// Creates entries without symbols.
     pub fn new() -> Self {
         Self { takes: [NOTHING; INDEXES], actions: [Last::none(0).into(); INDEXES] }
     }
 
-    /// Makes those of a code, with one symbol each. Symbols that are not among `wanted` are left out.
+    /// Rebuilds the entries for a code, with one symbol each. Symbols that `wanted` rejects get no
+    /// entry.
     pub fn renew(&mut self, code: &Code, wanted: impl Fn(u8) -> bool) {
         let mut end = 0;
         for (len, indexes, symbol) in code.indexes(INDEX_BITS) {
@@ -138,21 +151,22 @@ impl<A: Copy + From<Last>> Entries<A> {
         self.actions[indexes].fill(last.into());
     }
 
-    /// Looks up the next one. At least as many bits as an index has are valid.
+    /// Looks up the next entry. The buffer must hold at least [`INDEX_BITS`] valid bits.
     #[inline(always)]
     pub fn ahead(&self, buffer: u64) -> Ahead {
         let index = index(buffer);
         Ahead { index, take: self.takes[index] }
     }
 
-    /// What the next one takes, where coefficients are not wanted.
+    /// Returns the take of the next entry, for callers that do not need coefficients.
     #[inline(always)]
     pub fn next(&self, buffer: u64) -> Take {
         self.takes[index(buffer)]
     }
 
-    /// Takes the bits of an entry, and looks up the next one: before all other work, because the next look-up waits for that
-    /// and a CPU prefers what comes first. Returns what the entry takes and does, and the buffer that it begins in.
+    /// Takes the bits of an entry and looks up the next entry. The look-up precedes all other work,
+    /// because the following look-up depends on it and CPUs prefer earlier instructions. Returns
+    /// the take and the action of the entry, and the buffer that the entry begins in.
     #[inline(always)]
     pub fn take(&self, ahead: &mut Ahead, bits: &mut Bits) -> (Take, &A, u64) {
         let (Ahead { index, take }, buffer) = (*ahead, bits.buffer);
@@ -162,7 +176,8 @@ impl<A: Copy + From<Last>> Entries<A> {
     }
 }
 
-/// A symbol whose code lies in an index, and its bits.
+/// A symbol whose code fits into an index: length of the code, zeros before the coefficient and
+/// bits of its value.
 #[derive(Clone, Copy)]
 struct Symbol {
     len: u32,
@@ -171,7 +186,7 @@ struct Symbol {
 }
 
 impl Symbol {
-    /// `None` if an entry cannot take so many bits.
+    /// Returns `None` if the symbol takes more than `MOST_BITS` bits.
     fn new(len: u32, symbol: u8) -> Option<Self> {
         let (zeros, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
         (len + size <= MOST_BITS).then_some(Self { len, zeros, size })
@@ -184,7 +199,7 @@ impl Symbol {
         }
     }
 
-    /// Its coefficient, for an index that begins with its code.
+    /// Returns the symbol's coefficient, for an index that begins with the symbol's code.
     fn last(self, index: usize) -> Last {
         let Self { len, zeros, size } = self;
         if size == 0 {
@@ -195,7 +210,7 @@ impl Symbol {
     }
 }
 
-/// Table of AC coefficients.
+/// Table that decodes AC coefficients with one Huffman code.
 #[derive(Clone, Debug)]
 pub struct AcTable {
     pub entries: Entries<Action>,
@@ -216,8 +231,8 @@ impl AcTable {
         self.is_simple
     }
 
-    /// Makes it the table of another code. A simple one, whose entries have one symbol each, is made in so little time that it
-    /// pays for one small image.
+    /// Rebuilds the table for another code. A simple table, with one symbol per entry, is built so
+    /// fast that it pays off for one small image.
     pub fn renew(&mut self, code: &Code, is_simple: bool) {
         self.is_simple = is_simple;
         self.codes = Codes::new(code);
@@ -229,7 +244,7 @@ impl AcTable {
     }
 }
 
-/// Bits of an index of which some symbols have taken at least two.
+/// Maximum number of index bits that remain after a first symbol, which takes at least two bits.
 const MOST_REST: u32 = INDEX_BITS - 2;
 
 /// Entry of one index.
@@ -239,7 +254,8 @@ struct Entry {
     action: Action,
 }
 
-/// Entries of indexes of 1 to [`MOST_REST`] bits. The place of one has a 1 before its bits.
+/// Entries for indexes of 1 to [`MOST_REST`] bits. The entry of an index is stored at the index
+/// with a leading 1 bit.
 struct Drafts {
     takes: [Take; 2 << MOST_REST],
     actions: [Action; 2 << MOST_REST],
@@ -249,7 +265,8 @@ impl Drafts {
     fn new(code: &Code) -> Self {
         let takes = [NOTHING; 2 << MOST_REST];
         let mut drafts = Self { takes, actions: [Action::zeroed(); 2 << MOST_REST] };
-        // A draft is looked up for the bits behind a symbol: at most the index without the shortest symbol.
+        // Drafts are looked up for the bits after a first symbol. At most the index bits minus
+        // those of the shortest symbol remain.
         let used = code.indexes(INDEX_BITS).filter_map(|(len, _, symbol)| {
             let size = u32::from(symbol & 15);
             (size > 0).then_some(len + size)
@@ -257,10 +274,12 @@ impl Drafts {
         let most_rest = INDEX_BITS.saturating_sub(used.min().unwrap_or(INDEX_BITS));
         for bits in 1..=most_rest {
             for (len, indexes, symbol) in code.indexes(bits) {
-                // Longer numbers would take more bits than an entry may, together with the symbols before.
+                // Together with the symbols before it, a longer symbol would take more bits than an
+                // entry may take.
                 let most = MOST_BITS - (INDEX_BITS - bits);
                 let symbol = Symbol::new(len, symbol).filter(|it| it.len + it.size <= most);
-                // Sixteen zeros stay alone: there is no place for a last coefficient.
+                // A run of sixteen zeros is not appended to other symbols, because it has no last
+                // coefficient.
                 if let Some(symbol) = symbol.filter(|it| it.size > 0 || it.zeros < 15) {
                     drafts.each(bits, indexes, symbol, |drafts, index, entry| {
                         let place = 1 << bits | index;
@@ -272,7 +291,7 @@ impl Drafts {
         drafts
     }
 
-    /// Makes the entries of a table.
+    /// Builds the entries of a table.
     fn make(&mut self, code: &Code, entries: &mut Entries<Action>) {
         let mut end = 0;
         for (len, indexes, symbol) in code.indexes(INDEX_BITS) {
@@ -287,7 +306,7 @@ impl Drafts {
         entries.fill(end..INDEXES, NOTHING, Last::none(0));
     }
 
-    /// Calls `put` with the entry of each index of `bits` bits that begins with a symbol.
+    /// Calls `put` with the entry of each index of `bits` bits that begins with `symbol`.
     #[inline(always)]
     fn each(
         &mut self,
@@ -320,20 +339,22 @@ impl Drafts {
 }
 
 impl Entry {
-    /// The entry of one symbol that takes `used` bits, with its coefficient as a pattern, before that of the bits after it.
-    /// Without branches, which no CPU would predict.
+    /// Returns the entry of one symbol that takes `used` bits, followed by the entry `rest`. The
+    /// symbol's `coefficient` moves into the pattern. The code has no branches, because no CPU
+    /// would predict them.
     #[inline(always)]
     fn before(self, rest: Self, coefficient: u64, used: u32) -> Self {
         let zeros = u32::from(self.action.last.place);
         let (last, [pattern, rest_last]): (u64, [u64; 2]) =
             (cast(self.action.last), cast(rest.action));
-        // Coefficients for which there would be no place behind this one.
+        // Coefficients of `rest` that would not fit into the pattern after this symbol's
+        // coefficient.
         let outside = !0 << (56 - 8 * zeros);
         let follows = (rest.take != NOTHING) & (pattern & outside == 0);
         let has_coefficient = follows & (advance_of(rest.take) != END);
         let later = Last { begin: used as u8, place: zeros as u8 + 1, ..Last::zeroed() };
         let later: u64 = cast(later);
-        // No byte of the sum is more than 255.
+        // No byte of the sum exceeds 255.
         let both = coefficient | pattern << (8 * zeros) << 8;
         let moved_last = rest_last.wrapping_add(later);
         let mask = if has_coefficient { !0 } else { 0 };

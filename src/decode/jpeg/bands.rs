@@ -5,35 +5,36 @@ use super::bits::{Bits, Clean};
 use super::blocks::BLOCK;
 use super::huffman::{Code, Symbols, number};
 
-/// Coefficients of a block in the order of the file.
+/// Coefficients of a block in zigzag order.
 pub type Block = [i16; BLOCK];
 
-/// Which AC coefficients of a block are not zero, the first one of the block in the highest bit.
+/// Bit mask of the nonzero AC coefficients of a block. The highest bit stands for the block's first
+/// coefficient.
 pub type Mask = u64;
 
-/// Most blocks that are decoded in one call.
+/// Maximum number of blocks that one call decodes.
 pub const MOST_BLOCKS: usize = 16;
-/// Most bytes of coded data that these blocks can have.
+/// Maximum number of bytes of coded data of [`MOST_BLOCKS`] blocks.
 pub const MOST_BYTES: usize = MOST_BLOCKS * 63 * 31 / 8 + 16;
 
 /// Mask of the first coefficient of a block.
 const TOP: Mask = 1 << 63;
 
-/// An AC scan.
+/// State of an AC scan.
 pub struct Bands<'a> {
     pub codes: &'a AcCodes,
-    /// First and last coefficient.
+    /// First and last coefficient of the band.
     pub band: [usize; 2],
-    /// Lowest bit.
+    /// Lowest bit of the coefficients that the scan codes (`Al` in T.81).
     pub low: u32,
-    /// Next blocks without new coefficients.
+    /// Number of following blocks without new coefficients (end-of-band run).
     pub run: usize,
 }
 
-/// Huffman table of an AC scan. Scans have tables of their own, so that one must be made quickly.
+/// Huffman table of an AC scan. Every scan may define its own tables, so building one must be fast.
 #[derive(Clone, Debug)]
 pub struct AcCodes {
-    /// A coefficient, or the end of one block, for each index whose code lies in it. For first scans.
+    /// For each index: a coefficient, or the end of one block. Only first scans use them.
     pub entries: Entries<Last>,
     pub symbols: Symbols,
 }
@@ -43,29 +44,30 @@ impl AcCodes {
         Self { entries: Entries::new(), symbols: Symbols::new(code) }
     }
 
-    /// Makes it a table of another code for a refining scan.
+    /// Rebuilds the table for another code of a refining scan.
     pub fn renew(&mut self, code: &Code) {
         self.symbols = Symbols::new(code);
     }
 
-    /// Makes it a table of another code for a first scan.
+    /// Rebuilds the table for another code of a first scan.
     pub fn renew_first(&mut self, code: &Code) {
         self.renew(code);
-        // Sixteen zeros, and ends of many blocks, are rare.
+        // Runs of sixteen zeros and ends of several blocks are rare, so they get no entries.
         self.entries.renew(code, |symbol| symbol & 15 > 0 || symbol == 0);
     }
 }
 
-/// Operations for which some CPUs have instructions.
+/// Operations for which some CPUs have special instructions.
 pub trait Operations {
-    /// Bit of `mask` that has `above` bits above it, or 0 if there is none.
+    /// Returns the set bit of `mask` that has `above` set bits above it, or 0 if there is none.
     fn pick(mask: Mask, above: u32) -> Mask;
 
-    /// Adds bits to the magnitudes of the coefficients of `mask`. The lowest one of `more` is for the last coefficient.
+    /// Adds one bit to the magnitude of each coefficient in `mask`. The lowest bit of `more`
+    /// belongs to the last coefficient.
     fn add(block: &mut Block, mask: Mask, more: u64, low: u32);
 }
 
-/// Without such instructions.
+/// Implements [`Operations`] without special instructions.
 pub struct Plain;
 
 impl Operations for Plain {
@@ -87,7 +89,7 @@ impl Operations for Plain {
     }
 }
 
-/// What makes the magnitude of a coefficient larger by a bit.
+/// Returns the number to add to a coefficient to increase its magnitude by bit `low`.
 #[inline(always)]
 pub fn step(coefficient: i16, low: u32) -> i16 {
     let sign = coefficient >> 15;
@@ -95,7 +97,8 @@ pub fn step(coefficient: i16, low: u32) -> i16 {
 }
 
 impl Bands<'_> {
-    /// Decodes a first scan of blocks that lie side by side. Without memory for coefficients, only masks are made.
+    /// Decodes a first scan of consecutive blocks. If `blocks` is empty, only the masks are
+    /// updated.
     #[inline(always)]
     pub fn first(
         &mut self,
@@ -122,7 +125,8 @@ impl Bands<'_> {
         Some(())
     }
 
-    /// Decodes a refining scan of blocks that lie side by side. Without memory for coefficients, only masks are made.
+    /// Decodes a refining scan of consecutive blocks. If `blocks` is empty, only the masks are
+    /// updated.
     #[inline(always)]
     pub fn refine<O: Operations>(
         &mut self,
@@ -140,7 +144,8 @@ impl Bands<'_> {
         Some(())
     }
 
-    /// Returns the mask of the coefficients, and the next blocks without any.
+    /// Decodes one block of a first scan. Returns the mask of its nonzero coefficients and the
+    /// number of following blocks without new coefficients.
     #[inline(always)]
     fn first_of_block(
         &self,
@@ -173,7 +178,7 @@ impl Bands<'_> {
                         count = next;
                     };
                 }
-                // They take at most 46 bits, so that enough for an index are left.
+                // Two entries take at most 46 bits, so enough bits for an index remain.
                 entry!(refill: false);
                 entry!(refill: true);
             };
@@ -181,7 +186,7 @@ impl Bands<'_> {
                 return Some((bits, mask, 0));
             }
             if advance < END {
-                // The last coefficient of the band, or one behind it.
+                // This is the last coefficient of the band, or it lies beyond the band.
                 if count + advance != last + 1 {
                     return None;
                 }
@@ -227,9 +232,10 @@ impl Bands<'_> {
         block: &mut Block,
     ) -> Option<Bits> {
         let Self { codes, band: [first, last], low, .. } = *self;
-        // Coefficients that are left in the band.
+        // Coefficients of the band that are not decoded yet.
         let mut left = (!0 >> first) & (!0 << (63 - last));
-        // Those that get a bit more, in the order of the file.
+        // Coefficients that are nonzero since an earlier scan. Each gets one more bit, in zigzag
+        // order.
         let known = *mask & left;
         let mut more = 0;
         let mut found = 0;
@@ -279,7 +285,8 @@ impl Bands<'_> {
     }
 }
 
-/// Takes the number of blocks that end here, whose size is `size` bits.
+/// Takes the number of blocks whose band ends here, including this one. `size` is its number of
+/// bits without the implicit leading 1.
 #[inline(always)]
 fn run(bits: &mut Bits, size: usize) -> usize {
     let more = (bits.buffer >> 1) >> (63 - size);
@@ -287,7 +294,8 @@ fn run(bits: &mut Bits, size: usize) -> usize {
     (1 << size) + more as usize
 }
 
-/// Takes `count` bits, at most 63, and appends them to `more`. At least 39 bits are in the buffer.
+/// Takes `count` bits (at most 63) and appends them to `more`. The buffer must hold at least 39
+/// bits.
 #[inline(always)]
 fn take_more(mut bits: Bits, clean: &Clean, mut more: u64, mut count: u32) -> Option<(Bits, u64)> {
     const STEP: u32 = 32;

@@ -1,46 +1,48 @@
-//! Bits of a scan: stuffing removed in pieces, and a reader of 64 bits.
+//! Bit reader of a scan. It removes byte stuffing piece by piece and reads from a buffer of 64
+//! bits.
 
 use memchr::memchr_iter;
 
-/// Bytes of coded data that are held without stuffing.
+/// Maximum number of bytes of coded data that are held without stuffing.
 pub const HELD: usize = 16 << 10;
-/// Zeros behind the end of the data, so that the last bytes can be read like all others.
+/// Number of zero bytes after the end of the data. With them, the last bytes are read like all
+/// others.
 pub const PADDING: usize = 16;
 
-/// Coded data without stuffing, as far as it is held.
+/// Buffer for coded data without stuffing.
 pub type Clean = [u8; HELD + PADDING];
 
-/// Bytes that may be read ahead, with their stuffing.
+/// Maximum number of bytes that are read ahead, including stuffing.
 const MOST_AHEAD: usize = 32;
 
 /// Reads the coded data of a scan up to the next marker.
 #[derive(Debug)]
 pub struct Input<'a> {
     scan: &'a [u8],
-    /// First byte of the scan that is not held yet, or the marker.
+    /// Position of the first byte of the scan that is not held yet, or of the marker.
     next: usize,
-    /// Bytes of the scan that are held at most.
+    /// End of the part of the scan that may be held, in bytes.
     limit: usize,
     clean: &'a mut Clean,
     len: usize,
-    /// Whether everything before the next marker, or before the end, is held.
+    /// Whether all data before the next marker, or before the end of the file, is held.
     at_marker: bool,
     pub bits: Bits,
 }
 
-/// Next bits, from the highest of `buffer` down. At least 56 are valid after a refill (Giesen, "Reading bits in far too
-/// many ways", 2018, variant 4).
+/// Next bits, starting with the highest bit of `buffer`. At least 56 bits are valid after a refill
+/// (Giesen, "Reading bits in far too many ways", 2018, variant 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bits {
     pub buffer: u64,
-    /// Valid bits in the lowest six bits of this number. Those above mean nothing.
+    /// The lowest six bits are the number of valid bits in the buffer. Higher bits have no meaning.
     count: u64,
-    /// Next byte of the clean data.
+    /// Position of the next byte of the clean data.
     at: usize,
 }
 
 impl Bits {
-    /// Fills the buffer; false behind the end of what is held.
+    /// Fills the buffer. Returns false beyond the end of the held data.
     #[inline(always)]
     pub fn refill(&mut self, clean: &Clean) -> bool {
         let Some(bytes) = clean.get(self.at..).and_then(<[u8]>::first_chunk) else { return false };
@@ -50,14 +52,14 @@ impl Bits {
         true
     }
 
-    /// Takes as many bits as the lowest six bits of `bits` say.
+    /// Takes bits from the buffer. The lowest six bits of `bits` are their number.
     #[inline(always)]
     pub fn take(&mut self, bits: u64) {
         self.buffer <<= bits & 63;
         self.count = self.count.wrapping_sub(bits);
     }
 
-    /// Gives back bits that were taken.
+    /// Puts the last `bits` taken bits back.
     pub fn give_back(&mut self, bits: u64, clean: &Clean) {
         let position = self.position() - bits;
         *self = Self { buffer: 0, count: 0, at: (position / 8) as usize };
@@ -81,12 +83,12 @@ impl<'a> Input<'a> {
         input
     }
 
-    /// Holds only bytes before this one from now on, and some behind it, which are read ahead.
+    /// Limits the held data to the bytes before `end`, plus `MOST_AHEAD` bytes that are read ahead.
     pub fn limit(&mut self, end: usize) {
         self.limit = end.saturating_add(MOST_AHEAD).min(self.scan.len());
     }
 
-    /// Goes to a bit of a byte of the scan.
+    /// Moves the reader to a bit of a byte of the scan.
     pub fn begin(&mut self, byte: usize, bit: u64) {
         (self.next, self.len, self.at_marker) = (byte, 0, false);
         self.bits = Bits::default();
@@ -96,13 +98,13 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Both parts that reading needs.
+    /// Returns the bit buffer and the clean data, which every read needs.
     #[inline(always)]
     pub fn parts(&mut self) -> (&mut Bits, &Clean) {
         (&mut self.bits, self.clean)
     }
 
-    /// Bits of the scan, stuffing included, before the next one.
+    /// Returns the position of the next bit in the scan, in bits, including stuffing.
     pub fn position(&self) -> u64 {
         let position = self.bits.position();
         let ahead = &self.clean[self.len.min((position / 8) as usize)..self.len];
@@ -110,7 +112,8 @@ impl<'a> Input<'a> {
         8 * (self.next - ahead.len() - stuffed) as u64 + position % 8
     }
 
-    /// Ensures that `bytes` more are held, if the data has so many before the next marker.
+    /// Ensures that `bytes` more bytes are held, or all bytes before the next marker if there are
+    /// fewer.
     #[inline(always)]
     pub fn ensure(&mut self, bytes: usize) {
         if self.len < self.bits.at + bytes && !self.at_marker {
@@ -118,27 +121,29 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Bits between the reader and the next marker; `None` if the reader is behind it, or the marker is far.
+    /// Returns the number of bits before the next marker. Returns `None` if the reader is beyond
+    /// the marker, or if the marker is not held yet.
     pub fn rest(&self) -> Option<u64> {
         let held = 8 * self.len as u64;
         held.checked_sub(self.bits.position()).filter(|_| self.at_marker)
     }
 
-    /// Whether all bits that were taken belong to the data. Without a marker after the data, libjpeg fails as soon as it fills its
-    /// buffer of 64 bits beyond the end of the file, so the same number of bits must follow.
+    /// Whether all taken bits belong to the data. If no marker follows the data, 64 unread bits
+    /// must be left: libjpeg fails as soon as it fills its 64-bit buffer beyond the end of the
+    /// file.
     pub fn is_inside(&self) -> bool {
         let ahead = if self.at_marker && self.next_marker().is_none() { 64 } else { 0 };
         self.bits.position() + ahead <= 8 * self.len as u64
     }
 
-    /// The marker after the coded data, if the reader is less than a byte before it.
+    /// Returns the marker after the coded data if less than one byte of data is left before it.
     pub fn marker(&mut self) -> Option<u8> {
         self.ensure(HELD);
         self.rest().filter(|rest| *rest < 8)?;
         self.next_marker()
     }
 
-    /// The marker after what is held.
+    /// Returns the marker directly after the held data.
     fn next_marker(&self) -> Option<u8> {
         match self.scan.get(self.next..)? {
             [0xff, marker, ..] if !matches!(marker, 0 | 0xff) => Some(*marker),
@@ -146,12 +151,13 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Place of the marker in the scan, if it was reached.
+    /// Returns the position of the marker in the scan, once the reader has reached the marker.
     pub fn end(&self) -> usize {
         self.next
     }
 
-    /// Starts behind the restart marker of this number, which must follow.
+    /// Continues after the restart marker with this number. Returns `None` if that marker does not
+    /// follow.
     pub fn restart(&mut self, number: usize) -> Option<()> {
         let expected = 0xd0 + (number % 8) as u8;
         self.marker().filter(|marker| *marker == expected)?;
@@ -159,10 +165,10 @@ impl<'a> Input<'a> {
         Some(())
     }
 
-    /// Moves what is still needed to the start, and holds more.
+    /// Moves the data that is still needed to the start of the buffer and reads more.
     #[cold]
     fn advance(&mut self) {
-        // The bits in the buffer are read again.
+        // The bit buffer is filled again from the moved bytes.
         let position = self.bits.position();
         let first = ((position / 8) as usize).min(self.len);
         self.clean.copy_within(first..self.len, 0);
@@ -175,7 +181,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Copies data without stuffing until no more fits, or up to the next marker.
+    /// Copies data without stuffing until the buffer is full, or up to the next marker.
     fn hold(&mut self) {
         let rest = &self.scan[..self.limit];
         let (mut len, mut next) = (self.len, self.next);
@@ -191,7 +197,7 @@ impl<'a> Input<'a> {
                 self.clean[len] = 0xff;
                 (len, next) = (len + 1, next + 2);
             } else {
-                // A marker, or the end of the file.
+                // This is a marker or the end of the file.
                 self.at_marker = true;
                 break;
             }
@@ -201,8 +207,9 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Copies the bytes before the first 0xff, and perhaps some after it, to a slice of the same length. Returns the number of those
-/// before. One pass, because memchr and a copy of each run take longer: every 256th byte or so is 0xff.
+/// Copies the bytes before the first 0xff to a slice of the same length, and possibly some bytes
+/// after it. Returns the number of bytes before the 0xff. One pass is faster than memchr and a copy
+/// of each run, because about every 256th byte is 0xff.
 fn copy_to_stuffing(from: &[u8], to: &mut [u8]) -> usize {
     const WORDS: usize = 4;
     let (words, last) = from.as_chunks::<8>();
@@ -229,7 +236,8 @@ fn copy_to_stuffing(from: &[u8], to: &mut [u8]) -> usize {
     8 * copied + end
 }
 
-/// Its lowest bit is the highest bit of the first byte that is 0xff; 0 if there is none (Mycroft, 1987, of the inverted bytes).
+/// Finds the first byte that is 0xff. The lowest set bit of the result is the highest bit of that
+/// byte. Returns 0 if no byte is 0xff (Mycroft, 1987, applied to the inverted bytes).
 fn stuffing(bytes: [u8; 8]) -> u64 {
     const LOW: u64 = u64::from_ne_bytes([1; 8]);
     let word = u64::from_le_bytes(bytes);

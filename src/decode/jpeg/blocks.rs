@@ -1,4 +1,4 @@
-//! Entropy decoding of blocks: to coefficients, or only to find where the next one begins.
+//! Entropy decoding of blocks, either to coefficients or only to find where the next block begins.
 
 use std::ops::Range;
 
@@ -7,23 +7,25 @@ use super::bits::{Bits, Clean, Input};
 use super::huffman::{Codes, DcTable, Step};
 use crate::decode::row_index::RowStart;
 
-/// Most blocks that are decoded together.
+/// Maximum number of blocks that are decoded together.
 pub const MOST_BLOCKS: usize = 12;
-/// Coefficients of a block.
+/// Number of coefficients of a block.
 pub const BLOCK: usize = 64;
-/// Most bytes of coded data that blocks decoded together can have.
+/// Maximum number of bytes of coded data of blocks that are decoded together.
 pub const MOST_BYTES: usize = MOST_BLOCKS * (27 + 63 * 31) / 8 + 16;
 
-/// A block and what lies behind it: so much that the place of a coefficient, a byte, needs no check.
+/// A block and the memory after it. With this length, a coefficient's position (one byte) needs no
+/// bounds check.
 type Target = [i16; TARGET];
 const TARGET: usize = BLOCK + 256;
 
 /// Blocks that are decoded together.
 #[derive(Clone, Debug)]
 pub struct Blocks {
-    /// Coefficients in the order of the file. An entry may be written over the end of a block, into the next.
+    /// Coefficients in zigzag order. An entry may write beyond the end of its block, into the next
+    /// block.
     pub coefficients: [i16; (MOST_BLOCKS - 1) * BLOCK + TARGET],
-    /// How many coefficients of each block may not be zero.
+    /// Number of leading coefficients of each block that may be nonzero.
     pub lens: [u8; MOST_BLOCKS],
 }
 
@@ -31,20 +33,21 @@ impl Blocks {
     pub const EMPTY: Self =
         Self { coefficients: [0; (MOST_BLOCKS - 1) * BLOCK + TARGET], lens: [0; MOST_BLOCKS] };
 
-    /// Makes the coefficients of the first blocks zero, and what an entry may have written behind them.
+    /// Sets the coefficients of the first blocks to zero, and the memory after them that an entry
+    /// may have written.
     pub fn clear(&mut self, blocks: usize) {
         self.coefficients[..(blocks - 1) * BLOCK + TARGET].fill(0);
         self.lens = [0; MOST_BLOCKS];
     }
 }
 
-/// How a set of instructions stores coefficients.
+/// Widening of 8-bit coefficients to 16 bits, implemented for each instruction set.
 pub trait Widening {
-    /// Stores the coefficients of a pattern.
+    /// Stores the coefficients of a pattern as 16-bit numbers.
     fn widen(pattern: &[i8; PATTERN], to: &mut [i16; PATTERN]);
 }
 
-/// One by one. No compiler finds the vector instruction for it here.
+/// Widens one coefficient at a time. Compilers do not find the vector instruction here.
 pub struct OneByOne;
 
 impl Widening for OneByOne {
@@ -56,16 +59,16 @@ impl Widening for OneByOne {
     }
 }
 
-/// How the blocks of units are coded.
+/// Coding of the blocks of several minimum coded units.
 #[derive(Debug)]
 pub struct Coding<'a> {
-    /// As many units as fit into [`Blocks`].
+    /// One entry per block, for as many units as fit into [`Blocks`].
     pub blocks: [BlockCoding<'a>; MOST_BLOCKS],
-    /// Blocks of a minimum coded unit.
+    /// Number of blocks per minimum coded unit.
     pub unit: usize,
 }
 
-/// How a block is coded.
+/// Component and Huffman tables of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockCoding<'a> {
     pub component: usize,
@@ -73,7 +76,7 @@ pub struct BlockCoding<'a> {
     pub ac: &'a AcTable,
 }
 
-/// Reader of units, and the blocks that are decoded together.
+/// Reader of minimum coded units, with the blocks that are decoded together.
 #[derive(Debug)]
 pub struct Reader<'a> {
     pub input: Input<'a>,
@@ -83,12 +86,13 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Where the next row begins.
+    /// Returns the position at which the next row begins.
     pub fn start(&self) -> RowStart {
         RowStart { position: self.input.position(), predictions: self.predictions }
     }
 
-    /// Whether libjpeg would not judge what was read so far: data that end too early, and DC coefficients beyond all bounds.
+    /// Whether the data read so far is plausible. Returns false if the data ended too early or a DC
+    /// coefficient is out of range. libjpeg then decodes the image.
     pub fn is_sane(&self) -> bool {
         let is_small = |prediction: &i32| prediction.unsigned_abs() < 1 << 30;
         self.predictions.iter().all(is_small) && self.input.is_inside()
@@ -96,7 +100,7 @@ impl Reader<'_> {
 }
 
 impl Coding<'_> {
-    /// Decodes blocks, which have no coefficients yet. `None` at damage.
+    /// Decodes blocks into zeroed coefficients. Returns `None` for corrupt data.
     #[inline(always)]
     pub fn decode<W: Widening>(&self, blocks: Range<usize>, reader: &mut Reader<'_>) -> Option<()> {
         let Blocks { coefficients, lens } = &mut *reader.blocks;
@@ -120,7 +124,7 @@ impl Coding<'_> {
         Some(())
     }
 
-    /// Passes units by. `None` at damage.
+    /// Skips units without storing coefficients. Returns `None` for corrupt data.
     #[inline(always)]
     pub fn parse(&self, units: usize, reader: &mut Reader<'_>) -> Option<()> {
         let (held, clean) = reader.input.parts();
@@ -141,7 +145,8 @@ impl Coding<'_> {
     }
 }
 
-/// Decodes the AC coefficients of a block and returns how many coefficients may not be zero.
+/// Decodes the AC coefficients of a block. Returns the number of leading coefficients that may be
+/// nonzero.
 #[inline(always)]
 fn decode_ac<W: Widening>(
     mut bits: Bits,
@@ -150,7 +155,7 @@ fn decode_ac<W: Widening>(
     block: &mut Target,
     mut ahead: Ahead,
 ) -> Option<(Bits, u8)> {
-    // Number of coefficients decoded, and END more after the end of the block.
+    // Number of decoded coefficients. The end of the block adds `END`.
     let mut count = 1;
     loop {
         let take = 'entries: loop {
@@ -169,7 +174,7 @@ fn decode_ac<W: Widening>(
                     }
                 };
             }
-            // They take at most 46 bits, so that enough for an index are left.
+            // Two entries take at most 46 bits, so enough bits for an index remain.
             entry!(refill: true);
             entry!(refill: false);
         };
@@ -188,7 +193,7 @@ fn decode_ac<W: Widening>(
         if !bits.refill(clean) {
             return None;
         }
-        // An entry without a symbol may have written another number than zero here.
+        // An entry without a symbol may have written a nonzero number here.
         block[count & 63] = 0;
         match table.codes.take(&mut bits)? {
             Step::Coefficient(zeros, value) => {
@@ -205,7 +210,8 @@ fn decode_ac<W: Widening>(
     }
 }
 
-/// Decodes the rest of a block symbol by symbol, because it ends between those of the last entry. Its bits were given back.
+/// Decodes the rest of a block symbol by symbol. This is needed if the block ends in the middle of
+/// an entry, whose bits the caller has put back.
 #[cold]
 #[inline(never)]
 fn decode_rest(
@@ -232,7 +238,7 @@ fn decode_rest(
     (count == BLOCK).then_some((bits, BLOCK as u8))
 }
 
-/// Passes by the AC coefficients of a block.
+/// Skips the AC coefficients of a block.
 #[inline(always)]
 fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> Option<Bits> {
     let mut count = 1;
@@ -252,7 +258,7 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> O
                     }
                 };
             }
-            // As for decoding.
+            // Two entries take at most 46 bits, as in `decode_ac`.
             entry!(refill: true);
             entry!(refill: false);
         };
@@ -279,7 +285,8 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> O
     }
 }
 
-/// Passes by the rest of a block symbol by symbol.
+/// Skips the rest of a block symbol by symbol. `take` is the entry in whose middle the block ends;
+/// its bits are read again.
 #[cold]
 #[inline(never)]
 fn parse_rest(

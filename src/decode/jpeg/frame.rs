@@ -1,4 +1,5 @@
-//! Everything of a JPEG before its coded data: what the decoder needs, and why it does not decode an image.
+//! Segments of a JPEG before its coded data: the tables that the decoder needs, and the reasons for
+//! which it refuses an image.
 
 use super::blocks::MOST_BLOCKS;
 use super::huffman::Code;
@@ -6,14 +7,14 @@ use crate::decode::jpeg_choice::JpegRefusal;
 use crate::geometry::Size;
 use crate::header::{ColorSpace, Format, FrameKind, Header, Sampling};
 
-/// Coefficients in the order of the file, by their place in a block (T.81, figure A.6).
+/// Position in a block, counted row by row, of each coefficient in zigzag order (T.81, figure A.6).
 pub const ZIGZAG: [u8; 64] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
     52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
 ];
 
-/// Maximum side of an image, that of libjpeg (`JPEG_MAX_DIMENSION`).
+/// Maximum width and height of an image, as in libjpeg (`JPEG_MAX_DIMENSION`).
 const MOST_SIDE: u32 = 65500;
 
 /// Shape of an image and of its minimum coded units.
@@ -21,15 +22,17 @@ const MOST_SIDE: u32 = 65500;
 pub struct Shape {
     pub size: Size,
     pub is_gray: bool,
-    /// Blocks of luma in a unit, along both sides. Of each chroma there is one.
+    /// Blocks of luma per unit, horizontally and vertically. Each chroma component has one block
+    /// per unit.
     pub sampling: [usize; 2],
-    /// Rows of units that libjpeg reads together: as many as a gray component's vertical factor says.
+    /// Rows of units that libjpeg reads together: the vertical sampling factor of a gray image,
+    /// otherwise 1.
     pub rows_together: usize,
     pub is_progressive: bool,
 }
 
 impl Shape {
-    /// Shape of an image that the decoder accepts, or why it does not.
+    /// Returns the shape of an image that the decoder accepts, or the reason for refusing it.
     pub fn of(header: &Header) -> Result<Self, JpegRefusal> {
         let jpeg = header.jpeg.as_ref().filter(|_| header.format == Format::Jpeg);
         let jpeg = jpeg.ok_or(JpegRefusal::Header)?;
@@ -53,7 +56,7 @@ impl Shape {
             return Err(JpegRefusal::Scans);
         }
         let (is_gray, sampling) = match (jpeg.sampling(), jpeg.components()) {
-            // The blocks of one component are always in order.
+            // The blocks of a single component are always in raster order.
             (Sampling::Gray, _) => (true, [1, 1]),
             (
                 Sampling::S444 | Sampling::S422 | Sampling::S420 | Sampling::S440 | Sampling::S411,
@@ -67,8 +70,9 @@ impl Shape {
         if shape.enlarges_otherwise(1) { Err(JpegRefusal::Sampling) } else { Ok(shape) }
     }
 
-    /// Whether libjpeg-turbo enlarges chroma in another way: if luma has one sample per block, or chroma of half the width has at
-    /// most two (`jdsample.c`, `jinit_upsampler`).
+    /// Whether libjpeg-turbo upsamples chroma in a way that this decoder does not implement. It
+    /// does so if luma has one sample per block, or if chroma of half the width has at most two
+    /// samples per row (`jdsample.c`, `jinit_upsampler`).
     pub fn enlarges_otherwise(&self, reduction: usize) -> bool {
         let [luma, chroma] = self.sides(reduction);
         match self.sampling.map(|blocks| blocks * luma / chroma) {
@@ -81,14 +85,15 @@ impl Shape {
         }
     }
 
-    /// Units in a row, and rows of units.
+    /// Returns the number of units in a row, and the number of rows of units.
     pub fn units(&self) -> [usize; 2] {
         let [h, v] = self.sampling;
         [(self.size.width as usize).div_ceil(8 * h), (self.size.height as usize).div_ceil(8 * v)]
     }
 
-    /// Samples along a side of a transformed block, of luma and of chroma. Chroma is reduced less where it has fewer samples along
-    /// both sides (`jdmaster.c`, `jpeg_calc_output_dimensions`).
+    /// Returns the number of samples along a side of a transformed block, of luma and of chroma.
+    /// Chroma with fewer samples along both sides is reduced less (`jdmaster.c`,
+    /// `jpeg_calc_output_dimensions`).
     pub fn sides(&self, reduction: usize) -> [usize; 2] {
         let luma = 8 / reduction;
         let has_less = self.sampling == [2, 2] && reduction > 1;
@@ -99,12 +104,13 @@ impl Shape {
         if self.is_gray { 1 } else { 3 }
     }
 
-    /// Blocks of a component in a unit, along both sides.
+    /// Returns the number of blocks of a component per unit, horizontally and vertically.
     pub fn blocks_of(&self, component: usize) -> [usize; 2] {
         if component == 0 { self.sampling } else { [1, 1] }
     }
 
-    /// Component of each block of as many units as are decoded together, and the number of blocks of a unit.
+    /// Returns the component of each block, for as many units as are decoded together, and the
+    /// number of blocks per unit.
     pub fn blocks(&self) -> (&'static [u8; MOST_BLOCKS], usize) {
         match (self.is_gray, self.sampling[0] * self.sampling[1]) {
             (true, _) => (&[0; MOST_BLOCKS], 1),
@@ -115,28 +121,29 @@ impl Shape {
     }
 }
 
-/// What decodes the coded data of a JPEG.
+/// Tables and coded data of a sequential JPEG.
 #[derive(Debug)]
 pub struct Frame<'a> {
-    /// Those of a gray image are the same.
+    /// Tables of each component. In a gray image all three are equal.
     pub components: [Component; 3],
-    /// Units between restart markers, or 0.
+    /// Number of units between restart markers, or 0 without restart markers.
     pub restart_interval: usize,
-    /// The coded data, and everything after it.
+    /// Coded data and everything after it.
     pub scan: &'a [u8],
 }
 
 /// Tables of a component.
 #[derive(Clone, Debug)]
 pub struct Component {
-    /// By place in a block, row by row.
+    /// Quantization steps, row by row.
     pub quantization: [u16; 64],
     pub dc: Code,
     pub ac: Code,
 }
 
 impl<'a> Frame<'a> {
-    /// Reads the segments of a file whose header says this shape.
+    /// Reads the segments of a file whose header has this shape. Returns `None` for unusual or
+    /// corrupt segments.
     pub fn parse(bytes: &'a [u8], shape: Shape) -> Option<Self> {
         let mut segments = Segments::new(bytes, shape)?;
         let scan_header = segments.next_scan()??;
@@ -166,24 +173,25 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Reads the segments of a file, which are all that is not coded data.
+/// Reader of the segments of a file. Everything except coded data is a segment.
 pub struct Segments<'a> {
-    /// Tables as they were last defined.
+    /// Tables by their most recent definitions.
     pub tables: Tables,
-    /// What was not read yet.
+    /// Bytes that are not read yet.
     pub rest: &'a [u8],
     frame: Option<&'a [u8]>,
     shape: Shape,
 }
 
 impl<'a> Segments<'a> {
-    /// Begins with a file whose header says this shape.
+    /// Starts at the beginning of a file whose header has this shape.
     pub fn new(bytes: &'a [u8], shape: Shape) -> Option<Self> {
         let rest = bytes.strip_prefix(&[0xff, 0xd8])?;
         Some(Self { tables: Tables::default(), rest, frame: None, shape })
     }
 
-    /// Reads up to the next scan and returns its header, or nothing at the end of the image.
+    /// Reads up to the next scan and returns the scan's header. Returns `Some(None)` at the end of
+    /// the image and `None` for unusual or corrupt segments.
     pub fn next_scan(&mut self) -> Option<Option<&'a [u8]>> {
         loop {
             while let [0xff, 0xff, ..] = self.rest {
@@ -213,7 +221,7 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// Name, sampling and number of the quantization table of each component.
+    /// Returns identifier, sampling factors and quantization table number of each component.
     pub fn entries(&self) -> Option<&'a [[u8; 3]]> {
         let &[8, h1, h2, w1, w2, count, ref entries @ ..] = self.frame? else { return None };
         let entries = entries.as_chunks::<3>().0;
@@ -231,14 +239,14 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// Tables by their numbers.
+/// Tables, indexed by their numbers in the file.
 #[derive(Default)]
 pub struct Tables {
-    /// By place in a block, row by row.
+    /// Quantization steps, row by row.
     pub quantization: [Option<[u16; 64]>; 4],
     pub dc: [Option<Code>; 4],
     pub ac: [Option<Code>; 4],
-    /// Units between restart markers, or 0.
+    /// Number of units between restart markers, or 0 without restart markers.
     pub restart_interval: usize,
 }
 

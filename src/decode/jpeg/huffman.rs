@@ -1,57 +1,62 @@
-//! Huffman codes, and the tables of DC coefficients.
+//! Huffman codes, and look-up tables for DC coefficients.
 
 use std::iter::repeat_n;
 use std::ops::Range;
 
 use super::bits::{Bits, Clean};
 
-/// Bits of an index.
+/// Number of bits of an index. One look-up finds a code that is at most this long.
 pub const INDEX_BITS: u32 = 10;
-/// Indexes of a table.
+/// Number of entries of a table.
 pub const INDEXES: usize = 1 << INDEX_BITS;
-/// Lengths of codes, and 0.
+/// Number of code lengths, from 0 to 16.
 const LENS: usize = 17;
 
-/// A code as in the file: the number of codes of each length, and their symbols.
+/// Huffman code as stored in the file: the number of codes of each length, and their symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     counts: [u8; 16],
     symbols: [u8; 256],
 }
 
-/// Finds a code among the next bits by its length (T.81, annex C, and figure F.16).
+/// Decoder that finds the length of the next code by comparing the next bits with limits (T.81,
+/// annex C and figure F.16).
 #[derive(Clone, Debug)]
 pub struct Codes {
     code: Code,
-    /// For each length the first number of 16 bits that is no code of at most this length.
+    /// For each length: the smallest 16-bit number that does not begin with a code of at most this
+    /// length.
     limits: [u32; LENS],
-    /// What is added to the bits of a code for the place of its symbol.
+    /// For each length: the number to add to a code's bits to get the position of its symbol.
     offsets: [i32; LENS],
 }
 
-/// The same, with a table of the codes that lie in an index.
+/// Decoder like [`Codes`], with a look-up table for codes that fit into an index.
 #[derive(Clone, Debug)]
 pub struct Symbols {
     codes: Codes,
-    /// Length and symbol (shifted by eight) for each index whose code lies in it, else 0.
+    /// For each index: length of its code, and its symbol shifted left by 8. 0 if no code fits into
+    /// the index.
     by_index: [u16; INDEXES],
 }
 
-/// Table for DC coefficients.
+/// Decoder of DC coefficients.
 #[derive(Clone, Debug)]
 pub struct DcTable {
-    /// For each index whose code lies in it: the bits of code and number, and those of the number shifted by eight; else 0.
+    /// For each index: number of bits of code and value, and number of bits of the value shifted
+    /// left by 8. 0 if no code fits into the index.
     by_index: [u16; INDEXES],
     codes: Codes,
 }
 
-/// Index of the next bits.
+/// Returns the table index, which is the next [`INDEX_BITS`] bits.
 #[inline(always)]
 pub fn index(buffer: u64) -> usize {
     (buffer >> (64 - INDEX_BITS)) as usize
 }
 
-/// Number at the top of `bits`, whose lower half is negative (T.81, F.12). `others` is 63 minus its size.
+/// Decodes the signed number in the highest bits of `bits`. A number with a leading 0 is negative
+/// (T.81, F.12). `others` is 63 minus the size of the number in bits.
 #[inline(always)]
 pub fn number(bits: u64, others: u32) -> i32 {
     let mask = !((bits as i64) >> 63) as u64;
@@ -60,10 +65,11 @@ pub fn number(bits: u64, others: u32) -> i32 {
 }
 
 impl Code {
-    /// A code of no symbols.
+    /// Code without symbols.
     pub const EMPTY: Self = Self { counts: [0; 16], symbols: [0; 256] };
 
-    /// Reads it from the content of a DHT segment, and returns the rest. `None` if it is no prefix code.
+    /// Reads a code from a DHT segment. Returns the code and the rest of the segment, or `None` if
+    /// it is not a prefix code.
     pub fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (counts, rest) = bytes.split_first_chunk::<16>()?;
         let len = counts.iter().map(|count| usize::from(*count)).sum::<usize>();
@@ -73,7 +79,7 @@ impl Code {
         let mut code = 0;
         for (count, len) in counts.iter().zip(1..) {
             code += u32::from(*count);
-            // No code has ones only, but there may be no code yet.
+            // A code must not consist of ones only. `code` is 0 before the first code.
             if code > 0 && code >= 1 << len {
                 return None;
             }
@@ -82,8 +88,8 @@ impl Code {
         Some((Self { counts: *counts, symbols }, rest))
     }
 
-    /// Length and symbol of each code that lies in an index of `bits` bits, with the indexes that begin with it, in ascending
-    /// order.
+    /// Returns length, indexes and symbol of each code that fits into an index of `bits` bits. The
+    /// indexes are those that begin with the code. They are in ascending order.
     pub fn indexes(&self, bits: u32) -> impl Iterator<Item = (u32, Range<usize>, u8)> {
         let lens = (1..=bits).zip(self.counts).flat_map(|(len, count)| repeat_n(len, count.into()));
         let mut end = 0;
@@ -94,13 +100,14 @@ impl Code {
         })
     }
 
-    /// Whether all its symbols can be those of DC coefficients of 8-bit samples.
+    /// Whether all symbols are valid for DC coefficients of 8-bit samples.
     pub fn is_dc(&self) -> bool {
-        // Those that are not used are 0.
+        // Unused symbols are 0.
         self.symbols.iter().fold(0, |most, symbol| most.max(*symbol)) <= 11
     }
 
-    /// Most bits of a coefficient, if its symbols are those of AC coefficients.
+    /// Returns the maximum size of a coefficient in bits, if the symbols are those of AC
+    /// coefficients.
     pub fn most_bits(&self) -> u32 {
         self.symbols.iter().map(|symbol| u32::from(symbol & 15)).max().unwrap_or(0)
     }
@@ -123,8 +130,9 @@ impl Codes {
         &self.code
     }
 
-    /// Length of the next code and its symbol. Codes that are longer than an index are found sooner. Not inlined, because it is rare
-    /// and would take registers of loops that look up most codes.
+    /// Returns length and symbol of the next code. Codes that are longer than an index are found
+    /// faster. The function is not inlined, because it is rarely called and would take registers
+    /// from the loops that look up most codes.
     #[cold]
     #[inline(never)]
     pub fn next(&self, buffer: u64) -> Option<(u32, u8)> {
@@ -136,7 +144,8 @@ impl Codes {
         Some((len as u32, *self.code.symbols.get(place as usize)?))
     }
 
-    /// Takes one symbol of AC coefficients. `None` if no code begins here. The buffer is full before.
+    /// Takes one AC symbol with its value. Returns `None` if no code begins here. The buffer must
+    /// be full.
     #[inline(always)]
     pub fn take(&self, bits: &mut Bits) -> Option<Step> {
         let (len, symbol) = self.next(bits.buffer)?;
@@ -160,7 +169,7 @@ impl Symbols {
         symbols
     }
 
-    /// Length of the next code and its symbol.
+    /// Returns length and symbol of the next code.
     #[inline(always)]
     pub fn next(&self, buffer: u64) -> Option<(u32, u8)> {
         match self.by_index[index(buffer)] {
@@ -177,7 +186,7 @@ impl DcTable {
         table
     }
 
-    /// Makes it the table of another code.
+    /// Rebuilds the table for another code.
     pub fn renew(&mut self, code: &Code) {
         self.codes = Codes::new(code);
         let mut end = 0;
@@ -192,10 +201,11 @@ impl DcTable {
         self.codes.code()
     }
 
-    /// Takes the next code with its number, and leaves 29 bits or more. `None` if no code begins here.
+    /// Takes the next code with its value. At least 29 bits remain in the buffer. Returns `None` if
+    /// no code begins here.
     #[inline(always)]
     pub fn take(&self, bits: &mut Bits, clean: &Clean) -> Option<Difference> {
-        // The look-up does not wait for the new bits.
+        // The look-up does not wait for the refill.
         let entry = self.by_index[index(bits.buffer)];
         if !bits.refill(clean) {
             return None;
@@ -213,12 +223,13 @@ impl DcTable {
     }
 }
 
-/// Difference of two DC coefficients, as it is coded.
+/// Difference of two successive DC coefficients, in coded form.
 #[derive(Clone, Copy)]
 pub struct Difference {
     buffer: u64,
-    /// Bits of code and number, and of the number.
+    /// Number of bits of code and value.
     all: u32,
+    /// Number of bits of the value.
     size: u32,
 }
 
@@ -229,9 +240,9 @@ impl Difference {
     }
 }
 
-/// Run of zeros and the coefficient after it, or the end of a block.
+/// Decoded AC symbol.
 pub enum Step {
-    /// So many zeros, and a coefficient.
+    /// Number of zeros, and the coefficient after them.
     Coefficient(usize, i32),
     /// Sixteen zeros.
     Zeros,

@@ -1,15 +1,17 @@
-//! Our own decoder of JPEG: Huffman coding of 8 bits, sequential in one scan or progressive, gray or YCbCr. Pixels equal
-//! libjpeg-turbo's.
+//! feedwater's own JPEG decoder. It decodes Huffman-coded JPEGs with 8 bits per sample, gray or
+//! YCbCr, sequential in one scan or progressive. The pixels equal libjpeg-turbo's.
 //!
-//! Where coefficients are so large that sums do not fit into 16 bits, which happens in no intact image, they equal those of
-//! libjpeg-turbo's vector code; its C code has others.
+//! In corrupt images coefficients can be so large that sums overflow 16 bits. The pixels then equal
+//! those of libjpeg-turbo's vector code. Its C code returns others.
 //!
-//! At anything else, and at anything unusual or damaged, libjpeg-turbo decodes the image from the start, and rows that
-//! were passed on already are left out. So damage is judged and worded in one way.
+//! libjpeg-turbo decodes all other JPEGs, and all unusual or corrupt ones. It starts again at the
+//! first row; rows that the sink already received are skipped. All corrupt JPEGs therefore have
+//! libjpeg-turbo's error messages.
 //!
-//! The path of an image: `frame` reads the segments, `scan` goes over the units, `bits` removes stuffing, `huffman`,
-//! `ac_table` and `blocks` decode coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window.
-//! `progressive` decodes all scans of a progressive image first, with `bands`.
+//! The path of an image: `frame` reads the segments. `scan` iterates over the minimum coded units.
+//! `bits` removes byte stuffing. `huffman`, `ac_table` and `blocks` decode coefficients. `kernels`
+//! transforms them and computes pixels. `rows` passes the rows of the window to the sink. For a
+//! progressive image, `progressive` first decodes all scans, with `bands`.
 
 mod ac_table;
 mod bands;
@@ -45,13 +47,13 @@ use super::{
 use crate::error::{DataError, Reason, Tolerated, reserve};
 use crate::header::Header;
 
-/// Name of the decoder.
+/// Name of this decoder.
 pub(super) const NAME: &str = "feedwater";
 
-/// Tables of each kind that are kept. An image has at most three.
+/// Number of tables of each kind that the decoder keeps. An image uses at most three.
 const TABLES: usize = 4;
 
-/// Why our own decoder does not decode a JPEG, as far as the header tells.
+/// Returns the reason why this decoder refuses a JPEG, as far as the header shows it.
 pub fn refusal(header: &Header) -> Option<JpegRefusal> {
     Shape::of(header).err()
 }
@@ -61,20 +63,20 @@ pub fn is_indexable(header: &Header) -> bool {
     Shape::of(header).is_ok_and(|shape| !shape.is_progressive)
 }
 
-/// Our own decoder, with libjpeg-turbo for what it does not decode.
+/// feedwater's own decoder, with libjpeg-turbo for images that it refuses.
 #[derive(Debug)]
 pub(super) struct Feedwater {
     kernels: Kernels,
     /// Whether libjpeg-turbo decodes all images, because it is faster on this CPU.
     yields: bool,
-    /// Made for the first image.
+    /// Empty before the first image, then one state.
     state: Vec<State>,
     refusal: Option<JpegRefusal>,
     row_index: RowIndexing,
     libjpeg: LibjpegTurbo,
 }
 
-/// Row indexes: what to do with them at the next image, and what was done at the last one.
+/// Row indexes: the task for the next image, and the outcome of the last one.
 #[derive(Debug, Default)]
 struct RowIndexing {
     task: RowIndexTask,
@@ -106,13 +108,13 @@ impl Default for Feedwater {
     }
 }
 
-/// What is kept between images.
+/// Memory that is kept between images.
 #[derive(Debug)]
 struct State {
     clean: Clean,
     dc_tables: [DcTable; TABLES],
     ac_tables: [AcTable; TABLES],
-    /// Next table of each kind that is replaced.
+    /// Last replaced table of each kind.
     next: [usize; 2],
     blocks: Blocks,
     sums: Sums,
@@ -135,7 +137,8 @@ impl HostDecoder for Feedwater {
         let part = Part::new(&shape, header.size.window(), 1, MOST_STEP);
         let row = part.row_bytes(RowLayout::Rgb) as u64;
         let row_index = RowIndexWriter::most_bytes(shape.units()[1]) as u64;
-        // Both free the coefficients of a progressive image with it, and libjpeg-turbo begins after that.
+        // Both decoders free the coefficients of a progressive image with the image, and
+        // libjpeg-turbo starts after that.
         let coefficients = if shape.is_progressive { progressive::memory_bytes(&shape) } else { 0 };
         DecodeMemory {
             scratch: part.plane_bytes() as u64,
@@ -155,7 +158,7 @@ impl HostDecoder for Feedwater {
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tolerated>, DataError> {
         let mut next = image.window.y;
-        // A second attempt leaves out the rows that the first one passed on.
+        // If libjpeg-turbo decodes the image again, rows that were already passed on are skipped.
         let mut passed = |rows: Rows<'_>| {
             if rows.first >= next {
                 next = rows.first + rows.count;
@@ -168,7 +171,7 @@ impl HostDecoder for Feedwater {
         };
         if !image.may_fall_back {
             let name = JpegBy::Refused(refusal).name();
-            let problem = format!("decode.jpeg = \"feedwater\" leaves this JPEG to {name}");
+            let problem = format!("decode.jpeg = \"feedwater\" refuses this JPEG; \"auto\" would decode it with {name}");
             return Err(unsupported(problem));
         }
         self.libjpeg.decode(image, buffers, &mut passed)
@@ -184,24 +187,24 @@ impl HostDecoder for Feedwater {
 }
 
 impl Feedwater {
-    /// Instructions that this CPU has, by name.
+    /// Returns the names of the instruction sets that this CPU has.
     pub fn instructions() -> Vec<&'static str> {
         Kernels::all().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Uses no more than these instructions. `None` if this CPU does not have them.
+    /// Restricts the decoder to an instruction set. Returns `None` if this CPU does not have it.
     pub fn set_instructions(&mut self, name: &str) -> Option<()> {
         let found = Kernels::all().into_iter().find(|(it, _)| *it == name);
         (self.kernels, self.yields) = (found?.1, false);
         Some(())
     }
 
-    /// Sets what is done with row indexes at the next image.
+    /// Sets the row index task of the next image.
     pub fn set_row_index(&mut self, task: RowIndexTask) {
         (self.row_index.task, self.row_index.outcome) = (task, Outcome::None);
     }
 
-    /// What was done with row indexes at the last image.
+    /// Returns the row index outcome of the last image.
     pub fn row_index(&self) -> RowIndexOutcome<'_> {
         match self.row_index.outcome {
             Outcome::None => RowIndexOutcome::None,
@@ -215,14 +218,15 @@ impl Feedwater {
     }
 }
 
-/// Bytes of coded data for which tables of several symbols per entry do not pay, unless other images have the same tables.
+/// Size of coded data, in bytes, below which tables with several symbols per entry do not pay off,
+/// unless several images use the same tables.
 const SMALL: usize = 8 << 10;
 
-/// Memory of the state.
+/// Size of the state in bytes.
 const STATE_BYTES: u64 = size_of::<State>() as u64;
 
 impl Feedwater {
-    /// Decodes the window unless there is something that libjpeg-turbo should judge.
+    /// Decodes the window. Returns a refusal if libjpeg-turbo must decode the image.
     fn decode_own(
         &mut self,
         image: &EncodedImage<'_>,
@@ -294,7 +298,7 @@ impl Feedwater {
         if let RowIndexTask::Use(_) = task {
             let done = starts.and_then(|starts| scan.run_with_index(&part, &mut painter, starts));
             *outcome = if done.is_some() { Outcome::Used } else { Outcome::Rejected };
-            let problem = "its row index does not fit";
+            let problem = "the row index does not match the JPEG";
             return done.map(|()| None).ok_or_else(|| DataError::new(Reason::Corrupt, problem));
         }
         let mut made = matches!(task, RowIndexTask::Make(_)).then_some(writer);
@@ -305,7 +309,7 @@ impl Feedwater {
         Ok((!is_intact).then_some(JpegRefusal::Data))
     }
 
-    /// What is kept between images.
+    /// Returns the memory that is kept between images, and creates it for the first image.
     fn state(&mut self) -> Result<&mut State, DataError> {
         if self.state.is_empty() {
             reserve::reserve(&mut self.state, 1)?;
@@ -330,7 +334,8 @@ impl State {
         }
     }
 
-    /// Puts the steps of the components side by side as blocks are transformed together.
+    /// Arranges the quantization steps of the components side by side, in the order in which blocks
+    /// are transformed together.
     fn set_quantization(&mut self, shape: &Shape, tables: [&[u16; 64]; 3]) {
         let of = |number: usize, block: usize| match shape.sampling {
             [1, 1] => number,
@@ -346,7 +351,8 @@ impl State {
         }
     }
 
-    /// Places of the tables of each component: DC, then AC. Those that are not kept yet are made.
+    /// Returns the positions of the DC and AC table of each component. Builds tables that are not
+    /// kept yet.
     fn tables(&mut self, frame: &Frame<'_>) -> [[usize; 2]; 3] {
         let mut places = [[TABLES; 3]; 2];
         for (at, Component { dc, ac, .. }) in frame.components.iter().enumerate() {
@@ -371,7 +377,7 @@ impl State {
     }
 }
 
-/// Next place that the image does not use.
+/// Returns the next position that the image does not use.
 fn free(next: &mut usize, used: &[usize; 3]) -> usize {
     loop {
         *next = (*next + 1) % TABLES;

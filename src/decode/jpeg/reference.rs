@@ -1,16 +1,18 @@
-//! Reference decoder of JPEG: short, pixel by pixel, with the bits of libjpeg-turbo on the files that it accepts.
+//! Reference JPEG decoder for tests. It is short, decodes pixel by pixel, and returns the same
+//! bytes as libjpeg-turbo for all files that it accepts.
 //!
-//! It accepts sequential Huffman JPEGs of 8 bits with one scan: gray, and YCbCr whose chroma has all samples of luma, or every
-//! second one along one or both axes, or every fourth one along rows. Any anomaly is refused, because libjpeg-turbo has its own ways to go on. Sources of the
-//! formulas are ITU T.81 and libjpeg-turbo's `jdhuff.c`, `jidctint.c`, `jdsample.c` and `jdcolor.c`, with the wrapping and
-//! saturation of its vector code (`jidctint-avx2.asm`).
+//! It accepts sequential Huffman JPEGs of 8 bits with one scan: gray, and YCbCr with 4:4:4, 4:2:2,
+//! 4:4:0, 4:2:0 or 4:1:1 chroma. It refuses every anomaly, because libjpeg-turbo handles anomalies
+//! in its own ways. The formulas come from ITU T.81 and from libjpeg-turbo's `jdhuff.c`,
+//! `jidctint.c`, `jdsample.c` and `jdcolor.c`. Wrapping and saturation are those of its vector code
+//! (`jidctint-avx2.asm`).
 
 use super::frame::ZIGZAG;
 use super::kernels::plain::inverse_transform;
 use crate::geometry::Size;
 use crate::image::Image;
 
-/// Pixels of a file. `None` if it is not accepted.
+/// Returns the pixels of a file, or `None` if the file is not accepted.
 pub fn decode(bytes: &[u8]) -> Option<Image<u8>> {
     let mut file = File::default();
     let scan = file.read_segments(bytes.strip_prefix(&[0xff, 0xd8])?)?;
@@ -22,7 +24,7 @@ pub fn decode(bytes: &[u8]) -> Option<Image<u8>> {
 struct File {
     size: Size,
     components: Vec<Component>,
-    /// Quantization tables, in the order of a block.
+    /// Quantization tables, row by row.
     quantization: [Option<[u16; 64]>; 4],
     dc: [Option<Huffman>; 4],
     ac: [Option<Huffman>; 4],
@@ -30,25 +32,26 @@ struct File {
     has_jfif: bool,
 }
 
-/// A channel.
+/// A color channel.
 struct Component {
     id: u8,
-    /// Blocks of a minimum coded unit.
+    /// Number of blocks per minimum coded unit.
     across: usize,
     down: usize,
     quantization: usize,
     dc: usize,
     ac: usize,
-    /// Samples of the image, without those that fill the last units.
+    /// Size in samples, without those that fill the last units.
     width: usize,
     height: usize,
-    /// All samples, and how many of them are in a row.
+    /// All samples, including those that fill the last units.
     plane: Vec<u8>,
+    /// Number of samples per row of `plane`.
     pitch: usize,
 }
 
 impl File {
-    /// Reads everything before the scan's data, which it returns.
+    /// Reads everything before the scan's data and returns the data.
     fn read_segments<'a>(&mut self, mut rest: &'a [u8]) -> Option<&'a [u8]> {
         loop {
             let &[0xff, marker, high, low, ..] = rest else { return None };
@@ -62,7 +65,7 @@ impl File {
                 0xdd => self.restart_interval = word(*body.first()?, *body.get(1)?),
                 0xda => return self.read_scan_header(body).map(|()| rest),
                 0xe0 => self.has_jfif |= body.starts_with(b"JFIF\0"),
-                // Adobe's: may say that the channels are others.
+                // An Adobe segment can declare other channels than YCbCr.
                 0xee if body.starts_with(b"Adobe") && body.get(11) != Some(&1) => return None,
                 0xe1..=0xef | 0xfe => {}
                 _ => return None,
@@ -113,7 +116,7 @@ impl File {
         }
         let sampling = |sides: u8| [usize::from(sides >> 4), usize::from(sides & 15)];
         let most = match chunks {
-            // The blocks of one channel are always in order.
+            // The blocks of a single channel are always in raster order.
             [_] => [1, 1],
             [[_, luma, _], [_, 0x11, _], [_, 0x11, _]] => sampling(*luma),
             _ => return None,
@@ -127,7 +130,7 @@ impl File {
             let [across, down] = if chunks.len() == 1 { [1, 1] } else { sampling(sides) };
             let [wide, high] =
                 [(width * across).div_ceil(most[0]), (height * down).div_ceil(most[1])];
-            // libjpeg-turbo enlarges so little chroma in another way.
+            // libjpeg-turbo upsamples such narrow chroma in another way.
             if 2 * across == most[0] && wide <= 2 {
                 return None;
             }
@@ -145,7 +148,7 @@ impl File {
                 pitch,
             });
         }
-        // Without JFIF, the names of the channels may say that they are red, green and blue.
+        // Without JFIF, the channel identifiers `RGB` declare red, green and blue.
         let ids: Vec<u8> = self.components.iter().map(|it| it.id).collect();
         (self.has_jfif || ids != *b"RGB").then_some(())
     }
@@ -211,7 +214,7 @@ impl File {
         let value = luma.sample(x, y);
         let [blue, red] = chroma else { return [value; 3] };
         let [cb, cr] = [blue, red].map(|it| i32::from(it.enlarged(luma, x, y)) - 128);
-        // Factors of JFIF in 16 bits after the point (`jdcolor.c`).
+        // JFIF's factors, which have 16 fractional bits (`jdcolor.c`).
         let [r, b] = [(91881 * cr + 32768) >> 16, (116130 * cb + 32768) >> 16];
         let g = (-22554 * cb - 46802 * cr + 32768) >> 16;
         [r, g, b].map(|it| (i32::from(value) + it).clamp(0, 255) as u8)
@@ -219,16 +222,17 @@ impl File {
 }
 
 impl Component {
-    /// A sample. Beyond the right and the lower edge it is that of the edge.
+    /// Returns a sample. Beyond the right and the lower edge, the sample at the edge is repeated.
     fn sample(&self, x: usize, y: usize) -> u8 {
         self.plane[y.min(self.height - 1) * self.pitch + x.min(self.width - 1)]
     }
 
-    /// Sample at a pixel, interpolated between the nearest samples with weights 3 and 1 along each axis where there are
-    /// half as many samples as of luma (`fancy_upsampling` of `jdsample.c`).
+    /// Returns the sample at a pixel. Along each axis with half as many samples as luma, it is
+    /// interpolated between the two nearest samples with weights 3 and 1 (`fancy_upsampling` of
+    /// `jdsample.c`).
     fn enlarged(&self, luma: &Self, x: usize, y: usize) -> u8 {
         let ratio = [luma.across / self.across, luma.down / self.down];
-        // The nearest sample and the next one.
+        // The nearest sample and the second nearest.
         let axis = |at: usize| match at % 2 {
             0 => (at / 2, (at / 2).saturating_sub(1)),
             _ => (at / 2, at / 2 + 1),
@@ -249,13 +253,13 @@ impl Component {
     }
 }
 
-/// A code: how many words have each length, and what they stand for.
+/// Huffman code: the number of codes of each length, and their symbols.
 struct Huffman {
     counts: [u8; 16],
     symbols: Vec<u8>,
 }
 
-/// Bits of a scan.
+/// Bit reader of a scan.
 struct Bits<'a> {
     bytes: &'a [u8],
     buffer: u8,
@@ -267,7 +271,7 @@ impl Bits<'_> {
         if self.count == 0 {
             let (byte, mut rest) = self.bytes.split_first()?;
             if *byte == 0xff {
-                // Other bytes than 0 make a marker.
+                // After 0xff, every byte other than 0 forms a marker.
                 rest = rest.strip_prefix(&[0])?;
             }
             (self.buffer, self.count, self.bytes) = (*byte, 8, rest);
@@ -289,7 +293,7 @@ impl Bits<'_> {
         None
     }
 
-    /// A number of this many bits, whose lower half is negative.
+    /// Reads a signed number of `size` bits. Numbers with a leading 0 are negative.
     fn number(&mut self, size: u8) -> Option<i32> {
         let mut bits = 0;
         for _ in 0..size {
@@ -332,7 +336,7 @@ fn samples(coefficients: &[i16; 64], quantization: &[u16; 64]) -> Option<[[u8; 8
     for (at, coefficient) in coefficients.iter().enumerate() {
         block[at / 8][at % 8] = coefficient.wrapping_mul(quantization[at] as i16);
     }
-    // libjpeg-turbo has more than one way to compute blocks with larger ones.
+    // For larger coefficients, the code paths of libjpeg-turbo give different results.
     let is_sane = block[0].iter().all(|coefficient| (-8192..8192).contains(coefficient));
     is_sane.then(|| inverse_transform(&block))
 }

@@ -1,4 +1,4 @@
-//! Rows of a window: which units it needs, planes of samples, and groups of pixels.
+//! Rows of a window: the units that it needs, planes of samples, and groups of pixel rows.
 
 use super::blocks::{BLOCK, Blocks};
 use super::frame::Shape;
@@ -8,38 +8,42 @@ use crate::decode::{MOST_ROWS, RowLayout, RowSink, Rows};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
-/// Samples before the first of a row, and after the last.
+/// Number of samples of padding before and after each row.
 const EDGE: usize = 32;
 
-/// Part of an image that is decoded.
+/// Part of an image that is decoded for a window.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub window: Roi,
-    /// Columns and rows of units, from and to.
+    /// Range of columns of units.
     pub columns: [usize; 2],
+    /// Range of rows of units.
     pub rows: [usize; 2],
-    /// First row of units after those that are read: as many as libjpeg reads for this window.
+    /// Number of rows of units that are read from the start of the image, as many as libjpeg reads
+    /// for this window.
     pub read_rows: usize,
     /// Whether the window reaches the last row of pixels.
     pub is_at_bottom: bool,
-    /// Units that are decoded together.
+    /// Number of units that are decoded together.
     pub together: usize,
     sampling: [usize; 2],
-    /// Samples along a side of a transformed block, of luma and of chroma.
+    /// Number of samples along a side of a transformed block, of luma and of chroma.
     sides: [usize; 2],
-    /// Samples of luma for one of chroma, along both sides.
+    /// Number of luma samples per chroma sample, horizontally and vertically.
     ratio: [usize; 2],
     is_gray: bool,
-    /// Samples of chroma (of luma if there is none) that belong to the image, from the part's first one.
+    /// Number of chroma samples (for gray images, luma samples) up to the end of the image:
+    /// columns from the part's first one, and rows from the image's first one.
     real: [usize; 2],
-    /// Samples of chroma in a row of the part, rounded up.
+    /// Number of chroma samples in a row of the part, rounded up.
     across: usize,
-    /// Planes of luma and of both kinds of chroma.
+    /// Planes of luma and of both chroma components.
     planes: [Plane; 3],
 }
 
 impl Part {
-    /// The part for a window of the image, whose sides are reduced. Rows have a multiple of `step` samples of luma.
+    /// Returns the part for a window of the reduced image. The number of luma samples per row is a
+    /// multiple of `step`.
     pub fn new(shape: &Shape, window: Roi, reduction: usize, step: usize) -> Self {
         let [h, v] = shape.sampling;
         let sides = shape.sides(reduction);
@@ -47,14 +51,14 @@ impl Part {
         let [units_across, units_down] = shape.units();
         let [left, top, right, bottom] =
             [window.x, window.y, window.right(), window.bottom()].map(|it| it as usize);
-        // Enlarged chroma needs a neighbour where there is one.
+        // Upsampled chroma needs a neighbour, if there is one.
         let [beside, below] = ratio.map(|samples| usize::from(samples == 2));
         let (wide, high) = (sides[0] * h, sides[0] * v);
         let columns =
             [left.saturating_sub(beside) / wide, (right + beside).div_ceil(wide).min(units_across)];
         let rows =
             [top.saturating_sub(below) / high, (bottom + below).div_ceil(high).min(units_down)];
-        // libjpeg has two rows of pixels of the next unit ready.
+        // libjpeg prepares two rows of pixels of the next unit.
         let read_rows = (bottom + 2 * below).div_ceil(high);
         let read_rows = read_rows.next_multiple_of(shape.rows_together).min(units_down);
         let together = if [h, v] == [1, 1] { 4 } else { 2 };
@@ -81,13 +85,13 @@ impl Part {
         part
     }
 
-    /// Bytes of all planes.
+    /// Returns the size of all planes in bytes.
     pub fn plane_bytes(&self) -> usize {
         let [luma, chroma] = [self.plane(0), self.plane(1)];
         luma.bytes() + if self.is_gray { 0 } else { 2 * chroma.bytes() }
     }
 
-    /// Bytes of a row of pixels.
+    /// Returns the size of a row of pixels in bytes.
     pub fn row_bytes(&self, layout: RowLayout) -> usize {
         let channels = if layout == RowLayout::Gray { 1 } else { CHANNELS };
         channels * self.ratio[0] * self.across
@@ -101,7 +105,7 @@ impl Part {
         let across = if component == 0 { self.ratio[0] * self.across } else { self.across };
         let rows =
             self.sides[0] * self.sampling[1] / if component == 0 { 1 } else { self.ratio[1] };
-        // The last row of the units before.
+        // The last row of the previous row of units is kept.
         let kept = self.ratio[1] - 1;
         let mut plane = Plane { start: 0, pitch: across + 2 * EDGE, rows, kept };
         if component > 0 {
@@ -111,12 +115,13 @@ impl Part {
     }
 }
 
-/// Place of a component's samples: a row of units, and kept rows before it.
+/// Position of a component's samples in memory: one row of units, after the kept rows of the
+/// previous one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Plane {
     start: usize,
     pitch: usize,
-    /// Rows of samples of a row of units.
+    /// Number of rows of samples in a row of units.
     rows: usize,
     kept: usize,
 }
@@ -126,14 +131,14 @@ impl Plane {
         self.pitch * (self.rows + self.kept)
     }
 
-    /// Index of a sample. Rows before 0 are kept ones.
+    /// Returns the index of a sample. Negative rows are the kept rows.
     fn at(&self, row: isize, column: isize) -> usize {
         let row = (self.kept as isize + row) as usize;
         self.start + self.pitch * row + (EDGE as isize + column) as usize
     }
 }
 
-/// Turns coefficients into the rows of a window.
+/// Converts coefficients to the rows of a window.
 pub struct Painter<'a> {
     pub part: Part,
     pub kernels: Kernels,
@@ -143,19 +148,19 @@ pub struct Painter<'a> {
     pub sums: &'a mut Sums,
     pub group: &'a mut [u8],
     pub sink: &'a mut RowSink<'a>,
-    /// Next row of pixels.
+    /// Next row of pixels to produce.
     pub next: u32,
 }
 
 impl Painter<'_> {
-    /// Transforms units that were decoded together, from this column of the part on. False at coefficients that no image
-    /// has.
+    /// Transforms units that were decoded together and begin at `column` of the part. Returns false
+    /// for coefficients that no intact image has.
     pub fn transform(&mut self, column: usize, blocks: &Blocks) -> bool {
         let Blocks { coefficients, lens } = blocks;
         let blocks = coefficients.as_chunks::<BLOCK>().0;
         let [h, v] = self.part.sampling;
         let mut is_sane = true;
-        // Component, column of blocks and row of blocks of both pairs.
+        // `pairs`: component, column of blocks and row of blocks of each pair.
         let mut put = |four: [usize; 4], quantization: usize, pairs: [[usize; 3]; 2]| {
             let [a, b, c, d] = four;
             let four = Four {
@@ -205,12 +210,12 @@ impl Painter<'_> {
         is_sane
     }
 
-    /// Passes on the rows of pixels that are complete with this row of units.
+    /// Passes on the rows of pixels that this row of units completes.
     pub fn paint(&mut self, row: usize) {
         self.repeat_edges();
         let high = self.part.sides[0] * self.part.sampling[1];
         let is_last = row + 1 == self.part.rows[1];
-        // Chroma between two rows of units waits for the second.
+        // Chroma between two rows of units needs the second one.
         let end = (row + 1) * high - if is_last { 0 } else { self.part.ratio[1] - 1 };
         let end = (end as u32).min(self.part.window.bottom());
         while self.next < end {
@@ -233,7 +238,7 @@ impl Painter<'_> {
         self.keep();
     }
 
-    /// Makes the next row of pixels. The current group begins with row `from`.
+    /// Computes the next row of pixels. The current group begins with row `from`.
     fn pixels(&mut self, row: usize, from: u32) {
         let Self { part, planes, next, .. } = self;
         let [h, v] = part.ratio;
@@ -244,7 +249,7 @@ impl Painter<'_> {
         };
         let [plane, blue, red] = &part.planes;
         let both = |row: isize| [blue, red].map(|plane| of(plane, row, 0, part.across));
-        // From the sample before the first one.
+        // These rows begin one sample before the first.
         let half = |row: isize| [blue, red].map(|plane| of(plane, row, -1, part.across + EDGE));
         let pitch = part.row_bytes(self.layout);
         let pixels = &mut self.group[pitch * (*next - from) as usize..][..pitch];
@@ -256,7 +261,8 @@ impl Painter<'_> {
             (_, 2, 1) => Line::Half(luma, half(y)),
             (_, 4, _) => Line::Quarter(luma, both(y)),
             _ => {
-                // The nearest row of chroma and the next one. Beyond the image, that is the nearest one again.
+                // The nearest row of chroma and the second nearest. Beyond the image, the nearest
+                // row is used twice.
                 let first = (high / v * row) as isize;
                 let near = y >> 1;
                 let (far, rounding) = if y & 1 == 0 { (near - 1, 1) } else { (near + 1, 2) };
@@ -271,7 +277,7 @@ impl Painter<'_> {
         self.kernels.pixels(line, self.sums, pixels);
     }
 
-    /// Repeats the first and the last samples of chroma beyond the image.
+    /// Repeats the first and the last chroma sample of each row beyond the edges of the image.
     fn repeat_edges(&mut self) {
         if self.part.is_gray || self.part.ratio[0] != 2 {
             return;
@@ -285,7 +291,7 @@ impl Painter<'_> {
         }
     }
 
-    /// Keeps the last rows for those between this row of units and the next.
+    /// Keeps the last rows of samples. Pixels between this row of units and the next need them.
     fn keep(&mut self) {
         let planes: &[usize] = if self.part.ratio[1] == 1 { &[] } else { &[0, 1, 2] };
         for plane in planes.iter().map(|component| self.part.plane(*component)) {

@@ -1,4 +1,5 @@
-//! Way through the coded data of an image: which units are decoded, parsed or skipped, and restart markers.
+//! Coded data of a sequential image: which units are decoded, parsed or skipped, and restart
+//! markers.
 
 use super::blocks::{Coding, MOST_BLOCKS, MOST_BYTES, Reader};
 use super::kernels::Kernels;
@@ -8,22 +9,23 @@ use crate::decode::row_index::{RowIndexWriter, RowStart, RowStarts};
 /// Marker at the end of an image.
 const EOI: u8 = 0xd9;
 
-/// Way through the coded data.
+/// Reader of the coded data of a sequential image.
 pub struct Scan<'a> {
     pub reader: Reader<'a>,
     pub coding: Coding<'a>,
     pub kernels: Kernels,
-    /// Units in a row, and rows of units.
+    /// Number of units in a row, and number of rows of units.
     pub units: [usize; 2],
-    /// Units between restart markers, or 0.
+    /// Number of units between restart markers, or 0 without restart markers.
     pub interval: usize,
-    /// Units before the next restart marker.
+    /// Number of units before the next restart marker.
     pub left: usize,
     pub restarts: usize,
 }
 
 impl Scan<'_> {
-    /// Decodes a part of the image, and notes in `made` where rows begin. `None` at damage.
+    /// Decodes a part of the image and records in `made` where each row begins. Returns `None` for
+    /// corrupt data.
     pub fn run(
         &mut self,
         part: &Part,
@@ -49,7 +51,8 @@ impl Scan<'_> {
         (!part.is_at_bottom || self.reader.input.marker()? == EOI).then_some(())
     }
 
-    /// Parses the rows after those of the part, to complete an index. `None` at damage.
+    /// Parses the rows below the part, which completes a row index. Returns `None` for corrupt
+    /// data.
     pub fn complete(&mut self, part: &Part, made: &mut RowIndexWriter) -> Option<()> {
         let [across, down] = self.units;
         for _ in part.read_rows..down {
@@ -60,7 +63,8 @@ impl Scan<'_> {
         (self.reader.input.marker()? == EOI).then(|| made.end())
     }
 
-    /// Decodes a part of the image, going where the index says that rows begin. `None` where that does not fit.
+    /// Decodes a part of the image and starts each row at the position in the row index. Returns
+    /// `None` if the index does not match the data.
     pub fn run_with_index(
         &mut self,
         part: &Part,
@@ -69,14 +73,14 @@ impl Scan<'_> {
     ) -> Option<()> {
         let [first, end] = part.rows;
         let [across, down] = self.units;
-        // The first row has no entry.
+        // The index has no entry for the first row.
         let mut start = match first.checked_sub(1) {
             None => RowStart::default(),
             Some(skipped) => starts.nth(skipped)?,
         };
         for row in first..end {
             let next = if row + 1 < down { Some(starts.next()?) } else { None };
-            // What lies behind the row need not be prepared.
+            // Data after the row does not need to be unstuffed.
             let row_end = next.map_or(u64::MAX, |next| next.position);
             self.reader.input.limit((row_end / 8) as usize);
             self.go_to(row, start);
@@ -84,7 +88,7 @@ impl Scan<'_> {
             self.decode_columns(part, painter)?;
             let is_last = row + 1 == end;
             if is_last {
-                // An index of another image is noticed here at the latest.
+                // This detects an index of another image.
                 self.parse(across - part.columns[1])?;
             }
             self.reader.is_sane().then_some(())?;
@@ -101,19 +105,19 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Goes to the start of a row.
+    /// Moves the reader to the start of a row.
     fn go_to(&mut self, row: usize, start: RowStart) {
         self.reader.input.begin((start.position / 8) as usize, start.position % 8);
         self.reader.predictions = start.predictions;
         let done = row * self.units[0];
         if let Some(rest) = done.checked_rem(self.interval).filter(|_| done > 0) {
-            // A marker between rows is still to be read.
+            // If `rest` is 0, the restart marker between the rows is still unread.
             self.left = if rest == 0 { 0 } else { self.interval - rest };
             self.restarts = (done - 1) / self.interval;
         }
     }
 
-    /// Decodes the columns of the part in one row.
+    /// Decodes the columns of the part in one row of units.
     fn decode_columns(&mut self, part: &Part, painter: &mut Painter<'_>) -> Option<()> {
         let [from, to] = part.columns;
         for column in (from..to).step_by(part.together) {
@@ -124,7 +128,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Passes units by.
+    /// Parses units without storing coefficients.
     fn parse(&mut self, units: usize) -> Option<()> {
         let most = MOST_BLOCKS / self.coding.unit;
         let mut done = 0;
@@ -136,7 +140,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Decodes units that are decoded together.
+    /// Decodes units into the blocks that are transformed together.
     fn decode(&mut self, units: usize) -> Option<()> {
         let unit = self.coding.unit;
         let mut done = 0;
@@ -149,7 +153,8 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Reads a restart marker if one must be here. Returns how many units, of those that are wanted, come before the next.
+    /// Reads a restart marker if one is due. Returns how many of the next `units` units precede the
+    /// following marker.
     fn restarted(&mut self, units: usize) -> Option<usize> {
         let mut now = units;
         if self.interval > 0 {

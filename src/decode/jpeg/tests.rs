@@ -1,4 +1,4 @@
-//! The decoder and its reference are compared with libjpeg-turbo.
+//! Tests that compare the decoder and its reference decoder with libjpeg-turbo.
 
 mod alone;
 mod tables;
@@ -12,7 +12,7 @@ use crate::geometry::{Roi, Size};
 use crate::header::Header;
 use crate::image::Image;
 
-/// How a file is made.
+/// Parameters of a test file.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     size: Size,
@@ -21,7 +21,7 @@ struct Form {
     quality: u8,
     restart_interval: u16,
     own_tables: bool,
-    /// Whether neighbours have nothing to do with each other.
+    /// Whether adjacent pixels are unrelated.
     is_noise: bool,
 }
 
@@ -49,7 +49,7 @@ fn file(form: &Form) -> Vec<u8> {
     }
 }
 
-/// A window that libjpeg-turbo decodes.
+/// Decodes a window with libjpeg-turbo.
 fn by_libjpeg(bytes: &[u8], window: Roi) -> Image<u8> {
     let header = Header::parse(bytes).expect("the file is a JPEG");
     let mut decoder = Decoders::only("libjpeg-turbo").expect("there is such a decoder");
@@ -59,7 +59,7 @@ fn by_libjpeg(bytes: &[u8], window: Roi) -> Image<u8> {
     image
 }
 
-/// A window that our decoder decodes, unless it refuses.
+/// Decodes a window with feedwater's decoder, which may refuse the file.
 fn by_us(kernels: Kernels, bytes: &[u8], window: Roi) -> Result<Image<u8>, JpegRefusal> {
     let header = Header::parse(bytes).expect("the file is a JPEG");
     let mut decoder = Feedwater { kernels, ..Feedwater::default() };
@@ -72,7 +72,7 @@ fn by_us(kernels: Kernels, bytes: &[u8], window: Roi) -> Result<Image<u8>, JpegR
         layout: RowLayout::Rgb,
         may_fall_back: true,
     };
-    // The second time with tables of several symbols per entry.
+    // The second decode uses tables with several symbols per entry.
     let [first, second] = [(); 2].map(|()| {
         let mut image = Image::new(window);
         let sink = &mut |rows: Rows<'_>| put(&mut image, rows);
@@ -89,7 +89,7 @@ fn put(image: &mut Image<u8>, rows: Rows<'_>) {
     }
 }
 
-/// Files of all forms, with sides around those of blocks and units.
+/// Tests files of all forms, with sides just below and above multiples of blocks and units.
 #[test]
 fn images_are_equal_to_those_of_libjpeg_turbo() {
     let samplings = [
@@ -113,7 +113,7 @@ fn images_are_equal_to_those_of_libjpeg_turbo() {
                 is_noise: number % 5 < 2,
             };
             let bytes = file(&form);
-            // Chroma of at most two columns is refused.
+            // Chroma with at most two columns is refused.
             let expected = by_libjpeg(&bytes, form.size.window());
             let found = reference::decode(&bytes);
             for (name, kernels) in Kernels::all() {
@@ -132,7 +132,8 @@ fn images_are_equal_to_those_of_libjpeg_turbo() {
     assert!(accepted > number - 15, "{accepted} of {number}");
 }
 
-/// 4:1:1, which the encoder of these tests does not write in one scan.
+/// Tests 4:1:1 with a stored file, because the encoder of these tests does not write 4:1:1 in one
+/// scan.
 #[test]
 fn the_reference_has_every_sampling() {
     let bytes = include_bytes!("../../../tests/golden/encoders/turbojpeg-411.jpg");
@@ -157,7 +158,7 @@ fn anomalies_are_refused() {
     for len in 0..bytes.len() - 4 {
         assert_eq!(reference::decode(&bytes[..len]), None, "{len}");
     }
-    // Another number of a restart marker, and a progressive frame.
+    // Tests a wrong number of a restart marker, and a progressive frame.
     let changed = |from: [u8; 2], to: [u8; 2]| {
         let at = bytes.windows(2).rposition(|it| it == from).expect("the file has it");
         let mut bytes = bytes.clone();
@@ -168,7 +169,7 @@ fn anomalies_are_refused() {
     assert_eq!(changed([0xff, 0xc0], [0xff, 0xc2]), None);
 }
 
-/// All windows of small images, and windows of larger ones.
+/// Tests windows at many positions of small images.
 #[test]
 fn windows_are_equal_to_those_of_libjpeg_turbo() {
     let form = Form {
@@ -207,7 +208,8 @@ fn windows_are_equal_to_those_of_libjpeg_turbo() {
     }
 }
 
-/// Every chroma at dark, middle and bright luma has the colour of JFIF's factors with 16 bits after the point (`jdcolor.c`).
+/// Every chroma value at dark, middle and bright luma has the color that JFIF's factors with 16
+/// fractional bits give (`jdcolor.c`).
 #[test]
 fn every_chroma_has_its_color() {
     let chroma: [Vec<u8>; 2] =
@@ -230,7 +232,7 @@ fn every_chroma_has_its_color() {
     }
 }
 
-/// First pixel in which images differ.
+/// Describes the first pixel in which two images differ.
 fn difference(a: &Image<u8>, b: &Image<u8>) -> String {
     let window = a.window();
     let rows = window.y..window.bottom();

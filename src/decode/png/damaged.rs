@@ -1,8 +1,9 @@
-//! Pixels of a damaged PNG, read as Pillow reads them: its loop over zlib's rows (`ZipDecode.c`).
+//! Pixels of a damaged PNG, read as Pillow reads them: a copy of its loop over zlib's rows
+//! (`ZipDecode.c`).
 //!
-//! What Pillow accepts depends on where the image ends. Pillow stops at the last row, so it does not detect damage
-//! after it. It also accepts data that is complete for zlib and ends with any row, of any pass if the image is
-//! interlaced. The `png` crate does neither.
+//! Pillow accepts more damage than the `png` crate. It stops at the last row and does not detect
+//! damage after it. It also accepts data that ends after any row, of any pass of an interlaced
+//! image, if the data is complete for zlib.
 
 use std::mem;
 use std::ops::Range;
@@ -13,11 +14,12 @@ use crate::decode::rows::grown;
 use crate::error::{DataError, Reason, reserve};
 use crate::header::{Inflater, PngLayout, PngStream};
 
-/// Maximum number of bytes that Pillow passes to zlib at once. What zlib detects of the checksum at the end depends on
-/// it.
+/// Maximum number of bytes that Pillow passes to zlib at once. It affects which errors zlib detects
+/// in the checksum at the end.
 const READ_BYTES: usize = 64 << 10;
 
-/// Column and row of the first pixel of each pass of an interlaced image, and steps to the next ones.
+/// For each pass of an interlaced image: column and row of the first pixel, and steps to the next
+/// column and row.
 const PASSES: [[u32; 4]; 7] = [
     [0, 0, 8, 8],
     [4, 0, 8, 8],
@@ -28,7 +30,7 @@ const PASSES: [[u32; 4]; 7] = [
     [0, 1, 1, 2],
 ];
 
-/// Pixel format according to IHDR.
+/// Pixel format in IHDR.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     width: u32,
@@ -45,7 +47,7 @@ struct Pass {
     rows: u32,
     first: [u32; 2],
     step: [u32; 2],
-    /// Whether it is the last pass, after which Pillow reads nothing.
+    /// Whether this is the last pass, after which Pillow reads nothing.
     is_last: bool,
 }
 
@@ -59,7 +61,7 @@ impl Shape {
         }
     }
 
-    /// Bytes per row of the whole image.
+    /// Returns the bytes per row of the whole image.
     pub fn stride(self) -> usize {
         self.row_bytes(self.width)
     }
@@ -68,7 +70,7 @@ impl Shape {
         (columns as usize * self.bits).div_ceil(8)
     }
 
-    /// Passes that have pixels. A non-interlaced image is one pass.
+    /// Returns the passes that have pixels. A non-interlaced image is one pass.
     fn passes(self) -> Vec<Pass> {
         let passes = if self.interlaced { &PASSES[..] } else { &[[0, 0, 1, 1]] };
         let mut passes: Vec<_> = passes.iter().filter_map(|pass| self.pass(*pass)).collect();
@@ -86,12 +88,11 @@ impl Shape {
     }
 }
 
-/// Receives the number of a row in the image, its pass, and its unfiltered samples. Returns whether it needs more
-/// rows.
+/// Callback that receives the number of a row in the image, its pass, and its unfiltered samples.
+/// Returns whether it needs more rows.
 type EachRow<'a> = dyn FnMut(u32, Pass, &[u8]) -> Result<bool, DataError> + 'a;
 
-/// Reads rows until `row` needs no more. Returns whether there were as many as the image has, or as many as `row`
-/// needed.
+/// Reads rows until `row` needs no more. Returns whether all needed rows were present.
 fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<bool, DataError> {
     let longest = 1 + shape.stride();
     let mut inflater = Inflater::new(longest)?;
@@ -114,7 +115,7 @@ fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<b
             while filled < length {
                 if input.is_empty() {
                     let Some(read) = reads.next() else {
-                        let next = chunks.next().ok_or_else(|| ends_early("before its rows do"))?;
+                        let next = chunks.next().ok_or_else(|| ends_early("before its last row"))?;
                         reads = next.chunks(READ_BYTES);
                         continue;
                     };
@@ -123,14 +124,15 @@ fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<b
                 let last = pass.is_last && y + 1 == pass.rows;
                 let step = inflater.step(input, length - filled, last)?;
                 if step.state == PngStream::Damaged {
-                    let problem = "the data of the PNG's pixels cannot be unpacked";
+                    let problem = "the compressed pixel data of the PNG is corrupt";
                     return Err(DataError::new(Reason::Corrupt, problem));
                 }
                 let found = step.output.len();
                 current[filled..filled + found].copy_from_slice(step.output);
                 filled += found;
                 ended = step.state == PngStream::Ended;
-                // If a row is not full, zlib consumed all input, or the rest is after its end.
+                // If a row is not complete, zlib has consumed all input, or the rest lies after
+                // zlib's end.
                 input = if filled == length { &input[step.consumed..] } else { &[] };
             }
             unfilter(&mut current[..length], &previous[..length], pixel_bytes)?;
@@ -144,7 +146,8 @@ fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<b
     at_end(layout, chunks.next()).map(|()| true)
 }
 
-/// Pillow skips the chunk that it read last, and fails if the file ends inside a later one.
+/// Checks the end of the data as Pillow does: it skips the chunk that it read last, and fails if
+/// the file ends inside a later one.
 fn at_end(layout: &PngLayout<'_>, unread: Option<&[u8]>) -> Result<(), DataError> {
     match unread {
         Some(_) if !layout.data_whole => Err(ends_early("inside its last IDAT chunk")),
@@ -156,7 +159,7 @@ fn ends_early(place: &str) -> DataError {
     DataError::new(Reason::Truncated, format!("the PNG ends {place}"))
 }
 
-/// The filter is the first byte of a row.
+/// Reverses the filter of a row. The first byte of the row is the filter's number.
 fn unfilter(row: &mut [u8], previous: &[u8], pixel_bytes: usize) -> Result<(), DataError> {
     let filter = row[0];
     let (row, previous) = (&mut row[1..], &previous[1..]);
@@ -170,7 +173,7 @@ fn unfilter(row: &mut [u8], previous: &[u8], pixel_bytes: usize) -> Result<(), D
             3 => u8::midpoint(a, b),
             4 => paeth(a, b, left(previous, at)),
             _ => {
-                let problem = format!("a row of the PNG has filter {filter}, there are 0 to 4");
+                let problem = format!("a row of the PNG has filter {filter}; must be 0 to 4");
                 return Err(DataError::new(Reason::Corrupt, problem));
             }
         };
@@ -192,7 +195,8 @@ fn paeth(a: u8, b: u8, c: u8) -> u8 {
     }
 }
 
-/// Passes on these rows of a non-interlaced image, as far as they are present. Returns whether all were.
+/// Passes on the wanted rows of a non-interlaced image, as far as they are present. Returns whether
+/// all were present.
 pub(super) fn in_order(
     layout: &PngLayout<'_>,
     shape: Shape,
@@ -207,8 +211,8 @@ pub(super) fn in_order(
     })
 }
 
-/// Fills `image` with the samples of an interlaced image, and zeros for missing ones. Returns whether all were
-/// present.
+/// Fills `image` with the samples of an interlaced image. Missing samples are 0. Returns whether
+/// all were present.
 pub(super) fn interlaced(
     layout: &PngLayout<'_>,
     shape: Shape,

@@ -1,39 +1,40 @@
-//! Files of row indexes: one after another, each with its length before it.
+//! Files of row indexes. Each index is stored after its length.
 
 use std::io::{self, Read, Write};
 
 use super::{RowIndex, RowIndexWriter};
 
-/// The last digit is the version.
+/// The last digit is the version of the format.
 const MAGIC: &[u8; 16] = b"feedwater rows 2";
-/// Rows of the highest JPEG with the lowest units.
+/// Maximum number of unit rows: those of the highest JPEG with the lowest units.
 const MOST_ROWS: usize = 65_535_usize.div_ceil(8);
 
-/// Ending of the name of a file of row indexes beside a file of images: those of `train-000000.tar` are in
-/// `train-000000.tar.rows`.
+/// Extension of a file of row indexes, which is stored beside a file of images. The row indexes of
+/// `train-000000.tar` are in `train-000000.tar.rows`.
 pub const ROWS_ENDING: &str = ".rows";
 
-/// Begins a file of row indexes.
+/// Writes the beginning of a file of row indexes.
 ///
 /// # Errors
 ///
-/// Those of writing.
+/// Returns the errors of `out`.
 pub fn begin_row_indexes(out: &mut impl Write) -> io::Result<()> {
     out.write_all(MAGIC)
 }
 
-/// Adds an index, as a decoder [made](super::RowIndexOutcome::Made) it.
+/// Appends an index that a decoder has [made](super::RowIndexOutcome::Made).
 ///
 /// # Errors
 ///
-/// Those of writing.
+/// Returns the errors of `out`.
 pub fn write_row_index(out: &mut impl Write, index: &[u8]) -> io::Result<()> {
     out.write_all(&(index.len() as u32).to_le_bytes())?;
     out.write_all(index)
 }
 
-/// Reads a file of row indexes. Those that are damaged or of another version are left out, and everything behind what
-/// cannot be read; they can be made again.
+/// Reads a file of row indexes and calls `each` with every valid index. Skips corrupt indexes and
+/// those of another version. Reading ends at the first part that cannot be read. Missing indexes
+/// can be made again.
 pub fn read_row_indexes(input: &mut impl Read, mut each: impl FnMut(RowIndex)) {
     let mut magic = [0; MAGIC.len()];
     if input.read_exact(&mut magic).is_err() || magic != *MAGIC {
@@ -42,7 +43,7 @@ pub fn read_row_indexes(input: &mut impl Read, mut each: impl FnMut(RowIndex)) {
     let mut len = [0; 4];
     while input.read_exact(&mut len).is_ok() {
         let len = u32::from_le_bytes(len) as usize;
-        // No index is empty; in a file of zeros all would be.
+        // An index is never empty. A length of 0 occurs in a file of zeros.
         if len == 0 || len > RowIndexWriter::most_bytes(MOST_ROWS) {
             return;
         }

@@ -1,5 +1,6 @@
-//! Row index of a JPEG: where each row of minimum coded units begins in the coded data. With it, a window is decoded
-//! without what lies above and to the right of it. `docs/row-index.md` describes the format.
+//! Row index of a JPEG: where each row of minimum coded units begins in the coded data. With it,
+//! the decoder skips the data above and to the right of a window. `docs/row-index.md` describes the
+//! format.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -15,18 +16,19 @@ mod file;
 
 /// Version of the format.
 const VERSION: u8 = 2;
-/// Most bytes of a number with seven bits per byte.
+/// Maximum length in bytes of a number with seven bits per byte.
 const MOST_NUMBER: usize = 10;
-/// Bytes of the CRC-32C, seed and hash of a file.
+/// Size in bytes of a file's CRC-32C, seed and hash.
 const HASH_BYTES: usize = 4 + 8 + 16;
-/// Bytes before the entries, at most, and of the checksum.
+/// Maximum size in bytes of everything before the entries, plus the checksum.
 const FRAME_BYTES: usize = 2 + MOST_NUMBER + HASH_BYTES + MOST_NUMBER + 4;
-/// Bytes of an entry, at most: a position, and three differences of 32 bits.
+/// Maximum size in bytes of an entry: a position and three differences of 32 bits.
 const ENTRY_BYTES: usize = MOST_NUMBER + 3 * 5;
-/// No DC coefficient is as large.
+/// Bound of DC coefficients: all are smaller.
 const MOST_DC: i64 = 1 << 30;
 
-/// Key under which the index of a file is found. Different files may have the same key, and it is easy to make such files.
+/// Key by which the index of a file is found. Different files may have the same key, and such files
+/// are easy to construct.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileKey {
     /// Length in bytes.
@@ -36,15 +38,16 @@ pub struct FileKey {
 }
 
 impl FileKey {
-    /// Key of a file.
+    /// Computes the key of a file.
     pub fn of(file: &[u8]) -> Self {
         Self { len: file.len() as u64, crc: crc32c::crc32c(file) }
     }
 }
 
-/// What tells a file from all others: its key, and the XXH3-128 of its bytes with a seed. The seed of a cache is random: whoever makes
-/// images does not know it, so nobody can make two files with the same fingerprint. That of a packed shard depends on the file
-/// ([`seed_of`](Self::seed_of)), because packing again must give the same bytes.
+/// Fingerprint that identifies a file: its key, and the XXH3-128 of its bytes with a seed. A cache
+/// uses a random seed. Authors of images do not know it, so they cannot construct two files with
+/// the same fingerprint. A packed shard uses a seed that depends on the file
+/// ([`seed_of`](Self::seed_of)), because packing must be reproducible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     key: FileKey,
@@ -53,12 +56,12 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Fingerprint of a file with this seed.
+    /// Computes the fingerprint of a file with this seed.
     pub fn of(file: &[u8], seed: u64) -> Self {
         Self::with_key(FileKey::of(file), file, seed)
     }
 
-    /// The same for a file whose key is known.
+    /// Computes the fingerprint of a file whose key is known.
     pub fn with_key(key: FileKey, file: &[u8], seed: u64) -> Self {
         Self { key, seed, hash: XxHash3_128::oneshot_with_seed(seed, file) }
     }
@@ -68,47 +71,48 @@ impl Fingerprint {
         self.key
     }
 
-    /// Whether it is the fingerprint of this file, whose key it has.
+    /// Whether this is the fingerprint of `file`, which must have the same key.
     pub fn is_of(&self, file: &[u8]) -> bool {
         *self == Self::with_key(self.key, file, self.seed)
     }
 
-    /// Seed that depends only on the file, for indexes that must be the same each time: the first bytes of its SHA-256. Whoever makes
-    /// images knows it.
+    /// Returns a seed that depends only on the file: the first 8 bytes of its SHA-256. Use it for
+    /// reproducible indexes. It is not secret.
     pub fn seed_of(file: &[u8]) -> u64 {
         let digest: [u8; 32] = Sha256::digest(file).into();
         digest.first_chunk().copied().map_or(0, u64::from_le_bytes)
     }
 
-    /// A seed that nobody knows.
+    /// Returns a random seed.
     pub fn random_seed() -> u64 {
         RandomState::new().hash_one(())
     }
 }
 
-/// What a decoder does with row indexes at the next image.
+/// What a decoder does with row indexes for the next image.
 #[derive(Clone, Debug, Default)]
 pub enum RowIndexTask {
-    /// Nothing.
+    /// No row index is used or made.
     #[default]
     None,
-    /// Uses this one.
+    /// Uses this row index.
     Use(RowIndex),
-    /// Makes one, for a file with this fingerprint.
+    /// Makes a row index, for a file with this fingerprint.
     Make(Fingerprint),
 }
 
-/// What a decoder did with row indexes at the last image.
+/// What a decoder did with row indexes for the last image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowIndexOutcome<'a> {
-    /// Nothing: the image was not decoded by our own JPEG decoder, or is damaged.
+    /// No row index was used or made: the image is corrupt, or was not decoded by feedwater's own
+    /// JPEG decoder.
     None,
-    /// Used one.
+    /// A row index was used.
     Used,
-    /// Found that it does not fit the image, and returned an error. Rows may have been passed on that are wrong: decode the
-    /// image again, without it.
+    /// The row index does not match the image, and the decoder returned an error. The sink may have
+    /// received wrong rows. Decode the image again without the index.
     Rejected,
-    /// Made this one, for a file with this fingerprint.
+    /// This row index was made, for a file with this fingerprint.
     Made(Fingerprint, &'a [u8]),
 }
 
@@ -119,21 +123,21 @@ pub struct RowIndex {
     fingerprint: Fingerprint,
     components: usize,
     count: usize,
-    /// Where the entries begin.
+    /// Position of the first entry.
     entries: usize,
 }
 
-/// Start of a row.
+/// Start of a row of units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RowStart {
-    /// Bits before it in the coded data, stuffing included.
+    /// Number of bits before the row in the coded data, including stuffing.
     pub position: u64,
-    /// DC coefficients of the blocks before it.
+    /// DC coefficient of the last block of each component before the row.
     pub predictions: [i32; 3],
 }
 
 impl RowIndex {
-    /// Reads an index. `None` if it is damaged or of another version.
+    /// Reads an index. Returns `None` if the index is corrupt or of another version.
     pub fn read(bytes: Bytes) -> Option<Self> {
         let (content, crc) = bytes.split_last_chunk::<4>()?;
         let (&[VERSION, components @ (1 | 3)], mut rest) = content.split_first_chunk()? else {
@@ -152,18 +156,18 @@ impl RowIndex {
         is_intact.then_some(Self { bytes, fingerprint, components, count, entries })
     }
 
-    /// The file that it belongs to.
+    /// Returns the fingerprint of the file that the index belongs to.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
-    /// The bytes from which it was read.
+    /// Returns the bytes from which the index was read.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// Starts of all rows but the first, if the image has so many rows and components. They end early where the content makes
-    /// no sense.
+    /// Iterates over the starts of all rows except the first. Returns `None` if the image has
+    /// another number of rows or components. The iterator ends early at an invalid entry.
     pub(super) fn starts(&self, rows: usize, components: usize) -> Option<RowStarts<'_>> {
         let entries = self.bytes.get(self.entries..self.bytes.len() - 4)?;
         let fits = self.count + 1 == rows && self.components == components;
@@ -171,7 +175,7 @@ impl RowIndex {
     }
 }
 
-/// Starts of rows, from the second row on.
+/// Iterator over the starts of rows, beginning with the second row.
 #[derive(Clone, Debug)]
 pub(super) struct RowStarts<'a> {
     entries: &'a [u8],
@@ -196,24 +200,24 @@ impl Iterator for RowStarts<'_> {
     }
 }
 
-/// Index that is being made.
+/// Index under construction.
 #[derive(Debug, Default)]
 pub(super) struct RowIndexWriter {
     file: Fingerprint,
     bytes: Vec<u8>,
     components: usize,
     last: RowStart,
-    /// Rows whose starts are still missing.
+    /// Number of rows whose starts are still missing.
     missing: usize,
 }
 
 impl RowIndexWriter {
-    /// Most memory for an index of so many rows.
+    /// Returns the maximum memory of an index of `rows` rows, in bytes.
     pub fn most_bytes(rows: usize) -> usize {
         FRAME_BYTES + rows * ENTRY_BYTES
     }
 
-    /// Begins an index of a file.
+    /// Begins the index of a file.
     pub fn begin(
         &mut self,
         file: Fingerprint,
@@ -233,7 +237,7 @@ impl RowIndexWriter {
         Ok(())
     }
 
-    /// Adds the next row, from the second on.
+    /// Adds the start of the next row. The first call adds the second row.
     pub fn push(&mut self, start: RowStart) {
         self.put(start.position - self.last.position);
         for at in 0..self.components {
@@ -244,24 +248,24 @@ impl RowIndexWriter {
         (self.last, self.missing) = (start, self.missing - 1);
     }
 
-    /// Ends an index to which all rows were added.
+    /// Completes an index to which all rows were added.
     pub fn end(&mut self) {
         debug_assert_eq!(self.missing, 0);
         let crc = crc32c::crc32c(&self.bytes);
         self.bytes.extend(crc.to_le_bytes());
     }
 
-    /// The file, and the bytes of its index.
+    /// Returns the fingerprint of the file and the bytes of its index.
     pub fn made(&self) -> (Fingerprint, &[u8]) {
         (self.file, &self.bytes)
     }
 
-    /// Memory held.
+    /// Returns the memory held, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Writes a number, seven bits per byte, the lowest first.
+    /// Writes a number with seven bits per byte, lowest bits first.
     fn put(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.bytes.push(number as u8 | 0x80);
@@ -271,7 +275,7 @@ impl RowIndexWriter {
     }
 }
 
-/// Takes a number of seven bits per byte.
+/// Reads a number with seven bits per byte.
 fn number(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for at in 0..MOST_NUMBER {

@@ -1,15 +1,21 @@
-//! nvJPEG's memory: allocated from two rows of the pools, never from the driver.
+//! Allocator callbacks for nvJPEG. They use two rows of the pools and never allocate from the
+//! driver.
 //!
-//! nvJPEG frees in stream order (like `cudaFreeAsync`), while a pool may reuse freed bytes at once. So freed bytes return to the
-//! pool when the events behind their last use are reached. Only an allocation that finds its row full waits for that
-//! ([`Allocators::waits`]), and `drop`. Buffers are freed only when one grows or is destroyed, never in the steady state. Destroying a
-//! buffer takes no stream, and the stream that nvJPEG then passes may be that of the last image and no longer exist; the driver
-//! must never be called with it. So an event is recorded in that stream only during a call that was given it. Otherwise one is
-//! recorded in each stream of the calls in progress, and the event that each decoder records after its calls is used too. Nothing
-//! waits for the whole context: a framework's queue may be long, and `cuCtxSynchronize` fails while one of the context's streams is
-//! captured.
+//! nvJPEG frees in stream order, like `cudaFreeAsync`, but a pool may reuse freed bytes at once. So
+//! freed bytes return to the pool only when the events after their last use are reached. Only two
+//! operations wait for these events: `drop`, and an allocation that finds its row full
+//! ([`Allocators::waits`]).
+//! Buffers are freed only when one grows or is destroyed, never in the steady state.
 //!
-//! If the end of the work cannot be observed, the bytes are not used again ([`Pool::withheld_bytes`]).
+//! Destroying a buffer takes no stream. nvJPEG may then pass the stream of the last image, which
+//! may no longer exist, and the driver must never be called with it. So an event is recorded in the
+//! passed stream only during a call of nvJPEG with that stream. Otherwise, an event is recorded in
+//! each stream of the calls in progress, and the event that each decoder records after its calls is
+//! used too.
+//!
+//! Nothing waits for the whole context: a framework's queue may be long, and `cuCtxSynchronize`
+//! fails while one of the context's streams is captured. If the end of the work cannot be observed,
+//! the bytes are never reused ([`Pool::withheld_bytes`]).
 
 use std::cell::UnsafeCell;
 use std::collections::{HashMap, VecDeque};
@@ -29,23 +35,24 @@ use crate::gpu::pool::{
 };
 use crate::gpu::{Device, Event, Stream};
 
-/// Source of nvJPEG's buffers.
+/// Pools from which nvJPEG's buffers are allocated.
 #[derive(Clone, Debug)]
 pub struct Memory {
     /// Device memory.
     pub device: DevicePool,
     /// Page-locked memory.
     pub pinned: PinnedPool,
-    /// Name of its row in both pools.
+    /// Name of nvJPEG's row in both pools.
     pub row: String,
 }
 
-/// Allocators that a handle and its buffers point to. Must outlive them.
+/// Allocators to which a handle and its buffers point. Must outlive them.
 #[derive(Debug)]
 pub(super) struct Allocators {
     device: Source<OnDevice>,
     pinned: Source<Pinned>,
-    /// Passed to nvJPEG, whose documentation does not say whether it copies them or keeps the pointers.
+    /// Passed to nvJPEG. Its documentation does not say whether it copies the structures or keeps
+    /// the pointers.
     for_device: UnsafeCell<sys::nvjpegDevAllocatorV2_t>,
     for_pinned: UnsafeCell<sys::nvjpegPinnedAllocatorV2_t>,
     work: Arc<Work>,
@@ -61,11 +68,11 @@ struct Known {
     streams: Vec<usize>,
     /// One event per decoder, recorded after its calls.
     events: Vec<Weak<Event>>,
-    /// Whether there is work in a stream after which no event was recorded, and whose end was not observed.
+    /// Whether work without a following event is in a stream, so that its end cannot be observed.
     unmarked: bool,
 }
 
-/// Call in progress with a stream. It ends when this is dropped.
+/// Call in progress with a stream. Dropping it ends the call.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     work: &'a Work,
@@ -82,10 +89,10 @@ impl Drop for Call<'_> {
 }
 
 impl Work {
-    /// Events behind all work that may use memory freed with this stream.
+    /// Returns the events after all work that may use memory freed with this stream.
     fn ends(&self, gpu: &Arc<Device>, stream: usize) -> Result<Vec<Arc<Event>>> {
         let _entered = gpu.enter()?;
-        // Locked until the end, so that no call ends and no stream in the list is destroyed.
+        // The lock is held until the end, so no call ends and no stream in the list is destroyed.
         let known = self.known();
         if known.unmarked {
             let problem = "work of a failed call cannot be observed".into();
@@ -104,7 +111,7 @@ impl Work {
     }
 }
 
-/// A new event, recorded in the stream of a call in progress. The context is bound.
+/// Creates an event and records it in the stream of a call in progress. The context must be bound.
 fn mark(gpu: &Arc<Device>, stream: usize) -> Result<Arc<Event>> {
     let event = Event::new(gpu)?;
     // SAFETY: the event is alive, and the call borrows its stream.
@@ -119,11 +126,11 @@ struct Source<M: Place> {
     pool: Pool<M>,
     row: String,
     live: Mutex<HashMap<u64, Buffer<M>>>,
-    /// Buffers that nvJPEG freed and the device may still use, oldest first.
+    /// Buffers that nvJPEG freed and that the device may still use, oldest first.
     freed: Mutex<VecDeque<Freed<M>>>,
-    /// Number of freed buffers that allocations waited for.
+    /// Number of freed buffers for which allocations waited.
     waits: AtomicU64,
-    /// Errors by thread, because several threads decode at a time.
+    /// Errors by thread, because several threads decode at the same time.
     refused: Mutex<HashMap<ThreadId, Error>>,
     work: Arc<Work>,
 }
@@ -131,7 +138,8 @@ struct Source<M: Place> {
 #[derive(Debug)]
 struct Freed<M: Place> {
     buffer: Buffer<M>,
-    /// Each was or is reached when no work uses the buffer. Those that were are removed: a decoder records its event again.
+    /// Events after the buffer's last uses. Reached events are removed, because a decoder records
+    /// its event again.
     ends: Vec<Arc<Event>>,
 }
 
@@ -176,12 +184,13 @@ impl Allocators {
         all
     }
 
-    /// Allocator for device memory. Valid as long as `self` is alive and does not move.
+    /// Returns the allocator for device memory. Valid as long as `self` is alive and does not move.
     pub fn for_device(&self) -> *mut sys::nvjpegDevAllocatorV2_t {
         self.for_device.get()
     }
 
-    /// Allocator for page-locked memory. Valid as long as `self` is alive and does not move.
+    /// Returns the allocator for page-locked memory. Valid as long as `self` is alive and does not
+    /// move.
     pub fn for_pinned(&self) -> *mut sys::nvjpegPinnedAllocatorV2_t {
         self.for_pinned.get()
     }
@@ -202,12 +211,14 @@ impl Allocators {
         Ok(event)
     }
 
-    /// Registers that a call failed and its stream could not be waited for. No memory is used again afterwards.
+    /// Registers that a call failed and that waiting for its stream failed. No memory is reused
+    /// afterwards.
     pub fn lose_track(&self) {
         self.work.known().unmarked = true;
     }
 
-    /// Number of freed buffers that nvJPEG's allocations waited for, because their row was full.
+    /// Returns the number of freed buffers for which nvJPEG's allocations waited, because their row
+    /// was full.
     pub fn waits(&self) -> u64 {
         self.device.waits.load(Ordering::Relaxed) + self.pinned.waits.load(Ordering::Relaxed)
     }
@@ -222,7 +233,7 @@ impl Allocators {
         self.pinned.pool.holds(bytes)
     }
 
-    /// Why an allocation of this thread was refused. Returned once.
+    /// Returns the error of this thread's last failed allocation, once.
     pub fn refusal(&self) -> Option<Error> {
         let of = thread::current().id();
         let take = |refused: &Mutex<HashMap<ThreadId, Error>>| {
@@ -262,8 +273,9 @@ impl<M: Place> Source<M> {
         Ok(address)
     }
 
-    /// Waits for freed buffers, oldest first, until `bytes` fit. The list stays locked, for another thread would find it empty and fail;
-    /// so all of nvJPEG's allocations and frees wait meanwhile.
+    /// Waits for freed buffers, oldest first, until `bytes` fit. The list stays locked, because
+    /// another thread would otherwise find it empty and fail. Meanwhile all of nvJPEG's allocations
+    /// and frees wait.
     fn wait_for(&self, bytes: usize) -> Result<Buffer<M>> {
         let mut all = self.freed();
         loop {
@@ -285,7 +297,8 @@ impl<M: Place> Source<M> {
     }
 
     fn free(&self, address: u64, stream: sys::cudaStream_t) {
-        // Locked from here on, so that an allocation without room finds the buffer in one of the lists.
+        // The list is locked from here on. An allocation that finds its row full then finds the
+        // buffer in one of the lists.
         let mut all = self.freed();
         let buffer = self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
         let Some(buffer) = buffer else { return };
@@ -323,7 +336,7 @@ impl<M: Place> Drop for Source<M> {
     }
 }
 
-/// nvJPEG's `malloc`. Returns 0 on success.
+/// nvJPEG's `malloc` callback. Returns 0 on success.
 unsafe extern "C" fn allocate<M: Place>(
     source: *mut c_void,
     address: *mut *mut c_void,
@@ -331,11 +344,11 @@ unsafe extern "C" fn allocate<M: Place>(
     _: sys::cudaStream_t,
 ) -> c_int {
     let work = || {
-        // SAFETY: the pointer that `Source::pointer` gave, to a source that outlives nvJPEG's handle.
+        // SAFETY: this is the pointer from `Source::pointer`. The source outlives nvJPEG's handle.
         let source = unsafe { &*source.cast::<Source<M>>() };
         match source.allocate(bytes) {
             Ok(given) => {
-                // SAFETY: nvJPEG passes a place for one pointer.
+                // SAFETY: nvJPEG passes the address of a pointer variable.
                 unsafe { *address = given as *mut c_void };
                 0
             }
@@ -346,11 +359,11 @@ unsafe extern "C" fn allocate<M: Place>(
             }
         }
     };
-    // Unwinding must not reach nvJPEG's frames.
+    // A panic must not unwind into nvJPEG's frames.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(1)
 }
 
-/// nvJPEG's `free`. Returns 0 on success.
+/// nvJPEG's `free` callback. Returns 0 on success.
 unsafe extern "C" fn free<M: Place>(
     source: *mut c_void,
     address: *mut c_void,

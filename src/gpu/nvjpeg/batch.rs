@@ -14,69 +14,72 @@ use crate::geometry::{Roi, Size};
 use crate::gpu::pool::DeviceBuffer;
 use crate::gpu::{Event, Lap, Stream};
 
-/// Decodes up to a fixed number of images per call with [`Backend::Hardware`]. May move between threads.
+/// Decodes batches of up to a fixed number of images with [`Backend::Hardware`]. May move between
+/// threads.
 ///
-/// One call is in flight per decoder; the next one blocks the host until it is done. To keep the engines busy,
-/// alternate between two decoders.
+/// Each decoder has at most one call in flight; the next call blocks until it is done. To keep the
+/// engines busy, alternate between two decoders.
 ///
-/// The state is initialised before each call for the number of its images, as nvImageCodec and torchvision do, and allocated once for
-/// the capacity.
+/// The state is allocated once for the capacity. Before each call it is initialized for the call's
+/// number of images, as in nvImageCodec and torchvision.
 ///
-/// The images of a call should have one chroma subsampling. nvImageCodec 0.9 avoids the engines for mixed batches of 13 images or more
-/// when chroma is interpolated, without saying why.
+/// The images of a call should have the same chroma subsampling. nvImageCodec 0.9 avoids the
+/// engines for mixed batches of 13 images or more with interpolated chroma, without stating a
+/// reason.
 #[derive(Debug)]
 pub struct BatchDecoder {
-    /// `None` after a failure, until the next call.
+    /// nvJPEG's state. `None` after a failure, until the next call.
     state: Option<Handle<sys::nvjpegJpegState_t>>,
     largest: Size,
     params: Vec<Handle<sys::nvjpegDecodeParams_t>>,
     stamps: Stamps,
     arguments: Arguments,
-    /// Reached when the last call's images are complete.
+    /// Event that is reached when the last call's images are complete.
     done: Arc<Event>,
     jpeg: Arc<Jpeg>,
 }
 
-// SAFETY: as for `PageDecoder`; the arguments are pointers that nobody follows between the calls.
+// SAFETY: as for `PageDecoder`. The arguments are pointers that are not dereferenced between calls.
 unsafe impl Send for BatchDecoder {}
 
 /// One image of a batch.
 #[derive(Debug)]
 pub struct BatchJob<'a> {
-    /// File in memory of the page-locked pool. Must not change until [`BatchDecoder::done`].
+    /// File in page-locked pool memory. Must not change until [`BatchDecoder::done`].
     pub bytes: &'a [u8],
     /// Size of the image according to its header.
     pub image: Size,
-    /// Wanted pixels, after the reduction.
+    /// Window to decode, in pixels after the reduction.
     pub wanted: Roi,
-    /// Factor by which the engine reduces both sides: 1, 2, 4 or 8. Above 1 the whole reduced image is decoded, see
-    /// [`Jpeg::reduced_window`].
+    /// Factor by which the engine reduces both sides: 1, 2, 4 or 8. If it is above 1, the whole
+    /// reduced image is decoded; see [`Jpeg::reduced_window`].
     pub reduction: u32,
-    /// Destination of the pixels, with room for [`Window::bytes`].
+    /// Destination of the pixels. Needs [`Window::bytes`].
     pub destination: HostIdle<'a>,
 }
 
 impl BatchJob<'_> {
-    /// Window that will be decoded into the destination.
+    /// Returns the window that will be decoded into the destination.
     pub fn window(&self, jpeg: &Jpeg) -> Window {
         jpeg.reduced_window(self.image, self.reduction, self.wanted)
     }
 }
 
-/// Device buffer whose last reader has finished, as observed by the host.
+/// Device buffer of which the host has observed that the last reader has finished.
 ///
-/// The engines of Hopper write when `nvjpegDecodeBatchedEx` is called, not when the stream reaches the call (seen with
-/// nvJPEG 12.3.5 to 13.2.1 on H100, pytorch/vision PR 9606). An event that the stream waits for does not delay them;
-/// only the host can. So this value is created only by checking an event on the host. On every GPU, [stamps](BatchDecoder::written)
-/// are written when the decoder is called.
+/// Hopper's engines write when `nvjpegDecodeBatchedEx` is called, not when the stream reaches the
+/// call (seen with nvJPEG 12.3.5 to 13.2.1 on H100, pytorch/vision PR 9606). An event for which the
+/// stream waits does not delay them, so the host must wait. Therefore this value can only be
+/// created by checking an event on the host. On every GPU, [stamps](BatchDecoder::written) are
+/// written when the decoder is called.
 #[derive(Debug)]
 pub struct HostIdle<'a> {
     buffer: &'a DeviceBuffer,
 }
 
 impl<'a> HostIdle<'a> {
-    /// Blocks until `last_use` is reached, which must be recorded after the last work that reads or writes the buffer.
-    /// An event that was never recorded means that nothing has used the buffer.
+    /// Blocks until `last_use` is reached. It must be recorded after the last work that reads or
+    /// writes the buffer. An event that was never recorded means that nothing has used the buffer.
     pub fn wait(buffer: &'a DeviceBuffer, last_use: &Event) -> Result<Self> {
         last_use.synchronize()?;
         Ok(Self { buffer })
@@ -87,25 +90,26 @@ impl<'a> HostIdle<'a> {
         Ok(last_use.query()?.then_some(Self { buffer }))
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     pub fn buffer(&self) -> &'a DeviceBuffer {
         self.buffer
     }
 }
 
 impl BatchDecoder {
-    /// Creates a decoder for up to `capacity` images per call, with nvJPEG's buffers for images of `largest` pixels
-    /// each, without subsampling, or for as many pixels as nvJPEG's rows have room for. Larger images may make the
-    /// buffers grow as far as the rows allow.
+    /// Creates a decoder for up to `capacity` images per call. nvJPEG's buffers fit images of
+    /// `largest` pixels without subsampling, or smaller images if nvJPEG's rows are too small for
+    /// that. For larger images the buffers may grow, as far as the rows allow.
     ///
     /// # Errors
-    /// [`Error::Budget`] if the rows have no room for images of one pixel, [`Error::Internal`] for a backend other
-    /// than [`Backend::Hardware`], for zero images and for images without pixels.
+    /// [`Error::Budget`] if the rows do not even suffice for images of one pixel.
+    /// [`Error::Internal`] for a backend other than [`Backend::Hardware`], for zero images and for
+    /// images without pixels.
     pub fn new(jpeg: &Arc<Jpeg>, capacity: usize, largest: Size) -> Result<Self> {
         Self::with(jpeg, capacity, largest, new_state)
     }
 
-    /// As [`new`](Self::new), but with buffers for images of `largest` pixels, or none.
+    /// Like [`new`](Self::new), but fails if the buffers do not fit images of `largest` pixels.
     pub(super) fn for_images_of(jpeg: &Arc<Jpeg>, capacity: usize, largest: Size) -> Result<Self> {
         Self::with(jpeg, capacity, largest, state_for)
     }
@@ -144,27 +148,31 @@ impl BatchDecoder {
         Ok(Self { state, largest, params, stamps, arguments, done, jpeg })
     }
 
-    /// Maximum number of images per call.
+    /// Returns the maximum number of images per call.
     pub fn capacity(&self) -> usize {
         self.params.len()
     }
 
-    /// Enqueues decoding of these images: RGB rows without padding into the destinations, for the windows that
-    /// [`BatchJob::window`] returns. The destinations are written at once, whatever the state of the stream: by stamps, and on
-    /// Hopper by the engines. Blocks until this decoder's previous call is over.
+    /// Enqueues decoding of these images. Writes RGB rows at pitch [`Window::pitch_bytes`] into the
+    /// destinations, for the windows that [`BatchJob::window`] returns. The destinations are
+    /// written immediately, even if the stream is busy: by stamps, and on Hopper also by the
+    /// engines. Blocks until this decoder's previous call is over.
     ///
     /// # Errors
-    /// Errors apply to the whole batch: the destinations' content is unspecified, and nothing writes there any more.
-    /// [`DecodeError::Sample`] and [`DecodeError::Failed`] if nvJPEG rejects one of the files; it does not say which,
-    /// so each of them takes another route. [`Error::Internal`] for more images than [`capacity`](Self::capacity),
-    /// bytes that are not page-locked, windows outside their images, reductions other than 1, 2, 4, 8, and
-    /// destinations that are too small; then nothing was called. The decoder can be used again after any error.
+    /// Errors apply to the whole batch. The destinations' content is then unspecified, and nothing
+    /// writes to them any more. [`DecodeError::Sample`] and [`DecodeError::Failed`] if nvJPEG
+    /// rejects one of the files. It does not report which one, so the caller must decode all of
+    /// them by another route. [`Error::Internal`] for more images than
+    /// [`capacity`](Self::capacity), bytes that are not page-locked, windows outside their images,
+    /// reductions other than 1, 2, 4, 8, and destinations that are too small. In these cases nvJPEG
+    /// was not called. The decoder can be used again after any error.
     pub fn decode(&mut self, stream: &Stream, jobs: &[BatchJob<'_>]) -> Result<(), DecodeError> {
         self.decode_measured(stream, jobs, None)
     }
 
-    /// [`decode`](Self::decode) with a measured span of `jobs.len()` images. The span begins before nvJPEG is called and includes
-    /// its work on the host. It ends when the images are complete, also of engines that ignore the stream's order.
+    /// Like [`decode`](Self::decode), with a measured time span for `jobs.len()` images. The span
+    /// begins before nvJPEG is called and includes its work on the host. It ends when the images
+    /// are complete, even for engines that ignore the stream's order.
     ///
     /// # Errors
     /// Errors of [`decode`](Self::decode).
@@ -180,7 +188,8 @@ impl BatchDecoder {
         self.check(jobs)?;
         let _entered = self.jpeg.device.enter()?;
         self.done.synchronize()?;
-        // State left half-done by an error is dropped, so that the next batch starts clean.
+        // An error leaves the state undefined. The state is then dropped, and the next batch gets a
+        // new one.
         let state = match self.state.take() {
             Some(state) => state,
             None => new_state(&self.jpeg, self.capacity(), self.largest)?,
@@ -197,21 +206,22 @@ impl BatchDecoder {
             Ok(self.done.record(stream)?)
         };
         if let Err(error) = enqueue() {
-            // Some of it may be in progress, in the stream or, on Hopper, ahead of it.
+            // Some of the work may be in progress, in the stream or, on Hopper, ahead of it.
             return Err(self.jpeg.behind(error, stream));
         }
         self.state = Some(state);
         Ok(())
     }
 
-    /// Reached when the last call's pixels are complete, its input bytes are no longer needed, and the decoder may be
-    /// used without blocking.
+    /// Event that is reached when the last call's pixels are complete and its input bytes are no
+    /// longer needed. The decoder can then be called without blocking.
     pub fn done(&self) -> &Event {
         &self.done
     }
 
-    /// Whether each image of the last call was written; nvJPEG may report success for one that it skipped, and its destination has
-    /// no pixels then. Blocks until [`done`](Self::done).
+    /// Returns for each image of the last call whether it was written. nvJPEG may report success
+    /// for an image that it skipped; its destination then has no pixels. Blocks until
+    /// [`done`](Self::done).
     pub fn written(&mut self) -> Result<Vec<bool>> {
         self.done.synchronize()?;
         self.stamps.written()
@@ -232,7 +242,7 @@ impl BatchDecoder {
             let BatchJob { bytes, image, wanted, reduction, .. } = job;
             if ![1, 2, 4, 8].contains(reduction) {
                 return internal(format!(
-                    "a reduction by {reduction}; the engines have 1, 2, 4, 8"
+                    "a reduction by {reduction}; the engines support 1, 2, 4, 8"
                 ));
             }
             if !self.jpeg.allocators.is_pinned(bytes) {
@@ -271,8 +281,8 @@ impl BatchDecoder {
         stream: &Stream,
     ) -> Result<(), DecodeError> {
         let (calls, images) = (&self.jpeg.library.calls, self.arguments.images.len());
-        // SAFETY: the handles are alive, and `decode_measured` has waited for the previous call with the state. The number of CPU
-        // threads is ignored.
+        // SAFETY: the handles are alive, and `decode_measured` has waited for the previous call
+        // with the state. nvJPEG ignores the number of CPU threads.
         let status = unsafe {
             (calls.nvjpegDecodeBatchedInitialize)(
                 self.jpeg.handle,
@@ -285,9 +295,10 @@ impl BatchDecoder {
         self.jpeg.check_decode("nvjpegDecodeBatchedInitialize", status)?;
         let Arguments { bytes, lengths, images, params } = &mut self.arguments;
         let call = self.jpeg.allocators.call(stream);
-        // SAFETY: all handles are alive and used by this thread only; the four arrays have an element for each image
-        // that the state is initialised for, and are read during the call. The files lie in the pool of page-locked
-        // memory, which outlives the state; the windows fit in the destinations, which are of the pool on the device.
+        // SAFETY: all handles are alive and used by this thread only. The four arrays have one
+        // element per image for which the state is initialized, and are read during the call. The
+        // files lie in the page-locked pool, which outlives the state. The windows fit into the
+        // destinations, which lie in the device pool.
         let status = unsafe {
             (self.jpeg.library.calls.nvjpegDecodeBatchedEx)(
                 self.jpeg.handle,
@@ -307,12 +318,13 @@ impl BatchDecoder {
 
 impl Drop for BatchDecoder {
     fn drop(&mut self) {
-        // The engines may still use what is destroyed next. If waiting fails, the allocators withhold its memory.
+        // The engines may still use the objects that are destroyed next. If waiting fails, the
+        // allocators withhold the memory.
         let _ = self.done.synchronize_in_drop();
     }
 }
 
-/// Arrays of a call. Their memory is reused.
+/// Arguments of a call as arrays. Their memory is reused.
 #[derive(Debug)]
 struct Arguments {
     bytes: Vec<*const u8>,
@@ -331,10 +343,12 @@ impl Arguments {
     }
 }
 
-/// Creates a state with buffers for `images` images. If the rows have no room for images of this size, the buffers are for smaller ones,
-/// because nvJPEG's memory per image is not documented; an image that later finds no room fails alone.
+/// Creates a state with buffers for `images` images. nvJPEG does not document its memory per image.
+/// So if the rows do not suffice for images of this size, the buffers are made for smaller ones. An
+/// image that later finds too little memory fails alone.
 ///
-/// nvJPEG uses its pool of buffers only after `PreAllocate` (nvImageCodec calls it even for single pixels, for "more than 20 %").
+/// nvJPEG uses its buffer pool only after `PreAllocate`. nvImageCodec calls it even for single
+/// pixels, for "more than 20 %".
 fn new_state(
     jpeg: &Arc<Jpeg>,
     images: usize,
@@ -362,7 +376,7 @@ fn state_for(
         let status = unsafe { (calls.nvjpegJpegStateCreate)(jpeg.handle, it) };
         jpeg.check("nvjpegJpegStateCreate", status)
     })?;
-    // SAFETY: the handles are alive; none of the numbers is negative.
+    // SAFETY: the handles are alive; no number is negative.
     let status = unsafe {
         (calls.nvjpegDecodeBatchedPreAllocate)(
             jpeg.handle,
@@ -381,7 +395,7 @@ fn state_for(
 /// Resets the window to the whole image.
 pub(super) fn reset_roi(params: &Handle<sys::nvjpegDecodeParams_t>) -> Result<()> {
     let calls = &params.jpeg.library.calls;
-    // SAFETY: the parameters are alive; these numbers mean that there is no window.
+    // SAFETY: the parameters are alive; these numbers mean the whole image.
     let status = unsafe { (calls.nvjpegDecodeParamsSetROI)(params.raw, 0, 0, -1, -1) };
     check("nvjpegDecodeParamsSetROI", status)
 }
@@ -391,7 +405,7 @@ pub(super) fn set_reduction(
     reduction: u32,
 ) -> Result<()> {
     let calls = &params.jpeg.library.calls;
-    // Factors 1, 2, 4, 8 are numbered 0 to 3.
+    // nvJPEG numbers the factors 1, 2, 4, 8 from 0 to 3.
     let factor = sys::nvjpegScaleFactor_t(reduction.trailing_zeros());
     // SAFETY: the parameters are alive; the factor is one of nvJPEG's.
     let status = unsafe { (calls.nvjpegDecodeParamsSetScaleFactor)(params.raw, factor) };

@@ -1,4 +1,4 @@
-//! The nvJPEG library: location, version, known problems, and functions.
+//! nvJPEG as a library: its file, version, known problems and functions.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::gpu::Runtime;
 use crate::gpu::library::{self, Found};
 use crate::gpu::library_name::LibraryName as Name;
 
-/// Library, its version and its functions.
+/// Open nvJPEG library with its version and functions.
 #[derive(Clone, Copy, Debug)]
 pub struct Library {
     found: &'static Found,
@@ -33,15 +33,17 @@ pub struct Version {
 }
 
 impl Version {
-    /// First version that decodes the outermost pixels of a window with interpolated chroma correctly (release notes
-    /// of CUDA 13.3).
+    /// First version that computes the outermost pixels of a window correctly if chroma is
+    /// interpolated (release notes of CUDA 13.3).
     pub const EXACT_WINDOWS: Version = Version { major: 13, minor: 2, patch: 0 };
 
-    /// First version in which malformed and truncated files do not lead to undefined behaviour by themselves (release
-    /// notes of CUDA 13.0). See [`HARDENED`](Self::HARDENED) for what remained.
+    /// First version that checks files, so that malformed and truncated files do not cause
+    /// undefined behaviour by themselves (release notes of CUDA 13.0). See
+    /// [`HARDENED`](Self::HARDENED) for the remaining problems.
     pub const CHECKED: Version = Version { major: 13, minor: 0, patch: 0 };
 
-    /// First version that malformed files neither crash nor hang (release notes of CUDA 13.4 update 1).
+    /// First version in which malformed files cause neither crashes nor hangs (release notes of
+    /// CUDA 13.4 update 1).
     pub const HARDENED: Version = Version { major: 13, minor: 2, patch: 3 };
 }
 
@@ -55,7 +57,7 @@ impl Library {
         let calls = Calls::find(found)?;
         let property = |property| {
             let mut value = 0;
-            // SAFETY: writes one integer, and needs neither handle nor device.
+            // SAFETY: writes one integer. Needs neither handle nor device.
             check("nvjpegGetProperty", unsafe { (calls.nvjpegGetProperty)(property, &mut value) })?;
             Ok::<u32, Error>(u32::try_from(value).unwrap_or(0))
         };
@@ -67,22 +69,22 @@ impl Library {
         Ok(Self { found, version, calls })
     }
 
-    /// Path or name by which it was opened.
+    /// Returns the path or name by which the library was opened.
     pub fn path(&self) -> &'static str {
         self.found.path()
     }
 
-    /// File that it was loaded from, if the system reports it.
+    /// Returns the file from which the library was loaded, if the system reports it.
     pub(super) fn file(&self) -> Option<PathBuf> {
         library::file_at(self.calls.nvjpegGetProperty as usize)
     }
 
-    /// Version of the library.
+    /// Returns the version of the library.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Known problems of this version, and what to do about them.
+    /// Returns the known problems of this version, each with a remedy.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let version = self.version;
@@ -119,8 +121,8 @@ impl fmt::Display for Version {
     }
 }
 
-/// Declares the functions that are used, with the types of the bindings, and looks all of them up at once, so that no
-/// call can find its function missing.
+/// Declares the functions that are used, with the types of the bindings. All of them are looked up
+/// at once, so no later call can find a function missing.
 macro_rules! calls {
     ($($name:ident($($argument:ty),*);)+) => {
         /// nvJPEG's functions.
@@ -132,12 +134,13 @@ macro_rules! calls {
 
         impl Calls {
             fn find(found: &'static Found) -> Result<Self> {
-                // Names that the bindings lack, or declare with other types, do not compile.
+                // Names that the bindings lack, or declare with other types, cause a compile error
+                // here.
                 #[allow(dead_code)]
                 fn types_are_those_of_the_bindings(bindings: sys::NvJpegLib) {
                     $(let _: Option<unsafe extern "C" fn($($argument),*) -> Status> = bindings.$name.ok();)+
                 }
-                // SAFETY: the types are the bindings', generated from nvjpeg.h.
+                // SAFETY: the types are those of the bindings, which are generated from nvjpeg.h.
                 unsafe { Ok(Self { $($name: found.function(stringify!($name))?,)+ }) }
             }
         }

@@ -1,4 +1,4 @@
-//! Handle of a backend, and the window of an image that it decodes.
+//! nvJPEG's handle of a backend, and the window of an image that it decodes.
 
 use std::ptr;
 use std::sync::Arc;
@@ -13,21 +13,22 @@ use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
 use crate::gpu::{Device, Stream};
 
-/// One of nvJPEG's backends on one device, with chroma interpolated as libjpeg does.
+/// One nvJPEG backend on one device, with chroma interpolated as in libjpeg.
 ///
-/// Everything created from it holds it, and it holds the pools.
+/// Everything that is created from it holds an `Arc` of it, and it holds the pools.
 #[derive(Debug)]
 pub struct Jpeg {
     pub(super) library: Library,
     pub(super) handle: sys::nvjpegHandle_t,
-    /// Null for [`Backend::Hardware`], whose decoder does not support windows by itself and has crashed with them.
+    /// Null for [`Backend::Hardware`]. That backend's single-image decoder does not support windows
+    /// and has crashed with them.
     pub(super) decoder: sys::nvjpegJpegDecoder_t,
     // Boxed, because nvJPEG stores pointers to it.
     pub(super) allocators: Box<Allocators>,
     pub(super) device: Arc<Device>,
     backend: Backend,
     engines: Option<Engines>,
-    /// Whether nvJPEG is given windows; else whole images are decoded.
+    /// Whether windows are passed to nvJPEG. Otherwise whole images are decoded.
     windows: bool,
 }
 
@@ -36,59 +37,59 @@ pub struct Jpeg {
 pub struct Engines {
     /// Number of engines.
     pub engines: u32,
-    /// Number of images that each decodes at a time.
+    /// Number of images that one engine decodes at the same time.
     pub cores_per_engine: u32,
 }
 
-// SAFETY: nvjpegHandle_t and nvjpegJpegDecoder_t may be used from several threads at a time (nvJPEG documentation,
-// "Thread Safety"); the allocators lock.
+// SAFETY: several threads may use nvjpegHandle_t and nvjpegJpegDecoder_t at the same time (nvJPEG
+// documentation, "Thread Safety"). The allocators use locks.
 unsafe impl Send for Jpeg {}
 // SAFETY: as above.
 unsafe impl Sync for Jpeg {}
 
-/// Part of an image that a destination holds.
+/// Part of an image that is decoded into a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Requested window.
     pub wanted: Roi,
-    /// Decoded window, whose first pixel is the destination's first pixel.
+    /// Decoded window. Its first pixel is the destination's first pixel.
     pub decoded: Roi,
 }
 
 impl Window {
-    /// Stride of a row, in bytes.
+    /// Returns the distance between the starts of two rows, in bytes.
     pub fn pitch_bytes(&self) -> usize {
         self.decoded.pitch_bytes() as usize
     }
 
-    /// Size of all rows, in bytes.
+    /// Returns the size of all rows, in bytes.
     pub fn bytes(&self) -> usize {
         self.decoded.pitched_bytes()
     }
 }
 
 impl Engines {
-    /// Number of images that are decoded at a time, at least 1.
+    /// Returns the number of images that the engines decode at the same time, at least 1.
     pub fn lanes(&self) -> usize {
         (self.engines * self.cores_per_engine).max(1) as usize
     }
 }
 
 impl Jpeg {
-    /// Opens a backend on a device, with its memory. The engines are given windows only if a
-    /// [check](super::set_checking_program) has found that they decode them. If there is no result yet, the check runs now, which may take
-    /// half a minute.
+    /// Opens a backend on a device, with its memory. Windows are passed to the engines only if a
+    /// [check](super::set_checking_program) has found that the engines decode them correctly. If
+    /// there is no result yet, the check runs now. It may take half a minute.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if nvJPEG is not installed or the device has no JPEG engines, [`Error::Device`] if
-    /// nvJPEG refuses the device.
+    /// [`Error::Unavailable`] if nvJPEG is not installed or the device has no JPEG engines.
+    /// [`Error::Device`] if nvJPEG rejects the device.
     pub fn open(device: &Arc<Device>, backend: Backend, memory: &Memory) -> Result<Arc<Self>> {
         let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
         let windows = backend != Backend::Hardware || windows::work(device, &library);
         Self::open_with(device, library, backend, memory, windows)
     }
 
-    /// Opens a backend that is given windows or not.
+    /// Opens a backend. `windows` sets whether windows are passed to it.
     pub(super) fn open_with(
         device: &Arc<Device>,
         library: Library,
@@ -99,10 +100,10 @@ impl Jpeg {
         let allocators = Allocators::new(device, memory);
         let _entered = device.enter()?;
         device.keep_context();
-        // The allocators are boxed and dropped after the handle.
+        // The allocators are boxed, and they are dropped after the handle.
         let handle = create(&library, backend, Some(&*allocators))
             .map_err(|error| allocators.refusal().unwrap_or(error))?;
-        // From here on `drop` destroys whatever exists.
+        // From here on, `drop` destroys all objects that exist.
         let mut jpeg = Self {
             library,
             handle,
@@ -127,29 +128,31 @@ impl Jpeg {
         self.backend
     }
 
-    /// Engines of [`Backend::Hardware`]. `None` for the others.
+    /// Returns the engines of [`Backend::Hardware`], or `None` for the other backends.
     pub fn engines(&self) -> Option<Engines> {
         self.engines
     }
 
-    /// Whether it is given windows; else whole images are decoded.
+    /// Whether windows are passed to nvJPEG. Otherwise whole images are decoded.
     pub fn decodes_windows(&self) -> bool {
         self.windows
     }
 
-    /// Number of freed buffers that nvJPEG's allocations waited for, because their row was full.
+    /// Returns the number of freed buffers for which nvJPEG's allocations waited, because their row
+    /// was full.
     pub fn memory_waits(&self) -> u64 {
         self.allocators.waits()
     }
 
-    /// nvJPEG library.
+    /// Returns the nvJPEG library.
     pub fn library(&self) -> &Library {
         &self.library
     }
 
-    /// Part of an image of this size that is decoded for the window `wanted`. Before [`Version::EXACT_WINDOWS`] nvJPEG
-    /// computes the outermost pixels of a window wrongly if chroma is interpolated, so a margin is decoded around it. The whole image
-    /// if the engines are not known to decode windows.
+    /// Returns the part of an image of size `image` that is decoded for the window `wanted`. Before
+    /// [`Version::EXACT_WINDOWS`], nvJPEG computes the outermost pixels of a window wrongly if
+    /// chroma is interpolated, so a margin around the window is decoded too. Returns the whole
+    /// image if the engines are not known to decode windows.
     pub fn window(&self, image: Size, wanted: Roi) -> Window {
         let decoded = match self.windows {
             true => with_margin(self.margin(), image, wanted),
@@ -158,11 +161,12 @@ impl Jpeg {
         Window { wanted, decoded }
     }
 
-    /// [`window`](Self::window) for a decoder that reduces both sides by `reduction`. `wanted` is in pixels of the
-    /// reduced image, `ceil(side / reduction)` each.
+    /// Like [`window`](Self::window), for a decoder that reduces both sides by `reduction`.
+    /// `wanted` is in pixels of the reduced image, whose sides are `ceil(side / reduction)`.
     ///
-    /// nvJPEG's documentation does not define a window combined with a scale factor. So a reduction above 1 decodes
-    /// the whole reduced image, whatever the window, and needs room for that.
+    /// nvJPEG's documentation does not define a window combined with a scale factor. So with a
+    /// reduction above 1, the whole reduced image is decoded, whatever the window. The destination
+    /// must be large enough for it.
     pub fn reduced_window(&self, image: Size, reduction: u32, wanted: Roi) -> Window {
         if reduction <= 1 {
             return self.window(image, wanted);
@@ -170,17 +174,19 @@ impl Jpeg {
         Window { wanted, decoded: image.reduced(reduction).window() }
     }
 
-    /// Width of the margin on each side in pixels: 0 or 2. [`Window::bytes`] is what a destination needs.
+    /// Returns the width of the margin on each side in pixels: 0 or 2. [`Window::bytes`] includes
+    /// it.
     pub fn margin(&self) -> u32 {
         if self.library.version() < Version::EXACT_WINDOWS { MARGIN } else { 0 }
     }
 
-    /// Converts a status that no file can cause. An allocator's failure is returned as such.
+    /// Converts the status of a call that does not depend on a file. If an allocation failed, its
+    /// error is returned.
     pub(super) fn check(&self, call: &'static str, status: Status) -> Result<()> {
         check(call, status).map_err(|error| self.refusal(status).unwrap_or(error))
     }
 
-    /// Converts a status of a phase. An allocator's failure is returned as such.
+    /// Converts the status of a decoding phase. If an allocation failed, its error is returned.
     pub(super) fn check_decode(
         &self,
         call: &'static str,
@@ -190,9 +196,9 @@ impl Jpeg {
             .map_err(|error| self.refusal(status).map_or(error, DecodeError::Fatal))
     }
 
-    /// Waits until the stream is empty before returning the error of a call, because some of its work may be in the
-    /// stream and nothing may be freed before that. If the device turns out to be lost, that error is returned
-    /// instead.
+    /// Waits until the stream is empty and returns the error of a call. Some of the call's work may
+    /// be in the stream, and nothing may be freed before that work has ended. If the device is
+    /// lost, that error is returned instead.
     pub(super) fn behind(&self, error: DecodeError, stream: &Stream) -> DecodeError {
         let Err(lost) = stream.synchronize() else { return error };
         self.allocators.lose_track();
@@ -202,8 +208,9 @@ impl Jpeg {
         }
     }
 
-    /// Why this thread's allocation was refused, if that may have caused the status. Which status nvJPEG returns then
-    /// is not documented, but none of those by which it judges a file.
+    /// Returns the error of this thread's failed allocation, if it may have caused the status.
+    /// nvJPEG does not document the status for this case. It is none of those that concern the
+    /// file.
     fn refusal(&self, status: Status) -> Option<Error> {
         use Status as S;
         match status {
@@ -220,9 +227,9 @@ impl Drop for Jpeg {
     fn drop(&mut self) {
         let calls = &self.library.calls;
         let Ok(_entered) = self.device.enter() else { return };
-        // SAFETY: created once, destroyed once, in the order opposite to creation; all decoders are gone, for
-        // each holds an `Arc` of `self`. This is not process exit, where destroying is known to crash: nothing of this
-        // crate is dropped then.
+        // SAFETY: each object was created once and is destroyed once, in reverse order. All
+        // decoders hold an `Arc` of `self`, so none exists. This does not run at process exit,
+        // where destroying is known to crash: nothing of this crate is dropped then.
         unsafe {
             if !self.decoder.is_null() {
                 (calls.nvjpegDecoderDestroy)(self.decoder);
@@ -241,18 +248,18 @@ pub(super) fn probe(library: &Library, device: &Arc<Device>, backend: Backend) -
         Backend::Hardware => find_engines(library, handle).map(|_| ()),
         Backend::GpuHybrid | Backend::Hybrid => {
             create_decoder(library, handle, backend).and_then(|decoder| {
-                // SAFETY: just created, and nothing was made with it.
+                // SAFETY: the decoder was just created, and nothing was created from it.
                 let status = unsafe { (library.calls.nvjpegDecoderDestroy)(decoder) };
                 check("nvjpegDecoderDestroy", status)
             })
         }
     };
-    // SAFETY: just created, and nothing that was made with it is left.
+    // SAFETY: the handle was just created, and everything created from it is destroyed.
     let status = unsafe { (library.calls.nvjpegDestroy)(handle) };
     found.and(check("nvjpegDestroy", status))
 }
 
-/// Creates a handle on the bound device. Without allocators nvJPEG uses its own.
+/// Creates a handle on the bound device. Without `allocators`, nvJPEG uses its own.
 fn create(
     library: &Library,
     backend: Backend,
@@ -260,8 +267,9 @@ fn create(
 ) -> Result<sys::nvjpegHandle_t> {
     let mut handle = ptr::null_mut();
     let flags = sys::NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION;
-    // The backend of a handle applies to batches (nvJPEG's documentation). Decoders of single images have their own,
-    // and NVIDIA's own programs create them from a handle with the default backend.
+    // The backend of a handle applies to batches (nvJPEG's documentation). Decoders of single
+    // images have a backend of their own, and NVIDIA's programs create them from a handle with the
+    // default backend.
     let of_handle = match backend {
         Backend::Hardware => sys::nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE,
         Backend::GpuHybrid | Backend::Hybrid => sys::nvjpegBackend_t::NVJPEG_BACKEND_DEFAULT,
@@ -269,7 +277,7 @@ fn create(
     let (call, status) = match allocators {
         Some(allocators) => {
             let (device, pinned) = (allocators.for_device(), allocators.for_pinned());
-            // SAFETY: the allocators live as long as the handle; writes one handle.
+            // SAFETY: the allocators outlive the handle; writes one handle.
             let status = unsafe {
                 (library.calls.nvjpegCreateExV2)(of_handle, device, pinned, flags, &mut handle)
             };
@@ -277,8 +285,8 @@ fn create(
         }
         None => {
             let (device, pinned) = (ptr::null_mut(), ptr::null_mut());
-            // The second version does not accept null for an allocator: "invalid parameter", from 12.4 to 13.3 at
-            // least.
+            // `nvjpegCreateExV2` does not accept null allocators: "invalid parameter", at least
+            // from 12.4 to 13.3.
             // SAFETY: writes one handle.
             let status = unsafe {
                 (library.calls.nvjpegCreateEx)(of_handle, device, pinned, flags, &mut handle)
@@ -292,7 +300,7 @@ fn create(
     }
 }
 
-/// Creates a decoder of single images. The handle's device is bound.
+/// Creates a decoder of single images. The handle's device must be bound.
 fn create_decoder(
     library: &Library,
     handle: sys::nvjpegHandle_t,
@@ -305,7 +313,7 @@ fn create_decoder(
     check("nvjpegDecoderCreate", status).map(|()| decoder)
 }
 
-/// Engines of a handle of [`Backend::Hardware`].
+/// Returns the engines of a handle of [`Backend::Hardware`].
 fn find_engines(library: &Library, handle: sys::nvjpegHandle_t) -> Result<Engines> {
     let (mut engines, mut cores_per_engine) = (0, 0);
     // SAFETY: the handle is alive; writes two numbers.

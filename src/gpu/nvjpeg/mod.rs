@@ -1,4 +1,5 @@
-//! nvJPEG: decoding windows of JPEG files into device memory, by three of its backends.
+//! JPEG decoding with nvJPEG: windows of files are decoded into device memory by three of its
+//! backends.
 //!
 //! ```text
 //! PageDecoder::decode     Host  CPU thread  parse, entropy decoding into page-locked memory
@@ -9,14 +10,15 @@
 //!  (some images)
 //! ```
 //!
-//! One [`Jpeg`] per backend holds nvJPEG's handle and its memory. Decoders hold what is needed between the calls of an
-//! image or of a batch. All of them are created at start: creating a state is slow (nvJPEG takes a lock for it), and a
-//! state per image is known to leak. A state whose image failed is destroyed, because it holds pixels of the previous
-//! image, and a truncated image would show them.
+//! One [`Jpeg`] per backend holds nvJPEG's handle and its memory. Decoders hold the objects for one
+//! image or one batch. All of them are created at start, because creating a state is slow (nvJPEG
+//! takes a lock for it) and one state per image is known to leak. A state whose image failed is
+//! destroyed, because it holds pixels of the previous image, which a truncated image would show.
 //!
-//! nvJPEG's own buffers come from two rows of the pools, whose size the caller sets and which are allocated at start.
-//! An image that needs more than is left in the row fails with [`Error::Budget`]. Nothing
-//! else is ever allocated, but by [`measure_memory`] and [`check_windows`], which free it again.
+//! nvJPEG's own buffers use two rows of the pools. The caller sets their sizes, and they are
+//! allocated at start. An image that needs more than the free part of the row fails with
+//! [`Error::Budget`]. Only [`measure_memory`] and [`check_windows`] allocate other memory, and they
+//! free it again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -51,7 +53,8 @@ mod trial_file;
 mod window_check;
 mod windows;
 
-/// Pixels decoded around a window if nvJPEG's outermost pixels are wrong. The error is one pixel wide.
+/// Number of pixels that are decoded around a window if nvJPEG's outermost pixels are wrong. The
+/// error is one pixel wide.
 const MARGIN: u32 = 2;
 
 /// Maximum number of columns or rows of a JPEG file.
@@ -60,14 +63,15 @@ const MAX_SIDE: u32 = 65535;
 /// nvJPEG backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Backend {
-    /// `NVJPEG_BACKEND_HARDWARE`: the GPU's JPEG engines (A100, A30, Ada, Hopper, Blackwell, Thor), by
-    /// [`BatchDecoder`]. Sequential with 8 bits, one scan, 4:4:4, 4:2:2, 4:2:0, 4:4:0 or gray, sides up to 16000.
+    /// `NVJPEG_BACKEND_HARDWARE`: decodes with the GPU's JPEG engines (A100, A30, Ada, Hopper,
+    /// Blackwell, Thor). Used by [`BatchDecoder`]. Accepts sequential files of 8 bits with one
+    /// scan, 4:4:4, 4:2:2, 4:2:0, 4:4:0 or gray, with sides up to 16000 pixels.
     Hardware,
-    /// `NVJPEG_BACKEND_GPU_HYBRID`: kernels of the GPU, entropy decoding too, by [`PageDecoder`]. Sequential, one
-    /// interleaved scan.
+    /// `NVJPEG_BACKEND_GPU_HYBRID`: decodes with GPU kernels, including entropy decoding. Used by
+    /// [`PageDecoder`]. Accepts sequential files with one interleaved scan.
     GpuHybrid,
-    /// `NVJPEG_BACKEND_HYBRID`: entropy decoding on the CPU, in the calling thread, by [`PageDecoder`]. The only one for
-    /// progressive files.
+    /// `NVJPEG_BACKEND_HYBRID`: entropy decoding on the CPU in the calling thread. Used by
+    /// [`PageDecoder`]. The only backend that accepts progressive files.
     Hybrid,
 }
 
@@ -75,7 +79,7 @@ impl Backend {
     /// All backends.
     pub const ALL: [Backend; 3] = [Backend::Hardware, Backend::GpuHybrid, Backend::Hybrid];
 
-    /// Name in reports: that of the route that uses it.
+    /// Name of the backend in reports. The decode route that uses it has the same name.
     pub const fn name(self) -> &'static str {
         match self {
             Backend::Hardware => "nvjpeg-hardware",
@@ -84,19 +88,22 @@ impl Backend {
         }
     }
 
-    /// Estimated device and page-locked bytes that this backend takes of its row for one image of `pixels` pixels in a
-    /// file of `encoded` bytes, at 4:4:4. A decoder for several images at a time takes as much for each.
+    /// Estimates the device memory and page-locked memory, in bytes, that this backend uses of its
+    /// rows for one 4:4:4 image of `pixels` pixels in a file of `encoded` bytes. A decoder for
+    /// several images uses this amount for each image.
     ///
-    /// **Estimates from the data that each backend must hold, not confirmed on any GPU**: compare with
-    /// [`Pool::row_bytes`](crate::gpu::Pool::row_bytes) after a run.
+    /// **These estimates follow from the data that each backend must hold. No GPU has confirmed
+    /// them.** Compare with [`Pool::row_bytes`](crate::gpu::Pool::row_bytes) after a run.
     ///
-    /// * `Hybrid`: 16-bit coefficients of three components in page-locked memory and again on the device, where the
-    ///   planes of samples come on top.
-    /// * `GpuHybrid`: the bitstream in page-locked memory; on the device the bitstream, where each of its parts begins
-    ///   (as much again), coefficients and planes.
-    /// * `Hardware`: the bitstream in page-locked memory; on the device the bitstream and the planes.
+    /// * `Hybrid`: 16-bit coefficients of three components in page-locked memory. On the device,
+    ///   the coefficients again, and planes of samples.
+    /// * `GpuHybrid`: the bitstream in page-locked memory. On the device, the bitstream, the
+    ///   positions of its parts (the same size again), coefficients and planes.
+    /// * `Hardware`: the bitstream in page-locked memory. On the device, the bitstream and the
+    ///   planes.
     pub const fn buffer_bytes(self, pixels: u64, encoded: u64) -> (u64, u64) {
-        // Sides are rounded up to whole MCUs, rows to a pitch: an eighth from 200 x 200 pixels on.
+        // Sides are rounded up to whole MCUs, and rows to a pitch. From 200 x 200 pixels on, this
+        // adds at most an eighth.
         let padded = pixels.saturating_add(pixels / 8);
         let planes = padded.saturating_mul(PLANE_BYTES);
         let coefficients = padded.saturating_mul(COEFFICIENT_BYTES);
@@ -120,28 +127,31 @@ impl Backend {
     }
 }
 
-/// Bytes per pixel of samples, and of coefficients: three components without subsampling.
+/// Size of samples per pixel, in bytes: three components without subsampling.
 const PLANE_BYTES: u64 = 3;
+/// Size of coefficients per pixel, in bytes: three components without subsampling.
 const COEFFICIENT_BYTES: u64 = 6;
 
-/// Bytes of tables, headers and rounding per image.
+/// Device memory for tables, headers and rounding per image, in bytes.
 const DEVICE_BYTES_BESIDES: u64 = 512 << 10;
+/// Page-locked memory for tables, headers and rounding per image, in bytes.
 const PINNED_BYTES_BESIDES: u64 = 128 << 10;
 
-/// Every backend, and whether a device supports it, or why not.
+/// Every backend, and the reason if the device does not support it.
 pub type Backends = Vec<(Backend, Result<(), String>)>;
 
-/// Backends that this device and its driver support, and for the others why not. Creates and destroys a handle of
-/// each, with nvJPEG's own allocators.
+/// Returns for each backend whether this device and its driver support it, or the reason why not.
+/// Creates and destroys a handle of each backend, with nvJPEG's own allocators.
 ///
 /// # Errors
-/// [`Error::Unavailable`] if nvJPEG is not installed, [`Error::Device`] if the device is lost. A missing engine is not an error.
+/// [`Error::Unavailable`] if nvJPEG is not installed. [`Error::Device`] if the device is lost. A
+/// missing engine is not an error.
 pub fn backends(device: &Arc<Device>) -> Result<Backends> {
     Ok(probe_backends(device)?.0)
 }
 
-/// [`backends`], and whether the answers are final. A call that failed, for example because memory was short at the
-/// time, may succeed next time. A missing engine stays missing.
+/// Like [`backends`]. Also returns whether the answers are final. A call that failed, for example
+/// because memory was short, may succeed later. A missing engine stays missing.
 fn probe_backends(device: &Arc<Device>) -> Result<(Backends, bool)> {
     let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
     let probed = Backend::ALL.map(|backend| (backend, jpeg::probe(&library, device, backend)));
@@ -151,8 +161,8 @@ fn probe_backends(device: &Arc<Device>) -> Result<(Backends, bool)> {
     Ok((told.into(), all_final))
 }
 
-/// [`backends`], cached per process if the answers are final: creating a handle of each takes long, and a process may
-/// build many loaders.
+/// Like [`backends`], but final answers are cached per process. Creating a handle of each backend
+/// is slow, and a process may build many loaders.
 ///
 /// # Errors
 /// Errors of [`backends`].
@@ -171,7 +181,8 @@ pub fn known_backends(device: &Arc<Device>) -> Result<Backends> {
     Ok(found)
 }
 
-/// Clears this process's caches of [`known_backends`], [`measure_memory`] and [`window_verdict`]. For tests, whose machines change.
+/// Clears this process's caches of [`known_backends`], [`measure_memory`] and [`window_verdict`].
+/// For tests that simulate several machines.
 #[doc(hidden)]
 pub fn forget_backends() {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -179,7 +190,7 @@ pub fn forget_backends() {
     windows::forget();
 }
 
-/// Cached results by device number and path of nvJPEG.
+/// Cached results, by device number and path of nvJPEG.
 static KNOWN: Mutex<Vec<((usize, &'static str), Backends)>> = Mutex::new(Vec::new());
 
 #[cfg(test)]
@@ -191,7 +202,8 @@ mod tests {
         let (pixels, encoded) = (500 * 375, 120_000);
         let bytes = |backend: Backend| backend.buffer_bytes(pixels, encoded);
         let [hardware, cuda, host] = Backend::ALL.map(bytes);
-        // Only entropy decoding on the CPU holds coefficients in page-locked memory.
+        // Only the backend with entropy decoding on the CPU holds coefficients in page-locked
+        // memory.
         assert!(host.1 > 6 * pixels && hardware.1 < 6 * pixels && cuda.1 < 6 * pixels);
         assert!(hardware.0 > 3 * pixels && hardware.0 < host.0 && host.0 < cuda.0);
         for backend in Backend::ALL {

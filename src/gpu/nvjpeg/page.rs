@@ -1,4 +1,4 @@
-//! Decoding one image at a time: the host's phase and the device's.
+//! Decoding of one image at a time, in a host phase and a device phase.
 
 use std::ptr;
 use std::sync::Arc;
@@ -16,30 +16,32 @@ use crate::gpu::{Event, Lap, Stream};
 
 /// Decodes one image at a time with [`Backend::GpuHybrid`] or [`Backend::Hybrid`]. May move between threads.
 ///
-/// After any error the next image starts with a new state, because the old one may hold pixels of the previous image.
+/// After any error, the next image gets a new state, because the old one may hold pixels of the
+/// previous image.
 #[derive(Debug)]
 pub struct PageDecoder {
-    // Dropped in this order: the state uses the buffers.
+    // Fields are dropped in this order: the state uses the buffers.
     state: Option<Handle<sys::nvjpegJpegState_t>>,
     bitstream: Option<Handle<sys::nvjpegJpegStream_t>>,
     buffers: Buffers,
     params: Handle<sys::nvjpegDecodeParams_t>,
-    /// Reached when the device no longer needs state and buffers.
+    /// Event that is reached when the device no longer needs state and buffers.
     done: Arc<Event>,
     jpeg: Arc<Jpeg>,
 }
 
-// SAFETY: states, streams, buffers and parameters may move between threads as long as one at a time uses them
-// (nvJPEG documentation, "Thread Safety"): `&mut self`. The device is bound before each call.
+// SAFETY: states, streams, buffers and parameters may move between threads if only one thread at a
+// time uses them (nvJPEG documentation, "Thread Safety"). `&mut self` ensures that. The device is
+// bound before each call.
 unsafe impl Send for PageDecoder {}
 
 impl PageDecoder {
-    /// Creates a decoder with nvJPEG's buffers of these sizes, so that they need not grow: growing waits for the
-    /// device, and grown buffers leave gaps in the rows. With 0 they begin empty.
+    /// Creates a decoder with nvJPEG's buffers of these sizes. With 0 they begin empty. Sufficient
+    /// sizes avoid growth: growing waits for the device, and grown buffers leave gaps in the rows.
     ///
     /// # Errors
-    /// [`Error::Budget`] if nvJPEG's rows do not have that much left, [`Error::Internal`] for [`Backend::Hardware`],
-    /// which only decodes batches.
+    /// [`Error::Budget`] if nvJPEG's rows have less memory left. [`Error::Internal`] for
+    /// [`Backend::Hardware`], which decodes only batches.
     pub fn new(jpeg: &Arc<Jpeg>, device_bytes: usize, pinned_bytes: usize) -> Result<Self> {
         if jpeg.backend() == Backend::Hardware {
             let problem = "the hardware backend decodes batches: use BatchDecoder".into();
@@ -54,18 +56,21 @@ impl PageDecoder {
         Ok(Self { state, bitstream, buffers, params, done, jpeg: jpeg.clone() })
     }
 
-    /// Parses the file, runs the host's phase (with [`Backend::Hybrid`] all of entropy decoding) and enqueues the
-    /// rest: RGB rows without padding into the destination, for the returned window. Blocks until this decoder's
-    /// previous image is over, which it normally is.
+    /// Parses the file, runs the host phase (with [`Backend::Hybrid`] all of entropy decoding) and
+    /// enqueues the device phase. It writes RGB rows at pitch [`Window::pitch_bytes`] into the
+    /// destination, for the returned window. Blocks until this decoder's previous image is done,
+    /// which it normally is.
     ///
-    /// The file's bytes are not copied. With [`Backend::Hybrid`] they are no longer used when this returns. With
-    /// [`Backend::GpuHybrid`] page-locked bytes must not change until [`done`](Self::done): the documentation
-    /// guarantees that the device's data has been copied by then, not that it was copied when the call returned.
+    /// The file's bytes are not copied. With [`Backend::Hybrid`] they are no longer used when this
+    /// function returns. With [`Backend::GpuHybrid`], page-locked bytes must not change until
+    /// [`done`](Self::done). The documentation guarantees that they are copied by then, but not
+    /// that they are copied when the call returns.
     ///
     /// # Errors
-    /// [`DecodeError::Sample`] if the file is invalid or unsupported, or if `wanted` is not within the image that nvJPEG
-    /// sees; [`DecodeError::Failed`] if nvJPEG fails without blaming the file; [`Error::Internal`] if the destination has
-    /// less than [`Window::bytes`]. None of the image's work is left in the stream then.
+    /// [`DecodeError::Sample`] if the file is invalid or unsupported, or if `wanted` is not inside
+    /// the image that nvJPEG finds. [`DecodeError::Failed`] if nvJPEG fails for a reason other than
+    /// the file. [`Error::Internal`] if the destination has less than [`Window::bytes`]. After an
+    /// error, none of the image's work is left in the stream.
     pub fn decode(
         &mut self,
         stream: &Stream,
@@ -76,7 +81,8 @@ impl PageDecoder {
         self.decode_measured(stream, bytes, wanted, destination, None)
     }
 
-    /// [`decode`](Self::decode) with a measured span that begins after the host's phase. The caller ends the span.
+    /// Like [`decode`](Self::decode), with a measured time span that begins after the host phase.
+    /// The caller ends the span.
     ///
     /// # Errors
     /// Errors of [`decode`](Self::decode).
@@ -90,7 +96,8 @@ impl PageDecoder {
     ) -> Result<Window, DecodeError> {
         let _entered = self.jpeg.device.enter()?;
         self.done.synchronize()?;
-        // State left half-done by an error is dropped, so that the next image starts clean.
+        // An error leaves the state undefined. The state is then dropped, and the next image gets a
+        // new one.
         let bitstream = match self.bitstream.take() {
             Some(bitstream) => bitstream,
             None => new_bitstream(&self.jpeg)?,
@@ -112,12 +119,13 @@ impl PageDecoder {
         Ok(window)
     }
 
-    /// Reached when the pixels of the last image are complete and the decoder may be used without blocking.
+    /// Event that is reached when the pixels of the last image are complete. The decoder can then
+    /// be called without blocking.
     pub fn done(&self) -> &Event {
         &self.done
     }
 
-    /// Sizes of nvJPEG's two buffers: on the device and page-locked, in bytes.
+    /// Returns the sizes of nvJPEG's device buffer and page-locked buffer, in bytes.
     pub(super) fn buffer_bytes(&self) -> Result<(usize, usize)> {
         let calls = &self.jpeg.library.calls;
         let (mut device, mut pinned, mut address) = (0, 0, ptr::null_mut());
@@ -146,8 +154,8 @@ impl PageDecoder {
     ) -> Result<Size, DecodeError> {
         let (jpeg, calls) = (&*self.jpeg, &self.jpeg.library.calls);
         let (data, len) = (bytes.as_ptr(), bytes.len());
-        // SAFETY: the handles are alive; the bytes, which are not copied (last flag but one), are borrowed until the
-        // phases have been called.
+        // SAFETY: the handles are alive. The bytes are not copied (the flag `save_stream` is 0) and
+        // are borrowed until both phases have been called.
         let status =
             unsafe { (calls.nvjpegJpegStreamParse)(jpeg.handle, data, len, 0, 0, bitstream.raw) };
         jpeg.check_decode("nvjpegJpegStreamParse", status)?;
@@ -160,7 +168,7 @@ impl PageDecoder {
         Ok(image)
     }
 
-    /// Checks and sets the window, and returns the window that is decoded.
+    /// Checks and sets the window. Returns the window that is decoded.
     fn choose(
         &self,
         image: Size,
@@ -184,7 +192,8 @@ impl PageDecoder {
         bitstream: &Handle<sys::nvjpegJpegStream_t>,
     ) -> Result<(), DecodeError> {
         let jpeg = &*self.jpeg;
-        // SAFETY: all handles are alive and used by this thread only; `decode` has waited for the image before.
+        // SAFETY: all handles are alive and used by this thread only. `decode` has waited for the
+        // previous image.
         let status = unsafe {
             (jpeg.library.calls.nvjpegDecodeJpegHost)(
                 jpeg.handle,
@@ -208,7 +217,8 @@ impl PageDecoder {
         let (jpeg, calls) = (&*self.jpeg, &self.jpeg.library.calls);
         let raw_stream = stream.raw().cast::<sys::CUstream_st>();
         let _call = jpeg.allocators.call(stream);
-        // SAFETY: all handles are alive; one image at a time uses the state, for `decode` has waited for `done`.
+        // SAFETY: all handles are alive. Only one image at a time uses the state, because `decode`
+        // has waited for `done`.
         let status = unsafe {
             (calls.nvjpegDecodeJpegTransferToDevice)(
                 jpeg.handle,
@@ -220,7 +230,8 @@ impl PageDecoder {
         };
         jpeg.check_decode("nvjpegDecodeJpegTransferToDevice", status)?;
         let mut image = image(window, destination);
-        // SAFETY: as above; the window fits in the destination; the image's description is read during the call.
+        // SAFETY: as above. The window fits into the destination. The image's description is read
+        // during the call.
         let status = unsafe {
             (calls.nvjpegDecodeJpegDevice)(
                 jpeg.handle,
@@ -236,19 +247,20 @@ impl PageDecoder {
 
 impl Drop for PageDecoder {
     fn drop(&mut self) {
-        // The device may still use what is destroyed next. If waiting fails, the allocators withhold its memory.
+        // The device may still use the objects that are destroyed next. If waiting fails, the
+        // allocators withhold the memory.
         let _ = self.done.synchronize_in_drop();
     }
 }
 
-/// Whether a window is not empty and lies within the image.
+/// Whether a window is not empty and lies inside the image.
 pub(super) fn is_within(image: Size, wanted: Roi) -> bool {
     !wanted.is_empty()
         && image.window().contains(wanted)
         && image.width.max(image.height) <= MAX_SIDE
 }
 
-/// Checks that the destination has room for the window.
+/// Checks that the window fits into the destination.
 pub(super) fn check_room(window: Window, destination: &DeviceBuffer) -> Result<()> {
     if window.bytes() <= destination.len() {
         return Ok(());
@@ -258,7 +270,7 @@ pub(super) fn check_room(window: Window, destination: &DeviceBuffer) -> Result<(
     Err(Error::Internal { problem })
 }
 
-/// nvJPEG's description of the destination: rows of RGB without padding.
+/// Returns nvJPEG's description of the destination: interleaved RGB rows at the window's pitch.
 pub(super) fn image(window: Window, destination: &DeviceBuffer) -> sys::nvjpegImage_t {
     let mut image = sys::nvjpegImage_t { channel: [ptr::null_mut(); 4], pitch: [0; 4] };
     image.channel[0] = destination.address() as *mut u8;
@@ -266,7 +278,7 @@ pub(super) fn image(window: Window, destination: &DeviceBuffer) -> sys::nvjpegIm
     image
 }
 
-/// Decoding parameters for RGB.
+/// Creates decoding parameters for RGB output.
 pub(super) fn rgb_params(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegDecodeParams_t>> {
     let calls = &jpeg.library.calls;
     let params = Handle::new(jpeg, calls.nvjpegDecodeParamsDestroy, |it| {
@@ -282,11 +294,11 @@ pub(super) fn rgb_params(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegDecodePar
     Ok(params)
 }
 
-/// Sets the window to decode. Its numbers are at most [`MAX_SIDE`].
+/// Sets the window to decode. No number exceeds [`MAX_SIDE`].
 pub(super) fn set_roi(params: &Handle<sys::nvjpegDecodeParams_t>, roi: Roi) -> Result<()> {
     let Roi { x, y, width, height } = roi;
     let calls = &params.jpeg.library.calls;
-    // SAFETY: the parameters are alive; none of the numbers is negative.
+    // SAFETY: the parameters are alive; no number is negative.
     let status = unsafe {
         (calls.nvjpegDecodeParamsSetROI)(
             params.raw,
@@ -323,7 +335,7 @@ fn new_state(jpeg: &Arc<Jpeg>, buffers: &Buffers) -> Result<Handle<sys::nvjpegJp
     Ok(state)
 }
 
-/// nvJPEG's memory for one image, which outlives states.
+/// nvJPEG's memory for one image. It outlives states.
 #[derive(Debug)]
 struct Buffers {
     pinned: Handle<sys::nvjpegBufferPinned_t>,
@@ -363,7 +375,7 @@ impl Buffers {
     }
 }
 
-/// Handle of nvJPEG that is destroyed with its owner.
+/// nvJPEG object that is destroyed with its owner.
 #[derive(Debug)]
 pub(super) struct Handle<T: Copy> {
     pub raw: T,
@@ -386,7 +398,8 @@ impl<T: Copy> Handle<*mut T> {
 impl<T: Copy> Drop for Handle<T> {
     fn drop(&mut self) {
         if let Ok(_entered) = self.jpeg.device.enter() {
-            // SAFETY: created once, destroyed once; nvJPEG's handle is alive, for `jpeg` is.
+            // SAFETY: the object was created once and is destroyed once. nvJPEG's handle is alive,
+            // because `jpeg` holds it.
             unsafe { (self.destroy)(self.raw) };
         }
     }

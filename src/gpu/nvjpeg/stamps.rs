@@ -1,8 +1,10 @@
 //! Detection of images that a call of nvJPEG skipped.
 //!
-//! On RTX 50 GPUs, calls for several images reported success although an image was not decoded (LichtFeld Studio, PR 1924). The page
-//! of such an image still holds the previous one, whose pixels the sample would have. To detect this, a known byte pattern, the
-//! stamp, is written to each destination before the call. An image whose destination still has the stamp afterwards was skipped.
+//! On RTX 50 GPUs, calls for several images reported success although an image was not decoded
+//! (LichtFeld Studio, PR 1924). The destination of such an image still holds the previous image,
+//! which would be delivered as the sample. To detect this, a known byte pattern, the stamp, is
+//! written to each destination before the call. An image was skipped if its destination still has
+//! the stamp afterwards.
 
 use std::ops::Range;
 
@@ -11,25 +13,26 @@ use crate::error::Result;
 use crate::gpu::pool::DeviceBuffer;
 use crate::gpu::{Download, Stream, Upload};
 
-/// The stamps of one decoder's calls.
+/// Stamps for the calls of one decoder.
 #[derive(Debug)]
 pub(super) struct Stamps {
     stamp: Upload,
     found: Download,
-    /// Stamps have their own stream: in the stream of the calls they would wait for the previous call.
+    /// Stream of the stamps. In the stream of the calls, stamps would wait for the previous call.
     stream: Stream,
-    /// Number of bytes of each image's stamp.
+    /// Length of each image's stamp in bytes.
     lens: Vec<usize>,
 }
 
-/// Bytes of a stamp, or of the last row of a narrower window.
+/// Length of a stamp in bytes. It is shorter if the window's last row is shorter.
 const BYTES: usize = 64;
 
 impl Stamps {
     /// Creates stamps for calls of up to `capacity` images.
     pub fn new(jpeg: &Jpeg, capacity: usize) -> Result<Self> {
         let mut stamp = jpeg.allocators.pinned_buffer(BYTES)?;
-        // Bytes that are unlikely as pixels. An image that ends in them would be decoded on the CPU, which is correct too.
+        // These bytes are unlikely as pixels. An image that ends with them would be decoded on the
+        // CPU, which is also correct.
         for (byte, index) in stamp.iter_mut().zip(1u32..) {
             *byte = (index.wrapping_mul(0x9E37_79B9) >> 24) as u8;
         }
@@ -41,8 +44,9 @@ impl Stamps {
         })
     }
 
-    /// Writes stamps where the last pixels of these images will be. Nothing else may use the buffers. Blocks until the stamps are
-    /// written, because the engines of Hopper write when they are called.
+    /// Writes stamps where the last pixels of these images will be. Nothing else may use the
+    /// buffers. Blocks until the stamps are written, because Hopper's engines write as soon as they
+    /// are called.
     pub fn write<'a>(
         &mut self,
         images: impl Iterator<Item = (Window, &'a DeviceBuffer)>,
@@ -56,7 +60,7 @@ impl Stamps {
         self.stream.synchronize()
     }
 
-    /// Enqueues reading the bytes at the stamps' places, after the decoding of the same images.
+    /// Enqueues reading of the bytes at the stamps' positions, after the images are decoded.
     pub fn read<'a>(
         &mut self,
         stream: &Stream,
@@ -68,7 +72,7 @@ impl Stamps {
         Ok(())
     }
 
-    /// Whether each image was written. Blocks until [`read`](Self::read) is done.
+    /// Returns for each image whether it was written. Blocks until [`read`](Self::read) is done.
     pub fn written(&mut self) -> Result<Vec<bool>> {
         let found = self.found.bytes()?;
         let stamp = &*self.stamp.bytes()?;
@@ -77,7 +81,8 @@ impl Stamps {
     }
 }
 
-/// The last bytes of the window's last row. Bytes between rows stay as they are.
+/// Returns the byte range of the stamp: the end of the window's last row. Padding between rows is
+/// never written.
 fn place_in(window: &Window) -> Range<usize> {
     let [row, rows] = [3 * window.decoded.width as usize, window.decoded.height as usize];
     let end = (rows - 1) * window.pitch_bytes() + row;

@@ -4,16 +4,16 @@ use nvjpeg_sys::nvjpegStatus_t as Status;
 
 use crate::error::{DataError, Error, Reason, Result};
 
-/// Why an image was not decoded.
+/// Reason why an image was not decoded.
 #[derive(Clone, Debug)]
 pub enum DecodeError {
-    /// The file is invalid or unsupported in nvJPEG's view. For a batch, one of its files is, and which one is
-    /// unknown.
+    /// nvJPEG found the file invalid or unsupported. For a batch, one of the files is, and nvJPEG
+    /// does not report which one.
     Sample(DataError),
-    /// nvJPEG failed at the image, or at one of the batch's, without blaming the file. The device still works, so the
-    /// image can take another route.
+    /// nvJPEG failed for an image, or for one image of a batch, for a reason other than the file.
+    /// The device still works, so another route can decode the image.
     Failed(&'static str, Error),
-    /// The machine or the plan is at fault, whatever the file.
+    /// The machine or the plan caused the error, whatever the file.
     Fatal(Error),
 }
 
@@ -23,12 +23,12 @@ impl DecodeError {
         matches!(self, DecodeError::Sample(error) if error.reason == Reason::Unsupported)
     }
 
-    /// Whether the memory of the row was not enough.
+    /// Whether the memory of nvJPEG's row was exhausted.
     pub fn is_budget(&self) -> bool {
         matches!(self, DecodeError::Fatal(Error::Budget { .. }) | DecodeError::Failed(NO_ROOM, _))
     }
 
-    /// Why the image takes another route, or the error that ends the run.
+    /// Returns the reason why another route decodes the image, or the error that ends the run.
     pub fn refusal(self) -> Result<&'static str> {
         match self {
             DecodeError::Sample(error) => Ok(match error.reason {
@@ -51,7 +51,7 @@ impl From<Error> for DecodeError {
     }
 }
 
-/// Converts a status that no file can cause.
+/// Converts the status of a call that does not depend on a file.
 pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
     match status {
         Status::NVJPEG_STATUS_SUCCESS => Ok(()),
@@ -59,9 +59,9 @@ pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
     }
 }
 
-/// Converts a status of a decoding phase. Statuses by which nvJPEG judges a file are errors of the file. All other
-/// failures (nvImageCodec saw "internal error" for a window within its image) fail one image, not the run: if the
-/// device itself is lost, the next driver call reports it.
+/// Converts the status of a decoding phase. Statuses that concern the file become sample errors.
+/// All other failures affect one image, not the run; nvImageCodec saw "internal error" for a window
+/// inside its image. If the device itself is lost, the next driver call reports it.
 pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), DecodeError> {
     let reason = match status {
         Status::NVJPEG_STATUS_SUCCESS => return Ok(()),
@@ -75,7 +75,8 @@ pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), Dec
                 Status::NVJPEG_STATUS_INVALID_PARAMETER => "nvJPEG failed at it: invalid parameter",
                 Status::NVJPEG_STATUS_EXECUTION_FAILED => "nvJPEG failed at it: execution failed",
                 Status::NVJPEG_STATUS_INTERNAL_ERROR => "nvJPEG failed at it: internal error",
-                // nvJPEG's own threads may have made the request, so the refused thread is unknown.
+                // A thread of nvJPEG's own may have requested the memory, so the thread with the
+                // recorded error is unknown.
                 Status::NVJPEG_STATUS_ALLOCATOR_FAILURE => NO_ROOM,
                 _ => return Err(DecodeError::Fatal(error)),
             };

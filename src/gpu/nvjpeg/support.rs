@@ -1,4 +1,4 @@
-//! Asks nvJPEG whether the engines decode a file.
+//! Query whether the JPEG engines can decode a file.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::{Backend, DecodeError};
 use crate::error::{Error, Result};
 use crate::geometry::Roi;
 
-/// Asks about one file at a time, without decoding it. May move between threads.
+/// Queries one file at a time, without decoding it. May move between threads.
 #[derive(Debug)]
 pub struct Support {
-    /// `None` after a failure: nvJPEG's parser then accepts no other file.
+    /// Parser state. `None` after a failure, because nvJPEG's parser then accepts no other file.
     bitstream: Option<Handle<sys::nvjpegJpegStream_t>>,
     params: Handle<sys::nvjpegDecodeParams_t>,
     jpeg: Arc<Jpeg>,
@@ -25,11 +25,16 @@ pub struct Support {
 unsafe impl Send for Support {}
 
 impl Support {
+    /// Creates a query for the engines.
+    ///
     /// # Errors
     /// [`Error::Internal`] for a backend other than [`Backend::Hardware`], [`Error::Device`].
     pub fn new(jpeg: &Arc<Jpeg>) -> Result<Self> {
         if jpeg.backend() != Backend::Hardware {
-            let problem = format!("asked about the {} backend", jpeg.backend().name());
+            let problem = format!(
+                "only the nvjpeg-hardware backend can be asked about a file, not {}",
+                jpeg.backend().name()
+            );
             return Err(Error::Internal { problem });
         }
         let _entered = jpeg.device.enter()?;
@@ -37,11 +42,12 @@ impl Support {
         Ok(Self { bitstream, params, jpeg: jpeg.clone() })
     }
 
-    /// Whether the engines decode this file, reduced by 1, 2, 4 or 8, or a window of it; without a window the whole image. `None` if
-    /// nvJPEG does not answer, for example because it cannot parse the file.
+    /// Whether the engines can decode this file, or a window of it, reduced by 1, 2, 4 or 8. `None`
+    /// as window means the whole image. Returns `None` if nvJPEG gives no answer, for example
+    /// because it cannot parse the file.
     ///
     /// # Errors
-    /// [`Error::Device`] for failures that no file causes.
+    /// [`Error::Device`] for failures that do not depend on the file.
     pub fn decodes(
         &mut self,
         bytes: &[u8],
@@ -75,11 +81,11 @@ impl Support {
     ) -> Result<bool, DecodeError> {
         let (jpeg, calls) = (&*self.jpeg, &self.jpeg.library.calls);
         let (data, len) = (bytes.as_ptr(), bytes.len());
-        // SAFETY: the handles are alive; the bytes are borrowed until the file has been asked about.
+        // SAFETY: the handles are alive. The bytes are borrowed until the query has ended.
         let status =
             unsafe { (calls.nvjpegJpegStreamParseHeader)(jpeg.handle, data, len, bitstream.raw) };
         check_decode("nvjpegJpegStreamParseHeader", status)?;
-        // Anything but 0 is a refusal.
+        // nvJPEG writes 0 if the engines can decode the file, and another number if not.
         let mut refused = -1;
         // SAFETY: as above; the parameters are alive; writes one number.
         let status = unsafe {

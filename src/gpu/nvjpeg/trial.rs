@@ -1,7 +1,7 @@
-//! Memory that nvJPEG uses for an image, measured with a trial image.
+//! Memory that nvJPEG needs for an image, measured with a trial image.
 //!
-//! Its documentation does not say how large its buffers are. So a decoder is opened in pools of its own, decodes an image of the planned
-//! size, and the peaks of the pools are read.
+//! nvJPEG does not document the sizes of its buffers. So a decoder is opened with its own pools and
+//! decodes an image of the planned size. The peak use of the pools is the result.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,18 +16,20 @@ use crate::footprint::{Footprint, Memory as Sort};
 use crate::geometry::Size;
 use crate::gpu::{Device, DevicePool, Event, PinnedBuffer, PinnedPool, Stream};
 
-/// Image and calls with which memory is measured.
+/// Image and calls for a memory measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Trial {
-    /// Pixels of the image.
+    /// Number of pixels of the image.
     pub pixels: usize,
-    /// Most bytes of the file. It is smaller only if an image of `pixels` pixels cannot have that many.
+    /// Maximum size of the file in bytes. The file is smaller only if an image of `pixels` pixels
+    /// cannot be that large.
     pub encoded_bytes: usize,
-    /// Images per call of [`Backend::Hardware`]; others decode one.
+    /// Number of images per call of [`Backend::Hardware`]. The other backends decode one image per
+    /// call.
     pub group: usize,
 }
 
-/// Bytes on the device, and page-locked bytes.
+/// Sizes of device memory and page-locked memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
     /// Device memory.
@@ -41,35 +43,38 @@ pub struct Bytes {
 pub struct Measured {
     /// Maximum number of bytes in use at one time.
     pub peak: Bytes,
-    /// Part of `peak` that lies in the two buffers of a [`PageDecoder`], whose size is set at its creation.
+    /// Part of `peak` in the two buffers of a [`PageDecoder`], whose sizes are set at its creation.
     pub buffers: Bytes,
-    /// Images that are decoded at a time: by the engines, else 1.
+    /// Number of images that are decoded at the same time: by the engines, otherwise 1.
     pub lanes: usize,
 }
 
-/// Rows of the trial's pools.
+/// Names of the rows of the trial's pools.
 const NVJPEG: &str = "nvjpeg trial";
 const IMAGE: &str = "trial image";
 
-/// Factor by which rows grow after a trial for which they were too small.
+/// Factor by which rows grow after a trial that did not fit.
 const GROWTH: usize = 4;
 
-/// Largest side of a trial image: that of the engines, which is the smallest of the backends.
+/// Maximum side of a trial image in pixels. This is the limit of the engines, the smallest of all
+/// backends.
 const MOST_SIDE: usize = 16_000;
 
 /// Results by device number, path of nvJPEG, backend and trial.
 static KNOWN: Mutex<Vec<(Key, Option<Measured>)>> = Mutex::new(Vec::new());
 type Key = (usize, &'static str, Backend, Trial);
 
-/// Most results that are kept.
+/// Maximum number of results that are kept.
 const MOST_KNOWN: usize = 64;
 
-/// Decodes a trial image with a backend and reads how much memory its decoder took. The first trial has rows of `first` bytes, and
-/// further ones have larger rows, up to `most`. `None` if nvJPEG rejects the image. Results are kept for the life of the process,
-/// because a process may build many loaders.
+/// Decodes a trial image with a backend and measures how much memory its decoder needs. The first
+/// trial has rows of `first` bytes. If they do not suffice, further trials use larger rows, up to
+/// `most`. Returns `None` if nvJPEG rejects the image. Results are kept for the life of the
+/// process, because a process may build many loaders.
 ///
 /// # Errors
-/// [`Error::Budget`] if `most` is not enough, [`Error::Unavailable`] without nvJPEG or engines, and [`Error::Device`].
+/// [`Error::Budget`] if `most` does not suffice, [`Error::Unavailable`] without nvJPEG or engines,
+/// and [`Error::Device`].
 pub fn measure_memory(
     device: &Arc<Device>,
     backend: Backend,
@@ -106,7 +111,7 @@ fn measure(
 ) -> Result<Option<Measured>> {
     let side = trial.pixels.isqrt().clamp(16, MOST_SIDE) as u32;
     let image = Size::new(side, side);
-    // Progressive images need coefficients of the whole image; only this backend decodes them.
+    // Progressive images need coefficients of the whole image. Only this backend decodes them.
     let kinds: &[bool] = if backend == Backend::Hybrid { &[false, true] } else { &[false] };
     let files = kinds.iter().map(|&it| trial_file(image, trial.encoded_bytes, it));
     let files = files.collect::<Vec<_>>();
@@ -123,7 +128,7 @@ fn measure(
                 }
                 rows = larger;
             }
-            // The driver does not have that much.
+            // The driver does not have that much memory.
             Err(Error::Device { call: "cuMemAlloc" | "cuMemHostAlloc", .. }) => {
                 let (needed, limit) = (rows.device.max(rows.pinned) as u64, 0);
                 return Err(Error::Budget { row: NVJPEG.into(), needed, limit });
@@ -167,7 +172,7 @@ impl Setup {
         let pinned = PinnedPool::take(device, &footprint)?;
         let memory = Memory { device: pool.clone(), pinned: pinned.clone(), row: NVJPEG.into() };
         let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
-        // Whole images are decoded, so nobody needs to know whether the engines decode windows.
+        // Whole images are decoded, so it does not matter whether the engines decode windows.
         let windows = backend != Backend::Hardware;
         let jpeg = Jpeg::open_with(device, library, backend, &memory, windows)?;
         let files = files.iter().map(|file| {
@@ -184,7 +189,7 @@ impl Setup {
             Backend::Hardware => self.decode_group(image, group).map(|()| Bytes::default()),
             Backend::GpuHybrid | Backend::Hybrid => self.decode_images(image),
         };
-        // Whatever happened, nothing uses the pools when they are dropped.
+        // Even after an error, nothing must use the pools when they are dropped.
         self.stream.synchronize()?;
         let buffers = match decoded {
             Ok(buffers) => buffers,
@@ -202,7 +207,7 @@ impl Setup {
         Ok(Some(Measured { peak, buffers, lanes }))
     }
 
-    /// Returns the size of the decoder's two buffers.
+    /// Decodes the trial files one by one. Returns the sizes of the decoder's two buffers.
     fn decode_images(&self, image: Size) -> Result<Bytes, DecodeError> {
         let Window { wanted, .. } = self.jpeg.window(image, image.window());
         let destination = self.device.buffer(IMAGE, wanted.pitched_bytes())?;
@@ -215,7 +220,8 @@ impl Setup {
         Ok(Bytes { device, pinned })
     }
 
-    /// All images of the group are the same file, and write the same pixels to the same place.
+    /// Decodes the same file `group` times in one call. All images write the same pixels to the
+    /// same destination.
     fn decode_group(&self, image: Size, group: usize) -> Result<(), DecodeError> {
         let destination = self.device.buffer(IMAGE, image.window().pitched_bytes())?;
         let unused = Event::new(destination.device())?;

@@ -1,9 +1,10 @@
-//! JPEG files of a given size, for measuring what decoding them takes.
+//! JPEG files of a given size, for measuring the memory that decoding needs.
 
 use crate::geometry::Size;
 
-/// Colour JPEG of this size without subsampling (ITU-T T.81), baseline or progressive: of at most `bytes` bytes if it can be so small,
-/// and not much less if it can be so large. It names itself in a comment.
+/// Creates a color JPEG of this size without subsampling (ITU-T T.81), baseline or progressive. The
+/// file is as close to `bytes` bytes as possible, and larger only if an image of this size cannot
+/// be that small. A comment in the file says `feedwater trial`.
 pub fn trial_file(size: Size, bytes: usize, progressive: bool) -> Vec<u8> {
     let blocks = size.width.div_ceil(8) as usize * size.height.div_ceil(8) as usize;
     let mut file = vec![0xFF, 0xD8];
@@ -26,7 +27,7 @@ pub fn trial_file(size: Size, bytes: usize, progressive: bool) -> Vec<u8> {
         segment(&mut file, 0xDA, &head.collect::<Vec<_>>());
         let bits = u32::from(dc) * DC_BITS
             + values.map_or(0, |it| it * VALUE_BITS + if it < 63 { EOB_BITS } else { 0 });
-        // All bits are 0 but those of the last symbol of a block.
+        // All bits of a block are 0, except those of its last symbol.
         let ends = values.is_some_and(|it| it < 63);
         put(&mut file, components.len() * blocks, bits, ends);
     };
@@ -40,25 +41,26 @@ pub fn trial_file(size: Size, bytes: usize, progressive: bool) -> Vec<u8> {
     file
 }
 
-/// A Huffman table: number of codes of each length, and their symbols.
+/// Huffman table: number of codes of each length, and their symbols.
 struct Table {
     lengths: [u8; 16],
     symbols: &'static [u8],
 }
 
-/// Difference 0 has the code 0.
+/// The code of difference 0 is 0.
 const DC: Table =
     Table { lengths: [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], symbols: &[0] };
-/// A value of one bit behind no zeros has the code 0000000, the end of a block 0000001.
+/// The code of a one-bit value after no zeros is 0000000. The code of the end of a block is
+/// 0000001.
 const AC: Table =
     Table { lengths: [0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0], symbols: &[0x01, 0x00] };
 
 const DC_BITS: u32 = 1;
 const EOB_BITS: u32 = 7;
-/// With its bit, 0, which is the value -1.
+/// Size of a value's code and its bit in bits. The bit is 0, which is the value -1.
 const VALUE_BITS: u32 = 8;
 
-/// Headers of scans, the end of the image, and the last byte of each scan.
+/// Maximum size in bytes of the scan headers, the end of the image and the last byte of each scan.
 const MARKERS_BYTES: usize = 64;
 
 fn segment(file: &mut Vec<u8>, marker: u8, content: &[u8]) {
@@ -67,7 +69,8 @@ fn segment(file: &mut Vec<u8>, marker: u8, content: &[u8]) {
     file.extend(content);
 }
 
-/// Writes `count` times `bits` bits: zeros, or zeros and a last one. No byte is 0xFF.
+/// Writes `count` groups of `bits` zeros. With `ends_in_one`, the last bit of each group is one. No
+/// byte is 0xFF.
 fn put(file: &mut Vec<u8>, count: usize, bits: u32, ends_in_one: bool) {
     let (begin, bits) = (file.len(), bits as usize);
     file.resize(begin + (count * bits).div_ceil(8), 0);
@@ -75,6 +78,6 @@ fn put(file: &mut Vec<u8>, count: usize, bits: u32, ends_in_one: bool) {
     if ends_in_one {
         (1..=count).for_each(|block| set(block * bits - 1));
     }
-    // The last byte is filled up with ones.
+    // The rest of the last byte is filled with ones.
     (count * bits..(count * bits).next_multiple_of(8)).for_each(set);
 }

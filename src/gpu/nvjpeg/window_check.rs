@@ -1,4 +1,5 @@
-//! The check whether the JPEG engines decode windows: parts of whole images against windows.
+//! Check whether the JPEG engines decode windows correctly. It compares windows with parts of whole
+//! images.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::geometry::{Roi, Size};
 use crate::gpu::{Device, DevicePool, Event, PinnedPool, Stream, read_back};
 use crate::header::Header;
 
-/// Images of 176x144 or 144x176 pixels in all samplings that the engines decode.
+/// Images of 176x144 or 144x176 pixels in all samplings that the engines support.
 const FILES: [&[u8]; 5] = [
     include_bytes!("window_check/420.jpg"),
     include_bytes!("window_check/444.jpg"),
@@ -21,8 +22,8 @@ const FILES: [&[u8]; 5] = [
     include_bytes!("window_check/gray.jpg"),
 ];
 
-/// Windows as x, y, width, height: within blocks, at corners, wide, high, all but a border, and the last columns and rows of images of
-/// either size. Those that are not within an image are left out.
+/// Windows as x, y, width, height: within blocks, at corners, wide, high, all but a border, and the
+/// last columns and rows of both image sizes. Windows that exceed an image are skipped for it.
 const WINDOWS: [[u32; 4]; 9] = [
     [33, 17, 61, 55],
     [0, 0, 40, 24],
@@ -35,8 +36,9 @@ const WINDOWS: [[u32; 4]; 9] = [
     [0, 139, 144, 37],
 ];
 
-/// Decodes windows of images with the engines, and compares them with parts of the whole images. Runs in the checking program, which
-/// may crash. Passes the lines that the program must print to `say`.
+/// Decodes windows of images with the engines and compares them with parts of the whole images.
+/// Runs in the checking program, which may crash. Passes the lines that the program must print to
+/// `say`.
 ///
 /// # Errors
 /// [`Error::Unavailable`] without nvJPEG or engines, and [`Error::Device`].
@@ -48,7 +50,8 @@ pub fn check_windows(device: &Arc<Device>, mut say: impl FnMut(&str)) -> Result<
         let header =
             Header::parse(file).map_err(|error| Error::Internal { problem: error.to_string() })?;
         let size = header.size;
-        // What these engines refuse tells nothing about windows. A loader leaves it to other routes.
+        // If these engines reject a file, that does not show whether windows work. A loader decodes
+        // such files by other routes.
         match whole.decode(file, size, &[size.window()]) {
             Ok(pixels) => images.extend(pixels.into_iter().flatten().map(|it| (file, size, it))),
             Err(DecodeError::Fatal(error)) => return Err(error),
@@ -70,7 +73,7 @@ pub fn check_windows(device: &Arc<Device>, mut say: impl FnMut(&str)) -> Result<
                 return Ok(());
             }
         };
-        // Images that a call skips are noticed in loaders too.
+        // Images that a call skips are also detected in loaders, so they are ignored here.
         let mut both = wanted
             .iter()
             .zip(&found)
@@ -86,7 +89,7 @@ pub fn check_windows(device: &Arc<Device>, mut say: impl FnMut(&str)) -> Result<
     Ok(())
 }
 
-/// Pixels of a window of an image, without padding.
+/// Returns the pixels of a window of an image, without padding.
 fn part(whole: &[u8], size: Size, window: Roi) -> Vec<u8> {
     let rows = whole.chunks_exact(3 * size.width as usize);
     let rows = rows.skip(window.y as usize).take(window.height as usize);
@@ -94,7 +97,7 @@ fn part(whole: &[u8], size: Size, window: Roi) -> Vec<u8> {
     rows.flat_map(|row| &row[start..start + len]).copied().collect()
 }
 
-/// The engines, with memory for the check.
+/// The engines, with the memory for the check.
 struct Engine {
     jpeg: Arc<Jpeg>,
     stream: Stream,
@@ -103,7 +106,7 @@ struct Engine {
 }
 
 impl Engine {
-    /// Rows of the pools.
+    /// Name of nvJPEG's row in the pools.
     const NVJPEG: &str = "nvjpeg check";
     const IMAGES: &str = "images";
     const LARGEST: Size = Size::new(176, 176);
@@ -111,7 +114,7 @@ impl Engine {
     fn open(device: &Arc<Device>, library: Library, windows: bool) -> Result<Self> {
         let mut footprint = Footprint::default();
         let image = Self::LARGEST.window().pitched_bytes() as u64;
-        // Far more than expected: this check is not about memory.
+        // Much more than expected, because this check does not measure memory.
         footprint.add(Sort::Device, Self::NVJPEG, 64 << 20, 1, "");
         footprint.add(Sort::Device, Self::IMAGES, image, WINDOWS.len() as u64, "");
         footprint.add(Sort::Pinned, Self::NVJPEG, 8 << 20, 1, "");
@@ -124,7 +127,8 @@ impl Engine {
         Ok(Self { jpeg, stream: Stream::new(device)?, device: pool, pinned })
     }
 
-    /// Decodes windows of a file in one call. Returns the pixels of each, without padding; `None` if the call skipped it.
+    /// Decodes windows of a file in one call. Returns the pixels of each window without padding, or
+    /// `None` for a window that the call skipped.
     fn decode(
         &self,
         file: &[u8],

@@ -1,8 +1,9 @@
-//! Whether the JPEG engines decode windows.
+//! Decision whether windows are passed to the JPEG engines.
 //!
-//! In other projects, windows with interpolated chroma failed on A100 and GB200, and crashed the process on H100 and B200
-//! (nvImageCodec, issue 55). So whole images are decoded unless a check has passed. It runs in a process of its own, because of the
-//! crash, at the first use of the engines, and its result is kept for this card, driver and nvJPEG. The check itself is in
+//! In other projects, windows with interpolated chroma failed on A100 and GB200, and crashed the
+//! process on H100 and B200 (nvImageCodec, issue 55). So whole images are decoded unless a check
+//! has passed. Because of the crashes, the check runs in its own process, when the engines are
+//! first used. Its result is cached for this card, driver and nvJPEG. The check itself is in
 //! `window_check.rs`.
 
 use std::ffi::OsString;
@@ -29,39 +30,44 @@ static PROGRAM: Mutex<Vec<OsString>> = Mutex::new(Vec::new());
 /// Results of this process, by [`key`].
 static KNOWN: Mutex<Vec<(String, Option<bool>)>> = Mutex::new(Vec::new());
 
-/// Held while a check runs, so that loaders that start together run one.
+/// Held while a check runs. Loaders that start at the same time therefore run one check.
 static RUNNING: Mutex<()> = Mutex::new(());
 
-/// Lines that the checking program prints: before the engines get a window, and at the end.
+/// Line that the checking program prints before the engines decode a window.
 pub(super) const BEGUN: &str = "windows: begun";
+/// Line that the checking program prints at the end if all windows are correct.
 pub(super) const EQUAL: &str = "windows: equal";
+/// Line that the checking program prints at the end if a window is wrong.
 pub(super) const DIFFERENT: &str = "windows: different";
 
-/// Command of the checking program; the number of the GPU follows.
+/// Command of the checking program. The number of the GPU follows it.
 const COMMAND: &str = "check-windows";
 
-/// Environment variable that the checking program has. A process that has it starts no check: it may be another program than expected.
+/// Environment variable that is set for the checking program. A process with this variable starts
+/// no check, because the configured program may be one that builds loaders itself.
 const CHECKING: &str = "FEEDWATER_CHECKING_WINDOWS";
 
-/// Changes when the check changes, so that results of former checks are not used.
+/// Version of the check. Results of other versions are not used.
 const CHECK_VERSION: &[u8] = b"1";
 
-/// Far more than starting CUDA and decoding a few small images should take.
+/// Time limit of the check. Starting CUDA and decoding a few small images should take much less.
 const MOST_TIME: Duration = Duration::from_secs(30);
 
-/// How long a killed program may take to end. One that waits in the driver may never end.
+/// Maximum time in which a killed program should end. A program that waits in the driver may never
+/// end.
 const MOST_DYING: Duration = Duration::from_secs(1);
 
-/// Sets the program that checks whether the JPEG engines decode windows: the command line tool `feedwater`, and the arguments that it
-/// needs before a command. Without one, nothing is started, and the engines decode whole images unless the tool has checked this
-/// machine (`feedwater selftest --only decode`). The tool itself and the Python package set it.
+/// Sets the program that checks whether the JPEG engines decode windows: the command line tool
+/// `feedwater`, with the arguments that precede a command. Without a program, no check is started.
+/// The engines then decode whole images, unless `feedwater selftest --only decode` has checked this
+/// machine. The tool itself and the Python package set the program.
 pub fn set_checking_program(program: impl IntoIterator<Item = OsString>) {
     *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = program.into_iter().collect();
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, found)| found.is_some());
 }
 
-/// Whether the engines of this GPU decode windows. Runs the check if there is no result yet, or if `again` is set. `None` if the check
-/// cannot be run.
+/// Whether the engines of this GPU decode windows correctly. Runs the check if there is no result
+/// yet, or if `again` is set. Returns `None` if the check cannot run.
 ///
 /// # Errors
 /// [`Error::Unavailable`](crate::Error::Unavailable) without nvJPEG.
@@ -108,9 +114,10 @@ fn verdict(device: &Arc<Device>, library: &Library, again: bool) -> Option<bool>
     found
 }
 
-/// File name of a result: a hash of the check, the card, the driver, and the driver's libraries. The file itself names nvJPEG.
+/// Returns the file name of a result: a hash of the check's version, the card, the driver, and the
+/// driver's libraries. nvJPEG is recorded in the file itself.
 fn key(device: &Device, library: &Library) -> String {
-    // The driver's own version; CUDA's stays the same over many.
+    // The display driver's version. Many driver versions have the same CUDA version.
     let driver = fs::read("/proc/driver/nvidia/version").unwrap_or_default();
     let (major, minor) = device.capability();
     let card = format!(
@@ -127,11 +134,12 @@ fn key(device: &Device, library: &Library) -> String {
     format!("{}.windows", cache::digits(&parts))
 }
 
-/// What a check has found.
+/// Result of a check.
 struct Found {
-    /// `None` if there is no program, or it ended before the engines got a window, or for a reason that has nothing to do with it.
+    /// `None` if there is no program, if the program ended before the engines got a window, or if
+    /// it ended for an unrelated reason.
     windows: Option<bool>,
-    /// Whether the next process would find the same.
+    /// Whether another process would get the same result.
     is_final: bool,
 }
 
@@ -145,9 +153,9 @@ fn ask_program(device: &Device, library: &Library) -> Found {
     let mut command = Command::new(file);
     command.args(first).arg(COMMAND).arg(device.ordinal().to_string()).env(CHECKING, "1");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    // Signals of the terminal are for this process.
+    // Signals of the terminal, such as Ctrl-C, must not reach the program directly.
     command.process_group(0);
-    // The library that is in use here, wherever it was found.
+    // The program uses the libraries that this process uses, wherever they were found.
     let of_nvjpeg = library.file().or_else(|| device.runtime().file_of(LibraryName::NvJpeg));
     let of_driver = device.runtime().file_of(LibraryName::Driver);
     for (name, file) in [(LibraryName::NvJpeg, of_nvjpeg), (LibraryName::Driver, of_driver)] {
@@ -174,20 +182,21 @@ fn ask_program(device: &Device, library: &Library) -> Found {
     }
 }
 
-/// Whether a process ended by a fault of its own code, and not because another process ended it.
+/// Whether a process ended because of a fault in its own code, and was not ended by another
+/// process.
 fn is_crash(status: ExitStatus) -> bool {
     let faults = [Signal::SEGV, Signal::BUS, Signal::ABORT, Signal::ILL, Signal::FPE];
     status.signal().is_some_and(|signal| faults.iter().any(|it| it.as_raw() == signal))
 }
 
 enum Ended {
-    /// By itself, with its status if that is known: a program may have made the system drop it.
+    /// The process ended by itself. The status is `None` if the system did not keep it.
     Alone(Option<ExitStatus>),
-    /// After [`MOST_TIME`].
+    /// The process was killed after [`MOST_TIME`].
     Killed,
 }
 
-/// Waits for the end of a process, and ends it with its children if it takes too long.
+/// Waits until a process ends. Kills it and its children if that takes longer than [`MOST_TIME`].
 fn end_of(child: &mut Child) -> Ended {
     let begin = Instant::now();
     let ended = |child: &mut Child, most: Duration| {
@@ -208,14 +217,15 @@ fn end_of(child: &mut Child) -> Ended {
     Ended::Killed
 }
 
-/// Reads the output of a process in a thread, because a child of it may keep the pipe open. Sends the first parts.
+/// Reads the output of a process in a thread, because a child of the process may keep the pipe
+/// open. Sends only the first parts.
 fn read_aside(mut output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     const MOST: usize = 4096;
     let (sender, receiver) = mpsc::channel();
     let read = move || {
         let (mut buffer, mut sent) = ([0; 512], 0);
         while let Ok(count @ 1..) = output.read(&mut buffer) {
-            // The rest is read so that it does not block the process.
+            // The rest is read and dropped, because a full pipe would block the process.
             if sent < MOST {
                 sent += count;
                 let _ = sender.send(buffer[..count].to_vec());
@@ -226,7 +236,7 @@ fn read_aside(mut output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// What a process that has ended has printed.
+/// Returns the output of a process that has ended.
 fn text_of(parts: &Receiver<Vec<u8>>) -> String {
     let (begin, mut all) = (Instant::now(), Vec::new());
     while let Ok(part) = parts.recv_timeout(MOST_DYING.saturating_sub(begin.elapsed())) {

@@ -1,12 +1,13 @@
-//! Program side of NVTX version 3.
+//! Program side of NVTX version 3, which lets a profiler receive ranges.
 //!
-//! Version 3 is a C header without a library: every program holds tables of function slots, and a profiler's library
-//! writes its own functions into them. That library is opened, and its `InitializeInjectionNvtx2` is called with a
-//! function that returns tables by number. Through one of them the library requests the slots of each module. Numbers
-//! and layouts are those of nvtxTypes.h; the sequence is that of nvtxInit.h and nvtxImpl.h (NVTX 3, `NVTX_VERSION` 3).
-//! They are stable, because programs with the header and profilers are built separately.
+//! NVTX 3 is a C header without a library. Every program holds tables of function slots, and a
+//! profiler's library writes its functions into them. The program opens that library and calls its
+//! `InitializeInjectionNvtx2` with a function that returns tables by number. Through one of these
+//! tables, the library requests the slots of each module. Numbers and layouts are those of
+//! nvtxTypes.h. The sequence is that of nvtxInit.h and nvtxImpl.h (NVTX 3, `NVTX_VERSION` 3). They
+//! are stable, because programs and profilers are built separately.
 //!
-//! Not supported: a profiler that is linked into the program, or that comes with the driver
+//! Not supported: a profiler that is linked into the program, or one that the driver provides
 //! (`cuNvtxGetInjectionInitializer`).
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
@@ -17,14 +18,14 @@ use std::sync::atomic::{AtomicPtr, Ordering::Acquire};
 
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 
-/// Slot of one profiler function: `NvtxFunctionPointer`, null if there is none.
+/// Slot for one profiler function: `NvtxFunctionPointer`, null if there is no function.
 type Slot = AtomicPtr<c_void>;
 
 /// `NvtxGetExportTableFunc_t` and `NvtxInitializeInjectionNvtxFunc_t`.
 type ExportTable = unsafe extern "C" fn(u32) -> *const c_void;
 type Initialize = unsafe extern "C" fn(ExportTable) -> c_int;
 
-/// `NvtxCallbackModule`.
+/// Values of `NvtxCallbackModule`.
 const CORE: usize = 1;
 const CORE2: usize = 5;
 const MODULES: usize = 7;
@@ -33,16 +34,17 @@ const MODULES: usize = 7;
 const SIZES: [usize; MODULES] = [0, 16, 9, 15, 7, 16, 7];
 const LARGEST: usize = 16;
 
-/// `NvtxCallbackIdCore`: `nvtxRangePushA`, `nvtxRangePop`.
+/// Values of `NvtxCallbackIdCore` for `nvtxRangePushA` and `nvtxRangePop`.
 const PUSH: usize = 9;
 const POP: usize = 11;
 
-/// `NvtxCallbackIdCore2`: `nvtxDomainRangePushEx`, `nvtxDomainRangePop`, `nvtxDomainCreateA`.
+/// Values of `NvtxCallbackIdCore2` for `nvtxDomainRangePushEx`, `nvtxDomainRangePop` and
+/// `nvtxDomainCreateA`.
 const DOMAIN_PUSH: usize = 4;
 const DOMAIN_POP: usize = 5;
 const DOMAIN_CREATE: usize = 12;
 
-/// `NvtxExportTableID`.
+/// Values of `NvtxExportTableID`.
 const CALLBACKS: u32 = 1;
 const VERSION_INFO: u32 = 3;
 
@@ -58,21 +60,21 @@ type DomainPush = unsafe extern "C" fn(*mut c_void, *const Attributes) -> c_int;
 type DomainPop = unsafe extern "C" fn(*mut c_void) -> c_int;
 type DomainCreate = unsafe extern "C" fn(*const c_char) -> *mut c_void;
 
-/// Profiler library that was initialised. It stays loaded until the process ends.
+/// Initialised profiler library. It stays loaded until the process ends.
 pub(super) struct Injection {
-    /// Handle of the domain, if ranges are in a domain.
+    /// Handle of the domain, if the profiler supports domains.
     domain: Option<AtomicPtr<c_void>>,
 }
 
 impl Injection {
-    /// Opens and initialises the library at this path, once per process. Later calls return the first result. An error
-    /// is a text to be appended to the path.
+    /// Opens and initialises the library at this path, once per process. Later calls return the
+    /// first result. An error is a text to append to the path.
     pub(super) fn start(path: &OsStr) -> Result<&'static Self, String> {
         static STARTED: OnceLock<Result<Injection, String>> = OnceLock::new();
         STARTED.get_or_init(|| Self::open(path)).as_ref().map_err(Clone::clone)
     }
 
-    /// Begins a range of this name on this thread.
+    /// Begins a range with this name on this thread.
     pub(super) fn push(&self, name: &'static CStr) {
         match &self.domain {
             Some(domain) => {
@@ -81,8 +83,9 @@ impl Injection {
                     return;
                 };
                 let attributes = Attributes::named(name);
-                // SAFETY: nvToolsExt.h: the handle is what `nvtxDomainCreateA` gave, the structure is of the version and
-                // size that it says, and is read before the call returns; any thread may call.
+                // SAFETY: nvToolsExt.h: the handle is that of `nvtxDomainCreateA`. The structure
+                // has the version and size in its fields and is read before the call returns. Any
+                // thread may call.
                 unsafe { push(domain.load(Acquire), &attributes) };
             }
             None => {
@@ -94,7 +97,7 @@ impl Injection {
         }
     }
 
-    /// Ends the range that began last on this thread.
+    /// Ends the most recently begun range on this thread.
     pub(super) fn pop(&self) {
         match &self.domain {
             Some(domain) => {
@@ -102,13 +105,14 @@ impl Injection {
                 let Some(pop) = (unsafe { function::<DomainPop>(CORE2, DOMAIN_POP) }) else {
                     return;
                 };
-                // SAFETY: nvToolsExt.h: the handle is what `nvtxDomainCreateA` gave; any thread may call.
+                // SAFETY: nvToolsExt.h: the handle is that of `nvtxDomainCreateA`. Any thread may
+                // call.
                 unsafe { pop(domain.load(Acquire)) };
             }
             None => {
                 // SAFETY: nvtxTypes.h: the module and number are those of `nvtxRangePop_impl_fntype`.
                 let Some(pop) = (unsafe { function::<Pop>(CORE, POP) }) else { return };
-                // SAFETY: nvToolsExt.h: it has no arguments; any thread may call.
+                // SAFETY: nvToolsExt.h: the function has no arguments. Any thread may call.
                 unsafe { pop() };
             }
         }
@@ -118,8 +122,8 @@ impl Injection {
         if path == "./." {
             return Err(", which turns NVTX off".into());
         }
-        // SAFETY: runs the initialisers of a library that the user's profiler named. Functions that it lacks itself are
-        // found out when they are called, as nvtxInit.h has it.
+        // SAFETY: runs the initialisers of a library that the user's profiler specified. Functions
+        // that the library itself lacks are resolved when they are called, as in nvtxInit.h.
         let library = unsafe { Library::open(Some(path), RTLD_LAZY | RTLD_LOCAL) }
             .map_err(|error| format!(": {error}"))?;
         // SAFETY: nvtxInit.h: a function of that name is a `NvtxInitializeInjectionNvtxFunc_t`.
@@ -127,24 +131,24 @@ impl Injection {
             .map_err(
                 |_| ", which has no InitializeInjectionNvtx2: unset it, or let the profiler set it",
             )?;
-        // Its functions are called until the process ends, and it may have threads: never closed.
+        // The library is never closed, because its functions are called until the process ends and
+        // it may have threads.
         mem::forget(library);
         // SAFETY: nvtxTypes.h: `NvtxInitializeInjectionNvtxFunc_t` takes a `NvtxGetExportTableFunc_t`.
         if unsafe { initialize(export_table) } == 0 {
-            return Err(
-                ", whose InitializeInjectionNvtx2 refuses: see what the profiler says".into()
-            );
+            return Err(", whose InitializeInjectionNvtx2 failed: see the profiler's output".into());
         }
         if is_set(CORE2, DOMAIN_PUSH) && is_set(CORE2, DOMAIN_POP) {
             // SAFETY: nvtxTypes.h: the module and number are those of `nvtxDomainCreateA_impl_fntype`.
             let create = unsafe { function::<DomainCreate>(CORE2, DOMAIN_CREATE) };
-            // SAFETY: nvToolsExt.h: the text ends with a NUL byte. A domain of null is the default one.
+            // SAFETY: nvToolsExt.h: the text ends with a NUL byte. A null domain is the default
+            // domain.
             let domain = create.map_or(ptr::null_mut(), |it| unsafe { it(c"feedwater".as_ptr()) });
             return Ok(Self { domain: Some(AtomicPtr::new(domain)) });
         }
         match is_set(CORE, PUSH) && is_set(CORE, POP) {
             true => Ok(Self { domain: None }),
-            false => Err(", which takes no ranges: let the profiler trace NVTX".into()),
+            false => Err(", which accepts no ranges: enable NVTX tracing in the profiler".into()),
         }
     }
 }
@@ -181,15 +185,16 @@ struct VersionInfo {
     set_injection_version: extern "C" fn(u32),
 }
 
-// nvToolsExt.h and nvtxTypes.h on every platform with pointers of 64 bits.
+// Layouts of nvToolsExt.h and nvtxTypes.h on all platforms with 64-bit pointers.
 const _: () = assert!(size_of::<Attributes>() == 48 && mem::offset_of!(Attributes, message) == 40);
 const _: () = assert!(size_of::<Callbacks>() == 16 && size_of::<VersionInfo>() == 24);
 
-/// Function slots by module and number.
+/// Function slots, by module and number.
 static SLOTS: [[Slot; LARGEST]; MODULES] =
     [const { [const { Slot::new(ptr::null_mut()) }; LARGEST] }; MODULES];
 
-/// Pointers to the slots, which are passed to a profiler. Each module's list ends in a null, as in nvtxImpl.h.
+/// Pointers to the slots, for the profiler. The list of each module ends with a null, as in
+/// nvtxImpl.h.
 static TABLES: [[AtomicPtr<Slot>; LARGEST + 1]; MODULES] = tables();
 
 static CALLBACKS_TABLE: Callbacks = Callbacks { size: size_of::<Callbacks>(), module_functions };
@@ -202,7 +207,8 @@ static VERSION_TABLE: VersionInfo = VersionInfo {
 };
 
 impl Attributes {
-    /// Range of this name, with default values for everything else.
+    /// Creates the attributes of a range with this name. All other attributes have their default
+    /// values.
     fn named(name: &'static CStr) -> Self {
         Self {
             version: VERSION,
@@ -238,13 +244,15 @@ fn is_set(module: usize, number: usize) -> bool {
     !SLOTS[module][number].load(Acquire).is_null()
 }
 
-/// The profiler's function. Read at every call, because the profiler may remove it.
+/// Returns the profiler's function. The slot is read at every call, because the profiler may clear
+/// it.
 ///
 /// # Safety
-/// `F` is the type of the function of that number.
+/// `F` must be the type of the function with that number.
 unsafe fn function<F: Copy>(module: usize, number: usize) -> Option<F> {
     let found = SLOTS[module][number].load(Acquire);
-    // SAFETY: the caller vouches for the type of function pointer, which is as large as a pointer, and it is not null.
+    // SAFETY: the caller guarantees the type of the function pointer, which is as large as a
+    // pointer. It is not null.
     (!found.is_null()).then(|| unsafe { mem::transmute_copy::<*mut c_void, F>(&found) })
 }
 
@@ -257,7 +265,7 @@ unsafe extern "C" fn export_table(id: u32) -> *const c_void {
     }
 }
 
-/// `nvtxEtiGetModuleFunctionTable`: slots of a module and their number.
+/// `nvtxEtiGetModuleFunctionTable`: returns the slots of a module and their number.
 unsafe extern "C" fn module_functions(
     module: c_uint,
     out_table: *mut *const AtomicPtr<Slot>,
@@ -272,11 +280,12 @@ unsafe extern "C" fn module_functions(
         unsafe { out_size.write(*size as c_uint) };
     }
     if !out_table.is_null() {
-        // SAFETY: nvtxTypes.h: `NvtxFunctionTable *out_table`, a pointer to pointers to places, and it is not null.
+        // SAFETY: nvtxTypes.h: `NvtxFunctionTable *out_table`, a pointer to pointers to slots, and
+        // it is not null.
         unsafe { out_table.write(table.as_ptr()) };
     }
     1
 }
 
-/// `nvtxEtiSetInjectionNvtxVersion`: nothing, as in nvtxImpl.h.
+/// `nvtxEtiSetInjectionNvtxVersion`: does nothing, as in nvtxImpl.h.
 extern "C" fn set_injection_version(_version: u32) {}

@@ -1,10 +1,11 @@
-//! NVTX ranges for NVIDIA's profilers (Nsight Systems): one named range per stage of each thread.
+//! NVTX ranges for NVIDIA's profilers (Nsight Systems), one named range per stage of each thread.
 //!
-//! * A library that the runtime or `FEEDWATER_LIBNVTX` names is used as NVTX 2.
-//! * Otherwise, if a profiler is attached (it sets `NVTX_INJECTION64_PATH`), its own library receives the ranges in
-//!   the NVTX 3 way: in a domain `feedwater`, or in the default domain if the profiler does not support domains. This
-//!   needs no CUDA library. `./.` as that path turns ranges off, as in every program with NVTX 3.
-//! * Otherwise libnvToolsExt is searched for, which CUDA toolkits before 13 include.
+//! * If the [`Runtime`] or `FEEDWATER_LIBNVTX` specifies a library, that library is used as NVTX 2.
+//! * Otherwise, if a profiler is attached (it sets `NVTX_INJECTION64_PATH`), its own library
+//!   receives the ranges in the NVTX 3 way. They are in a domain `feedwater`, or in the default
+//!   domain if the profiler does not support domains. This needs no CUDA library. The path `./.`
+//!   turns ranges off, as in every program with NVTX 3.
+//! * Otherwise libnvToolsExt is searched for, which is part of CUDA toolkits before version 13.
 
 use std::env;
 use std::ffi::{CStr, c_char, c_int};
@@ -20,7 +21,7 @@ use super::runtime::Runtime;
 
 mod injection;
 
-/// Set by a profiler to its library (nvtxInit.h).
+/// Environment variable that a profiler sets to the path of its library (nvtxInit.h).
 const INJECTION: &str = "NVTX_INJECTION64_PATH";
 
 type Push = unsafe extern "C" fn(*const c_char) -> c_int;
@@ -37,8 +38,8 @@ enum Ranges {
 }
 
 impl Nvtx {
-    /// Opens the library, or returns why not. A profiler's library is opened and initialised once per process, even if
-    /// that fails.
+    /// Opens the library, or returns the reason why it cannot be opened. A profiler's library is
+    /// opened and initialised once per process, even if that fails.
     pub fn open(runtime: &Runtime) -> Result<Arc<Self>> {
         let injection = env::var_os(INJECTION).filter(|path| !path.is_empty());
         if let Some(path) = injection.filter(|_| runtime.file_of(Name::Nvtx).is_none()) {
@@ -61,7 +62,8 @@ impl Nvtx {
 impl Marker for Nvtx {
     fn begin(&self, name: &'static CStr) {
         match &self.0 {
-            // SAFETY: the text ends with a NUL byte and lives as long as the process; the call may come from any thread.
+            // SAFETY: the text ends with a NUL byte and lives as long as the process. Any thread
+            // may call.
             Ranges::Library { push, .. } => _ = unsafe { push(name.as_ptr()) },
             Ranges::Injected(injection) => injection.push(name),
         }
@@ -69,7 +71,7 @@ impl Marker for Nvtx {
 
     fn end(&self) {
         match &self.0 {
-            // SAFETY: it has no arguments, and may come from any thread.
+            // SAFETY: the function has no arguments. Any thread may call.
             Ranges::Library { pop, .. } => _ = unsafe { pop() },
             Ranges::Injected(injection) => injection.pop(),
         }

@@ -1,4 +1,4 @@
-//! Positions of a JPEG's tables and scans, for decoders that read them.
+//! Positions of a JPEG's tables and scans, for decoders that need them.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use crate::geometry::Size;
 
 /// Offsets of the tables and the coded data of a well-formed JPEG, scan by scan.
 ///
-/// [`Header::layout`](crate::header::Header::layout) fills it. Its memory is reused for the next file and never exceeds
-/// [`MOST_BYTES`](Self::MOST_BYTES).
+/// [`Header::layout`](crate::header::Header::layout) fills it. The next file reuses its memory,
+/// which never exceeds [`MOST_BYTES`](Self::MOST_BYTES).
 #[derive(Debug, Default)]
 pub struct JpegLayout {
     scans: Vec<JpegScan>,
@@ -17,19 +17,19 @@ pub struct JpegLayout {
     end: usize,
 }
 
-/// Scan. Offsets are in bytes from the start of the file.
+/// One scan. Offsets are in bytes from the start of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JpegScan {
-    /// First and last coefficient in zigzag order; 0 and 63 in a sequential frame.
+    /// First and last coefficient in zigzag order: 0 and 63 in a sequential frame.
     pub band: [u8; 2],
-    /// Successive approximation, `Ah` and `Al` of T.81: the lowest bit coded before this scan (0 in the first scan of
-    /// a band), and the lowest bit that this scan codes.
+    /// Successive approximation (`Ah` and `Al` of T.81): the lowest bit coded before this scan, or
+    /// 0 in the first scan of a band; and the lowest bit that this scan codes.
     pub bits: [u8; 2],
-    /// MCUs per row, and rows of MCUs. In a scan of one component an MCU is a block.
+    /// Number of MCUs per row, and of MCU rows. In a scan with one component, an MCU is a block.
     pub mcus: Size,
-    /// MCUs between two restart markers; 0 without restart markers.
+    /// Number of MCUs between two restart markers, or 0 without restart markers.
     pub restart_interval: u16,
-    /// Coded data with its restart markers.
+    /// Coded data, including restart markers.
     pub data: Range<usize>,
     pub(in crate::header) components: [JpegScanComponent; 4],
     pub(in crate::header) component_count: u8,
@@ -39,15 +39,16 @@ pub struct JpegScan {
 /// Component of a scan, with its tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JpegScanComponent {
-    /// Index in [`JpegHeader::components`](crate::header::JpegHeader::components).
+    /// Index of the component in [`JpegHeader::components`](crate::header::JpegHeader::components).
     pub place: usize,
-    /// Offset of the current quantization table: 64 steps of one byte in zigzag order. The table of a component's
-    /// first scan applies.
+    /// Offset of the current quantization table: 64 one-byte steps in zigzag order. For a
+    /// component, the table at its first scan applies.
     pub quantization: usize,
-    /// Offset of its Huffman table for DC: 16 counts of codes by length, then the symbols. `None` if the scan needs
-    /// none.
+    /// Offset of the Huffman table for DC: 16 counts of codes by length, then the symbols. `None`
+    /// if the scan needs no DC table.
     pub dc: Option<usize>,
-    /// Offset of its Huffman table for AC, in the same format.
+    /// Offset of the Huffman table for AC, in the same format. `None` if the scan needs no AC
+    /// table.
     pub ac: Option<usize>,
 }
 
@@ -59,8 +60,8 @@ impl JpegScan {
 }
 
 impl JpegLayout {
-    /// Maximum number of scans per file, the limit of libjpeg-turbo's own fuzzers. Each scan of a progressive file
-    /// costs a pass over the whole image, whatever its length in bytes.
+    /// Maximum number of scans per file, as in libjpeg-turbo's fuzzers. Each scan of a progressive
+    /// file costs a pass over the whole image, however short the scan is.
     pub const MOST_SCANS: usize = 500;
     /// Maximum number of restart markers listed per file.
     pub const MOST_RESTARTS: usize = 1 << 16;
@@ -73,8 +74,9 @@ impl JpegLayout {
         &self.scans
     }
 
-    /// Offsets of the first byte after each restart marker of a scan of this layout. Empty if there are none, if they
-    /// were not requested, or if the file's list has no space for all of this scan's.
+    /// Offsets of the first byte after each restart marker of a scan of this layout. Empty without
+    /// restart markers, if they were not requested, or if they exceed
+    /// [`MOST_RESTARTS`](Self::MOST_RESTARTS).
     pub fn restarts(&self, scan: &JpegScan) -> &[usize] {
         &self.restarts[scan.restarts.clone()]
     }
@@ -98,8 +100,8 @@ impl JpegLayout {
         self.end = 0;
     }
 
-    /// Adds the offset after a restart marker of the current scan, whose earlier ones are counted in `scan`. If there
-    /// is no space, none of the scan's are listed.
+    /// Adds the offset after a restart marker of the current scan. `scan` counts the scan's
+    /// markers. If the list is full, none of the scan's markers are listed.
     pub(in crate::header) fn add_restart(
         &mut self,
         scan: &mut ScanRestarts,
@@ -118,7 +120,7 @@ impl JpegLayout {
         Ok(())
     }
 
-    /// Adds a scan whose restart markers are recorded.
+    /// Adds a scan whose restart markers are already recorded.
     pub(in crate::header) fn add_scan(
         &mut self,
         mut scan: JpegScan,
@@ -138,7 +140,7 @@ impl JpegLayout {
     }
 }
 
-/// Restart markers of the current scan.
+/// Count of the current scan's restart markers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::header) struct ScanRestarts {
     listed: usize,

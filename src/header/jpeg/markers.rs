@@ -1,4 +1,4 @@
-//! Walk over the markers of a JPEG, shared by parsing and verification.
+//! Reader of a JPEG's markers, used by parsing and verification.
 
 use memchr::memchr;
 
@@ -20,12 +20,12 @@ pub(in crate::header) struct Markers<'a> {
 }
 
 impl<'a> Markers<'a> {
-    /// Position after the start-of-image marker, with which the bytes begin.
+    /// Starts after the start-of-image marker at the beginning of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 2 }
     }
 
-    /// Offset of this position.
+    /// Offset of this position in the file.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -35,7 +35,7 @@ impl<'a> Markers<'a> {
         &self.bytes[self.at..]
     }
 
-    /// Moves past the next marker and returns it. Bytes that are not a marker are skipped, as in libjpeg.
+    /// Moves past the next marker and returns it. Other bytes are skipped, as in libjpeg.
     pub fn find(&mut self) -> Result<u8, DataError> {
         let rest = self.rest();
         let marker =
@@ -45,7 +45,8 @@ impl<'a> Markers<'a> {
         Ok(rest[at + 1])
     }
 
-    /// Moves past the marker that must follow, with any number of fill bytes before it.
+    /// Moves past a marker that must follow directly, after any number of fill bytes, and returns
+    /// it.
     pub fn expect(&mut self) -> Result<u8, DataError> {
         let rest = self.rest();
         let code = rest.iter().position(|&byte| byte != 0xFF);
@@ -59,17 +60,18 @@ impl<'a> Markers<'a> {
         }
     }
 
-    /// Whether the length of the segment that begins here is less than the length field itself.
+    /// Whether the segment that begins here has a length that is less than the size of the length
+    /// field.
     pub fn is_short(&self) -> bool {
         matches!(be16(self.rest(), 0), Some(0 | 1))
     }
 
-    /// Moves past the length of a segment without content.
+    /// Moves past the length field of a segment without content.
     pub fn skip_length(&mut self) {
         self.at += 2;
     }
 
-    /// Moves past the segment of a marker, which begins here, and returns its content without the length.
+    /// Moves past the segment of a marker. Returns the segment's content without the length.
     pub fn segment(&mut self, marker: u8) -> Result<&'a [u8], DataError> {
         let what = || format!("segment ff {marker:02x}");
         let rest = self.rest();
@@ -82,7 +84,7 @@ impl<'a> Markers<'a> {
         Ok(&whole[2..])
     }
 
-    /// Moves to the marker after coded data and returns the number of coded bytes without stuffing.
+    /// Moves to the marker after coded data. Returns the number of coded bytes without stuffing.
     pub fn coded_data(&mut self) -> Result<u64, DataError> {
         let begin = self.at;
         let mut stuffed = 0;

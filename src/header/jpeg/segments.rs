@@ -1,4 +1,5 @@
-//! Pillow's checks of segments that do not affect pixels: it refuses the whole image if one that it reads ends too early.
+//! Pillow's checks of segments that do not affect pixels. Pillow refuses the whole image if such a
+//! segment ends too early.
 
 use super::{be16, corrupt};
 use crate::error::DataError;
@@ -6,21 +7,22 @@ use crate::header::be32;
 
 const ICC: &[u8] = b"ICC_PROFILE\0";
 const PHOTOSHOP: &[u8] = b"Photoshop 3.0\0";
-/// Photoshop's block of the resolution, and the bytes that Pillow reads of it.
+/// Identifier of Photoshop's resolution block.
 const RESOLUTION: u16 = 0x03ED;
+/// Number of bytes of the resolution block that Pillow reads.
 const RESOLUTION_BYTES: usize = 14;
 
 /// Checks segments in file order.
 #[derive(Default)]
 pub(super) struct Checks<'a> {
-    /// Part of an ICC profile that comes first when all are sorted as bytes.
+    /// Part of an ICC profile that is the first one when all parts are sorted as bytes.
     first_icc: Option<&'a [u8]>,
 }
 
 impl<'a> Checks<'a> {
     pub fn check(&mut self, marker: u8, body: &'a [u8]) -> Result<(), DataError> {
         match marker {
-            // Both have a version in bytes 5 and 6.
+            // Pillow reads a version from bytes 5 and 6 of both segments.
             0xE0 if body.starts_with(b"JFIF") => at_least(7, "JFIF", body),
             0xEE if body.starts_with(b"Adobe") => at_least(7, "Adobe", body),
             0xE2 if body.starts_with(ICC) => {
@@ -34,7 +36,8 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Pillow reads the profile at the frame header: number and count of the first part.
+    /// Checks the ICC profile. At the frame header, Pillow reads number and count of the first
+    /// part.
     pub fn at_frame(&self) -> Result<(), DataError> {
         self.first_icc.map_or(Ok(()), |first| at_least(ICC.len() + 2, "ICC profile", first))
     }
@@ -49,13 +52,14 @@ fn at_least(least: usize, name: &str, body: &[u8]) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Whether Pillow meets the end where it wants the length of a block's name. At other ends it stops reading.
+/// Whether the segment ends where Pillow reads the length of a block's name, which is an error. At
+/// other ends, Pillow only stops reading.
 fn ends_in_a_block(body: &[u8]) -> bool {
     let mut at = PHOTOSHOP.len();
     while body.get(at..).is_some_and(|rest| rest.starts_with(b"8BIM")) {
         let Some(code) = be16(body, at + 4) else { return false };
         let Some(&name) = body.get(at + 6) else { return true };
-        // Names with their length and contents are padded to even positions.
+        // Names, including their length, and contents are padded to even positions.
         at = (at + 7 + usize::from(name)).next_multiple_of(2);
         let Some(size) = be32(body, at) else { return false };
         let content = body.get(at + 4..).unwrap_or_default();

@@ -1,30 +1,33 @@
-//! Pillow's checks of PNG chunks: it refuses the whole image if a chunk that it reads is malformed, even if the chunk
-//! does not affect pixels.
+//! Pillow's checks of PNG chunks. Pillow refuses the whole image if a chunk that it reads is
+//! malformed, even if the chunk does not affect pixels.
 
 use super::inflate::{Inflater, Stream};
 use super::text::{self, MAX_TEXT_BYTES};
 use super::{be32, check_default_image, corrupt};
 use crate::error::DataError;
 
-/// Maximum number of characters of all texts together.
+/// Maximum number of characters in all texts together.
 const MAX_TEXT_CHARACTERS: u64 = 64 << 20;
-/// zlib's best compression ratio. Chunks that are short enough need not be unpacked to check the limit.
+/// zlib's best compression ratio. A chunk that is short enough cannot exceed the limit, so it need
+/// not be unpacked.
 const BEST_RATIO: usize = 1032;
 /// Maximum number of colors of a palette.
 const MAX_COLORS: usize = 256;
 
-/// Checks chunks in file order.
+/// Checks of chunks, in file order.
 pub(super) struct Checks<'a> {
     /// Content of the first IHDR.
     head: &'a [u8],
     pixels_seen: bool,
     /// Sequence number of the last animation chunk.
     sequence: Option<u32>,
-    /// Number of frames in acTL, and whether the default image is one of them.
+    /// Number of frames in acTL.
     frames: Option<u32>,
+    /// Whether the default image is one of the frames.
     default_is_frame: bool,
-    /// Number of colors of the last palette, and whether exactly one is transparent.
+    /// Number of colors of the last palette.
     colors: Option<usize>,
+    /// Whether exactly one color is transparent.
     transparent_color: bool,
     characters: u64,
 }
@@ -43,12 +46,13 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Marks the start of the pixels, after which Pillow checks less.
+    /// Marks the start of the pixels. Pillow checks less after it.
     pub fn pixels_begin(&mut self) {
         self.pixels_seen = true;
     }
 
-    /// Checks of all chunks together. The last palette is the image's, and Pillow searches it for a transparent color.
+    /// Checks that need several chunks. The last palette is the image's palette, in which Pillow
+    /// searches for a transparent color.
     pub fn together(&self) -> Result<(), DataError> {
         match self.colors {
             _ if !self.is_indexed() => Ok(()),
@@ -58,13 +62,14 @@ impl<'a> Checks<'a> {
                 Err(corrupt(problem))
             }
             None if self.transparent_color => {
-                Err(corrupt("the tRNS chunk names a color, and there is no PLTE chunk"))
+                Err(corrupt("the tRNS chunk makes a color transparent, but there is no PLTE chunk"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether Pillow treats the file as an animation, of which it reads nothing after the first frame.
+    /// Whether Pillow treats the file as an animation. Pillow then ignores chunks after the first
+    /// frame.
     pub fn is_animated(&self) -> bool {
         self.frames.is_some_and(|frames| frames > 1 || !self.default_is_frame)
     }
@@ -82,7 +87,7 @@ impl<'a> Checks<'a> {
             b"gAMA" => at_least(4, "gAMA", data),
             b"cHRM" if !data.len().is_multiple_of(4) => {
                 let problem =
-                    format!("{} bytes in the cHRM chunk, which has numbers of 4", data.len());
+                    format!("{} bytes in the cHRM chunk; must be a multiple of 4", data.len());
                 Err(corrupt(problem))
             }
             b"sRGB" => at_least(1, "sRGB", data),
@@ -99,7 +104,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Bit depth and color type.
+    /// Returns bit depth and color type.
     fn samples(&self) -> (u8, u8) {
         (self.head[8], self.head[9])
     }
@@ -108,12 +113,13 @@ impl<'a> Checks<'a> {
         self.samples().1 == 3
     }
 
-    /// Pillow uses the last header before the pixels. If they differ, it is unknown which one is damaged.
+    /// Checks an IHDR chunk. Pillow uses the last header before the pixels. If two headers differ,
+    /// it is unknown which one is damaged, so the image is refused.
     fn header(&self, data: &[u8]) -> Result<(), DataError> {
         at_least(13, "IHDR", data)?;
         if data[11] != 0 {
             return Err(corrupt(format!(
-                "the IHDR chunk names filter method {}, there is only 0",
+                "the IHDR chunk has filter method {}; must be 0",
                 data[11]
             )));
         }
@@ -128,7 +134,8 @@ impl<'a> Checks<'a> {
             (_, 0) => at_least(2, "tRNS", data),
             (_, 2) => at_least(6, "tRNS", data),
             (_, 3) => {
-                // All colors but one are opaque. Pillow's regular expression allows a trailing line feed.
+                // Exactly one color has alpha 0 and all others are opaque. Pillow's regular
+                // expression allows a trailing line feed.
                 let alphas = data.strip_suffix(b"\n").unwrap_or(data);
                 self.transparent_color = alphas.iter().filter(|alpha| **alpha != 0xFF).eq(&[0]);
                 Ok(())
@@ -146,7 +153,7 @@ impl<'a> Checks<'a> {
             },
             (_, keyword) => data.len().saturating_sub(keyword.len() + 1) as u64,
         };
-        // A zTXt or tEXt without a keyword is ignored.
+        // zTXt and tEXt chunks without a keyword do not count.
         if kind == b"iTXt" || !text::keyword(data).is_empty() {
             self.characters += characters;
         }
@@ -160,7 +167,8 @@ impl<'a> Checks<'a> {
 
     fn animation(&mut self, data: &[u8]) -> Result<(), DataError> {
         at_least(8, "acTL", data)?;
-        // A second such chunk makes it a still image. After the pixels that no longer changes.
+        // A second acTL chunk makes the file a still image. After the pixels this no longer
+        // changes.
         if !self.pixels_seen && self.frames.take().is_none() {
             self.frames = be32(data, 0).filter(|frames| (1..=1 << 31).contains(frames));
         }
@@ -189,11 +197,11 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
-    /// Checks the sequence number that fcTL and fdAT begin with.
+    /// Checks the sequence number at the start of fcTL and fdAT.
     fn follows(&mut self, data: &[u8]) -> Result<(), DataError> {
         let number = be32(data, 0);
         if number.is_none() || number != self.sequence.and_then(|it| it.checked_add(1)) {
-            return Err(corrupt("the frames of the animation are out of turn"));
+            return Err(corrupt("the frames of the animation are out of order"));
         }
         self.sequence = number;
         Ok(())
@@ -202,16 +210,15 @@ impl<'a> Checks<'a> {
 
 fn at_least(bytes: usize, name: &str, data: &[u8]) -> Result<(), DataError> {
     if data.len() < bytes {
-        let problem =
-            format!("{} bytes in the {name} chunk, which has at least {bytes}", data.len());
+        let problem = format!("{} bytes in the {name} chunk; must be at least {bytes}", data.len());
         return Err(corrupt(problem));
     }
     Ok(())
 }
 
-/// Checks a colour profile: a name, a zero, a byte for the method, then zlib's data.
+/// Checks a color profile: a name, a zero byte, the compression method (one byte), and zlib data.
 fn color_profile(data: &[u8]) -> Result<(), DataError> {
-    // Without a zero Pillow reads the first byte as the method.
+    // Without a zero byte, Pillow reads the first byte as the method.
     let method = data.iter().position(|byte| *byte == 0).map_or(0, |zero| zero + 1);
     match data.get(method..) {
         None | Some([]) => Err(corrupt("the iCCP chunk ends before its compression method")),
@@ -220,17 +227,19 @@ fn color_profile(data: &[u8]) -> Result<(), DataError> {
         }
         Some([0, ..]) => Ok(()),
         Some([method, ..]) => {
-            Err(corrupt(format!("compression method {method} in the iCCP chunk, there is only 0")))
+            Err(corrupt(format!("compression method {method} in the iCCP chunk; must be 0")))
         }
     }
 }
 
-/// Number of UTF-8 characters; for other text, of bytes that would begin one.
+/// Returns the number of UTF-8 characters. In other text, this is the number of bytes that would
+/// begin one.
 fn characters(text: &[u8]) -> u64 {
     text.iter().filter(|byte| **byte & 0xC0 != 0x80).count() as u64
 }
 
-/// Number of characters of a compressed text; none if the data is damaged, which Pillow ignores.
+/// Returns the number of characters of a compressed text. Returns 0 for damaged data, which Pillow
+/// ignores.
 fn unpacked_characters(kind: &[u8; 4], mut packed: &[u8]) -> Result<u64, DataError> {
     const STEP: usize = 16 << 10;
     let mut inflater = Inflater::new(STEP)?;

@@ -1,7 +1,8 @@
 //! Stepwise zlib decompression with limited output per step.
 //!
-//! Pillow requests one row at a time from zlib, and what it refuses depends on how far zlib reads for that row: up to
-//! the next byte that does not fit, and the checksum at the end if that comes first. The steps here read equally far.
+//! Pillow requests one row at a time from zlib. Its result for damaged files depends on how far
+//! zlib reads for a row: up to the next byte that does not fit, and the checksum at the end if that
+//! comes first. The steps here read equally far.
 
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::{
@@ -16,10 +17,11 @@ const FLAGS: u32 = TINFL_FLAG_PARSE_ZLIB_HEADER | TINFL_FLAG_HAS_MORE_INPUT;
 
 /// Size of zlib's window, in bytes.
 const WINDOW_BYTES: usize = 32 << 10;
-/// Minimum space besides the window, so that it is not moved for every short row.
+/// Minimum space in addition to the window, in bytes. With it, the window is not moved for every
+/// short row.
 const STEP_BYTES: usize = 16 << 10;
 
-/// Stream being unpacked.
+/// zlib stream that is being unpacked.
 pub(crate) struct Inflater {
     state: Box<DecompressorOxide>,
     output: Vec<u8>,
@@ -37,26 +39,27 @@ pub(crate) struct Step<'a> {
 /// State of a stream after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// It needs more input, or has more output.
+    /// The stream needs more input, or has more output.
     Open,
-    /// It has ended with a correct checksum.
+    /// The stream has ended with a correct checksum.
     Ended,
     Damaged,
 }
 
 impl Inflater {
-    /// Creates a stream for steps of up to `most` bytes. Needs that and about 60 KiB of memory.
+    /// Creates a stream for steps of up to `most` bytes. It needs `most` bytes and about 60 KiB of
+    /// memory.
     pub fn new(most: usize) -> Result<Self, DataError> {
         let mut output = Vec::new();
         reserve::resize(&mut output, WINDOW_BYTES + most.max(STEP_BYTES))?;
         Ok(Self { state: Box::default(), output, filled: 0 })
     }
 
-    /// Unpacks up to `most` bytes; fewer if the input or the stream ends. After the `last` step, damage that zlib
-    /// would detect only later is ignored.
+    /// Unpacks up to `most` bytes, or fewer if the input or the stream ends. After the `last` step,
+    /// damage that zlib would detect only later is ignored.
     pub fn step(&mut self, input: &[u8], most: usize, last: bool) -> Result<Step<'_>, DataError> {
         if self.filled + most > self.output.len() {
-            // Distances reach back no further, and bytes that were never filled are not read.
+            // Distances reach at most 32 KiB back, and bytes that were never filled are not read.
             let kept = WINDOW_BYTES.min(self.filled);
             self.output.copy_within(self.filled - kept..self.filled, 0);
             self.filled = kept;
@@ -64,7 +67,8 @@ impl Inflater {
         let before = last.then(|| self.state.clone());
         let start = self.filled;
         let output = &mut self.output[..start + most];
-        // Distances before the stream's first byte are damage, which a wrapping buffer would not detect.
+        // A distance to before the stream's first byte is damage, which a wrapping buffer would not
+        // detect.
         let flags = FLAGS | TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         let (status, consumed, written) = decompress(&mut self.state, input, output, start, flags);
         self.filled += written;
@@ -80,8 +84,8 @@ impl Inflater {
     }
 }
 
-/// Stream state if data is damaged after the last requested byte: open if only a distance is wrong, which zlib checks
-/// when it needs the bytes.
+/// Returns the state of a stream that is damaged after the last requested byte. It is open if only
+/// a distance is wrong, because zlib checks a distance when it needs the bytes.
 fn damage_behind(
     before: &mut DecompressorOxide,
     input: &[u8],

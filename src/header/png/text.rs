@@ -1,4 +1,4 @@
-//! Text chunks of a PNG: Pillow's checks, and the orientation that they may contain.
+//! Text chunks of a PNG: Pillow's checks, and orientation data in them.
 
 use std::borrow::Cow;
 
@@ -7,23 +7,24 @@ use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use super::corrupt;
 use crate::error::DataError;
 
-/// Maximum size of a text or a color profile in bytes. Pillow refuses files beyond it.
+/// Maximum size of a text or a color profile in bytes. Pillow refuses larger ones.
 pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// Keyword of a text.
+/// Returns the keyword of a text chunk.
 pub(super) fn keyword(data: &[u8]) -> &[u8] {
     data.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// Storage of a text.
+/// How a text is stored.
 pub(super) enum Packed<'a> {
-    /// The chunk is too short to have a text.
+    /// The chunk is too short to contain a text.
     Nothing,
     Plain(&'a [u8]),
     Zlib(&'a [u8]),
 }
 
-/// Stored text of a `tEXt`, `zTXt` or `iTXt` chunk. An error if Pillow refuses the file for it.
+/// Returns the stored text of a `tEXt`, `zTXt` or `iTXt` chunk, or an error if Pillow refuses the
+/// file because of it.
 pub(super) fn packed<'a>(kind: &[u8; 4], data: &'a [u8]) -> Result<Packed<'a>, DataError> {
     let Some(rest) = data.get(keyword(data).len() + 1..) else { return Ok(Packed::Nothing) };
     Ok(match kind {
@@ -32,8 +33,7 @@ pub(super) fn packed<'a>(kind: &[u8; 4], data: &'a [u8]) -> Result<Packed<'a>, D
             [] => Packed::Nothing,
             [0, packed @ ..] => Packed::Zlib(packed),
             [method, ..] => {
-                let problem =
-                    format!("compression method {method} in a zTXt chunk, there is only 0");
+                let problem = format!("compression method {method} in a zTXt chunk; must be 0");
                 return Err(corrupt(problem));
             }
         },
@@ -41,7 +41,8 @@ pub(super) fn packed<'a>(kind: &[u8; 4], data: &'a [u8]) -> Result<Packed<'a>, D
     })
 }
 
-/// Two bytes for the compression, language and translated keyword up to a zero each, and the text.
+/// Reads the content of an iTXt chunk: two bytes for the compression, language and translated
+/// keyword with a zero byte each, and the text.
 fn international(rest: &[u8]) -> Option<Packed<'_>> {
     let (&[packed, method], rest) = rest.split_first_chunk()?;
     let mut parts = rest.splitn(3, |&byte| byte == 0);
@@ -53,7 +54,7 @@ fn international(rest: &[u8]) -> Option<Packed<'_>> {
     }
 }
 
-/// Text of a `tEXt`, `zTXt` or `iTXt` chunk. `None` if it cannot be unpacked.
+/// Returns the text of a `tEXt`, `zTXt` or `iTXt` chunk, or `None` if it cannot be unpacked.
 pub(super) fn text<'a>(kind: &[u8; 4], data: &'a [u8]) -> Option<Cow<'a, [u8]>> {
     match packed(kind, data).ok()? {
         Packed::Nothing => None,
@@ -62,8 +63,8 @@ pub(super) fn text<'a>(kind: &[u8; 4], data: &'a [u8]) -> Option<Cow<'a, [u8]>> 
     }
 }
 
-/// Decodes ImageMagick's `Raw profile type exif`: three lines, the last of which holds the number of bytes, then the
-/// bytes as hexadecimal digits.
+/// Decodes ImageMagick's `Raw profile type exif`: three lines, the last of which contains the
+/// number of bytes, and then the bytes as hexadecimal digits.
 pub(super) fn raw_profile(text: &[u8]) -> Option<Vec<u8>> {
     let lines = text.split(|&byte| byte == b'\n').skip(3);
     let digits: Vec<u8> = lines.flatten().copied().filter(|it| !it.is_ascii_whitespace()).collect();

@@ -1,47 +1,57 @@
-//! Memory for the prefix codes of a lossless WebP, computed from the part of its stream before the pixels.
+//! Predicts the memory for the prefix codes of a lossless WebP from the part of its stream before
+//! the pixels.
 //!
-//! A lossless image may have up to 65,536 groups of prefix codes, and a small image (the entropy image) says which
-//! block of pixels uses which group. libwebp allocates the tables of all groups, 12 to 20 KB each, before it reads the
-//! first, so a file of 300 KB can request a gigabyte. This module parses the stream up to that point without storing
-//! pixels, because which bits follow never depends on the values of pixels.
+//! A lossless image may have up to 65,536 groups of prefix codes. A small image, the entropy image,
+//! assigns a group to each block of pixels. libwebp allocates the tables of all groups, 12 to 20 KB
+//! each, before it reads the first one. So a file of 300 KB can request a gigabyte. This module
+//! parses the stream up to that point. It does not store pixels, because the following bits never
+//! depend on the values of pixels.
 //!
-//! Source: the WebP lossless bitstream specification (RFC 9649, section 3), and `dec/vp8l_dec.c` of libwebp 1.5 for what it
-//! allocates and refuses.
+//! Sources: the WebP lossless bitstream specification (RFC 9649, section 3), and `dec/vp8l_dec.c`
+//! of libwebp 1.5 for libwebp's allocations and errors.
 
 use super::{CHUNK_HEAD, le24, le32};
 
-/// Bits of the lossless header: a signature byte, two sides of 14 bits, alpha, version.
+/// Number of bits of the lossless header: a signature byte, 14-bit width and height, alpha,
+/// version.
 const HEADER_BITS: u64 = 40;
 
-/// Symbols of the five codes of a group: green with 24 prefixes of lengths, red, blue, alpha, and prefixes of distances.
+/// Number of symbols of the five codes of a group: green with 24 length prefixes, red, blue, alpha,
+/// and distance prefixes.
 const ALPHABETS: [usize; 5] = [256 + LENGTHS, 256, 256, 256, 40];
+/// Number of length prefixes.
 const LENGTHS: usize = 24;
 /// Maximum number of bits that address the color cache.
 const MAX_CACHE_BITS: u32 = 11;
-/// Symbols of the largest alphabet.
+/// Number of symbols of the largest alphabet.
 const MAX_SYMBOLS: usize = ALPHABETS[0] + (1 << MAX_CACHE_BITS);
-/// Bits of the longest code.
+/// Length of the longest code in bits.
 const MAX_CODE_BITS: usize = 15;
 
-/// Table entries of a group in libwebp, by the bits of the color cache (`kTableSize`), and bytes of an entry.
+/// Number of table entries of a group in libwebp, by the number of bits of the color cache
+/// (`kTableSize`).
 const TABLE_ENTRIES: [u64; 12] =
     [2954, 2956, 2958, 2962, 2970, 2986, 3018, 3082, 3212, 3468, 3980, 5004];
+/// Size of a table entry in bytes.
 const ENTRY_BYTES: u64 = 4;
-/// Bytes of libwebp's `HTreeGroup`: five pointers, four numbers, 64 packed entries of 8 bytes.
+/// Size of libwebp's `HTreeGroup` in bytes: five pointers, four numbers, 64 packed entries of 8
+/// bytes.
 const GROUP_BYTES: u64 = 5 * 8 + 4 * 4 + 64 * 8;
-/// Number of groups up to which libwebp allocates for the largest index. Beyond, it counts the groups in use with a
-/// map of four bytes per index.
+/// Maximum number of groups for which libwebp allocates all groups up to the largest index. For
+/// more groups, it allocates only the groups in use.
 const COUNTED_FROM: u64 = 1000;
+/// Size in bytes of libwebp's map of the groups in use: four bytes per index.
 const MAP_BYTES: u64 = 4 << 16;
 
-/// Size of the tables that libwebp allocates for a frame with these chunks, in bytes. `None` if the bytes end or are
-/// invalid before that is known; libwebp then fails before it allocates them.
+/// Returns the size of the tables that libwebp allocates for a frame with these chunks, in bytes.
+/// Returns `None` if the bytes end or are invalid before the size is known. libwebp then fails
+/// before it allocates the tables.
 pub fn bytes(chunks: &[u8]) -> Option<u64> {
     let (kind, data, rest) = chunk(chunks)?;
     match kind {
         b"VP8 " => Some(0),
         b"VP8L" => {
-            // libwebp reads beyond the chunk's end, if there is more data.
+            // If more data follows, libwebp reads beyond the end of the chunk.
             let data = &chunks[CHUNK_HEAD..];
             let sides = le32(data, 1)?;
             let (width, height) = ((sides & 0x3FFF) + 1, (sides >> 14 & 0x3FFF) + 1);
@@ -49,7 +59,8 @@ pub fn bytes(chunks: &[u8]) -> Option<u64> {
             stream.table_bytes(width, height)
         }
         b"ALPH" => {
-            // The lowest two bits of the first byte say how alpha is compressed; its sides are those of the image.
+            // The lowest two bits of the first byte are the compression of alpha. Width and height
+            // are those of the image.
             let (&head, data) = data.split_first()?;
             if head & 3 != 1 {
                 return Some(0);
@@ -62,7 +73,7 @@ pub fn bytes(chunks: &[u8]) -> Option<u64> {
     }
 }
 
-/// First chunk, as far as it is present: its kind, its data, and what follows it.
+/// Returns kind and data of the first chunk, as far as it is present, and the bytes after it.
 fn chunk(bytes: &[u8]) -> Option<(&[u8; 4], &[u8], &[u8])> {
     let (kind, length) = (bytes.first_chunk()?, le32(bytes, 4)? as usize);
     let data = &bytes[CHUNK_HEAD..];
@@ -71,7 +82,7 @@ fn chunk(bytes: &[u8]) -> Option<(&[u8; 4], &[u8], &[u8])> {
     Some((kind, data, rest.get(length % 2..).unwrap_or_default()))
 }
 
-/// Bit reader, least significant bit first.
+/// Bit reader, lowest bit first.
 struct Stream<'a> {
     bytes: &'a [u8],
     at: u64,
@@ -88,14 +99,14 @@ impl Stream<'_> {
                 return None;
             }
             match kind {
-                // Prediction and colors: an image with one pixel per block.
+                // Prediction and color transforms have an image with one pixel per block.
                 0 | 1 => {
                     let bits = self.bits(3)? + 2;
                     self.skip_image(blocks(width, bits), blocks(height, bits), |_| ())?;
                 }
-                // Green is subtracted: no parameters.
+                // The subtract-green transform has no parameters.
                 2 => {}
-                // A palette, whose indices are packed into pixels if there are few.
+                // A palette. If it has few colors, several indices are packed into one pixel.
                 _ => {
                     let colors = self.bits(8)? + 1;
                     self.skip_image(colors, 1, |_| ())?;
@@ -123,8 +134,8 @@ impl Stream<'_> {
         Some(groups * (entries * ENTRY_BYTES + GROUP_BYTES) + map)
     }
 
-    /// Reads an image that has one group of codes, and calls `group` with red and green of every pixel that is not a
-    /// copy.
+    /// Reads an image that has one group of codes. Calls `group` with red and green of every pixel
+    /// that is not a copy.
     fn skip_image(&mut self, width: u32, height: u32, mut group: impl FnMut(u16)) -> Option<()> {
         let cache_bits = self.cache_bits()?;
         let mut codes: [Code; 5] = Default::default();
@@ -148,7 +159,7 @@ impl Stream<'_> {
                 self.prefixed(prefix)?;
                 length
             } else {
-                // A color of the cache: one seen before, or zero.
+                // A color of the cache was seen before or is zero.
                 group(0);
                 1
             };
@@ -157,7 +168,7 @@ impl Stream<'_> {
         Some(())
     }
 
-    /// Number of bits of the color cache; 0 without one.
+    /// Returns the number of bits of the color cache, or 0 without a cache.
     fn cache_bits(&mut self) -> Option<u32> {
         match self.bits(1)? {
             0 => Some(0),
@@ -165,7 +176,7 @@ impl Stream<'_> {
         }
     }
 
-    /// A length or distance: a prefix says how many bits follow.
+    /// Reads a length or distance. The prefix determines the number of following bits.
     fn prefixed(&mut self, prefix: u16) -> Option<u64> {
         if prefix < 4 {
             return Some(u64::from(prefix) + 1);
@@ -180,7 +191,7 @@ impl Stream<'_> {
         let mut lengths = [0u8; MAX_SYMBOLS];
         let lengths = &mut lengths[..symbols];
         if self.bits(1)? == 1 {
-            // One or two symbols of one bit each.
+            // The code has one or two symbols of one bit each.
             let two = self.bits(1)? == 1;
             let first_bits = if self.bits(1)? == 0 { 1 } else { 8 };
             let symbols =
@@ -235,12 +246,12 @@ impl Stream<'_> {
         Some(())
     }
 
-    /// Next symbol of a code. A code with a single symbol uses no bits.
+    /// Reads the next symbol of a code. A code with a single symbol uses no bits.
     fn symbol(&mut self, code: &Code) -> Option<u16> {
         if let Some(only) = code.only {
             return Some(only);
         }
-        // Canonical codes: codes of one length are consecutive numbers.
+        // In canonical codes, the codes of one length are consecutive numbers.
         let (mut value, mut first, mut place) = (0u32, 0u32, 0u32);
         for &count in &code.counts[1..] {
             value |= self.bits(1)?;
@@ -255,7 +266,7 @@ impl Stream<'_> {
         None
     }
 
-    /// The next `count` bits, at most 18.
+    /// Reads the next `count` bits (at most 18).
     fn bits(&mut self, count: u32) -> Option<u32> {
         let end = self.at + u64::from(count);
         if end > 8 * self.bytes.len() as u64 {
@@ -271,19 +282,20 @@ impl Stream<'_> {
     }
 }
 
-/// A canonical prefix code.
+/// Canonical prefix code.
 #[derive(Default)]
 struct Code {
     /// Number of symbols with a code of each length.
     counts: [u16; MAX_CODE_BITS + 1],
-    /// Symbols by length, then by value.
+    /// Symbols, sorted by length of their code and then by value.
     symbols: Vec<u16>,
-    /// Symbol of a code that has only one, of whatever length.
+    /// Symbol of a code that has only one. The length does not matter.
     only: Option<u16>,
 }
 
 impl Code {
-    /// Builds the code from the lengths of its symbols. `None` if they are not a complete code.
+    /// Builds the code from the lengths of its symbols. Returns `None` if they do not form a
+    /// complete code.
     fn build(&mut self, lengths: &[u8]) -> Option<()> {
         *self = Self::default();
         for &length in lengths {
@@ -319,7 +331,8 @@ fn blocks(side: u32, bits: u32) -> u32 {
     (side + (1 << bits) - 1) >> bits
 }
 
-/// Class of packing for palette indices: 0 for up to 2 colors, 1 for up to 4, 2 for up to 16, 3 for more.
+/// Returns how palette indices are packed: 0 for up to 2 colors, 1 for up to 4, 2 for up to 16, 3
+/// for more.
 fn bucket(colors: u32) -> usize {
     [2, 4, 16].iter().filter(|&&most| colors > most).count()
 }

@@ -1,7 +1,8 @@
-//! Vector clocks of a block's warps and of the lanes of each warp.
+//! Vector clocks of a block's warps, and of the lanes of each warp.
 //!
-//! A warp's time advances with every synchronization that it takes part in. Warp `w` has seen time `t` of warp `v` if what `v` did
-//! up to `t` happened before what `w` does now.
+//! A warp's time advances with every synchronization in which the warp takes part. Warp `w` has
+//! seen time `t` of warp `v` if everything that `v` did up to `t` happened before the current
+//! instruction of `w`.
 
 use super::shadow::Stamp;
 
@@ -11,17 +12,18 @@ pub(crate) struct Clocks {
     block: u32,
     warps: usize,
     time: Vec<u32>,
-    /// Row of each warp: the time of each other warp that it has seen.
+    /// For each warp, the time of each other warp that it has seen.
     seen: Vec<u32>,
     lanes: Vec<LaneClocks>,
 }
 
-/// What the lanes of a warp have seen of each other.
+/// Times of each other that the lanes of a warp have seen.
 #[derive(Debug, Default)]
 struct LaneClocks {
     /// Time of the last synchronization of all lanes.
     all: u32,
-    /// For each lane the seen time of each other; only after a synchronization of some lanes.
+    /// For each lane, the seen time of each other lane. Set only after a synchronization of some
+    /// lanes.
     some: Option<Box<[[u32; 32]; 32]>>,
 }
 
@@ -36,13 +38,13 @@ impl Clocks {
         Self { block, warps, time: vec![1; warps], seen: vec![0; warps * warps], lanes }
     }
 
-    /// Stamp of an access now.
+    /// Returns the stamp of an access now.
     #[inline]
     pub fn stamp(&self, warp: usize, lane: usize) -> Stamp {
         Stamp::new(self.block, (warp * 32 + lane) as u32, self.time[warp])
     }
 
-    /// Whether an access happened before what a lane does now.
+    /// Whether an access happened before the current instruction of a lane.
     #[inline]
     pub fn ordered(&self, warp: usize, lane: usize, before: Stamp) -> bool {
         if before.block() != self.block {
@@ -65,7 +67,7 @@ impl Clocks {
         }
     }
 
-    /// Synchronizes lanes of a warp; `whole` says whether they are all that are left.
+    /// Synchronizes lanes of a warp. `whole` means that they are all remaining lanes.
     pub fn sync_lanes(&mut self, warp: usize, mask: u32, whole: bool) {
         let now = self.time[warp];
         let lanes = &mut self.lanes[warp];
@@ -87,7 +89,7 @@ impl Clocks {
         self.time[warp] = now + 1;
     }
 
-    /// A warp arrives at a barrier.
+    /// Records that a warp arrives at a barrier.
     pub fn arrive(&self, warp: usize, barrier: &mut BarrierClock) {
         barrier.0.resize(self.warps, 0);
         for other in 0..self.warps {
@@ -97,12 +99,12 @@ impl Clocks {
         barrier.0[warp] = self.time[warp];
     }
 
-    /// A warp goes on behind a barrier that it did not wait for.
+    /// Records that a warp continues after a barrier without waiting for it.
     pub fn pass(&mut self, warp: usize) {
         self.time[warp] += 1;
     }
 
-    /// A warp goes on behind a barrier that it waited for.
+    /// Records that a warp continues after a barrier for which it has waited.
     pub fn leave(&mut self, warp: usize, barrier: &BarrierClock) {
         for (other, seen) in barrier.0.iter().enumerate() {
             let own = &mut self.seen[warp * self.warps + other];

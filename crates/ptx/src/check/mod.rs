@@ -1,4 +1,5 @@
-//! Detection of races: who accessed each byte last, and what happened before what.
+//! Detection of races. It records the last accesses to each byte, and which accesses happened
+//! before which.
 
 mod clocks;
 mod shadow;

@@ -1,6 +1,6 @@
 //! Last accesses to each byte of a memory.
 
-/// An access: who and when, packed into 64 bits. All zeros stand for none.
+/// Thread and time of an access, packed into 64 bits. 0 means no access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp(u64);
 
@@ -8,11 +8,12 @@ pub(crate) struct Stamp(u64);
 const ATOMIC: u64 = 1;
 /// Several lanes of the warp have read.
 const MANY: u64 = 2;
-/// An asynchronous copy that was not yet waited for.
+/// The access is an asynchronous copy for which nobody has waited yet.
 const PENDING: u64 = 4;
 
 impl Stamp {
-    /// Access of a thread of a block at a time of its warp, which starts at 1. Times beyond 2^24 count as 2^24.
+    /// Creates the stamp of a thread of a block at a time of its warp. Times start at 1. Times from
+    /// 2^24 on are stored as 2^24 - 1.
     pub fn new(block: u32, thread: u32, time: u32) -> Self {
         let time = time.min((1 << 24) - 1);
         Self(u64::from(block) << 40 | u64::from(time) << 16 | u64::from(thread & 0x3ff) << 4)
@@ -38,7 +39,7 @@ impl Stamp {
         (self.0 >> 16) as u32 & 0xff_ffff
     }
 
-    /// Thread in the block. Threads are numbered by warps and lanes.
+    /// Number of the thread in the block, counted by warps and lanes.
     pub fn thread(self) -> u32 {
         (self.0 >> 4) as u32 & 0x3ff
     }
@@ -80,13 +81,13 @@ pub(crate) struct Conflict {
 
 const PAGE: u64 = 1024;
 
-/// Last accesses to a memory. Pages are allocated when they are first used.
+/// Last accesses to a memory. Pages are allocated at their first use.
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
     pages: Vec<Option<Page>>,
 }
 
-/// Cells for units of 4, 2 or 1 bytes: the smallest access decides.
+/// Cells for units of 4, 2 or 1 bytes, the size of the smallest access so far.
 #[derive(Debug)]
 struct Page {
     shift: u32,
@@ -109,8 +110,8 @@ impl Shadow {
         Self { pages }
     }
 
-    /// Records an access that is aligned to its size, and returns a conflict with an earlier one. `ordered` says whether an
-    /// earlier access happened before this one.
+    /// Records an access that is aligned to its size. Returns a conflict with an earlier access, if
+    /// any. `ordered` returns whether an earlier access happened before this one.
     #[inline]
     pub fn access(
         &mut self,

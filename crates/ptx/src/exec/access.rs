@@ -10,17 +10,17 @@ use crate::fault::FaultKind;
 use crate::isa::{Instruction, Op, Space};
 use crate::memory::Access;
 
-/// Bytes of the largest vector.
+/// Size of the largest vector in bytes.
 const MOST: usize = 32;
 
-/// Marks addresses in parameter space that come from generic addresses.
+/// Bit that marks addresses in parameter space that were generic addresses.
 const KERNEL_PARAMETER: u64 = 1 << 41;
 
 /// Access of one lane.
 #[derive(Clone, Copy)]
 pub(super) struct LaneAccess {
     pub lane: usize,
-    /// Address in its space.
+    /// Address in the access's space.
     pub address: u64,
     pub bytes: u64,
     pub atomic: bool,
@@ -77,7 +77,7 @@ impl Machine<'_> {
         self.count(at, space, &addresses, bytes as u64);
     }
 
-    /// Addresses of an instruction with one address operand.
+    /// Returns the addresses of an instruction with one address operand.
     pub(super) fn addresses(&mut self, block: &mut Block, at: At, i: &Instruction) -> Lanes<u64> {
         let base: Lanes<u64> = self.read(block, at, |r| r.get(i.src[0]));
         each(&base, |it| it.wrapping_add_signed(i.offset))
@@ -101,7 +101,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Loads the bytes of one lane. After a fault, they stay as they are.
+    /// Loads the bytes of one lane. A fault leaves `into` unchanged.
     #[inline]
     pub(super) fn load_lane(
         &mut self,
@@ -241,7 +241,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Range of global memory that an access is in.
+    /// Returns the range of global memory that contains an access.
     #[inline]
     pub(super) fn global(
         &mut self,
@@ -398,13 +398,15 @@ impl Machine<'_> {
         false
     }
 
-    /// Whether an address in parameter space is one of the kernel's own parameters, not of a call's.
+    /// Whether an address in parameter space belongs to the kernel's own parameters, not to those
+    /// of a call.
     fn is_kernel_parameter(&self, block: &mut Block, at: At, address: u64) -> bool {
         let outermost = block.warps[at.warp].frame(at.frame).outermost;
         address & KERNEL_PARAMETER != 0 || outermost && address < self.function.1.parameter_bytes
     }
 
-    /// Loads from the kernel's own parameters: inside of one that is declared and was given.
+    /// Loads from the kernel's own parameters. The bytes must lie in one declared parameter and
+    /// must have been given.
     fn load_parameter(&mut self, block: &Block, at: At, access: LaneAccess, into: &mut [u8]) {
         let LaneAccess { lane, address, bytes, .. } = access;
         let inside = |start: u64, size: u64| address >= start && address + bytes <= start + size;
@@ -421,7 +423,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Finds addresses of parameters, shared and local memory among stored values.
+    /// Reports stored values that are addresses of parameters, shared or local memory.
     fn check_leak(
         &mut self,
         block: &Block,
@@ -442,7 +444,7 @@ impl Machine<'_> {
     }
 }
 
-/// Space and address in it.
+/// Returns the space of an access, and the address in it.
 #[inline]
 pub(super) fn resolve(space: Space, address: u64) -> (Space, u64) {
     match (space, window::of(address)) {
@@ -466,7 +468,7 @@ pub(super) fn shared_access(
     block.shared.shadow.access(access.address, access.bytes, me, write, ordered)
 }
 
-/// Bytes of a value in a lane's data.
+/// Returns the bytes of one value in a lane's data.
 #[inline(always)]
 fn part<const N: usize>(data: &[u8; MOST], start: usize) -> [u8; N] {
     data[start..start + N].try_into().expect("a value inside of the vector")

@@ -11,7 +11,8 @@ use crate::isa::{Instruction, Op, Operand, Reduce, Rounding, Space, Type};
 use crate::launch::Schedule;
 
 impl Machine<'_> {
-    /// `atom` and `red`. The lanes of a warp act one after another, in an order that depends on the schedule.
+    /// Executes `atom` and `red`. The lanes of a warp execute one after another, in an order that
+    /// depends on the schedule.
     pub(super) fn atomic(&mut self, block: &mut Block, at: At, i: &Instruction) {
         let Op::Atom { space, reduce } = i.op else { unreachable!("called for atomics") };
         let addresses = self.addresses(block, at, i);
@@ -50,7 +51,7 @@ impl Machine<'_> {
     }
 }
 
-/// New value of an atomic operation or of a reduction.
+/// Returns the new value of an atomic operation or of a reduction.
 pub(super) fn combine(reduce: Reduce, ty: Type, a: u64, b: u64) -> u64 {
     let (a, b) = (cut(a, ty), cut(b, ty));
     let less = if ty.is_signed() { (ty.extend(a) as i64) < ty.extend(b) as i64 } else { a < b };

@@ -9,7 +9,7 @@ use crate::fault::FaultKind;
 use crate::isa::{Barrier, Instruction, Op, Operand};
 
 impl Machine<'_> {
-    /// A group of lanes arrives at a block barrier; returns whether it waits.
+    /// Records that a group of lanes arrives at a block barrier. Returns whether the lanes wait.
     pub(super) fn barrier(
         &mut self,
         block: &mut Block,
@@ -108,7 +108,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Result of a barrier that combines a predicate.
+    /// Writes the result of a barrier that combines a predicate.
     fn give_result(&mut self, block: &mut Block, at: At, state: &BarrierState) {
         let i = &self.module.instructions[at.pc as usize];
         let Op::Bar { kind, .. } = i.op else { return };
@@ -122,7 +122,7 @@ impl Machine<'_> {
         }
     }
 
-    /// `bar.warp.sync`; returns whether the lanes wait for others.
+    /// Executes `bar.warp.sync`. Returns whether the lanes wait for others.
     pub(super) fn lane_barrier(&mut self, block: &mut Block, at: At, i: &Instruction) -> bool {
         let masks: Lanes<u32> = self.read(block, at, |r| r.get(i.src[0]));
         let lane = at.on.trailing_zeros() as usize;
@@ -141,7 +141,7 @@ impl Machine<'_> {
         true
     }
 
-    /// Lets lanes go on whose `bar.warp.sync` is complete.
+    /// Lets lanes continue whose `bar.warp.sync` is complete.
     pub(super) fn release_lanes(&mut self, block: &mut Block, warp: usize) {
         if block.warps[warp].splits.iter().all(|it| !matches!(it.wait, Wait::Lanes(_))) {
             return;
@@ -152,7 +152,8 @@ impl Machine<'_> {
         }
     }
 
-    /// All threads wait, and none can go on: reports what they wait for, and lets them go on.
+    /// Handles a deadlock, in which all threads wait. Reports what they wait for, and lets them
+    /// continue.
     pub(super) fn break_deadlock(&mut self, block: &mut Block) {
         for warp in 0..block.warps.len() {
             for split in 0..block.warps[warp].splits.len() {
@@ -164,14 +165,14 @@ impl Machine<'_> {
                     Wait::Barrier(number) => {
                         let arrived = block.barriers[number as usize].arrived;
                         self.fault(block, at, FaultKind::DivergentBarrier, None, || {
-                            format!("{arrived} threads wait for ever at barrier {number}")
+                            format!("{arrived} threads wait forever at barrier {number}")
                         });
                         let state = block.barriers[number as usize].clone();
                         self.give_result(block, at, &state);
                     }
                     Wait::Lanes(mask) => {
                         self.fault(block, at, FaultKind::IncompleteWarp, None, || {
-                            format!("lanes {lanes:#010x} wait for ever for lanes {mask:#010x}")
+                            format!("lanes {lanes:#010x} wait forever for lanes {mask:#010x}")
                         });
                     }
                 }
@@ -184,7 +185,8 @@ impl Machine<'_> {
     }
 }
 
-/// Makes lanes wait. Lanes of their group whose guard does not hold go on to the next instruction.
+/// Makes lanes wait. Lanes of the same group whose guard is false continue with the next
+/// instruction.
 fn wait(block: &mut Block, at: At, wait: Wait) {
     let own = &mut block.warps[at.warp];
     let split = &mut own.splits[at.split];

@@ -20,7 +20,7 @@ pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) {
         (Op::Or, 64) => r.map2(i, |a: u64, b: u64| a | b),
         (Op::Xor, 64) => r.map2(i, |a: u64, b: u64| a ^ b),
         (Op::Not, 64) => r.map1(i, |a: u64| !a),
-        // Registers of 16 bits keep their lower half only.
+        // 16-bit registers keep only the lower half.
         (Op::And, _) => r.map2(i, |a: u32, b: u32| a & b),
         (Op::Or, _) => r.map2(i, |a: u32, b: u32| a | b),
         (Op::Xor, _) => r.map2(i, |a: u32, b: u32| a ^ b),
@@ -130,7 +130,7 @@ fn shift_right(r: &mut Registers<'_>, i: &Instruction) {
     }
 }
 
-/// Bytes of `value` that the selector names (PTX ISA, `prmt`).
+/// Returns the bytes of `value` that the selector chooses (PTX ISA, `prmt`).
 fn permuted(permute: Permute, value: u64, selector: u32) -> u32 {
     let byte = |at: u32| (value >> (8 * (at & 7))) as u32 & 0xff;
     let at = selector & 3;
@@ -152,7 +152,7 @@ fn permuted(permute: Permute, value: u64, selector: u32) -> u32 {
     }
 }
 
-/// Bit field, sign-extended for signed types (PTX ISA, `bfe`).
+/// Returns a bit field, sign-extended for signed types (PTX ISA, `bfe`).
 fn field(ty: Type, value: u64, at: u32, count: u32) -> u64 {
     let bits = ty.bits();
     let value = ty.extend(value);
@@ -164,7 +164,7 @@ fn field(ty: Type, value: u64, at: u32, count: u32) -> u64 {
     } else {
         value.checked_shr(at).unwrap_or(0)
     };
-    // Beyond the register, a signed field has copies of the sign bit.
+    // Beyond the register, a signed field consists of copies of the sign bit.
     let count = count.min(bits.saturating_sub(at).max(1));
     if count >= 64 {
         return shifted;

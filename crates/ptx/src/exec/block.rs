@@ -1,4 +1,4 @@
-//! A block of threads: shared memory, barriers, warps.
+//! A block of threads: shared memory, barriers and warps.
 
 use super::registers::{ALL, Ids};
 use super::warp::Warp;
@@ -7,7 +7,7 @@ use crate::launch::Launch;
 use crate::memory::Bitmap;
 use crate::module::{Function, Module};
 
-/// State of a block that is running.
+/// State of a running block.
 pub(crate) struct Block {
     pub at: [u32; 3],
     pub threads: u32,
@@ -29,16 +29,16 @@ pub(crate) struct Shared {
 /// One of a block's sixteen barriers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BarrierState {
-    /// Threads that have arrived.
+    /// Number of threads that have arrived.
     pub arrived: u32,
-    /// Threads that it waits for; all of the block if not given.
+    /// Number of threads that the barrier waits for. `None` means all threads of the block.
     pub expected: Option<u32>,
-    /// First instruction that arrived.
+    /// First instruction at which threads arrived.
     pub pc: u32,
     pub clock: BarrierClock,
-    /// Threads whose predicate holds, of a barrier that combines one.
+    /// Number of threads whose predicate is true, for a barrier that combines a predicate.
     pub holds: u32,
-    /// Whether the wait at different instructions was already reported.
+    /// Whether a wait at different instructions was already reported.
     pub reported: bool,
 }
 
@@ -98,12 +98,12 @@ impl Block {
         }
     }
 
-    /// Instructions that were executed, each counted once per warp.
+    /// Number of executed instructions, each counted once per warp.
     pub fn instructions(&self) -> u64 {
         self.warps.iter().map(|it| it.ids.clock).sum()
     }
 
-    /// Threads that have not exited.
+    /// Number of threads that have not exited.
     pub fn live(&self) -> u32 {
         self.warps.iter().map(|it| it.live.count_ones()).sum()
     }

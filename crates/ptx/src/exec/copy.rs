@@ -1,6 +1,7 @@
 //! Asynchronous copies from global to shared memory.
 //!
-//! A copy is made when it is waited for, as late as a device may make it. Until then, every access to its target is a race.
+//! A copy is executed when a thread waits for it, which is as late as a device may execute it.
+//! Until then, every access to its target is a race.
 
 use super::Machine;
 use super::access::{LaneAccess, resolve};
@@ -46,7 +47,7 @@ impl Machine<'_> {
             if !self.is_in_bounds(block, at, access, size, "shared") {
                 continue;
             }
-            // The target is written by nobody else from now on.
+            // From now on, no other access may write the target.
             self.shared_race(block, at, access, true);
             let me = block.clocks.stamp(at.warp, lane).pending();
             block.shared.shadow.access(to[lane], bytes.into(), me, true, |_| true);
@@ -64,7 +65,7 @@ impl Machine<'_> {
         self.count(at, Space::Global, &from, bytes.into());
     }
 
-    /// Makes the copies of a group for the lanes that wait.
+    /// Executes the copies of a group for the waiting lanes.
     fn finish_copies(&mut self, block: &mut Block, at: At, group: usize) {
         let copies = std::mem::take(&mut block.warps[at.warp].copies[group]);
         let (done, left): (Vec<Copy>, Vec<Copy>) =
@@ -91,7 +92,8 @@ impl Machine<'_> {
     }
 }
 
-/// Bytes that each lane reads: an operand, or none where a predicate ignores the source.
+/// Returns the number of bytes that each lane reads: an operand, or 0 if a predicate ignores the
+/// source.
 fn source_bytes(r: &mut Registers<'_>, operand: Operand, bytes: u8) -> Lanes<u8> {
     if let Operand::Register(Register::Pred(_)) | Operand::Not(_) = operand {
         let ignored = r.get_mask(operand);

@@ -9,7 +9,7 @@ use crate::fault::FaultKind;
 use crate::isa::{Instruction, Op, Shuffle, Vote};
 
 impl Machine<'_> {
-    /// `shfl`, `vote`, `match`, `redux` and `elect`.
+    /// Executes `shfl`, `vote`, `match`, `redux` and `elect`.
     pub(super) fn exchange(&mut self, block: &mut Block, at: At, i: &Instruction) {
         let mask_operand = if let Op::Shfl(_) = i.op { i.src[3] } else { i.src[1] };
         let masks: Lanes<u32> = self.read(block, at, |r| r.get(mask_operand));
@@ -64,7 +64,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Every lane that the mask names and that has not exited must take part, and no other.
+    /// Checks that exactly the lanes of the mask that have not exited take part.
     pub(super) fn check_members(&mut self, block: &Block, at: At, mask: u32) {
         let live = block.warps[at.warp].live;
         if at.on & !mask != 0 || mask & live & !at.on != 0 {
@@ -74,7 +74,8 @@ impl Machine<'_> {
         }
     }
 
-    /// `shfl.sync`: the clamp and the segment mask are in one operand (PTX ISA, `shfl.sync`).
+    /// Executes `shfl.sync`. One operand contains the clamp and the segment mask (PTX ISA,
+    /// `shfl.sync`).
     fn shuffle(&mut self, block: &mut Block, at: At, i: &Instruction, kind: Shuffle, mask: u32) {
         let (values, steps, bounds) = self.read(block, at, |r| {
             let values: Lanes<u32> = r.get(i.src[0]);

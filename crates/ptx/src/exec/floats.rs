@@ -1,7 +1,8 @@
 //! Floating-point arithmetic.
 //!
-//! f32 and f64 results are rounded exactly. What a device approximates (`.approx`, `.full`) is computed in double precision and
-//! then rounded to nearest, so it can differ from a device by the error that the PTX ISA states for the instruction.
+//! f32 and f64 results are rounded exactly. Instructions that a device approximates (`.approx`,
+//! `.full`) are computed in double precision and rounded to nearest. Their results can differ from
+//! a device's by the error that the PTX ISA states for the instruction.
 
 use super::registers::{Lane, Registers};
 use crate::float::{Format, add_odd, canonical, div_odd, flush, sqrt_odd};
@@ -19,7 +20,7 @@ pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) {
 fn single(r: &mut Registers<'_>, i: &Instruction) {
     let plain = i.mode.rounding == Rounding::Nearest && !i.mode.ftz && !i.mode.saturate;
     match i.op {
-        // Without modifiers, the host's arithmetic gives the same bits.
+        // Without modifiers, the host's arithmetic returns the same bits.
         Op::Add { .. } if plain => r.map2(i, |a: f32, b: f32| canonical(a + b)),
         Op::Sub { .. } if plain => r.map2(i, |a: f32, b: f32| canonical(a - b)),
         Op::Mul(_) if plain => r.map2(i, |a: f32, b: f32| canonical(a * b)),
@@ -88,21 +89,22 @@ fn input(value: f32, mode: Mode) -> f64 {
     f64::from(if mode.ftz { flush(value) } else { value })
 }
 
-/// Rounds to f32, then flushes and clamps to 0..1; a clamped NaN is 0.
+/// Rounds to f32, then flushes and clamps to 0..1. A clamped NaN is 0.
 fn output(value: f64, mode: Mode) -> f32 {
     let bits = crate::float::F32.encode(value, mode.rounding) as u32;
     let value = canonical(f32::from_bits(bits));
     let value = if mode.ftz { flush(value) } else { value };
     match mode.saturate {
         true if value.is_nan() => 0.0,
-        // Also turns -0 into +0.
+        // This also changes -0 to +0.
         true if value <= 0.0 => 0.0,
         true => value.min(1.0),
         false => value,
     }
 }
 
-/// Smaller or larger number; -0 is less than +0. A NaN loses unless it is to be propagated.
+/// Returns the smaller or the larger number. -0 is less than +0. The result is NaN only if both are
+/// NaN, or with `propagate` if one is.
 fn extreme(a: f64, b: f64, max: bool, propagate: bool) -> f64 {
     if a.is_nan() || b.is_nan() {
         let both = a.is_nan() && b.is_nan();
@@ -168,7 +170,7 @@ fn double(r: &mut Registers<'_>, i: &Instruction) {
     }
 }
 
-/// f16 and bf16, one number (`u16`) or two (`u32`) in each lane.
+/// Executes instructions on f16 and bf16, with one number (`u16`) or two (`u32`) per lane.
 fn half<T: Lane>(r: &mut Registers<'_>, i: &Instruction) {
     let format = Format::of(i.ty).expect("a floating-point type");
     let mode = i.mode;
@@ -189,7 +191,7 @@ fn half<T: Lane>(r: &mut Registers<'_>, i: &Instruction) {
             mode.ftz && format.decode(bits).abs() < format.decode(1 << (format_digits(i.ty) - 1));
         if flushed { bits & 0x8000 } else { bits }
     };
-    // Both halves; in registers of 16 bits the upper one is cut off.
+    // Computes both halves. 16-bit registers drop the upper half.
     let each = |f: &dyn Fn(u64) -> u64| T::of(f(0) | f(16) << 16);
     match i.op {
         Op::Abs => r.map1(i, |a: T| T::of(a.bits() & 0x7fff_7fff)),
@@ -216,7 +218,7 @@ fn half<T: Lane>(r: &mut Registers<'_>, i: &Instruction) {
     }
 }
 
-/// Digits of the significand, with the leading one.
+/// Number of digits of the significand, including the leading one.
 fn format_digits(ty: Type) -> u32 {
     if matches!(ty, Type::F16 | Type::F16x2) { 11 } else { 8 }
 }

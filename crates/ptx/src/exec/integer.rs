@@ -3,7 +3,7 @@
 use super::registers::{Lane, Lanes, Registers};
 use crate::isa::{Instruction, Op, Part, Type};
 
-/// Executes an instruction on integers; returns the lanes that divide by zero.
+/// Executes an integer instruction. Returns the lanes that divide by zero.
 pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) -> u32 {
     match i.ty {
         Type::U16 | Type::B16 => narrow::<u16>(r, i),
@@ -106,7 +106,7 @@ fn narrow<T: Integer>(r: &mut Registers<'_>, i: &Instruction) -> u32 {
     0
 }
 
-/// A device gives an unspecified value where the divisor is zero; here all bits are set.
+/// Divides. For a divisor of zero, a device returns an unspecified value; here all bits are set.
 fn quotient<T: Lane>(r: &mut Registers<'_>, i: &Instruction, f: impl Fn(T, T) -> Option<T>) -> u32 {
     let (a, b): (Lanes<T>, Lanes<T>) = (r.get(i.src[0]), r.get(i.src[1]));
     let results: Lanes<Option<T>> = std::array::from_fn(|lane| f(a[lane], b[lane]));
@@ -115,7 +115,7 @@ fn quotient<T: Lane>(r: &mut Registers<'_>, i: &Instruction, f: impl Fn(T, T) ->
     zeros.fold(0, |mask, lane| mask | 1 << lane) & r.on
 }
 
-/// Sum or difference with a carry, in 32 or 64 bits.
+/// Computes a sum or difference with a carry, in 32 or 64 bits.
 fn carry(r: &mut Registers<'_>, i: &Instruction, carry_in: bool, carry_out: bool, sub: bool) {
     let (a, b): (Lanes<u64>, Lanes<u64>) = (r.get(i.src[0]), r.get(i.src[1]));
     let bits = i.ty.bits();
@@ -139,7 +139,8 @@ fn carry(r: &mut Registers<'_>, i: &Instruction, carry_in: bool, carry_out: bool
     }
 }
 
-/// Products of the low 24 bits; the low part is bits 31..0 and the high part bits 47..16 of 48 (PTX ISA, `mul24`).
+/// Multiplies the low 24 bits. Of the 48-bit product, the low part is bits 31..0 and the high part
+/// bits 47..16 (PTX ISA, `mul24`).
 fn product_24(r: &mut Registers<'_>, i: &Instruction, part: Part) {
     let signed = i.ty.is_signed();
     let product = |a: u32, b: u32| {

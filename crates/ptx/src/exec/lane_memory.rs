@@ -1,11 +1,11 @@
-//! Memory that belongs to each lane alone.
+//! Memory that belongs to single lanes.
 
 use crate::memory::Bitmap;
 
 /// Private memory of the lanes of a warp: local memory or parameter space.
 #[derive(Debug)]
 pub(crate) struct LaneMemory {
-    /// Bytes of each lane.
+    /// Number of bytes per lane.
     pub size: u64,
     data: Vec<u8>,
     written: Bitmap,
@@ -17,7 +17,7 @@ impl LaneMemory {
         Self { size, data: vec![fill as u8; bytes as usize], written: Bitmap::new(bytes) }
     }
 
-    /// Makes room for `size` bytes per lane.
+    /// Grows the memory to `size` bytes per lane.
     pub fn grow(&mut self, size: u64, fill: u64) {
         if size <= self.size {
             return;
@@ -29,14 +29,15 @@ impl LaneMemory {
         *self = larger;
     }
 
-    /// Forgets what was written: the variables of a frame that is entered.
+    /// Marks bytes as unwritten, for the variables of a newly entered frame.
     pub fn forget(&mut self, lanes: u32, start: u64, end: u64) {
         for lane in (0..32).filter(|lane| lanes >> lane & 1 == 1) {
             self.written.set(lane * self.size + start, end - start, false);
         }
     }
 
-    /// Reads `into`; returns whether all its bytes were written before. The access must be in bounds.
+    /// Reads `into`. Returns whether all its bytes were written before. The access must be in
+    /// bounds.
     #[inline]
     pub fn read(&self, lane: usize, offset: u64, into: &mut [u8]) -> bool {
         let at = lane * self.size as usize + offset as usize;
@@ -51,7 +52,7 @@ impl LaneMemory {
         self.written.set(at as u64, from.len() as u64, true);
     }
 
-    /// Copies bytes, and whether they were written.
+    /// Copies bytes, and the information whether they were written.
     pub fn copy(&mut self, lane: usize, offset: u64, from: &Self, start: u64, bytes: u64) {
         for byte in 0..bytes {
             let mut value = [0];

@@ -29,10 +29,12 @@ impl Machine<'_> {
         }
     }
 
-    /// Product of bytes (PTX ISA, "Matrix Fragments for mma.m8n8k16", "mma.m16n8k16" and "mma.m16n8k32").
+    /// Multiplies matrices of bytes (PTX ISA, "Matrix Fragments for mma.m8n8k16", "mma.m16n8k16"
+    /// and "mma.m16n8k32").
     ///
-    /// Lane `4 r + q` holds words `q` and `q + 4` of rows `r` and `r + 8` of the left matrix and of column `r` of the right
-    /// one, and the sums of columns `2 q` and `2 q + 1` of those rows.
+    /// Lane `4 r + q` holds words `q` and `q + 4` of rows `r` and `r + 8` of the left matrix, and
+    /// of column `r` of the right matrix. It also holds the sums of columns `2 q` and `2 q + 1` of
+    /// these rows.
     fn multiply(
         &mut self,
         block: &mut Block,
@@ -52,7 +54,7 @@ impl Machine<'_> {
         });
         let (a, rest) = words.split_at(left);
         let (b, c) = rest.split_at(right);
-        // Bytes as numbers: rows of the left matrix, columns of the right one.
+        // Bytes as numbers: rows of the left matrix and columns of the right matrix.
         let mut left_rows = [[0i16; 32]; 16];
         let mut right_columns = [[0i16; 32]; 8];
         let row_groups = rows / 8;
@@ -88,7 +90,8 @@ impl Machine<'_> {
         }
     }
 
-    /// `ldmatrix` and `stmatrix`: lanes `8 n` to `8 n + 7` have the addresses of the rows of matrix `n`.
+    /// Executes `ldmatrix` and `stmatrix`. Lanes `8 n` to `8 n + 7` have the addresses of the rows
+    /// of matrix `n`.
     fn move_matrices(
         &mut self,
         block: &mut Block,
@@ -150,7 +153,8 @@ fn unpack(word: u32, ty: Type, into: &mut [i16]) {
     }
 }
 
-/// Transposes an 8x8 matrix of halves; lane `4 r + q` holds columns `2 q` and `2 q + 1` of row `r`.
+/// Transposes an 8x8 matrix of 16-bit numbers. Lane `4 r + q` holds columns `2 q` and `2 q + 1` of
+/// row `r`.
 fn transpose(words: &Lanes<u32>) -> Lanes<u32> {
     let half =
         |row: usize, column: usize| words[4 * row + column / 2] >> (16 * (column % 2)) & 0xffff;

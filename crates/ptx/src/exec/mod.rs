@@ -32,7 +32,8 @@ use block::Block;
 impl Module {
     /// Runs a kernel.
     ///
-    /// Faults do not end the launch: a load that fails gives zeros, a store that fails has no effect.
+    /// Faults do not end the launch. A load that fails returns zeros, and a store that fails has no
+    /// effect.
     ///
     /// # Errors
     /// [`Error::NoKernel`] and [`Error::Shape`] for a launch that a driver would refuse.
@@ -99,16 +100,16 @@ struct Machine<'a> {
     launch: &'a Launch,
     options: &'a Options,
     memory: &'a mut Memory,
-    /// Accesses to each range of global memory that kernels may write to.
+    /// Accesses to each range of global memory to which kernels may write.
     shadows: Vec<Option<Shadow>>,
     faults: Faults,
     places: Vec<PlaceCounts>,
     random: Random,
-    /// Instructions until the launch is ended.
+    /// Number of instructions that may still be executed before the launch is ended.
     remaining: u64,
-    /// Range of global memory that was accessed last.
+    /// Most recently accessed range of global memory.
     last_range: usize,
-    /// Instructions of the block that executed the most.
+    /// Number of instructions of the block that executed most.
     longest_block: u64,
 }
 
@@ -171,7 +172,7 @@ impl Machine<'_> {
         self.faults.add(self.module, self.function.1.start, FaultKind::Timeout, place, message);
     }
 
-    /// Warp that runs next; `None` if all wait or have exited.
+    /// Returns the warp that runs next, or `None` if all wait or have exited.
     fn next_warp(&mut self, block: &Block) -> Option<usize> {
         let count = block.warps.len();
         let ready = |at: &usize| block.warps[*at].is_ready();

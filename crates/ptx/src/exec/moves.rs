@@ -34,7 +34,7 @@ pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) {
         }
         Op::Slct if i.from == Type::F32 => {
             let ftz = i.mode.ftz;
-            // -0 counts as not negative, NaN as negative.
+            // -0 counts as not negative, and NaN counts as negative.
             r.map3(
                 i,
                 |a: u64, b: u64, c: f32| {
@@ -90,7 +90,7 @@ pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) {
     }
 }
 
-/// Lanes in which a comparison holds.
+/// Returns the lanes in which a comparison is true.
 fn comparison(r: &mut Registers<'_>, i: &Instruction, compare: Compare, unordered: bool) -> u32 {
     match i.ty {
         Type::F32 => {
@@ -127,7 +127,7 @@ fn ordered<T: Lane + Ord>(r: &mut Registers<'_>, i: &Instruction, compare: Compa
     }
 }
 
-/// Lanes in which `f` holds.
+/// Returns the lanes in which `f` is true.
 #[inline(always)]
 fn mask_of<T: Copy>(a: &Lanes<T>, b: &Lanes<T>, f: impl Fn(T, T) -> bool) -> u32 {
     let mut mask = 0;
@@ -165,7 +165,7 @@ fn floats(
     mask
 }
 
-/// The comparison and its opposite, each combined with the third operand.
+/// Returns the comparison and its opposite, each combined with the third operand.
 fn combined(
     r: &mut Registers<'_>,
     i: &Instruction,
@@ -182,7 +182,7 @@ fn combined(
     (both(holds), both(!holds))
 }
 
-/// `cvt` (PTX ISA, "Data Movement and Conversion Instructions").
+/// Executes `cvt` (PTX ISA, "Data Movement and Conversion Instructions").
 fn convert(r: &mut Registers<'_>, i: &Instruction) {
     let (to, from, mode) = (i.ty, i.from, i.mode);
     match (Format::of(to), Format::of(from)) {
@@ -229,13 +229,13 @@ fn cut(value: u64, ty: Type) -> u64 {
     value << (64 - ty.bits()) >> (64 - ty.bits())
 }
 
-/// Value of an integer's bits.
+/// Returns the value of an integer's bits.
 fn exact(ty: Type, bits: u64) -> i128 {
     let extended = ty.extend(bits);
     if ty.is_signed() { i128::from(extended as i64) } else { i128::from(extended) }
 }
 
-/// Nearest integer that the type can hold, extended to 64 bits.
+/// Returns the nearest integer that the type can hold, extended to 64 bits.
 fn clamp(ty: Type, value: i128) -> u64 {
     let (low, high) = if ty.is_signed() {
         (-(1i128 << (ty.bits() - 1)), (1i128 << (ty.bits() - 1)) - 1)
@@ -245,12 +245,12 @@ fn clamp(ty: Type, value: i128) -> u64 {
     value.clamp(low, high) as u64
 }
 
-/// A NaN becomes 0, or the highest bit alone where either side has 64 bits.
+/// Converts a NaN to an integer: 0, or only the highest bit if either type has 64 bits.
 fn nan_as_integer(to: Type, from: Type) -> u64 {
     if to.bits() == 64 || from == Type::F64 { to.extend(1 << (to.bits() - 1)) } else { 0 }
 }
 
-/// `cvt.pack`: `a` above `b`, and for bytes the lower half of `c` above both.
+/// Executes `cvt.pack`: puts `a` above `b` and, for bytes, the lower half of `c` above both.
 fn pack(r: &mut Registers<'_>, i: &Instruction) {
     let ty = i.ty;
     let part = |value: i32| clamp(ty, i128::from(value)) as u32 & (ALL >> (32 - ty.bits()));

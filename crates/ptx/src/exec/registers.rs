@@ -7,7 +7,7 @@ use crate::module::Function;
 /// One value for each lane of a warp.
 pub(crate) type Lanes<T> = [T; 32];
 
-/// All lanes.
+/// Mask of all lanes.
 pub(crate) const ALL: u32 = u32::MAX;
 
 /// Registers and memory of one call of a function by one warp.
@@ -15,20 +15,22 @@ pub(crate) const ALL: u32 = u32::MAX;
 pub(crate) struct Frame {
     /// Index of the function in the module.
     pub function: u32,
-    /// Whether it is the kernel itself, not a function that it calls.
+    /// Whether the function is the kernel itself, not a function that it calls.
     pub outermost: bool,
     pub preds: Box<[u32]>,
     pub words: Box<[Lanes<u32>]>,
     pub longs: Box<[Lanes<u64>]>,
-    /// Lanes in which each register was written.
+    /// Lanes in which each predicate was written.
     pred_lanes: Box<[u32]>,
+    /// Lanes in which each 32-bit register was written.
     word_lanes: Box<[u32]>,
+    /// Lanes in which each 64-bit register was written.
     long_lanes: Box<[u32]>,
     /// Carry flag of each lane.
     pub carry: u32,
     /// Offset of the frame's variables in local memory.
     pub local_base: u64,
-    /// Parameter space: results, parameters of a called function, arguments of calls.
+    /// Parameter space: results, parameters of a called function, and arguments of calls.
     pub params: LaneMemory,
 }
 
@@ -64,7 +66,8 @@ impl Frame {
         }
     }
 
-    /// First register that the instruction reads and that was not written in a lane of `on`.
+    /// Returns the first register that the instruction reads although it was not written in a lane
+    /// of `on`.
     pub fn unwritten(&mut self, instruction: &Instruction, on: u32) -> Option<Register> {
         let guard = instruction.guard.map(|it| Operand::Register(Register::Pred(it.register)));
         let sources =
@@ -97,13 +100,13 @@ pub(crate) struct Ids {
     pub clock: u64,
 }
 
-/// Registers of the current frame, as an instruction sees them.
+/// Access of an instruction to the registers of the current frame.
 pub(crate) struct Registers<'a> {
     pub frame: &'a mut Frame,
     pub ids: &'a Ids,
     /// Lanes in which the instruction takes effect.
     pub on: u32,
-    /// Lanes that read a register before it was written.
+    /// Lanes that have read a register before it was written.
     pub missing: u32,
 }
 
@@ -152,7 +155,7 @@ impl Lane for f64 {
 }
 
 impl Registers<'_> {
-    /// Values of an operand in all lanes.
+    /// Returns the values of an operand in all lanes.
     #[inline(always)]
     pub fn get<T: Lane>(&mut self, operand: Operand) -> Lanes<T> {
         match operand {
@@ -211,7 +214,7 @@ impl Registers<'_> {
         }
     }
 
-    /// Lanes in which a predicate holds.
+    /// Returns the lanes in which a predicate is true.
     #[inline]
     pub fn get_mask(&mut self, operand: Operand) -> u32 {
         let (at, flip) = match operand {
@@ -224,7 +227,7 @@ impl Registers<'_> {
         self.frame.preds[at] ^ flip
     }
 
-    /// Writes the lanes of a register in which the instruction takes effect.
+    /// Writes a register in the lanes in which the instruction takes effect.
     #[inline(always)]
     pub fn set<T: Lane>(&mut self, operand: Operand, values: &Lanes<T>) {
         match operand {
@@ -261,21 +264,21 @@ impl Registers<'_> {
         self.frame.pred_lanes[at] |= self.on;
     }
 
-    /// `dst = f(src0)` in every lane.
+    /// Computes `dst = f(src0)` in every lane.
     #[inline(always)]
     pub fn map1<A: Lane, D: Lane>(&mut self, i: &Instruction, f: impl Fn(A) -> D) {
         let a: Lanes<A> = self.get(i.src[0]);
         self.set(i.dst, &each(&a, f));
     }
 
-    /// `dst = f(src0, src1)` in every lane.
+    /// Computes `dst = f(src0, src1)` in every lane.
     #[inline(always)]
     pub fn map2<A: Lane, B: Lane, D: Lane>(&mut self, i: &Instruction, f: impl Fn(A, B) -> D) {
         let (a, b): (Lanes<A>, Lanes<B>) = (self.get(i.src[0]), self.get(i.src[1]));
         self.set(i.dst, &each2(&a, &b, f));
     }
 
-    /// `dst = f(src0, src1, src2)` in every lane.
+    /// Computes `dst = f(src0, src1, src2)` in every lane.
     #[inline(always)]
     pub fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(
         &mut self,
@@ -305,7 +308,7 @@ fn merge<T: Copy>(into: &mut Lanes<T>, values: &Lanes<T>, on: u32) {
     }
 }
 
-/// `f` of each lane. Compilers turn this loop, unlike `array::map`, into vector instructions.
+/// Applies `f` to each lane. Unlike `array::map`, compilers vectorize this loop.
 #[inline(always)]
 pub(super) fn each<A: Copy, D: Copy + Default>(a: &Lanes<A>, f: impl Fn(A) -> D) -> Lanes<D> {
     let mut values = [D::default(); 32];
@@ -315,7 +318,7 @@ pub(super) fn each<A: Copy, D: Copy + Default>(a: &Lanes<A>, f: impl Fn(A) -> D)
     values
 }
 
-/// `f` of each lane of two values.
+/// Applies `f` to each lane of two values.
 #[inline(always)]
 pub(super) fn each2<A: Copy, B: Copy, D: Copy + Default>(
     a: &Lanes<A>,

@@ -1,4 +1,4 @@
-//! Instructions of a warp, one after another.
+//! Execution of the instructions of a warp, one after another.
 
 use super::block::Block;
 use super::registers::{Lanes, Registers};
@@ -8,15 +8,15 @@ use crate::fault::{FaultKind, Place};
 use crate::isa::{Guard, Instruction, Op, Operand, Register};
 use crate::launch::Schedule;
 
-/// Why a group of lanes stops.
+/// Reason why a group of lanes stops.
 enum Stop {
-    /// The warp's groups have changed; another may run.
+    /// The warp's groups have changed. Another group may run.
     Changed,
-    /// Another warp is to run.
+    /// Another warp must run.
     Yield,
 }
 
-/// Position of an instruction that is executed: the block's warp, the group of lanes and its frame.
+/// Position of an executed instruction: the warp in its block, the group of lanes and its frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
     pub warp: usize,
@@ -28,7 +28,7 @@ pub(super) struct At {
 }
 
 impl Machine<'_> {
-    /// Runs a warp until it waits, exits or is to yield.
+    /// Runs a warp until it waits, exits or must yield.
     pub(super) fn run_warp(&mut self, block: &mut Block, warp: usize) {
         while self.remaining > 0 {
             let splits = &block.warps[warp].splits;
@@ -160,7 +160,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Lanes in which a guard holds.
+    /// Returns the lanes in which a guard is true.
     fn guard(&mut self, block: &mut Block, at: At, guard: Guard) -> u32 {
         let (mask, missing) = {
             let mut r = registers(block, at);
@@ -173,7 +173,7 @@ impl Machine<'_> {
         at.on & if guard.negated { !mask } else { mask }
     }
 
-    /// Instructions that touch only registers.
+    /// Executes instructions that access only registers.
     fn compute(&mut self, block: &mut Block, at: At, i: &Instruction, lanes: u32) {
         let mut r = registers(block, at);
         let mut zeros = 0;
@@ -211,7 +211,7 @@ impl Machine<'_> {
         }
     }
 
-    /// `brx.idx`: lanes go on at the targets that they select.
+    /// Executes `brx.idx`: lanes continue at the targets that they select.
     fn indexed_branch(&mut self, block: &mut Block, at: At, i: &Instruction, table: u32) {
         let indices: Lanes<u32> = self.read(block, at, |r| r.get(i.src[0]));
         let targets = &self.module.tables[table as usize];
@@ -242,7 +242,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Reads registers, and reports those that were never written.
+    /// Reads registers, and reports registers that were never written.
     #[inline(always)]
     pub(super) fn read<T>(
         &mut self,
@@ -298,7 +298,7 @@ impl Machine<'_> {
     }
 }
 
-/// Registers of the current instruction.
+/// Returns the registers of the current instruction.
 #[inline(always)]
 pub(super) fn registers(block: &mut Block, at: At) -> Registers<'_> {
     let (frame, ids) = block.warps[at.warp].frame_and_ids(at.frame);

@@ -1,11 +1,11 @@
-//! Lanes of a warp: groups that run together, and the points where they meet again.
+//! Lanes of a warp, in groups that run together, and the points where groups join again.
 
 use super::lane_memory::LaneMemory;
 use super::registers::{Frame, Ids};
 use crate::isa::NO_JOIN;
 use crate::module::{Function, Module};
 
-/// No join: the lanes run to the end of the kernel.
+/// Number that means no join: the lanes run to the end of the kernel.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Up to 32 threads that execute instructions together.
@@ -20,7 +20,7 @@ pub(crate) struct Warp {
     free_joins: Vec<u32>,
     frames: Vec<Option<Frame>>,
     pub local: LaneMemory,
-    /// Asynchronous copies that were issued: groups, the last one still open.
+    /// Groups of issued asynchronous copies. The last group is still open.
     pub copies: Vec<Vec<Copy>>,
     pub fill: u64,
 }
@@ -30,33 +30,34 @@ pub(crate) struct Warp {
 pub(crate) struct Split {
     pub pc: u32,
     pub lanes: u32,
-    /// Point where the lanes wait for others.
+    /// Join at which the lanes wait for others.
     pub join: u32,
-    /// Instruction of that point; [`NO_JOIN`] if it is behind a call.
+    /// Instruction of that join, or [`NO_JOIN`] if the join is after a call.
     pub stop: u32,
     pub frame: u32,
     pub wait: Wait,
 }
 
-/// What a split waits for.
+/// Reason why a split waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     No,
     Barrier(u8),
-    /// `bar.warp.sync` of these lanes.
+    /// Waits at a `bar.warp.sync` of these lanes.
     Lanes(u32),
 }
 
-/// Point where lanes meet: the instruction that post-dominates a branch, or the one behind a call.
+/// Point where lanes join again: the instruction that post-dominates a branch, or the instruction
+/// after a call.
 #[derive(Clone, Debug)]
 struct Join {
-    /// Lanes that will come.
+    /// Lanes that are expected.
     lanes: u32,
     arrived: u32,
     pc: u32,
     frame: u32,
     outer: u32,
-    /// For a call: its index and the called frame.
+    /// For a call: index of the call, and the called frame.
     call: Option<(u32, u32)>,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct Copy {
     pub shared: u64,
     pub global: u64,
     pub bytes: u8,
-    /// Bytes that are read; the rest is zeros.
+    /// Number of bytes that are read. The rest is zeros.
     pub from: u8,
     pub pc: u32,
 }
@@ -95,14 +96,14 @@ impl Warp {
         self.frames[at as usize].as_mut().expect("a split's frame is not dropped")
     }
 
-    /// Frame and special registers, which are separate parts of the warp.
+    /// Returns the frame and the special registers, which are separate parts of the warp.
     #[inline]
     pub fn frame_and_ids(&mut self, at: u32) -> (&mut Frame, &Ids) {
         let frame = self.frames[at as usize].as_mut();
         (frame.expect("a split's frame is not dropped"), &self.ids)
     }
 
-    /// Splits the lanes of a branch: `groups` are lanes and their next instructions.
+    /// Splits the lanes at a branch. `groups` are lanes with their next instructions.
     pub fn diverge(&mut self, at: usize, groups: &[(u32, u32)], join_pc: u32) {
         let split = self.splits.remove(at);
         let (mut join, mut stop) = (split.join, split.stop);
@@ -116,7 +117,7 @@ impl Warp {
         }
     }
 
-    /// The lanes of a split have come to their join.
+    /// Records that the lanes of a split have reached their join.
     pub fn arrive(&mut self, at: usize) {
         let split = self.splits.remove(at);
         self.joins[split.join as usize].arrived |= split.lanes;
@@ -157,7 +158,8 @@ impl Warp {
             Split { pc: function.start, join, stop: NO_JOIN, frame: free as u32, ..split };
     }
 
-    /// Lanes of a split return from their function, or exit from the kernel. The others go on.
+    /// Lets lanes of a split return from their function, or exit from the kernel. The other lanes
+    /// continue.
     pub fn leave(&mut self, at: usize, lanes: u32, exits: bool, module: &Module) {
         let split = &mut self.splits[at];
         split.lanes &= !lanes;
@@ -167,7 +169,7 @@ impl Warp {
         if split.lanes == 0 {
             self.splits.remove(at);
         }
-        // Joins inside of the function no longer expect the lanes.
+        // Joins inside the function no longer expect these lanes.
         let mut passed = Vec::new();
         while join != NONE && (exits || self.joins[join as usize].call.is_none()) {
             self.joins[join as usize].lanes &= !lanes;
@@ -204,7 +206,7 @@ impl Warp {
         }
     }
 
-    /// Lets the lanes of a join go on if all have arrived.
+    /// Lets the lanes of a join continue if all have arrived.
     fn complete(&mut self, at: u32) {
         let join = &self.joins[at as usize];
         if join.arrived != join.lanes {
@@ -242,7 +244,8 @@ impl Warp {
         self.joins.len() as u32 - 1
     }
 
-    /// Lets lanes go on whose `bar.warp.sync` all its lanes have reached; returns the masks.
+    /// Lets lanes continue if all lanes of their `bar.warp.sync` have reached it. Returns the
+    /// masks.
     pub fn release_lanes(&mut self) -> Vec<u32> {
         let mut released = Vec::new();
         for at in 0..self.splits.len() {
@@ -259,7 +262,7 @@ impl Warp {
         released
     }
 
-    /// Whether some lanes can go on.
+    /// Whether some lanes can continue.
     pub fn is_ready(&self) -> bool {
         self.splits.iter().any(|it| it.wait == Wait::No)
     }

@@ -1,4 +1,5 @@
-//! Generic addresses: each state space but global memory has a window of addresses that no host uses.
+//! Generic addresses. Each state space except global memory has a window of addresses that no host
+//! uses.
 
 use crate::isa::Space;
 
@@ -7,7 +8,7 @@ const LOCAL: u64 = 0xfe5b_0000_0000_0000;
 const PARAM: u64 = 0xfe5c_0000_0000_0000;
 const WINDOW_BITS: u32 = 40;
 
-/// First generic address of a space.
+/// Returns the first generic address of a space.
 pub(crate) fn base(space: Space) -> u64 {
     match space {
         Space::Shared => SHARED,
@@ -17,7 +18,7 @@ pub(crate) fn base(space: Space) -> u64 {
     }
 }
 
-/// Space of a generic address, and the address in that space.
+/// Returns the space of a generic address, and the address in that space.
 #[inline]
 pub(crate) fn of(address: u64) -> (Space, u64) {
     let start = address >> WINDOW_BITS << WINDOW_BITS;

@@ -15,7 +15,8 @@ pub(crate) enum Space {
     Const,
 }
 
-/// Register of the current frame. Predicates, registers of up to 32 bits and registers of 64 bits are numbered separately.
+/// Register of the current frame. Predicates, registers of up to 32 bits, and 64-bit registers are
+/// numbered separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Register {
     Pred(u32),
@@ -36,7 +37,7 @@ pub(crate) enum Operand {
     Special(Special),
     /// Offset of a variable in the frame's local memory.
     Local(u64),
-    /// Offset behind the start of dynamic shared memory.
+    /// Offset after the start of dynamic shared memory.
     DynamicShared(u64),
 }
 
@@ -61,7 +62,7 @@ pub(crate) enum Special {
     One,
 }
 
-/// Lanes that a mask register names, relative to the current lane.
+/// Lanes that a mask register selects, relative to the current lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MaskOf {
     Equal,
@@ -76,7 +77,7 @@ pub(crate) enum MaskOf {
 pub(crate) enum Rounding {
     #[default]
     Nearest,
-    /// To nearest; ties away from zero.
+    /// To nearest, ties away from zero.
     NearestAway,
     Zero,
     Down,
@@ -88,7 +89,7 @@ pub(crate) enum Rounding {
 pub(crate) struct Mode {
     /// Rounding to a floating-point number.
     pub rounding: Rounding,
-    /// Rounding to an integer, of `cvt`.
+    /// Rounding to an integer, used by `cvt`.
     pub integer: Option<Rounding>,
     /// Flush subnormal inputs and results to zero.
     pub ftz: bool,
@@ -101,7 +102,7 @@ pub(crate) struct Mode {
     pub approximate: bool,
 }
 
-/// Half of a product that a multiplication keeps.
+/// Part of a product that a multiplication returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Low,
@@ -109,7 +110,7 @@ pub(crate) enum Part {
     Wide,
 }
 
-/// Comparison; the unordered forms are true if an operand is NaN.
+/// Comparison. The unordered forms are true if an operand is NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compare {
     Equal,
@@ -170,7 +171,7 @@ pub(crate) enum Function {
     Tanh,
 }
 
-/// Lane that `shfl` reads from.
+/// Lane from which `shfl` reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shuffle {
     Up,
@@ -199,7 +200,7 @@ pub(crate) enum Barrier {
     Any,
 }
 
-/// Class of a floating-point number that `testp` asks for.
+/// Class of floating-point numbers for `testp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Finite,
@@ -210,10 +211,11 @@ pub(crate) enum Class {
     Subnormal,
 }
 
-/// Operation of an instruction. Operands are in [`Instruction`]; targets of branches are instruction indices.
+/// Operation of an instruction. Operands are in [`Instruction`]. Targets of branches are
+/// instruction indices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Op {
-    // Arithmetic of integers and floating-point numbers, by `Instruction::ty`.
+    // Arithmetic of integers and floating-point numbers. `Instruction::ty` is the type.
     Add {
         carry_in: bool,
         carry_out: bool,
@@ -238,7 +240,7 @@ pub(crate) enum Op {
     Copysign,
     Testp(Class),
     Function(Function),
-    // Bits.
+    // Operations on bits.
     And,
     Or,
     Xor,
@@ -266,13 +268,13 @@ pub(crate) enum Op {
     Popc,
     Clz,
     Brev,
-    /// Products of four bytes; `from` is the type of the second factor.
+    /// Sum of products of four bytes. `from` is the type of the second factor.
     Dp4a,
-    /// Products of two halves with two bytes, the upper ones if `high`.
+    /// Sum of products of two 16-bit numbers with two bytes, the upper ones if `high`.
     Dp2a {
         high: bool,
     },
-    // Selection.
+    // Comparison and selection.
     Setp {
         compare: Compare,
         unordered: bool,
@@ -285,23 +287,23 @@ pub(crate) enum Op {
     },
     Selp,
     Slct,
-    // Moves and conversions. `from` is the source's type.
+    // Moves and conversions. `from` is the type of the source.
     Mov,
-    /// Joins `list` into one register.
+    /// Combines `list` into one register.
     Pack,
     /// Splits one register into `list`.
     Unpack,
     Cvt,
-    /// Converts two numbers into the halves of a register.
+    /// Converts two numbers to the halves of a register.
     CvtPair,
     CvtPack,
-    /// Adds or removes the base of a space's window.
+    /// Adds or removes the base of a space's address window.
     Cvta {
         space: Space,
         to_space: bool,
     },
     Isspacep(Space),
-    // Memory.
+    // Memory accesses.
     Load {
         space: Space,
         strong: bool,
@@ -320,11 +322,11 @@ pub(crate) enum Op {
         bytes: u8,
     },
     CopyCommit,
-    /// Waits until at most this number of groups is pending; all with `u32::MAX`.
+    /// Waits until at most `pending` groups are pending. `u32::MAX` waits for all groups.
     CopyWait {
         pending: u32,
     },
-    /// Loads or stores 8x8 matrices of halves.
+    /// Loads or stores 8x8 matrices of 16-bit numbers.
     Matrix {
         count: u8,
         transposed: bool,
@@ -332,7 +334,7 @@ pub(crate) enum Op {
     },
     MoveMatrix,
     Prefetch,
-    // Warps.
+    // Instructions of whole warps.
     Mma {
         rows: u8,
         depth: u8,
@@ -347,12 +349,12 @@ pub(crate) enum Op {
     Elect,
     ActiveMask,
     BarWarp,
-    // Control.
+    // Control flow.
     Bar {
         kind: Barrier,
         aligned: bool,
     },
-    /// Memory fence or hint without an effect here.
+    /// Memory fence or hint, which has no effect here.
     Nop,
     Bra {
         target: u32,
@@ -369,7 +371,7 @@ pub(crate) enum Op {
     Trap,
 }
 
-/// Predicate that must hold in a lane for the instruction to take effect there.
+/// Predicate that must be true in a lane for the instruction to take effect there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
     pub register: u32,
@@ -381,7 +383,7 @@ pub(crate) struct Guard {
 pub(crate) struct Instruction {
     pub op: Op,
     pub ty: Type,
-    /// Second type: the source of a conversion, the second factor of a product.
+    /// Second type: that of a conversion's source, or of a product's second factor.
     pub from: Type,
     pub mode: Mode,
     pub guard: Option<Guard>,
@@ -389,22 +391,23 @@ pub(crate) struct Instruction {
     /// Second result: the predicate of `shfl`, the other predicate of `setp`.
     pub dst2: Operand,
     pub src: [Operand; 4],
-    /// Offset that is added to the address in `src[0]`, or in `src[1]` for the global address of an asynchronous copy.
+    /// Offset that is added to the address in `src[0]`.
     pub offset: i64,
+    /// Offset that is added to the second address of an asynchronous copy.
     pub offset2: i64,
-    /// Vector operands: loaded or stored registers, fragments of matrices.
+    /// Vector operands: loaded or stored registers, or fragments of matrices.
     pub list: Box<[Operand]>,
-    /// For branches: the first instruction that all lanes execute again; [`NO_JOIN`] if there is none.
+    /// For branches: the first instruction that all lanes execute again, or [`NO_JOIN`].
     pub join: u32,
     /// Index of the opcode's text in the module.
     pub name: u32,
-    /// Line in the PTX text.
+    /// Line in the PTX source.
     pub line: u32,
-    /// File number and line in the CUDA text; 0 if unknown.
+    /// File number and line in the CUDA source. 0 if unknown.
     pub source: (u32, u32),
 }
 
-/// Reconvergence point of a branch after which lanes meet only at the function's end.
+/// Reconvergence point of a branch whose lanes join only at the function's end.
 pub(crate) const NO_JOIN: u32 = u32::MAX;
 
 impl Register {
@@ -419,7 +422,7 @@ impl Register {
 }
 
 impl Instruction {
-    /// An instruction without operands.
+    /// Creates an instruction without operands.
     pub fn new(op: Op, ty: Type) -> Self {
         Self {
             op,

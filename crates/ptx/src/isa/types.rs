@@ -25,7 +25,7 @@ pub(crate) enum Type {
 }
 
 impl Type {
-    /// Type of a word without its dot, such as `u32`.
+    /// Returns the type of a word without its dot, such as `u32`.
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "pred" => Self::Pred,
@@ -73,7 +73,8 @@ impl Type {
         matches!(self, Self::F16 | Self::F16x2 | Self::Bf16 | Self::Bf16x2 | Self::F32 | Self::F64)
     }
 
-    /// `value`'s low bits, sign-extended to 64 bits if the type is signed and zero-extended otherwise.
+    /// Returns the low bits of `value`, extended to 64 bits by the sign if the type is signed, and
+    /// by zeros otherwise.
     pub fn extend(self, value: u64) -> u64 {
         let free = 64 - self.bits();
         if self.is_signed() {

@@ -1,13 +1,13 @@
-//! One bit for each byte of a memory.
+//! Bitmap with one bit for each byte of a memory.
 
-/// Set of bytes, by their offsets.
+/// Set of bytes, given by their offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bitmap(Vec<u64>);
 
 impl Bitmap {
-    /// Creates an empty set in a memory of `bytes` bytes.
+    /// Creates an empty set for a memory of `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
-        // One word more, so that a check may look past the end of a word.
+        // One word more, because a check may read past the end of a word.
         Self(vec![0; bytes.div_ceil(64) as usize + 1])
     }
 

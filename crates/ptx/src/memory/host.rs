@@ -1,10 +1,11 @@
-//! Access to host memory by address: the only unsafe code of this crate beside its C interface.
+//! Access to host memory by address. Except for the C interface, this is the only unsafe code of
+//! the crate.
 #![allow(unsafe_code)]
 
 use std::alloc::{self, Layout};
 use std::ptr;
 
-/// Range of host memory that a kernel accesses. Every access is checked against its length.
+/// Range of host memory that a kernel accesses. Every access is checked against the range's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostRange {
     address: u64,
@@ -13,8 +14,8 @@ pub(crate) struct HostRange {
 
 impl HostRange {
     /// # Safety
-    /// As long as the range is used, all its bytes must be readable and writable (or only readable, if nothing writes to
-    /// it), and no other thread may access them.
+    /// As long as the range is used, all its bytes must be readable, and writable unless nothing
+    /// writes to the range. No other thread may access them.
     pub unsafe fn new(address: u64, bytes: u64) -> Self {
         assert!(address.checked_add(bytes).is_some(), "a range ends behind the address space");
         Self { address, bytes }
@@ -32,7 +33,8 @@ impl HostRange {
     #[inline]
     pub fn get<const N: usize>(&self, offset: u64) -> [u8; N] {
         self.check(offset, N);
-        // SAFETY: checked to be inside of the range, which `new`'s caller keeps readable. An array of bytes has no alignment.
+        // SAFETY: the bytes are inside the range, which the caller of `new` keeps readable. An
+        // array of bytes needs no alignment.
         unsafe { ptr::read((self.address + offset) as *const [u8; N]) }
     }
 
@@ -40,14 +42,14 @@ impl HostRange {
     #[inline]
     pub fn put<const N: usize>(&self, offset: u64, value: [u8; N]) {
         self.check(offset, N);
-        // SAFETY: as above; the caller writes only to ranges that are writable.
+        // SAFETY: as above; the caller writes only to writable ranges.
         unsafe { ptr::write((self.address + offset) as *mut [u8; N], value) }
     }
 
     /// Reads as many bytes as `into` has.
     pub fn read(&self, offset: u64, into: &mut [u8]) {
         self.check(offset, into.len());
-        // SAFETY: as above; `into` is a borrow, so it is elsewhere.
+        // SAFETY: as above; `into` is borrowed mutably, so it does not overlap the range.
         unsafe {
             ptr::copy((self.address + offset) as *const u8, into.as_mut_ptr(), into.len());
         }
@@ -77,7 +79,7 @@ pub(crate) struct HostBuffer {
 }
 
 impl HostBuffer {
-    /// Allocates at least one byte. `align` must be a power of two.
+    /// Allocates `bytes` bytes, at least one. `align` must be a power of two.
     pub fn new(bytes: usize, align: usize) -> Self {
         let layout = Layout::from_size_align(bytes.max(1), align).expect("a size that exists");
         // SAFETY: the layout has at least one byte.
@@ -85,7 +87,7 @@ impl HostBuffer {
         if start.is_null() {
             alloc::handle_alloc_error(layout);
         }
-        // SAFETY: the memory is this buffer's until it is dropped.
+        // SAFETY: the memory belongs to this buffer until the buffer is dropped.
         let range = unsafe { HostRange::new(start as u64, bytes as u64) };
         Self { range, layout }
     }
@@ -94,7 +96,7 @@ impl HostBuffer {
         self.range.address
     }
 
-    /// Its range, which must not be used after the buffer is dropped.
+    /// Returns the buffer's range, which must not be used after the buffer is dropped.
     pub fn range(&self) -> HostRange {
         self.range
     }
@@ -108,16 +110,16 @@ impl Drop for HostBuffer {
 }
 
 impl super::Memory {
-    /// Adds a range of host memory that belongs to the caller, such as an allocation of a simulated driver. Kernels access
-    /// it at its own address.
+    /// Adds a range of host memory that belongs to the caller, such as an allocation of a simulated
+    /// driver. Kernels access the range at its host address.
     ///
     /// # Errors
-    /// [`Error::Overlap`](crate::Error::Overlap) if it overlaps another range.
+    /// [`Error::Overlap`](crate::Error::Overlap) if the range overlaps another one.
     ///
     /// # Safety
-    /// Until the range is removed, `bytes` bytes from `address` must stay allocated, readable, and writable if `access` is
-    /// [`ReadWrite`](super::Access::ReadWrite). While a method of this memory or a launch with it runs, no other thread may
-    /// access them.
+    /// Until the range is removed, the `bytes` bytes from `address` on must stay allocated and
+    /// readable, and writable if `access` is [`ReadWrite`](super::Access::ReadWrite). While a
+    /// method of this memory or a launch with it runs, no other thread may access them.
     pub unsafe fn map(
         &mut self,
         name: &str,
@@ -126,7 +128,7 @@ impl super::Memory {
         access: super::Access,
         contents: super::Contents,
     ) -> crate::Result<()> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let host = unsafe { HostRange::new(address, bytes) };
         self.insert(super::Range::new(name, host, None, access, contents))
     }

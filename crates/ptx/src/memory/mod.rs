@@ -1,4 +1,4 @@
-//! Global memory: ranges of host memory.
+//! Global memory of a device, which consists of ranges of host memory.
 
 mod bitmap;
 mod host;
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use host::{HostBuffer, HostRange};
 
-/// What kernels may do with a range.
+/// Kernel accesses that a range allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// A store is a fault.
@@ -27,12 +27,12 @@ pub enum Contents {
     Unwritten,
 }
 
-/// Global memory of a device: ranges of host memory, with what was written to them.
+/// Global memory of a device: ranges of host memory, and which of their bytes were written.
 ///
-/// The state outlives a launch, so a kernel may read what an earlier one has written.
+/// The state outlives a launch, so a kernel may read bytes that an earlier one has written.
 #[derive(Default)]
 pub struct Memory {
-    /// Sorted by address.
+    /// Ranges, sorted by address.
     ranges: Vec<Range>,
 }
 
@@ -40,10 +40,10 @@ pub struct Memory {
 pub(crate) struct Range {
     pub name: String,
     pub host: HostRange,
-    /// Memory that belongs to the range, if the caller has not mapped its own.
+    /// Memory that belongs to the range, unless the caller has mapped its own.
     _buffer: Option<HostBuffer>,
     pub access: Access,
-    /// Bytes that were written; `None` if all were.
+    /// Bytes that were written. `None` if all were.
     written: Option<Bitmap>,
 }
 
@@ -53,7 +53,8 @@ impl Memory {
         Self::default()
     }
 
-    /// Allocates a range that is aligned to 256 bytes, and returns its address. It is freed with this memory.
+    /// Allocates a range that is aligned to 256 bytes, and returns its address. The range is freed
+    /// with this memory.
     pub fn allocate(&mut self, name: &str, bytes: usize, access: Access) -> u64 {
         let buffer = HostBuffer::new(bytes, 256);
         let host = buffer.range();
@@ -62,20 +63,20 @@ impl Memory {
         host.address()
     }
 
-    /// Allocates a range that holds `data`, and returns its address.
+    /// Allocates a range that contains `data`, and returns its address.
     pub fn allocate_with(&mut self, name: &str, data: &[u8], access: Access) -> u64 {
         let address = self.allocate(name, data.len(), access);
         self.write(address, data).expect("the range was just allocated");
         address
     }
 
-    /// Removes the range that starts at an address; returns whether there was one.
+    /// Removes the range that starts at an address. Returns whether there was one.
     pub fn remove(&mut self, address: u64) -> bool {
         let found = self.ranges.iter().position(|it| it.host.address() == address);
         found.map(|at| self.ranges.remove(at)).is_some()
     }
 
-    /// Reads bytes, as a copy to the host does. `None` outside of all ranges.
+    /// Reads bytes, like a copy to the host. Returns `None` outside all ranges.
     pub fn read(&self, address: u64, bytes: usize) -> Option<Vec<u8>> {
         let (range, offset) = self.find(address, bytes as u64)?;
         let mut data = vec![0; bytes];
@@ -83,7 +84,8 @@ impl Memory {
         Some(data)
     }
 
-    /// Writes bytes, as a copy from the host does, also to a read-only range. `None` outside of all ranges.
+    /// Writes bytes, like a copy from the host, even to a read-only range. Returns `None` outside
+    /// all ranges.
     pub fn write(&mut self, address: u64, data: &[u8]) -> Option<()> {
         let (range, offset) = self.find(address, data.len() as u64)?;
         self.ranges[range].host.write(offset, data);
@@ -91,15 +93,16 @@ impl Memory {
         Some(())
     }
 
-    /// Marks bytes as written, after a copy that went past this memory. `None` outside of all ranges.
+    /// Marks bytes as written, after a copy that did not use this memory. Returns `None` outside
+    /// all ranges.
     pub fn mark_written(&mut self, address: u64, bytes: u64) -> Option<()> {
         let (range, offset) = self.find(address, bytes)?;
         self.ranges[range].set_written(offset, bytes, true);
         Some(())
     }
 
-    /// Marks bytes as never written. `None` outside of all ranges, or in a range that was mapped as
-    /// [`Contents::Written`].
+    /// Marks bytes as never written. Returns `None` outside all ranges, or in a range that was
+    /// mapped as [`Contents::Written`].
     pub fn mark_unwritten(&mut self, address: u64, bytes: u64) -> Option<()> {
         let (range, offset) = self.find(address, bytes)?;
         self.ranges[range].written.as_ref()?;
@@ -107,7 +110,7 @@ impl Memory {
         Some(())
     }
 
-    /// Whether all of these bytes were written. `None` outside of all ranges.
+    /// Whether all of these bytes were written. Returns `None` outside all ranges.
     pub fn is_written(&self, address: u64, bytes: u64) -> Option<bool> {
         let (range, offset) = self.find(address, bytes)?;
         let mut parts = (0..bytes).step_by(64);
@@ -129,7 +132,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Number of the range that holds all the bytes, and the offset in it.
+    /// Returns the number of the range that contains all the bytes, and the offset in it.
     #[inline]
     pub(crate) fn find(&self, address: u64, bytes: u64) -> Option<(usize, u64)> {
         let at = self.ranges.partition_point(|it| it.host.address() <= address).checked_sub(1)?;
@@ -146,7 +149,7 @@ impl Memory {
         &mut self.ranges
     }
 
-    /// Nearest range below or around an address, for messages.
+    /// Describes the nearest range below or around an address, for messages.
     pub(crate) fn describe(&self, address: u64) -> String {
         let at = self.ranges.partition_point(|it| it.host.address() <= address);
         match at.checked_sub(1).map(|at| &self.ranges[at]) {
@@ -183,7 +186,7 @@ impl Range {
         self.written.as_ref().is_none_or(|it| it.has(offset, bytes))
     }
 
-    /// Marks bytes as written or not.
+    /// Marks bytes as written or unwritten.
     #[inline]
     pub fn set_written(&mut self, offset: u64, bytes: u64, value: bool) {
         if let Some(written) = &mut self.written {
@@ -191,7 +194,7 @@ impl Range {
         }
     }
 
-    /// Which bytes were written, to be restored later.
+    /// Returns the bytes that were written, for a later restore.
     pub fn written(&self) -> Option<Bitmap> {
         self.written.clone()
     }
@@ -200,7 +203,7 @@ impl Range {
         self.written = written;
     }
 
-    /// Fills what was never written.
+    /// Fills the bytes that were never written.
     pub fn fill_unwritten(&mut self, mut byte: impl FnMut(u64) -> u8) {
         for offset in 0..self.host.bytes() {
             if !self.is_written(offset, 1) {

@@ -3,10 +3,11 @@
 use crate::isa::{NO_JOIN, Op};
 use crate::module::Module;
 
-/// Sets the joins of the branches of the function that starts at instruction `start` and is the last one.
+/// Sets the joins of the branches of a function. The function starts at instruction `start` and is
+/// the last one of the module.
 ///
-/// Post-dominators are found by iteration over the reversed graph of instructions (Cooper, Harvey and Kennedy, "A Simple,
-/// Fast Dominance Algorithm", 2001).
+/// Post-dominators are found by iteration over the reversed graph of basic blocks (Cooper, Harvey
+/// and Kennedy, "A Simple, Fast Dominance Algorithm", 2001).
 pub(super) fn find_joins(module: &mut Module, start: usize) {
     let graph = Graph::of(module, start);
     let dominators = graph.post_dominators();
@@ -22,7 +23,7 @@ pub(super) fn find_joins(module: &mut Module, start: usize) {
     }
 }
 
-/// Basic blocks; the last node is the function's end.
+/// Graph of basic blocks. The last node is the function's end.
 struct Graph {
     /// First instruction of each block, relative to the function.
     starts: Vec<usize>,
@@ -81,7 +82,8 @@ impl Graph {
         self.starts.len()
     }
 
-    /// Immediate post-dominator of each block; `None` if it never reaches the function's end.
+    /// Returns the immediate post-dominator of each block, or `None` if the block never reaches the
+    /// function's end.
     fn post_dominators(&self) -> Vec<Option<usize>> {
         let exit = self.exit();
         let mut predecessors = vec![Vec::new(); exit + 1];
@@ -90,7 +92,7 @@ impl Graph {
                 predecessors[*successor].push(block);
             }
         }
-        // Postorder of the reversed graph from the exit; the exit has the highest number.
+        // Postorder of the reversed graph from the exit. The exit has the highest number.
         let mut number = vec![usize::MAX; exit + 1];
         let mut order = Vec::new();
         let mut seen = vec![false; exit + 1];

@@ -12,13 +12,13 @@ use crate::isa::{Guard, Instruction, Op, Operand, Register, Type};
 use crate::module::{Call, Function, Slot};
 
 impl<'a> Parser<'a> {
-    /// Function behind `.entry` or `.func`.
+    /// Parses the function after `.entry` or `.func`.
     pub(super) fn function(&mut self, kernel: bool) -> Result<()> {
         let mut function = Function { kernel, ..Function::default() };
         let results = if self.is('(') { self.slots()? } else { Vec::new() };
         function.name = self.word()?.to_string();
         let parameters = if self.is('(') { self.slots()? } else { Vec::new() };
-        // Bounds of the launch, such as `.maxntid 256, 1, 1`, are hints for the compiler.
+        // Launch bounds, such as `.maxntid 256, 1, 1`, are hints for the compiler.
         while !self.is(';') && !self.is('{') {
             self.advance()?;
         }
@@ -58,7 +58,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `(.param .b32 a, .param .b64 b)`: names, alignments and sizes.
+    /// Parses `(.param .b32 a, .param .b64 b)` into names, alignments and sizes.
     fn slots(&mut self) -> Result<Vec<(&'a str, u64, u64)>> {
         let mut slots = Vec::new();
         self.expect('(')?;
@@ -127,7 +127,7 @@ impl<'a> Body<'_, 'a> {
             ".param" => {
                 let variable = self.parser.declaration()?;
                 self.parser.expect(';')?;
-                // Every call's arguments have their own place.
+                // The arguments of every call have their own memory.
                 let offset = self.function.param_space.next_multiple_of(variable.align.max(8));
                 self.function.param_space = offset + variable.bytes;
                 self.define(variable.name, Name::Param(offset, variable.bytes));
@@ -160,7 +160,7 @@ impl<'a> Body<'_, 'a> {
         }
     }
 
-    /// A label, or a branch table behind a label.
+    /// Parses a label, or a branch table after a label.
     fn label(&mut self, name: &'a str) -> Result<()> {
         let next = self.parser.tokens.get(self.parser.at);
         if matches!(next, Some((Token::Word(".branchtargets"), _))) {
@@ -178,7 +178,7 @@ impl<'a> Body<'_, 'a> {
         Ok(())
     }
 
-    /// `.reg .b32 %r<10>, a;`
+    /// Parses `.reg .b32 %r<10>, a;`.
     fn registers(&mut self) -> Result<()> {
         let line = self.parser.line();
         let word = self.parser.word()?;
@@ -212,7 +212,7 @@ impl<'a> Body<'_, 'a> {
         }
     }
 
-    /// `.loc 1 20 3`, perhaps with the place that the line is inlined at.
+    /// Parses `.loc 1 20 3`, optionally with the position at which the line is inlined.
     fn location(&mut self) -> Result<()> {
         let file = self.parser.integer()? as u32;
         let line = self.parser.integer()? as u32;
@@ -241,7 +241,7 @@ impl<'a> Body<'_, 'a> {
         let mut instruction = if word == "call" || word == "call.uni" {
             self.call(line)?
         } else {
-            // A label may have the name of a variable.
+            // A label may have the same name as a variable.
             let args = if word.starts_with("bra") {
                 let label = self.parser.word()?;
                 self.parser.expect(';')?;
@@ -274,7 +274,7 @@ impl<'a> Body<'_, 'a> {
         Ok(())
     }
 
-    /// `call (result), function, (argument, argument);`
+    /// Parses `call (result), function, (argument, argument);`.
     fn call(&mut self, line: u32) -> Result<Instruction> {
         let mut call = Call { line, ..Call::default() };
         if self.parser.is('(') {

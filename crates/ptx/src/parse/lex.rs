@@ -1,19 +1,19 @@
-//! Text to tokens.
+//! Lexer of PTX source.
 
 use crate::error::{Error, Result};
 
-/// Smallest unit of the text.
+/// Token of the source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Token<'a> {
-    /// Identifier, register, directive or opcode, with its dots.
+    /// Identifier, register, directive or opcode, including its dots.
     Word(&'a str),
     Number(Literal),
-    /// Quoted text without its quotes.
+    /// Quoted text without the quotes.
     Quoted(&'a str),
     Symbol(char),
 }
 
-/// Number in the text (PTX ISA, "Constants").
+/// Number in the source (PTX ISA, "Constants").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Literal {
     Integer(u64),
@@ -33,7 +33,7 @@ impl Literal {
     }
 }
 
-/// Splits a text into tokens, each with its line.
+/// Splits a source into tokens, each with its line.
 pub(crate) fn lex(text: &str) -> Result<Vec<(Token<'_>, u32)>> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::with_capacity(text.len() / 4);
@@ -94,7 +94,7 @@ pub(crate) fn lex(text: &str) -> Result<Vec<(Token<'_>, u32)>> {
                 tokens.push((Token::Symbol(byte as char), line));
                 at += 1;
             }
-            _ => return Err(Error::parse(line, "text outside of ASCII")),
+            _ => return Err(Error::parse(line, "a character outside ASCII")),
         }
     }
     Ok(tokens)

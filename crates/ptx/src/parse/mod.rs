@@ -1,4 +1,4 @@
-//! PTX text to a [`Module`] (PTX ISA, "Syntax" and "Directives").
+//! Parser that converts PTX source to a [`Module`] (PTX ISA, "Syntax" and "Directives").
 
 mod flow;
 mod function;
@@ -17,10 +17,10 @@ use crate::module::{Module, Variable};
 use lex::{Literal, Token, lex};
 
 impl Module {
-    /// Parses a PTX text.
+    /// Parses a PTX source.
     ///
     /// # Errors
-    /// [`Error::Parse`] names the line and the unknown opcode, modifier, type or symbol.
+    /// [`Error::Parse`] with the line and the unknown opcode, modifier, type or symbol.
     pub fn parse(text: &str) -> Result<Self> {
         let (tokens, module) = (lex(text)?, Self::default());
         let mut parser = Parser { tokens, at: 0, module, symbols: HashMap::new() };
@@ -30,7 +30,7 @@ impl Module {
     }
 }
 
-/// Position in the text, and what was found before it.
+/// Position in the source, and the declarations before it.
 struct Parser<'a> {
     tokens: Vec<(Token<'a>, u32)>,
     at: usize,
@@ -44,7 +44,7 @@ struct Declaration<'a> {
     name: &'a str,
     ty: Type,
     align: u64,
-    /// 0 for an array of unknown length.
+    /// Size in bytes, or 0 for an array of unknown length.
     bytes: u64,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `.file 1 "tile.cu"`, perhaps with a time and a size.
+    /// Parses `.file 1 "tile.cu"`, optionally with a time and a size.
     fn file(&mut self) -> Result<()> {
         let number = self.integer()? as u32;
         let line = self.line();
@@ -98,7 +98,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Debug sections.
+    /// Skips debug sections.
     fn skip_braces(&mut self) -> Result<()> {
         while !self.is('{') {
             self.advance()?;
@@ -109,7 +109,7 @@ impl<'a> Parser<'a> {
         self.expect('}')
     }
 
-    /// Variable in global or constant memory, with its initial value.
+    /// Parses a variable in global or constant memory, with its initial value.
     fn global(&mut self, constant: bool) -> Result<()> {
         let line = self.line();
         let variable = self.declaration()?;
@@ -165,7 +165,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Variable in shared memory. All kernels of a module share one layout.
+    /// Parses a variable in shared memory. All kernels of a module share one layout.
     fn shared(&mut self) -> Result<(&'a str, Operand)> {
         let variable = self.declaration()?;
         self.expect(';')?;
@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
         Ok((variable.name, operand))
     }
 
-    /// `.align 4 .b8 name[12]` or `.b32 name`, behind the word of the state space.
+    /// Parses `.align 4 .b8 name[12]` or `.b32 name`, after the name of the state space.
     fn declaration(&mut self) -> Result<Declaration<'a>> {
         let (mut align, mut ty, mut count) = (0, Type::B8, 1);
         loop {
@@ -189,7 +189,7 @@ impl<'a> Parser<'a> {
             let word = self.word()?;
             match word {
                 ".align" => align = self.integer()?,
-                // Attributes of a pointer that is a kernel's parameter.
+                // Attributes of a pointer parameter of a kernel.
                 ".ptr" | ".global" | ".shared" | ".const" | ".local" => {}
                 ".v2" => count = 2,
                 ".v4" => count = 4,
@@ -210,7 +210,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Calls name functions that may come later in the text.
+    /// Resolves the names of called functions, which may be declared later in the source.
     fn resolve_calls(&mut self) -> Result<()> {
         let functions = &self.module.functions;
         for call in &mut self.module.calls {
@@ -221,7 +221,8 @@ impl<'a> Parser<'a> {
             let function = &functions[found];
             let counts = (function.parameters.len(), function.results.len());
             if counts != (call.arguments.len(), call.results.len()) {
-                let message = format!("call of {} with other parameters", call.target);
+                let message =
+                    format!("call of {} with the wrong number of parameters", call.target);
                 return Err(Error::parse(call.line, message));
             }
             call.function = found as u32;
@@ -253,7 +254,8 @@ impl<'a> Parser<'a> {
 
     fn advance(&mut self) -> Result<Token<'a>> {
         let token = self.tokens.get(self.at).copied();
-        let (token, _) = token.ok_or_else(|| Error::parse(self.line(), "the text ends early"))?;
+        let (token, _) =
+            token.ok_or_else(|| Error::parse(self.line(), "the source ends too early"))?;
         self.at += 1;
         Ok(token)
     }

@@ -5,7 +5,7 @@ use super::scope::Body;
 use crate::error::{Error, Result};
 use crate::isa::{Operand, Register, Type};
 
-/// Operand as it stands in the text.
+/// Operand as written in the source.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Arg<'a> {
     Value(Operand),
@@ -20,7 +20,7 @@ pub(crate) enum Arg<'a> {
     Name(&'a str),
 }
 
-/// Bits of a number as an operand of type `ty`.
+/// Returns the bits of a number as an operand of type `ty`.
 pub(crate) fn immediate(literal: Literal, ty: Type) -> u64 {
     match literal {
         Literal::Integer(value) => value,
@@ -32,7 +32,7 @@ pub(crate) fn immediate(literal: Literal, ty: Type) -> u64 {
 }
 
 impl<'a> Body<'_, 'a> {
-    /// Operands up to the semicolon.
+    /// Parses operands up to the semicolon.
     pub fn arguments(&mut self) -> Result<Vec<Arg<'a>>> {
         let mut found = Vec::new();
         while !self.parser.eat(';') {
@@ -100,7 +100,7 @@ impl<'a> Body<'_, 'a> {
             };
             return Ok(Arg::Pair(operand, second));
         }
-        // A variable's address with an offset, outside of brackets.
+        // The address of a variable with an offset, without brackets.
         let offset = if matches!(operand, Operand::Register(_)) { 0 } else { self.added()? };
         Ok(match operand {
             _ if offset == 0 => Arg::Value(operand),
@@ -117,7 +117,7 @@ impl<'a> Body<'_, 'a> {
         })
     }
 
-    /// `+4`, `+-4` or `-4`; 0 if there is none.
+    /// Parses `+4`, `+-4` or `-4`. Returns 0 if there is no offset.
     fn added(&mut self) -> Result<i64> {
         let plus = self.parser.eat('+');
         let minus = self.parser.eat('-');

@@ -11,16 +11,16 @@ use crate::module::Function;
 pub(crate) struct Body<'p, 'a> {
     pub parser: &'p mut Parser<'a>,
     pub function: Function,
-    /// Open and closed scopes; names are looked up from the current one outwards.
+    /// Open and closed scopes. Names are searched from the current scope outwards.
     pub scopes: Vec<Scope<'a>>,
     pub scope: usize,
-    /// Branches whose labels are not yet resolved: instruction, label, scope.
+    /// Branches with unresolved labels: instruction, label, scope.
     pub branches: Vec<(u32, &'a str, usize)>,
     pub tables: HashMap<&'a str, Vec<&'a str>>,
     pub source: (u32, u32),
 }
 
-/// Names between two braces.
+/// Names that are declared between two braces.
 #[derive(Default)]
 pub(crate) struct Scope<'a> {
     pub outer: usize,
@@ -39,7 +39,7 @@ pub(crate) enum Name {
 }
 
 impl<'a> Body<'_, 'a> {
-    /// Operand that a name stands for.
+    /// Returns the operand that a name stands for.
     pub fn symbol(&self, word: &str) -> Option<Operand> {
         match self.name(word) {
             Some(Name::Operand(operand)) => Some(operand),

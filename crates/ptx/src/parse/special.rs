@@ -2,7 +2,7 @@
 
 use crate::isa::{MaskOf, Special};
 
-/// Special register by its name.
+/// Returns the special register with this name.
 pub(crate) fn special(word: &str) -> Option<Special> {
     let dimension = |dot: &str| match dot {
         ".x" => Some(0),

@@ -1,4 +1,4 @@
-//! AVX2: two blocks at a time.
+//! AVX2 loops, which transform two blocks at a time.
 
 use std::arch::x86_64::{
     __m256i, _mm256_add_epi16 as add16, _mm256_add_epi32 as add32, _mm256_and_si256 as and,
@@ -30,7 +30,7 @@ x86::unzigzag!("avx2", __m256i);
 x86::reduction!("avx2", __m256i);
 x86::reading!("avx2,bmi1,bmi2,lzcnt,movbe,popcnt", Bmi2);
 
-/// Operations of BMI2. Only what has these instructions names it.
+/// Operations of BMI2. Used only in functions that are compiled with BMI2.
 struct Bmi2;
 
 impl Operations for Bmi2 {
@@ -38,13 +38,13 @@ impl Operations for Bmi2 {
     fn pick(mask: Mask, above: u32) -> Mask {
         let below = mask.count_ones().wrapping_sub(above + 1);
         let bit = 1u64.checked_shl(below).unwrap_or(0);
-        // SAFETY: only functions with these instructions call it.
+        // SAFETY: only functions compiled with BMI2 call this function.
         unsafe { _pdep_u64(bit, mask) }
     }
 
     #[inline(always)]
     fn add(block: &mut Block, mask: Mask, more: u64, low: u32) {
-        // SAFETY: as above.
+        // SAFETY: only functions compiled with BMI2 call this function.
         let mut places = unsafe { _pdep_u64(more, mask) };
         while places != 0 {
             let coefficient = &mut block[(63 - places.trailing_zeros()) as usize & 63];
@@ -54,7 +54,7 @@ impl Operations for Bmi2 {
     }
 }
 
-/// Transforms four blocks.
+/// Transforms four blocks. Returns false if a coefficient lies outside `SANE`.
 #[target_feature(enable = "avx2")]
 pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut insanity = zero();
@@ -64,7 +64,7 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
         insanity = or(insanity, insane(dequantized[0]));
         let samples = samples::<SPARSE>(dequantized);
         for (row, two) in samples.into_iter().enumerate() {
-            // A row of both blocks, and the next.
+            // A row of both blocks, and the next row.
             let [one, next]: [[u8; 16]; 2] = cast(_mm256_permute4x64_epi64::<0b11_01_10_00>(two));
             planes.put_pair(pair, 2 * row, one);
             planes.put_pair(pair, 2 * row + 1, next);
@@ -73,7 +73,8 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
     _mm256_testz_si256(insanity, insanity) == 1
 }
 
-/// Transforms four blocks to `SIDE` samples along both sides.
+/// Transforms four blocks to `SIDE` × `SIDE` samples. Returns false if a coefficient lies outside
+/// `REDUCIBLE`.
 #[target_feature(enable = "avx2")]
 pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut insanity = zero();
@@ -91,11 +92,12 @@ pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bo
     _mm256_testz_si256(insanity, insanity) == 1
 }
 
-/// Coefficients of a pair of blocks by eights, in the order of the file, and the steps of their rows.
+/// Returns the coefficients of a pair of blocks in groups of eight, in zigzag order, and the
+/// quantization steps of each row.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn side_by_side(four: &Four<'_>, pair: usize) -> ([__m256i; 8], [[u16; 16]; 8]) {
-    // A loop, because the code of `map` would lack these instructions, and would be called.
+    // A loop, because the closure of `map` would be compiled without AVX2 and would not be inlined.
     let mut steps = [[0; 16]; 8];
     for (steps, row) in steps.iter_mut().zip(four.quantization) {
         *steps = row.as_chunks().0[pair];
@@ -110,21 +112,21 @@ fn side_by_side(four: &Four<'_>, pair: usize) -> ([__m256i; 8], [[u16; 16]; 8]) 
     (eights, steps)
 }
 
-/// Bytes of each half by their places.
+/// Shuffles the bytes of each 128-bit half by `places`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn shuffled(vector: __m256i, places: &[u8; 16]) -> __m256i {
     _mm256_shuffle_epi8(vector, _mm256_broadcastsi128_si256(cast(*places)))
 }
 
-/// Bytes as numbers of 16 bits.
+/// Widens bytes to 16-bit numbers.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn widened(bytes: [u8; 16]) -> __m256i {
     _mm256_cvtepu8_epi16(cast(bytes))
 }
 
-/// Pixels of channels whose even pixels come first in each half.
+/// Interleaves three channels to pixels. In each half of a channel, the even pixels come first.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn interleaved(channels: [__m256i; 3]) -> [u8; 96] {
@@ -138,7 +140,7 @@ fn interleaved(channels: [__m256i; 3]) -> [u8; 96] {
         ];
         *part = or(or(red, green), blue);
     }
-    // The parts of the first half, then those of the second.
+    // The three parts of the first half, then those of the second half.
     cast([
         _mm256_permute2x128_si256::<0x20>(parts[0], parts[1]),
         _mm256_blend_epi32::<0xf0>(parts[2], parts[0]),

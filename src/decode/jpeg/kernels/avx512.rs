@@ -1,4 +1,4 @@
-//! AVX-512 with byte permutations: four blocks at a time.
+//! AVX-512 loops with byte permutations, which transform four blocks at a time.
 
 use std::arch::x86_64::{
     __m512i, _mm512_add_epi16 as add16, _mm512_add_epi32 as add32, _mm512_and_si512 as and,
@@ -23,7 +23,8 @@ use super::{Four, Planes, x86};
 
 x86::arithmetic!("avx512f,avx512bw,avx512vl,avx512vbmi", __m512i);
 
-/// Places of the first and the last four rows of a block in the order of the file.
+/// Zigzag positions of the coefficients in the first four rows, and in the last four rows, of a
+/// block.
 const PLACES: [[u16; 32]; 2] = {
     let mut places = [[0; 32]; 2];
     let mut at = 0;
@@ -35,7 +36,8 @@ const PLACES: [[u16; 32]; 2] = {
     places
 };
 
-/// For each third of 64 pixels: the place of each byte in its channel, and which bytes are green and blue.
+/// For each third of 64 pixels: the position of each byte in its channel, and masks of the green
+/// and blue bytes.
 const INTERLEAVE: [([u8; 64], u64, u64); 3] = {
     let mut thirds = [([0; 64], 0, 0); 3];
     let mut at = 0;
@@ -52,7 +54,7 @@ const INTERLEAVE: [([u8; 64], u64, u64); 3] = {
     thirds
 };
 
-/// Transforms four blocks.
+/// Transforms four blocks. Returns false if a coefficient lies outside `SANE`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let [top, bottom] = [cast(PLACES[0]), cast(PLACES[1])];
@@ -78,7 +80,7 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
     let insanity = insane(dequantized[0]);
     let samples = samples::<SPARSE>(dequantized);
     for (row, two) in samples.into_iter().enumerate() {
-        // A row of each pair of blocks, and the next.
+        // A row of each pair of blocks, and the next row.
         let two = cast(_mm512_permutex_epi64::<0b11_01_10_00>(two));
         let [[first, first_next], [second, second_next]]: [[[u8; 16]; 2]; 2] = two;
         planes.put_pair(0, 2 * row, first);
@@ -89,7 +91,7 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
     _mm512_test_epi16_mask(insanity, insanity) == 0
 }
 
-/// Rows of four blocks: those of the same number side by side.
+/// Rearranges the rows of four blocks. Rows with the same number then lie side by side.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 fn side_by_side([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
@@ -103,14 +105,14 @@ fn side_by_side([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
     ]
 }
 
-/// Bytes as numbers of 16 bits.
+/// Widens bytes to 16-bit numbers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 fn widened(bytes: [u8; 32]) -> __m512i {
     _mm512_cvtepu8_epi16(cast(bytes))
 }
 
-/// Pixels of channels whose even pixels come first in each 128 bits.
+/// Interleaves three channels to pixels. In each 128 bits of a channel, the even pixels come first.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 fn interleaved(channels: [__m512i; 3]) -> [u8; 192] {

@@ -1,4 +1,5 @@
-//! Loops of the decoder, compiled for several sets of instructions. All give the same bytes.
+//! Inner loops of the decoder, compiled for several instruction sets. All sets produce the same
+//! bytes.
 
 #![allow(unsafe_code)]
 
@@ -21,56 +22,58 @@ use super::bits::Input;
 use super::blocks::{BLOCK, Coding, OneByOne, Reader};
 use crate::tensor::CHANNELS;
 
-/// Greatest [`Kernels::step`].
+/// Maximum value of [`Kernels::step`].
 pub const MOST_STEP: usize = 64;
 
-/// Steps of four blocks side by side, row by row.
+/// Quantization steps of four blocks side by side, row by row.
 pub type Quantization = [[u16; 32]; 8];
 
-/// Samples of chroma that are summed before they are turned into pixels.
+/// Number of chroma samples that are summed before they are converted to pixels.
 const SUMMED: usize = 512;
-/// Memory for sums of both kinds of chroma, and for those beside them.
+/// Buffers for the sums of both chroma components, including neighbours at the ends.
 pub type Sums = [[i16; SUMMED + 32]; 2];
-/// Such memory before its first use.
+/// Initial value of [`Sums`].
 pub const NO_SUMS: Sums = [[0; SUMMED + 32]; 2];
 
-/// Coefficients, in the order of the file, from which on a block must have none to be sparse. Those before lie in its first
-/// four rows and columns.
+/// Maximum number of leading coefficients, in zigzag order, of a sparse block. They lie in the
+/// block's first four rows and columns.
 const SPARSE: u8 = 10;
 
-/// Four blocks to transform: two pairs, each of which lies side by side in the image.
+/// Four blocks to transform: two pairs. The blocks of a pair lie side by side in the image.
 pub struct Four<'a> {
-    /// Coefficients in the order of the file.
+    /// Coefficients in zigzag order.
     pub blocks: [&'a [i16; BLOCK]; 4],
-    /// How many coefficients of any of them may not be zero.
+    /// Number of leading coefficients that may be nonzero in any of the blocks.
     pub len: u8,
     pub quantization: &'a Quantization,
 }
 
-/// Dequantized coefficients of a first row that libjpeg-turbo computes in one way. Without coefficients in other rows it
-/// multiplies them by 4 in 16 bits.
+/// Dequantized coefficients of a block's first row for which all code paths of libjpeg-turbo give
+/// the same result. Without coefficients in other rows, libjpeg-turbo multiplies them by 4 in 16
+/// bits.
 const SANE: RangeInclusive<i16> = -8192..=8191;
 
-/// Dequantized coefficients with which no sum of the transform to fewer samples leaves 16 bits, more than those of any image.
+/// Dequantized coefficients for which no sum of the reducing transform overflows 16 bits. All
+/// intact images lie within this range.
 const REDUCIBLE: RangeInclusive<i16> = -2048..=2047;
 
-/// Where the samples of four blocks are written.
+/// Output memory for the samples of four blocks.
 pub struct Planes<'a> {
     pub bytes: &'a mut [u8],
-    /// First sample of each pair of blocks.
+    /// Position of the first sample of each pair of blocks.
     pub starts: [usize; 2],
     pub pitch: usize,
 }
 
 impl Planes<'_> {
-    /// Writes a row of a block.
+    /// Writes one row of a block.
     #[inline(always)]
     fn put_block<const SIDE: usize>(&mut self, block: usize, row: usize, samples: [u8; SIDE]) {
         let start = self.starts[block / 2] + row * self.pitch + block % 2 * SIDE;
         self.bytes[start..][..SIDE].copy_from_slice(&samples);
     }
 
-    /// Writes a row of a pair of blocks of 8 samples.
+    /// Writes one row of a pair of blocks of 8 samples.
     #[inline(always)]
     fn put_pair(&mut self, pair: usize, row: usize, samples: [u8; 16]) {
         let start = self.starts[pair] + row * self.pitch;
@@ -78,24 +81,25 @@ impl Planes<'_> {
     }
 }
 
-/// A row of samples to turn into pixels.
+/// One row of samples to convert to pixels.
 #[derive(Clone, Copy)]
 pub enum Line<'a> {
-    /// Luma.
+    /// Luma only.
     Gray(&'a [u8]),
-    /// Luma and as much chroma.
+    /// Luma, and as many chroma samples.
     Whole(&'a [u8], [&'a [u8]; 2]),
-    /// Luma and half as much chroma, the first of which lies before the row.
+    /// Luma, and half as many chroma samples. The first chroma sample lies before the row.
     Half(&'a [u8], [&'a [u8]; 2]),
-    /// Luma, and half as much chroma of the nearest row and of the next one.
+    /// Luma, and half as many chroma samples of the nearest and of the second nearest row.
     Between(&'a [u8], [&'a [u8]; 2], [&'a [u8]; 2]),
-    /// Luma and a quarter as much chroma.
+    /// Luma, and a quarter as many chroma samples.
     Quarter(&'a [u8], [&'a [u8]; 2]),
-    /// Luma, and as much chroma of the nearest row and of the next one, with what is added to round their sum.
+    /// Luma, and as many chroma samples of the nearest and of the second nearest row. The number is
+    /// added to their weighted sum for rounding.
     Blend(&'a [u8], [&'a [u8]; 2], [&'a [u8]; 2], u16),
 }
 
-/// Instructions that the loops may use. Each value is one that this CPU has.
+/// Instruction set that the loops use. Every value is supported by this CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernels(Set);
 
@@ -112,12 +116,13 @@ enum Set {
     Neon,
 }
 
-/// Calls a loop with the instructions of a set.
+/// Calls a loop that is compiled for an instruction set.
 macro_rules! call {
     ($set:expr, $plain:expr, $name:ident $(::<$constant:tt>)? ($($argument:expr),*)) => {
         match $set {
             Set::Plain => $plain,
-            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
+            // instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Sse41 => unsafe { sse41::$name$(::<$constant>)?($($argument),*) },
             // SAFETY: as above.
@@ -134,7 +139,7 @@ macro_rules! call {
 }
 
 impl Kernels {
-    /// The most that this CPU has.
+    /// Returns the widest instruction set that this CPU has.
     pub fn here() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -159,12 +164,12 @@ impl Kernels {
         Self(Set::Plain)
     }
 
-    /// Whether there are vectors, without which libjpeg-turbo is faster.
+    /// Whether the set has vector instructions. Without them libjpeg-turbo is faster.
     pub fn are_fast(self) -> bool {
         self.0 != Set::Plain
     }
 
-    /// All sets that this CPU has, with their names.
+    /// Returns all sets that this CPU has, with their names.
     pub fn all() -> Vec<(&'static str, Self)> {
         let all = [
             ("plain", Set::Plain),
@@ -181,7 +186,7 @@ impl Kernels {
         all[..=has].iter().map(|(name, set)| (*name, Self(*set))).collect()
     }
 
-    /// [`Coding::decode`].
+    /// Calls [`Coding::decode`] with these instructions.
     pub fn decode(
         self,
         coding: &Coding<'_>,
@@ -193,30 +198,32 @@ impl Kernels {
             #[cfg(target_arch = "aarch64")]
             Set::Neon => coding.decode::<neon::Wide>(blocks, reader),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
+            // instructions.
             Set::Sse41 => unsafe { sse41::decode(coding, blocks, reader) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above; the wider set has those of the narrower one.
+            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::decode(coding, blocks, reader) },
         }
     }
 
-    /// [`Coding::parse`].
+    /// Calls [`Coding::parse`] with these instructions.
     pub fn parse(self, coding: &Coding<'_>, units: usize, reader: &mut Reader<'_>) -> Option<()> {
         match self.0 {
             Set::Plain => coding.parse(units, reader),
             #[cfg(target_arch = "aarch64")]
             Set::Neon => coding.parse(units, reader),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
+            // instructions.
             Set::Sse41 => unsafe { sse41::parse(coding, units, reader) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above; the wider set has those of the narrower one.
+            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::parse(coding, units, reader) },
         }
     }
 
-    /// [`Bands::first`].
+    /// Calls [`Bands::first`] with these instructions.
     pub fn first(
         self,
         bands: &mut Bands<'_>,
@@ -229,15 +236,16 @@ impl Kernels {
             #[cfg(target_arch = "aarch64")]
             Set::Neon => bands.first(input.parts(), masks, blocks),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
+            // instructions.
             Set::Sse41 => unsafe { sse41::first(bands, input, masks, blocks) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above; the wider set has those of the narrower one.
+            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::first(bands, input, masks, blocks) },
         }
     }
 
-    /// [`Bands::refine`].
+    /// Calls [`Bands::refine`] with these instructions.
     pub fn refine(
         self,
         bands: &mut Bands<'_>,
@@ -250,16 +258,18 @@ impl Kernels {
             #[cfg(target_arch = "aarch64")]
             Set::Neon => bands.refine::<Plain>(input.parts(), masks, blocks),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
+            // instructions.
             Set::Sse41 => unsafe { sse41::refine(bands, input, masks, blocks) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above; the wider set has those of the narrower one.
+            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::refine(bands, input, masks, blocks) },
         }
     }
 
-    /// Dequantizes four blocks and transforms them to blocks of 8, 4, 2 or 1 samples along both sides. False if a coefficient is
-    /// so large, beyond those of any image, that libjpeg-turbo's ways to compute a block differ.
+    /// Dequantizes four blocks and transforms them to `side` × `side` samples (8, 4, 2 or 1).
+    /// Returns false if a coefficient is so large that the code paths of libjpeg-turbo give
+    /// different results. No intact image has such coefficients.
     pub fn transform(self, side: usize, four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
         match (side, four.len) {
             (1, _) => plain::means(four, planes),
@@ -280,16 +290,17 @@ impl Kernels {
             Set::Plain => plain::reduce::<SIDE>(four, planes),
             #[cfg(target_arch = "aarch64")]
             Set::Neon => plain::reduce::<SIDE>(four, planes),
-            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
+            // instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Sse41 => unsafe { sse41::reduce::<SIDE>(four, planes) },
-            // SAFETY: as above; the wider set has those of the narrower one.
+            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 | Set::Avx512 => unsafe { avx2::reduce::<SIDE>(four, planes) },
         }
     }
 
-    /// Samples of luma that are turned into pixels at once.
+    /// Number of luma samples that are converted at once.
     pub fn step(self) -> usize {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
@@ -300,8 +311,8 @@ impl Kernels {
         }
     }
 
-    /// Turns a row of samples into pixels. `sums` are overwritten. Lengths are multiples of [`Self::step`], and the
-    /// rows of half as much chroma have 32 samples more.
+    /// Converts a row of samples to pixels. `sums` is scratch memory. Lengths must be multiples of
+    /// [`Self::step`]. Rows with half as many chroma samples have 32 samples more.
     pub fn pixels(self, line: Line<'_>, sums: &mut Sums, pixels: &mut [u8]) {
         match line {
             Line::Gray(luma) => call!(self.0, plain::gray(luma, pixels), gray(luma, pixels)),
@@ -341,12 +352,13 @@ impl Kernels {
         }
     }
 
-    /// Half as much chroma as this part of a row, with that beside it.
+    /// Returns the range of half-width chroma samples for this part of a row, including the
+    /// neighbours.
     fn beside(self, part: &Range<usize>) -> Range<usize> {
         part.start / 2..(part.end + self.step()) / 2
     }
 
-    /// Turns a part of a row of luma into pixels, with sums of its chroma.
+    /// Converts a part of a row of luma, and the sums of its chroma, to pixels.
     #[inline(always)]
     fn half_chroma<const V: bool>(
         self,
@@ -364,7 +376,8 @@ impl Kernels {
         );
     }
 
-    /// Turns a row of luma into pixels. `enlarge` makes a part of a row of chroma, of both kinds in turn.
+    /// Converts a row of luma to pixels. `enlarge` writes a part of a row of one chroma component
+    /// and is called for both.
     fn enlarged(
         self,
         luma: &[u8],
@@ -384,12 +397,12 @@ impl Kernels {
     }
 }
 
-/// Parts of a row of samples.
+/// Splits a row of `len` samples into parts of at most `most` samples.
 fn parts(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(most).map(move |start| start..len.min(start + most))
 }
 
-/// Sums of chroma with those on both sides.
+/// Iterates over sums of chroma with their left and right neighbours.
 fn neighbours<const N: usize>(
     sums: &[i16],
 ) -> impl Iterator<Item = ((&[i16; N], &[i16; N]), &[i16; N])> {
@@ -401,7 +414,7 @@ fn dequantized_dc(four: &Four<'_>, block: usize) -> i16 {
     four.blocks[block][0].wrapping_mul(four.quantization[0][8 * block] as i16)
 }
 
-/// Transforms blocks that have DC coefficients only. False at insane ones.
+/// Transforms blocks that have only DC coefficients. Returns false if one lies outside `SANE`.
 fn flat<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
     for block in 0..4 {
@@ -412,7 +425,7 @@ fn flat<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     is_sane
 }
 
-/// The sample of a block that has a DC coefficient only.
+/// Returns the sample value of a block that has only a DC coefficient.
 fn flat_sample(dc: i16) -> u8 {
     let column = i32::from(dc) << 2;
     (((column + 16) >> 5).clamp(-128, 127) + 128) as u8

@@ -1,4 +1,4 @@
-//! NEON, which every 64-bit ARM has: a pair of blocks at a time.
+//! NEON loops, which transform a pair of blocks at a time. Every 64-bit ARM CPU has NEON.
 
 use std::arch::aarch64::{
     int16x4_t, int16x8_t, int32x4_t, uint8x8_t, uint8x16_t, uint8x16x2_t, uint8x16x3_t,
@@ -19,8 +19,8 @@ use super::super::blocks::Widening;
 use super::super::frame::ZIGZAG;
 use super::{Four, Planes, SANE, neighbours};
 
-/// Places of the bytes of each row in the first 64 bytes of a block in the order of the file, and in the last. Places
-/// outside of them give zero, or leave what is there.
+/// Byte positions of each row's coefficients in the first 64 bytes and in the last 64 bytes of a
+/// block in zigzag order. Positions out of range yield zero, or keep the previous byte.
 const PLACES: [[[u8; 16]; 2]; 8] = {
     let mut places = [[[0xff; 16]; 2]; 8];
     let mut at = 0;
@@ -34,18 +34,18 @@ const PLACES: [[[u8; 16]; 2]; 8] = {
     places
 };
 
-/// Stores eight coefficients at once.
+/// Widens eight coefficients at once.
 pub struct Wide;
 
 impl Widening for Wide {
     #[inline(always)]
     fn widen(pattern: &[i8; PATTERN], to: &mut [i16; PATTERN]) {
-        // SAFETY: every 64-bit ARM has NEON.
+        // SAFETY: every 64-bit ARM CPU has NEON.
         *to = cast(unsafe { vmovl_s8(vcreate_s8(cast(*pattern))) });
     }
 }
 
-/// Transforms four blocks.
+/// Transforms four blocks. Returns false if a coefficient lies outside `SANE`.
 #[target_feature(enable = "neon")]
 pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
@@ -82,9 +82,9 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
     is_sane
 }
 
-/// One dimension of the transform (`jidctint.c`) with factors of 13 bits after the point. Sums of inputs wrap at 16 bits. A `SHIFT` of
-/// 18 leaves two bits after the point.
-/// `SPARSE`: rows 4 to 7 are zero. `HALF`: columns 4 to 7 are.
+/// One dimension of the inverse DCT (`jidctint.c`). Factors have 13 fractional bits. Sums of inputs
+/// wrap at 16 bits. A `SHIFT` of 18 leaves two fractional bits.
+/// `SPARSE`: rows 4 to 7 are zero. `HALF`: columns 4 to 7 are zero.
 #[inline]
 #[target_feature(enable = "neon")]
 fn pass<const SHIFT: i32, const SPARSE: bool, const HALF: bool>(
@@ -113,7 +113,7 @@ fn pass<const SHIFT: i32, const SPARSE: bool, const HALF: bool>(
     both
 }
 
-/// Half of the columns.
+/// Transforms half of the columns.
 #[inline]
 #[target_feature(enable = "neon")]
 fn half<const SHIFT: i32, const SPARSE: bool>(
@@ -123,7 +123,7 @@ fn half<const SHIFT: i32, const SPARSE: bool>(
     let products = |a: int16x4_t, by_a: i16, b: int16x4_t, by_b: i16| {
         vmlal_n_s16(vmull_n_s16(a, by_a), b, by_b)
     };
-    // The second number is zero in sparse blocks.
+    // `b` is zero in sparse blocks.
     let with_zero = |a: int16x4_t, by_a: i16, b: int16x4_t, by_b: i16| match SPARSE {
         true => vmull_n_s16(a, by_a),
         false => products(a, by_a, b, by_b),
@@ -164,7 +164,7 @@ fn shifted<const SHIFT: i32>(values: int32x4_t) -> int16x4_t {
     }
 }
 
-/// Exchanges rows and columns of a block.
+/// Transposes a block.
 #[inline]
 #[target_feature(enable = "neon")]
 fn transposed(rows: [int16x8_t; 8]) -> [int16x8_t; 8] {
@@ -195,8 +195,8 @@ fn transposed(rows: [int16x8_t; 8]) -> [int16x8_t; 8] {
     ]
 }
 
-/// Sums of samples of two rows, the nearer one with weight 3. Four times what is added to each is what `between` adds to even
-/// pixels to round, minus 128.
+/// Sums samples of two rows. The nearer row has weight 3. Each sum has a bias, which `between`
+/// multiplies by 4. The result rounds even pixels and subtracts 128.
 #[target_feature(enable = "neon")]
 pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
     let sources = near.as_chunks::<8>().0.iter().zip(far.as_chunks::<8>().0);
@@ -206,7 +206,7 @@ pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
     }
 }
 
-/// Samples of a row minus 128.
+/// Converts the samples of a row to 16 bits and subtracts 128.
 #[target_feature(enable = "neon")]
 pub fn widen(samples: &[u8], wide: &mut [i16]) {
     for (wide, samples) in wide.as_chunks_mut::<8>().0.iter_mut().zip(samples.as_chunks::<8>().0) {
@@ -214,7 +214,7 @@ pub fn widen(samples: &[u8], wide: &mut [i16]) {
     }
 }
 
-/// Pixels of luma and of half as many sums of chroma, the first of which lies before the row.
+/// Converts luma and half as many chroma sums to pixels. The first sum lies before the row.
 #[target_feature(enable = "neon")]
 pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
     let (pixels, luma) = (pixels.as_chunks_mut::<48>().0, luma.as_chunks::<16>().0);
@@ -228,7 +228,7 @@ pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut
     }
 }
 
-/// Pixels of luma and as much chroma.
+/// Converts luma and as many chroma samples to pixels.
 #[target_feature(enable = "neon")]
 pub fn whole_chroma(luma: &[u8], chroma: [&[u8]; 2], pixels: &mut [u8]) {
     let (pixels, luma) = (pixels.as_chunks_mut::<48>().0, luma.as_chunks::<16>().0);
@@ -239,7 +239,7 @@ pub fn whole_chroma(luma: &[u8], chroma: [&[u8]; 2], pixels: &mut [u8]) {
     }
 }
 
-/// Gray pixels of luma.
+/// Converts luma to gray pixels.
 #[target_feature(enable = "neon")]
 pub fn gray(luma: &[u8], pixels: &mut [u8]) {
     for (pixels, luma) in pixels.as_chunks_mut::<48>().0.iter_mut().zip(luma.as_chunks::<16>().0) {
@@ -248,14 +248,15 @@ pub fn gray(luma: &[u8], pixels: &mut [u8]) {
     }
 }
 
-/// Samples minus 128.
+/// Subtracts 128 from samples.
 #[inline]
 #[target_feature(enable = "neon")]
 fn centred(samples: uint8x8_t) -> int16x8_t {
     vreinterpretq_s16_u16(vsubl_u8(samples, vdup_n_u8(128)))
 }
 
-/// Chroma of pixels minus 128: the nearest sum of samples with weight 3, and its neighbours. `V`: sums of two rows.
+/// Interpolates the chroma of pixels and subtracts 128. The nearest sum has weight 3, its neighbour
+/// weight 1. `V`: sums are of two rows.
 #[inline]
 #[target_feature(enable = "neon")]
 fn between<const V: bool>(left: int16x8_t, sum: int16x8_t, right: int16x8_t) -> [int16x8_t; 2] {
@@ -263,13 +264,14 @@ fn between<const V: bool>(left: int16x8_t, sum: int16x8_t, right: int16x8_t) -> 
     let [even, odd] = [vaddq_s16(thrice, left), vaddq_s16(thrice, right)];
     let [even, odd] = match V {
         true => [vshrq_n_s16::<4>(even), vshrq_n_s16::<4>(vaddq_s16(odd, vdupq_n_s16(-1)))],
-        // Half of what is shifted out is added.
+        // The instruction `vrshrq_n_s16` adds half of what it shifts out.
         false => [vshrq_n_s16::<2>(vaddq_s16(even, vdupq_n_s16(1))), vrshrq_n_s16::<2>(odd)],
     };
     [vzip1q_s16(even, odd), vzip2q_s16(even, odd)]
 }
 
-/// Pixels of luma and of chroma, from which 128 was taken, with JFIF's factors in 16 bits after the point (`jdcolor.c`).
+/// Converts luma, and chroma minus 128, to pixels with JFIF's factors, which have 16 fractional
+/// bits (`jdcolor.c`).
 #[inline]
 #[target_feature(enable = "neon")]
 fn write_colors(luma: uint8x16_t, blue: [int16x8_t; 2], red: [int16x8_t; 2], to: &mut [u8; 48]) {
@@ -279,11 +281,12 @@ fn write_colors(luma: uint8x16_t, blue: [int16x8_t; 2], red: [int16x8_t; 2], to:
     interleave(uint8x16x3_t(r, g, b), to);
 }
 
-/// Red, green and blue.
+/// Computes red, green and blue.
 #[inline]
 #[target_feature(enable = "neon")]
 fn colors(luma: uint8x8_t, blue: int16x8_t, red: int16x8_t) -> [uint8x8_t; 3] {
-    // The instruction doubles a product and rounds it at 16 bits. All 256 doubles give what the factors of 16 bits give.
+    // The instruction doubles a product and rounds it at 16 bits. For all 256 chroma values the
+    // result equals that of 16-bit factors.
     let scaled = |chroma, factor| vqrdmulhq_n_s16(vaddq_s16(chroma, chroma), factor);
     let products =
         |blue, red| vrshrn_n_s32::<15>(vmlal_n_s16(vmull_n_s16(blue, -11277), red, -23401));
@@ -295,6 +298,6 @@ fn colors(luma: uint8x8_t, blue: int16x8_t, red: int16x8_t) -> [uint8x8_t; 3] {
 #[inline]
 #[target_feature(enable = "neon")]
 fn interleave(channels: uint8x16x3_t, pixels: &mut [u8; 48]) {
-    // SAFETY: the array has the 48 bytes that are written.
+    // SAFETY: the array has the 48 bytes that the instruction writes.
     unsafe { vst3q_u8(pixels.as_mut_ptr(), channels) };
 }

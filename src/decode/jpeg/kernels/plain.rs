@@ -1,9 +1,9 @@
-//! What every CPU runs, and what the other sets of instructions are compared with.
+//! Loops that every CPU can run. Tests compare the other instruction sets with them.
 
 use super::super::frame::ZIGZAG;
 use super::{Four, Planes, REDUCIBLE, SANE};
 
-/// Transforms four blocks.
+/// Transforms four blocks. Returns false if a coefficient lies outside `SANE`.
 pub fn transform(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
     for number in 0..4 {
@@ -15,7 +15,8 @@ pub fn transform(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     is_sane
 }
 
-/// Transforms four blocks to `SIDE` samples along both sides, 4 or 2.
+/// Transforms four blocks to `SIDE` × `SIDE` samples (4 or 2). Returns false if a coefficient lies
+/// outside `REDUCIBLE`.
 pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
     for number in 0..4 {
@@ -30,11 +31,11 @@ pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bo
     is_sane
 }
 
-/// The mean of each of four blocks.
+/// Writes the mean of each of four blocks. Returns false if a DC coefficient is out of range.
 pub fn means(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
     for number in 0..4 {
-        // libjpeg-turbo has no vector code for it, and its table of samples has 1,024 entries.
+        // libjpeg-turbo has no vector code for this case. Its table of samples has 1,024 entries.
         let dc = i32::from(four.blocks[number][0]) * i32::from(four.quantization[0][8 * number]);
         is_sane &= (-4096..4092).contains(&dc);
         planes.put_block(number, 0, [(((dc + 4) >> 3).clamp(-128, 127) + 128) as u8]);
@@ -52,7 +53,8 @@ fn dequantized(four: &Four<'_>, number: usize) -> [[i16; 8]; 8] {
     block
 }
 
-/// One dimension of the transform to fewer samples (`jidctred.c`), with two bits more to shift out for 4 samples and three for 2.
+/// One dimension of the transform to fewer samples (`jidctred.c`). Results are shifted by `SHIFT`
+/// plus 2 bits for 4 samples, or plus 3 bits for 2 samples.
 fn reducing_pass<const SIDE: usize, const SHIFT: u32>(input: [i16; 8]) -> [i16; SIDE] {
     let [zero, one, two, three, _, five, six, seven] = input.map(i32::from);
     let product = |value: i32, factor: i32| value.wrapping_mul(factor);
@@ -96,7 +98,8 @@ fn reducing_pass<const SIDE: usize, const SHIFT: u32>(input: [i16; 8]) -> [i16; 
     })
 }
 
-/// Samples of a dequantized block (`jidctint.c`: Loeffler, Ligtenberg and Moschytz, 1989).
+/// Computes the samples of a dequantized block (`jidctint.c`: Loeffler, Ligtenberg and Moschytz,
+/// 1989).
 pub fn inverse_transform(block: &[[i16; 8]; 8]) -> [[u8; 8]; 8] {
     let columns = transposed(block).map(pass::<11>);
     let rows = transposed(&columns).map(pass::<18>);
@@ -113,11 +116,11 @@ fn transposed(block: &[[i16; 8]; 8]) -> [[i16; 8]; 8] {
     turned
 }
 
-/// One dimension of the transform: sums in 16 bits wrap, results saturate.
+/// One dimension of the inverse DCT. Sums of inputs wrap at 16 bits, results saturate.
 fn pass<const SHIFT: u32>(input: [i16; 8]) -> [i16; 8] {
     let sum = |a: usize, b: usize| i32::from(input[a].wrapping_add(input[b]));
     let [_, one, two, three, _, five, six, seven] = input.map(i32::from);
-    // Factors in 13 bits after the point.
+    // Factors have 13 fractional bits.
     let middle = sum(0, 4) << 13;
     let side = i32::from(input[0].wrapping_sub(input[4])) << 13;
     let (up, down) = (two * 4433 + six * (4433 - 15137), two * (4433 + 6270) + six * 4433);
@@ -143,35 +146,35 @@ fn pass<const SHIFT: u32>(input: [i16; 8]) -> [i16; 8] {
     output
 }
 
-/// Sums of samples of two rows, the nearer one with weight 3.
+/// Sums samples of two rows. The nearer row has weight 3.
 pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
     for (sum, (near, far)) in sums.iter_mut().zip(near.iter().zip(far)) {
         *sum = 3 * i16::from(*near) + i16::from(*far);
     }
 }
 
-/// Samples between two rows, the nearer one with weight 3.
+/// Interpolates samples between two rows. The nearer row has weight 3.
 pub fn blend(near: &[u8], far: &[u8], rounding: u16, samples: &mut [u8]) {
     for (sample, (near, far)) in samples.iter_mut().zip(near.iter().zip(far)) {
         *sample = ((3 * u16::from(*near) + u16::from(*far) + rounding) >> 2) as u8;
     }
 }
 
-/// Each sample four times.
+/// Repeats each sample four times.
 pub fn quadruple(samples: &[u8], wide: &mut [u8]) {
     for (wide, sample) in wide.as_chunks_mut::<4>().0.iter_mut().zip(samples) {
         *wide = [*sample; 4];
     }
 }
 
-/// Samples of a row as numbers of 16 bits.
+/// Converts the samples of a row to 16 bits.
 pub fn widen(samples: &[u8], wide: &mut [i16]) {
     for (wide, sample) in wide.iter_mut().zip(samples) {
         *wide = (*sample).into();
     }
 }
 
-/// Pixels of luma and of half as many sums of chroma, the first of which lies before the row.
+/// Converts luma and half as many chroma sums to pixels. The first sum lies before the row.
 pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
     let pairs = pixels.as_chunks_mut::<6>().0.iter_mut().zip(luma.as_chunks::<2>().0);
     for (at, (pixels, luma)) in pairs.enumerate() {
@@ -188,7 +191,7 @@ pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut
     }
 }
 
-/// Pixels of luma and as much chroma.
+/// Converts luma and as many chroma samples to pixels.
 pub fn whole_chroma(luma: &[u8], [blue, red]: [&[u8]; 2], pixels: &mut [u8]) {
     let pixels = pixels.as_chunks_mut::<3>().0.iter_mut();
     for (pixel, ((luma, blue), red)) in pixels.zip(luma.iter().zip(blue).zip(red)) {
@@ -196,14 +199,15 @@ pub fn whole_chroma(luma: &[u8], [blue, red]: [&[u8]; 2], pixels: &mut [u8]) {
     }
 }
 
-/// Gray pixels of luma.
+/// Converts luma to gray pixels.
 pub fn gray(luma: &[u8], pixels: &mut [u8]) {
     for (pixel, luma) in pixels.as_chunks_mut::<3>().0.iter_mut().zip(luma) {
         *pixel = [*luma; 3];
     }
 }
 
-/// Red, green and blue by JFIF's factors in 16 bits after the point (`jdcolor.c`).
+/// Converts a pixel to red, green and blue with JFIF's factors, which have 16 fractional bits
+/// (`jdcolor.c`).
 fn color(luma: u8, blue: i32, red: i32) -> [u8; 3] {
     let [cb, cr] = [blue - 128, red - 128];
     let [r, b] = [(91881 * cr + 32768) >> 16, (116130 * cb + 32768) >> 16];

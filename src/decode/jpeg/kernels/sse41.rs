@@ -1,4 +1,4 @@
-//! SSE4.1: a block at a time.
+//! SSE4.1 loops, which transform one block at a time.
 
 use std::arch::x86_64::{
     __m128i, _mm_add_epi16 as add16, _mm_add_epi32 as add32, _mm_and_si128 as and,
@@ -28,7 +28,7 @@ x86::unzigzag!("sse4.1", __m128i);
 x86::reduction!("sse4.1", __m128i);
 x86::reading!("sse4.1", Plain);
 
-/// Transforms four blocks.
+/// Transforms four blocks. Returns false if a coefficient lies outside `SANE`.
 #[target_feature(enable = "sse4.1")]
 pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut insanity = zero();
@@ -48,7 +48,8 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
     _mm_testz_si128(insanity, insanity) == 1
 }
 
-/// Transforms four blocks to `SIDE` samples along both sides.
+/// Transforms four blocks to `SIDE` × `SIDE` samples. Returns false if a coefficient lies outside
+/// `REDUCIBLE`.
 #[target_feature(enable = "sse4.1")]
 pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut insanity = zero();
@@ -67,21 +68,21 @@ fn steps_of(four: &Four<'_>, number: usize) -> [[u16; 8]; 8] {
     four.quantization.each_ref().map(|row| row.as_chunks().0[number])
 }
 
-/// Bytes of a vector by their places.
+/// Shuffles the bytes of a vector by `places`.
 #[inline]
 #[target_feature(enable = "sse4.1")]
 fn shuffled(vector: __m128i, places: &[u8; 16]) -> __m128i {
     _mm_shuffle_epi8(vector, cast(*places))
 }
 
-/// Bytes as numbers of 16 bits.
+/// Widens bytes to 16-bit numbers.
 #[inline]
 #[target_feature(enable = "sse4.1")]
 fn widened(bytes: [u8; 8]) -> __m128i {
     _mm_cvtepu8_epi16(_mm_set_epi64x(0, i64::from_le_bytes(bytes)))
 }
 
-/// Pixels of channels whose even pixels come first.
+/// Interleaves three channels to pixels. In each channel, the even pixels come first.
 #[inline]
 #[target_feature(enable = "sse4.1")]
 fn interleaved(channels: [__m128i; 3]) -> [u8; 48] {

@@ -1,5 +1,5 @@
-//! The arithmetic of the transform and of colours for x86-64, written once for vectors of every width. A set of
-//! instructions imports them under common names and has what moves data its own way.
+//! Inverse DCT and color conversion for x86-64, written once for vectors of every width. Each instruction set imports its instructions
+//! under common names and implements data movement itself.
 
 use std::arch::x86_64::{_mm_cvtepi8_epi16, _mm_cvtsi64_si128};
 
@@ -8,19 +8,18 @@ use bytemuck::cast;
 use super::super::ac_table::PATTERN;
 use super::super::blocks::Widening;
 
-/// Stores eight coefficients at once. Only what has SSE4.1 names it.
+/// Widens eight coefficients at once. Used only in functions that are compiled with SSE4.1.
 pub struct Wide;
 
 impl Widening for Wide {
     #[inline(always)]
     fn widen(pattern: &[i8; PATTERN], to: &mut [i16; PATTERN]) {
-        // SAFETY: only functions with SSE4.1 call it.
+        // SAFETY: only functions compiled with SSE4.1 call this function.
         *to = cast(unsafe { _mm_cvtepi8_epi16(_mm_cvtsi64_si128(cast(*pattern))) });
     }
 }
 
-/// Shuffles of a block's coefficients from the order of the file to rows: for each row and each eight coefficients, the
-/// bytes that belong to it. Others are cleared.
+/// Byte shuffles from zigzag order to rows, for each row and each group of eight coefficients. Bytes of other rows are cleared.
 pub const UNZIGZAG: [[[u8; 16]; 8]; 8] = {
     let mut shuffles = [[[0x80; 16]; 8]; 8];
     let mut at = 0;
@@ -34,7 +33,7 @@ pub const UNZIGZAG: [[[u8; 16]; 8]; 8] = {
     shuffles
 };
 
-/// Whether eight coefficients have some of a row.
+/// Whether a group of eight coefficients, in zigzag order, contains coefficients of `row`.
 pub const fn is_in_row(row: usize, eight: usize) -> bool {
     let mut at = 0;
     while at < 16 {
@@ -46,7 +45,7 @@ pub const fn is_in_row(row: usize, eight: usize) -> bool {
     false
 }
 
-/// Bytes of a channel in each sixteen bytes of sixteen pixels, whose even pixels come first.
+/// For each channel and each 16 bytes of pixels: positions of the bytes in the channel, in which even pixels come first.
 pub const INTERLEAVE: [[[u8; 16]; 3]; 3] = {
     let mut shuffles = [[[0x80; 16]; 3]; 3];
     let mut at = 0;
@@ -58,22 +57,22 @@ pub const INTERLEAVE: [[[u8; 16]; 3]; 3] = {
     shuffles
 };
 
-/// Shuffles of columns of four bytes to rows of four, and of two.
+/// Byte shuffles from columns of four bytes to rows of four bytes, and to rows of two bytes.
 pub const FOURS: [u8; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
 pub const TWOS: [u8; 16] =
     [0, 4, 1, 5, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80];
 
-/// Two factors of 16 bits for a sum of two products.
+/// Packs two 16-bit factors for a sum of two products.
 pub const fn pair(first: i32, second: i32) -> i32 {
     (first as u16 as u32 | (second as u16 as u32) << 16) as i32
 }
 
-/// Defines the two passes of the transform, the transposition of blocks and the conversion of colours. Blocks lie side
-/// by side, each in 128 bits of each row's vector.
+/// Defines both passes of the transform, the transposition of blocks and the color conversion. Blocks lie side by side: the vector of a row
+/// has 128 bits per block.
 macro_rules! arithmetic {
     ($features:literal, $Vector:ty) => {
-        /// One dimension of the transform (`jidctint.c`: Loeffler, Ligtenberg and Moschytz, 1989) with factors of 13 bits
-        /// after the point. `SPARSE`: rows 4 to 7 are zero.
+        /// One dimension of the inverse DCT (`jidctint.c`: Loeffler, Ligtenberg and Moschytz, 1989). Factors have 13 fractional bits.
+        /// `SPARSE`: rows 4 to 7 are zero.
         macro_rules! pass {
             ($name:ident, $shift:literal) => {
                 #[inline]
@@ -98,14 +97,14 @@ macro_rules! arithmetic {
             };
         }
 
-        /// Half of the columns, as numbers of 32 bits. Sums of inputs wrap at 16 bits.
+        /// Transforms half of the columns, as 32-bit numbers. Sums of inputs wrap at 16 bits.
         macro_rules! half {
             ($rows:ident, $shift:literal, $unpack:ident, $sparse:ident) => {{
                 let [r0, r1, r2, r3, r4, r5, r6, r7] = $rows;
                 let products = |pairs: $Vector, first: i32, second: i32| {
                     multiply_add(pairs, splat32(x86::pair(first, second)))
                 };
-                // With 13 bits after the point, and half of what is shifted out, as a second product.
+                // Scales to 13 fractional bits. The second product is the rounding, half of what the shift drops.
                 const ROUNDING: i32 = 1 << ($shift - 1);
                 let other = if ROUNDING < 1 << 13 { ROUNDING } else { 1 << 13 };
                 let wide = |row: $Vector| {
@@ -155,7 +154,7 @@ macro_rules! arithmetic {
         pass!(columns, 11);
         pass!(rows, 18);
 
-        /// Exchanges rows and columns of each block.
+        /// Transposes each block.
         #[inline]
         #[target_feature(enable = $features)]
         fn transposed(rows: [$Vector; 8]) -> [$Vector; 8] {
@@ -180,13 +179,13 @@ macro_rules! arithmetic {
             ]
         }
 
-        /// Samples of dequantized blocks: two rows of each block in each vector.
+        /// Transforms dequantized blocks to samples. Each vector of the result has two rows of each block.
         #[inline]
         #[target_feature(enable = $features)]
         fn samples<const SPARSE: bool>(block: [$Vector; 8]) -> [$Vector; 4] {
             let turned = transposed(columns::<SPARSE, SPARSE>(block));
             let [c0, c1, c2, c3, c4, c5, c6, c7] = rows::<SPARSE, false>(turned);
-            // Columns as bytes are exchanged with fewer instructions.
+            // Transposing bytes takes fewer instructions than transposing 16-bit numbers.
             let [a, b] = [limited(c0, c1), limited(c2, c3)];
             let [c, d] = [limited(c4, c5), limited(c6, c7)];
             let [even0, odd0] = [unpack_low8(a, b), unpack_high8(a, b)];
@@ -201,26 +200,25 @@ macro_rules! arithmetic {
             ]
         }
 
-        /// Bits that are not zero if a coefficient is not in `SANE`.
+        /// Returns nonzero bits if a coefficient lies outside `SANE`.
         #[inline]
         #[target_feature(enable = $features)]
         fn insane(first_row: $Vector) -> $Vector {
             and(add16(first_row, splat16(1 << 13)), splat16(-1 << 14))
         }
 
-        /// Bytes of two vectors of samples minus 128.
+        /// Converts two vectors of samples minus 128 to bytes.
         #[inline]
         #[target_feature(enable = $features)]
         fn limited(first: $Vector, second: $Vector) -> $Vector {
             xor(pack16(first, second), splat32(0x8080_8080_u32 as i32))
         }
 
-        /// Red, green and blue of luma and of chroma, from which 128 was taken, with JFIF's factors in 16 bits after the
-        /// point (`jdcolor.c`).
+        /// Converts luma, and chroma minus 128, to red, green and blue with JFIF's factors, which have 16 fractional bits (`jdcolor.c`).
         #[inline]
         #[target_feature(enable = $features)]
         fn colors(luma: $Vector, blue: $Vector, red: $Vector) -> [$Vector; 3] {
-            // The instruction rounds a product at 15 bits. All 256 doubles give what the factors of 16 bits give.
+            // The instruction rounds a product at 15 bits. For all 256 doubled chroma values the result equals that of 16-bit factors.
             let scaled = |chroma: $Vector, factor: i16| {
                 multiply_rounded(add16(chroma, chroma), splat16(factor))
             };
@@ -236,7 +234,7 @@ macro_rules! arithmetic {
             [r, g, b]
         }
 
-        /// Pixels, the even ones first in each 128 bits, from luma of even and odd pixels and their chroma.
+        /// Converts luma, and the chroma of even and odd pixels. In each 128 bits of the result, the even pixels come first.
         #[inline]
         #[target_feature(enable = $features)]
         fn even_odd(luma: $Vector, even: [$Vector; 2], odd: [$Vector; 2]) -> [$Vector; 3] {
@@ -247,7 +245,7 @@ macro_rules! arithmetic {
             [pack_unsigned16(e[0], o[0]), pack_unsigned16(e[1], o[1]), pack_unsigned16(e[2], o[2])]
         }
 
-        /// Pixels from as much luma and chroma.
+        /// Converts luma and as many chroma samples.
         #[inline]
         #[target_feature(enable = $features)]
         fn full_chroma(luma: $Vector, blue: $Vector, red: $Vector) -> [$Vector; 3] {
@@ -257,8 +255,8 @@ macro_rules! arithmetic {
             even_odd(luma, [even(blue), even(red)], [odd(blue), odd(red)])
         }
 
-        /// Chroma of even and odd pixels minus 128: the nearest sum of samples with weight 3, and its neighbours. `V`: sums of
-        /// two rows.
+        /// Interpolates the chroma of even and odd pixels and subtracts 128. The nearest sum has weight 3, its neighbour weight 1. `V`:
+        /// sums are of two rows.
         #[inline]
         #[target_feature(enable = $features)]
         fn between<const V: bool>(left: $Vector, sum: $Vector, right: $Vector) -> [$Vector; 2] {
@@ -273,8 +271,8 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Sums of samples of two rows, the nearer one with weight 3. Four times what is added to each is what `between` adds
-        /// to even pixels to round, minus 128.
+        /// Sums samples of two rows. The nearer row has weight 3. Each sum has a bias, which `between` multiplies by 4. The result rounds
+        /// even pixels and subtracts 128.
         #[target_feature(enable = $features)]
         pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
             const N: usize = size_of::<$Vector>() / 2;
@@ -286,7 +284,7 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Samples of a row minus 128.
+        /// Converts the samples of a row to 16 bits and subtracts 128.
         #[target_feature(enable = $features)]
         pub fn widen(samples: &[u8], wide: &mut [i16]) {
             const N: usize = size_of::<$Vector>() / 2;
@@ -296,7 +294,7 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Pixels of luma and of half as many sums of chroma, the first of which lies before the row.
+        /// Converts luma and half as many chroma sums to pixels. The first sum lies before the row.
         #[target_feature(enable = $features)]
         pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
             const N: usize = size_of::<$Vector>() / 2;
@@ -313,7 +311,7 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Pixels of luma and as much chroma.
+        /// Converts luma and as many chroma samples to pixels.
         #[target_feature(enable = $features)]
         pub fn whole_chroma(luma: &[u8], chroma: [&[u8]; 2], pixels: &mut [u8]) {
             const N: usize = size_of::<$Vector>();
@@ -325,7 +323,7 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Gray pixels of luma.
+        /// Converts luma to gray pixels.
         #[target_feature(enable = $features)]
         pub fn gray(luma: &[u8], pixels: &mut [u8]) {
             const N: usize = size_of::<$Vector>();
@@ -333,7 +331,7 @@ macro_rules! arithmetic {
                 pixels.as_chunks_mut::<{ 3 * N }>().0.iter_mut().zip(luma.as_chunks::<N>().0)
             {
                 let luma: $Vector = cast(*luma);
-                // Even pixels first, as those of colour.
+                // Even pixels come first, as in `even_odd`.
                 let [even, odd] = [and(luma, splat16(255)), shift_right_unsigned16::<8>(luma)];
                 let value = pack_unsigned16(even, odd);
                 *pixels = interleaved([value, value, value]);
@@ -342,7 +340,7 @@ macro_rules! arithmetic {
     };
 }
 
-/// Defines the transform of blocks to four or two samples along both sides.
+/// Defines the transform of blocks to 4 × 4 or 2 × 2 samples.
 macro_rules! reduction {
     ($features:literal, $Vector:ty) => {
         /// One dimension of the transform to fewer samples (`jidctred.c`), for the first or the last half of the columns.
@@ -352,7 +350,7 @@ macro_rules! reduction {
                 let products = |pairs: $Vector, first: i32, second: i32| {
                     multiply_add(pairs, splat32(x86::pair(first, second)))
                 };
-                // With 14 bits after the point, and half of what is shifted out for four samples, as a second product.
+                // Scales to 14 fractional bits. For four samples, the second product is the rounding, half of what the shift drops.
                 const ROUNDING: i32 = 1 << ($shift + 1);
                 let other = if ROUNDING < 1 << 14 { ROUNDING } else { 1 << 14 };
                 let middle =
@@ -385,7 +383,7 @@ macro_rules! reduction {
             }};
         }
 
-        /// Bits that are not zero if a coefficient is not in `REDUCIBLE`.
+        /// Returns nonzero bits if a coefficient lies outside `REDUCIBLE`.
         #[inline]
         #[target_feature(enable = $features)]
         fn irreducible(rows: [$Vector; 8]) -> $Vector {
@@ -393,7 +391,7 @@ macro_rules! reduction {
             rows.into_iter().fold(zero(), |found, row| or(found, outside(row)))
         }
 
-        /// Samples of dequantized blocks, row by row in the first bytes of each 128 bits.
+        /// Transforms dequantized blocks to fewer samples, row by row in the first bytes of each 128 bits.
         #[inline]
         #[target_feature(enable = $features)]
         fn reduced<const SIDE: usize>(rows: [$Vector; 8]) -> $Vector {
@@ -411,14 +409,14 @@ macro_rules! reduction {
             ];
             let columns = transposed(rows);
             let [c0, c1, c2, c3] = reducing_half!(columns, SIDE, 17, unpack_low16);
-            // Columns of four bytes, then rows.
+            // Columns of four bytes are shuffled to rows.
             let columns = limited(pack32(c0, c1), pack32(c2, c3));
             shuffled(columns, if SIDE == 4 { &x86::FOURS } else { &x86::TWOS })
         }
     };
 }
 
-/// A row of blocks, dequantized.
+/// Dequantizes one row of blocks.
 macro_rules! row {
     ($SPARSE:ident, $eights:ident, $steps:ident, $row:literal: $($eight:literal)*) => {{
         let mut row = zero();
@@ -429,10 +427,10 @@ macro_rules! row {
     }};
 }
 
-/// Defines how blocks are brought into rows and dequantized by byte shuffles.
+/// Defines how byte shuffles convert blocks from zigzag order to rows, and dequantizes them.
 macro_rules! unzigzag {
     ($features:literal, $Vector:ty) => {
-        /// Rows of blocks whose coefficients are given by eights in the order of the file.
+        /// Returns dequantized rows of blocks whose coefficients are in groups of eight, in zigzag order.
         #[inline]
         #[target_feature(enable = $features)]
         fn dequantized<const SPARSE: bool>(
@@ -453,10 +451,10 @@ macro_rules! unzigzag {
     };
 }
 
-/// Compiles entropy decoding for a set of instructions.
+/// Compiles the entropy decoder for an instruction set.
 macro_rules! reading {
     ($features:literal, $Operations:ty) => {
-        /// [`Coding::decode`].
+        /// Calls [`Coding::decode`].
         #[target_feature(enable = $features)]
         pub fn decode(
             coding: &Coding<'_>,
@@ -466,13 +464,13 @@ macro_rules! reading {
             coding.decode::<x86::Wide>(blocks, reader)
         }
 
-        /// [`Coding::parse`].
+        /// Calls [`Coding::parse`].
         #[target_feature(enable = $features)]
         pub fn parse(coding: &Coding<'_>, units: usize, reader: &mut Reader<'_>) -> Option<()> {
             coding.parse(units, reader)
         }
 
-        /// [`Bands::first`].
+        /// Calls [`Bands::first`].
         #[target_feature(enable = $features)]
         pub fn first(
             bands: &mut Bands<'_>,
@@ -483,7 +481,7 @@ macro_rules! reading {
             bands.first(input.parts(), masks, blocks)
         }
 
-        /// [`Bands::refine`].
+        /// Calls [`Bands::refine`].
         #[target_feature(enable = $features)]
         pub fn refine(
             bands: &mut Bands<'_>,

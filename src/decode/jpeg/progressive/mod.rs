@@ -1,10 +1,11 @@
-//! Progressive JPEGs: all scans are decoded to coefficients, then the window is transformed.
+//! Progressive JPEGs. All scans are decoded to coefficients, then the window is transformed.
 //!
-//! An image is accepted if its scans leave every coefficient in full precision, each bit coming once and in order. At
-//! anything else libjpeg-turbo decodes it: it smooths images that lack bits, and has its own ways to go on after damage.
+//! An image is accepted if its scans code every bit of every coefficient once, from the highest to
+//! the lowest. libjpeg-turbo decodes all other images: it smooths images in which bits are missing,
+//! and has its own error recovery.
 //!
-//! `script` says which bits a scan has, `scan` walks over its blocks, `bands` (beside this folder) decodes AC coefficients, and
-//! `store` keeps the coefficients.
+//! `script` tracks which bits each scan codes. `scan` iterates over the blocks of a scan. `bands`,
+//! in the parent folder, decodes AC coefficients. `store` holds the coefficients.
 
 mod scan;
 mod script;
@@ -25,7 +26,7 @@ use scan::Walk;
 use script::Script;
 use store::Store;
 
-/// Tables of a scan.
+/// Huffman tables of a scan.
 #[derive(Debug)]
 pub struct Tables {
     dc: [DcTable; 3],
@@ -40,7 +41,8 @@ impl Tables {
 }
 
 impl Feedwater {
-    /// Decodes the window of a progressive image unless there is something that libjpeg-turbo should judge.
+    /// Decodes the window of a progressive image. Returns a refusal if libjpeg-turbo must decode
+    /// the image.
     pub(super) fn decode_progressive(
         &mut self,
         image: &EncodedImage<'_>,

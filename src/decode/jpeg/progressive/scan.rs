@@ -1,4 +1,4 @@
-//! Way over the blocks of a scan.
+//! Decoding of one scan, block by block.
 
 use super::super::bands::{Bands, MOST_BLOCKS, MOST_BYTES};
 use super::super::bits::{Clean, Input};
@@ -8,14 +8,15 @@ use super::Tables;
 use super::script::Scan;
 use super::store::{Grid, Store};
 
-/// Coded data of a scan, and its tables.
+/// Decoder of one scan, with the scan's coded data and tables.
 pub struct Walk<'a> {
     input: Input<'a>,
     kernels: Kernels,
     tables: &'a Tables,
-    /// Units between restart markers, or 0. Those of a scan of one component are blocks.
+    /// Number of units between restart markers, or 0. The units of a scan with one component are
+    /// blocks.
     interval: usize,
-    /// Units before the next restart marker.
+    /// Number of units before the next restart marker.
     left: usize,
     restarts: usize,
     /// DC coefficient of the last block of each component.
@@ -23,7 +24,8 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Makes the tables. `None` if one is missing or could have coefficients that do not fit.
+    /// Builds the tables. Returns `None` if a table is missing or could code coefficients that
+    /// overflow.
     pub fn new(
         scan: &Scan,
         segments: &'a Segments<'_>,
@@ -57,7 +59,8 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Decodes the scan, and returns its length up to the next marker. `None` at damage.
+    /// Decodes the scan and returns its length up to the next marker. Returns `None` for corrupt
+    /// data.
     pub fn run(&mut self, scan: &Scan, store: &mut Store) -> Option<usize> {
         match *scan.components() {
             [component] if scan.band[0] > 0 => self.ac(scan, component, store)?,
@@ -78,7 +81,7 @@ impl<'a> Walk<'a> {
             while x < across {
                 let before = self.left;
                 let mut now = self.restarted(across - x)?;
-                // An end of blocks does not reach over a restart marker.
+                // An end-of-band run must not extend beyond a restart marker.
                 if before == 0 && self.interval > 0 && bands.run > 0 {
                     return None;
                 }
@@ -174,7 +177,8 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    /// Reads a restart marker if one must be here. Returns how many units, of those that are wanted, come before the next.
+    /// Reads a restart marker if one is due. Returns how many of the next `units` units precede the
+    /// following marker.
     fn restarted(&mut self, units: usize) -> Option<usize> {
         if self.interval == 0 {
             return Some(units);
@@ -188,14 +192,16 @@ impl<'a> Walk<'a> {
         Some(units.min(self.left))
     }
 
-    /// libjpeg judges data that end too early, and DC coefficients beyond all bounds.
+    /// Returns `None` if the data ended too early or a DC coefficient is out of range. libjpeg then
+    /// decodes the image.
     fn is_sane(&self) -> Option<()> {
         let is_sane = self.predictions.iter().all(|it| it.unsigned_abs() < 1 << 30);
         (is_sane && self.input.is_inside()).then_some(())
     }
 }
 
-/// Whether the coefficients of the block at a place are kept, and for `count` blocks at most as many as are like it.
+/// Whether the store holds the coefficients of the block at `(x, y)`. Reduces `count` to the
+/// following blocks of the row for which the answer is the same.
 fn kept(grid: &Grid, x: usize, y: usize, count: &mut usize) -> bool {
     let [from, to] = grid.columns;
     let is_kept = grid.has(x, y);

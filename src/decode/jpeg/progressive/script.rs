@@ -1,22 +1,24 @@
-//! Scan headers of progressive images, and which bits of the coefficients have come.
+//! Scan headers of progressive images, and the bits of the coefficients that the scans have coded
+//! so far.
 
 use super::super::frame::{Segments, Shape};
 use crate::decode::JpegRefusal;
 
-/// Bits of coefficients in a scan.
+/// Header of a scan: the coefficient bits that the scan codes.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
-    /// Numbers of its components, in order; the first `component_count` count.
+    /// Numbers of the scan's components in ascending order. Only the first `component_count` are
+    /// valid.
     components: [usize; 3],
     component_count: usize,
-    /// Numbers of the tables of these components.
+    /// Numbers of the DC tables of these components.
     pub dc: [usize; 3],
     pub ac: usize,
-    /// First and last coefficient, in the order of the file.
+    /// First and last coefficient, in zigzag order.
     pub band: [usize; 2],
-    /// Whether it refines coefficients of earlier scans by a bit.
+    /// Whether the scan adds one bit to coefficients of earlier scans.
     pub refines: bool,
-    /// Lowest bit.
+    /// Lowest bit that the scan codes.
     pub low: u32,
 }
 
@@ -26,18 +28,18 @@ impl Scan {
     }
 }
 
-/// All scans that were read.
+/// State after all scans read so far.
 #[derive(Debug)]
 pub struct Script {
     shape: Shape,
     pub scan_count: usize,
-    /// Lowest bit of each coefficient that has come.
+    /// Lowest bit of each coefficient that the scans have coded so far.
     low: [[Option<u8>; 64]; 3],
-    /// Quantization table of each component, as defined before its first scan.
+    /// Quantization table of each component, as defined before the component's first scan.
     steps: [Option<[u16; 64]>; 3],
 }
 
-/// Largest number of the lowest bit of a scan, libjpeg's.
+/// Maximum value of a scan's lowest bit, as in libjpeg.
 const MOST_LOW: u8 = 13;
 
 impl Script {
@@ -45,7 +47,8 @@ impl Script {
         Self { shape, scan_count: 0, low: [[None; 64]; 3], steps: [None; 3] }
     }
 
-    /// Reads the header of the next scan. Each bit must come once, after the higher ones.
+    /// Reads the header of the next scan. Each bit of a coefficient must be coded once, after all
+    /// higher bits.
     pub fn read(&mut self, body: &[u8], segments: &Segments<'_>) -> Result<Scan, JpegRefusal> {
         let scan = self.parse(body, segments).ok_or(JpegRefusal::Header)?;
         self.advance(&scan).ok_or(JpegRefusal::Progressive)?;
@@ -53,8 +56,8 @@ impl Script {
         Ok(scan)
     }
 
-    /// Quantization tables of the components, if all coefficients have come in full precision. Those of a gray image are
-    /// the same.
+    /// Returns the quantization tables of the components if all coefficients are coded in full
+    /// precision. In a gray image all three are equal.
     pub fn steps(&self) -> Option<[&[u16; 64]; 3]> {
         let count = self.shape.component_count();
         let is_whole = self.low[..count].as_flattened().iter().all(|low| *low == Some(0));
@@ -87,7 +90,7 @@ impl Script {
         }
         for (at, &[name, codes]) in named.as_chunks::<2>().0.iter().enumerate() {
             let component = entries.iter().position(|[id, ..]| *id == name)?;
-            // libjpeg takes them in any order, but nobody writes them so.
+            // libjpeg accepts any order, but no encoder writes another one.
             if at > 0 && component <= scan.components[at - 1] {
                 return None;
             }
@@ -103,7 +106,8 @@ impl Script {
         Some(scan)
     }
 
-    /// Notes the bits of a scan. `None` if they have come before, or bits before them have not.
+    /// Records the bits of a scan. Returns `None` if they were coded before, or if higher bits are
+    /// missing.
     fn advance(&mut self, scan: &Scan) -> Option<()> {
         let [first, last] = scan.band;
         let expected = scan.refines.then_some(scan.low as u8 + 1);

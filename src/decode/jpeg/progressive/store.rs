@@ -1,4 +1,4 @@
-//! Coefficients of an image between its scans.
+//! Coefficients of a progressive image, which are kept from scan to scan.
 
 use super::super::bands::{Block, Mask};
 use super::super::blocks::{BLOCK, Blocks};
@@ -6,67 +6,69 @@ use super::super::frame::Shape;
 use super::super::rows::Part;
 use crate::error::{DataError, reserve};
 
-/// Memory for the coefficients of an image.
+/// Returns the memory for the coefficients of an image, in bytes.
 pub fn memory_bytes(shape: &Shape) -> u64 {
     let [across, down] = shape.units().map(|units| units as u64);
     let of_block = size_of::<Block>() + size_of::<Mask>();
     (across * down).saturating_mul((shape.blocks().1 * of_block) as u64)
 }
 
-/// Coefficients of the units of a part, and masks of all blocks.
+/// Coefficients of the units of a part of an image, and masks of all blocks.
 pub struct Store {
     pub grids: [Grid; 3],
     pub masks: Vec<Mask>,
     pub blocks: Vec<Block>,
-    /// Units in a row.
+    /// Number of units in a row, and number of rows of units.
     pub units: [usize; 2],
     component_count: usize,
 }
 
-/// Blocks of a component.
+/// Arrangement of the blocks of a component.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Grid {
-    /// Blocks of a unit, along both sides.
+    /// Number of blocks per unit, horizontally and vertically.
     pub sampling: [usize; 2],
-    /// Blocks along both sides without those that only fill up units.
+    /// Number of blocks, horizontally and vertically, without those that only fill up units.
     pub real: [usize; 2],
-    /// Columns and rows whose coefficients are kept, from and to.
+    /// Range of columns whose coefficients are kept.
     pub columns: [usize; 2],
+    /// Range of rows whose coefficients are kept.
     pub rows: [usize; 2],
-    /// Blocks in a row.
+    /// Number of blocks in a row.
     across: usize,
-    /// Place of the first mask, and of the first coefficients.
+    /// Position of the component's first mask.
     mask: usize,
+    /// Position of the component's first coefficients.
     block: usize,
 }
 
 impl Grid {
-    /// Place of the mask of a block.
+    /// Returns the position of the mask of a block.
     #[inline(always)]
     pub fn mask(&self, x: usize, y: usize) -> usize {
         self.mask + y * self.across + x
     }
 
-    /// Place of the coefficients of a block, which are kept.
+    /// Returns the position of a block's coefficients, which must be kept.
     #[inline(always)]
     pub fn block(&self, x: usize, y: usize) -> usize {
         let [from, to] = self.columns;
         self.block + (y - self.rows[0]) * (to - from) + (x - from)
     }
 
-    /// Whether coefficients of a row are kept.
+    /// Whether the store holds coefficients of a row of blocks.
     pub fn has_row(&self, y: usize) -> bool {
         (self.rows[0]..self.rows[1]).contains(&y)
     }
 
-    /// Whether coefficients of a block are kept.
+    /// Whether the store holds the coefficients of a block.
     pub fn has(&self, x: usize, y: usize) -> bool {
         self.has_row(y) && (self.columns[0]..self.columns[1]).contains(&x)
     }
 }
 
 impl Store {
-    /// Makes all coefficients zero.
+    /// Creates a store in which all coefficients are zero.
     pub fn new(shape: &Shape, part: &Part) -> Result<Self, DataError> {
         let component_count = shape.component_count();
         let units = shape.units();
@@ -95,7 +97,7 @@ impl Store {
         Ok(Self { grids, masks, blocks, units, component_count })
     }
 
-    /// Copies the blocks of units that are transformed together.
+    /// Copies the blocks of units that are transformed together into `into`.
     pub fn gather(&self, row: usize, column: usize, units: usize, into: &mut Blocks) {
         let blocks = into.coefficients.as_chunks_mut::<BLOCK>().0;
         let mut at = 0;

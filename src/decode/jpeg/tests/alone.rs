@@ -1,10 +1,11 @@
-//! Tests that call no C, which Miri runs (`.ci/miri`): our own decoder against the reference, and on damaged files.
+//! Tests that call no C code, so that Miri can run them (`.ci/miri`). They compare feedwater's
+//! decoder with the reference decoder, and decode corrupt files.
 
 use super::*;
 
 fn forms() -> impl Iterator<Item = Form> {
     let samplings = [SamplingFactor::F_1_1, SamplingFactor::F_2_1, SamplingFactor::F_2_2];
-    // Miri is several thousand times slower: one form of each sampling, and gray.
+    // Miri is several thousand times slower, so it tests one form of each sampling, and gray.
     let [step, across, down] = if cfg!(miri) { [13, 20, 18] } else { [1, 31, 35] };
     (0..40u32).step_by(step as usize).map(move |at| Form {
         size: Size::new(5 + at * 7 % across, 1 + at * 11 % down),
@@ -37,7 +38,7 @@ fn windows_are_equal_to_those_of_the_reference() {
     }
 }
 
-/// Damaged files are refused, or decoded to some pixels.
+/// Corrupt files are refused, or decoded to arbitrary pixels.
 #[test]
 fn damage_is_survived() {
     for (name, kernels) in Kernels::all() {
@@ -63,7 +64,8 @@ fn damage_is_survived() {
     }
 }
 
-/// Number of rows that were decoded, and of all. `None` for a refused file, and for another size, which may be a large one.
+/// Returns the number of decoded rows and the height. Returns `None` for a refused file, and for a
+/// file whose damaged header has too large a size.
 fn rows(decoder: &mut Feedwater, buffers: &mut Buffers, bytes: &[u8]) -> Option<[u32; 2]> {
     let header = Header::parse_as(bytes, false).ok()?;
     (header.size.pixels() <= 1 << 12).then_some(())?;

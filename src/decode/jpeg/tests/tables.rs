@@ -1,4 +1,5 @@
-//! Tables of codes that no encoder would choose, against decoding symbol by symbol. No C is called.
+//! Tests of tables for codes that no encoder would choose. The result is compared with
+//! symbol-by-symbol decoding. The tests call no C code.
 
 use super::super::ac_table::AcTable;
 use super::super::bits::{Clean, HELD, Input, PADDING};
@@ -6,7 +7,7 @@ use super::super::blocks::{BLOCK, BlockCoding, Blocks, Coding, MOST_BLOCKS, Read
 use super::super::huffman::{Code, DcTable, Step};
 use super::*;
 
-/// Numbers of a linear congruential generator (Knuth, MMIX).
+/// Linear congruential generator (Knuth, MMIX).
 struct Random(u64);
 
 impl Random {
@@ -17,11 +18,11 @@ impl Random {
     }
 }
 
-/// Content of a DHT segment. `shape` changes how soon codes become long.
+/// Returns a random code. `shape` controls how soon codes become long.
 fn code(random: &mut Random, shape: u64) -> Code {
     let mut counts = [0u8; 16];
     let mut symbols = Vec::new();
-    // Codes of the next length that are free; the one of ones only stays free.
+    // Number of unused codes of the next length. The code of ones only must stay unused.
     let mut free = 1u64;
     for count in &mut counts {
         free = (2 * free).min(1 << 10);
@@ -33,7 +34,7 @@ fn code(random: &mut Random, shape: u64) -> Code {
             let symbol = match random.below(8) {
                 0 => 0x00,
                 1 => 0xf0,
-                // Small numbers with few zeros, several of which lie in an index.
+                // Small values with few zeros, several of which fit into an index.
                 2..6 => (random.below(3) << 4 | (1 + random.below(3))) as u8,
                 _ => (random.below(16) << 4 | random.below(16)) as u8,
             };
@@ -46,7 +47,7 @@ fn code(random: &mut Random, shape: u64) -> Code {
     code
 }
 
-/// The AC coefficients of a block, symbol by symbol, and where the next one begins.
+/// Decodes the AC coefficients of a block symbol by symbol.
 fn one_by_one(table: &AcTable, input: &mut Input<'_>) -> Option<[i16; BLOCK]> {
     let mut block = [0; BLOCK];
     let mut count = 1;
@@ -68,7 +69,7 @@ fn one_by_one(table: &AcTable, input: &mut Input<'_>) -> Option<[i16; BLOCK]> {
 #[test]
 fn blocks_of_any_code_are_those_of_its_symbols_one_by_one() {
     let mut random = Random(1);
-    // A code of one bit for differences of zero.
+    // A code of one bit, for DC differences of zero.
     let mut counts = [0; 17];
     counts[0] = 1;
     let dc = DcTable::new(&Code::read(&counts).expect("it is a prefix code").0);

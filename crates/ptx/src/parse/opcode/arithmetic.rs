@@ -64,7 +64,8 @@ pub(super) fn decode(d: &mut Decoder<'_>) -> Result<Option<Instruction>> {
 
 const INTEGERS: [Type; 6] = [Type::U16, Type::U32, Type::U64, Type::S16, Type::S32, Type::S64];
 
-/// `add`, `sub`, and their forms with a carry (PTX ISA, "Extended-Precision Arithmetic Instructions").
+/// Parses `add`, `sub`, and their forms with a carry (PTX ISA, "Extended-Precision Arithmetic
+/// Instructions").
 fn sum(d: &mut Decoder<'_>) -> Result<Instruction> {
     let carry_in = d.opcode.ends_with('c');
     let carry_out = d.flag("cc");
@@ -88,7 +89,7 @@ fn sum(d: &mut Decoder<'_>) -> Result<Instruction> {
     d.simple(op, ty, mode, 2)
 }
 
-/// Refuses what is not defined, or not implemented, for a type.
+/// Refuses modifiers that are undefined or not implemented for a type.
 fn check_float(d: &Decoder<'_>, ty: Type, mode: Mode) -> Result<()> {
     let directed = mode.rounding != Rounding::Nearest;
     d.refuse(mode.rounding == Rounding::NearestAway, "rna")?;
@@ -151,7 +152,7 @@ fn quotient(d: &mut Decoder<'_>) -> Result<Instruction> {
     d.simple(Op::Div, ty, mode, 2)
 }
 
-/// `rcp`, `sqrt`, and functions that a device approximates.
+/// Parses `rcp`, `sqrt`, and functions that a device approximates.
 fn function(d: &mut Decoder<'_>) -> Result<Instruction> {
     let function = match d.opcode {
         "rcp" => Function::Reciprocal,

@@ -62,7 +62,7 @@ fn label<'a>(d: &mut Decoder<'a>) -> Result<&'a str> {
     }
 }
 
-/// `bar` and `barrier` (PTX ISA, "Parallel Synchronization and Communication Instructions").
+/// Parses `bar` and `barrier` (PTX ISA, "Parallel Synchronization and Communication Instructions").
 fn barrier(d: &mut Decoder<'_>) -> Result<Instruction> {
     if d.flag("warp") {
         let sync = d.flag("sync");

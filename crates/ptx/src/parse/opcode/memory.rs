@@ -41,7 +41,7 @@ pub(super) fn decode(d: &mut Decoder<'_>) -> Result<Option<Instruction>> {
     }))
 }
 
-/// Takes the state space; generic without one.
+/// Takes the state space. Without one, the space is generic.
 fn space(d: &mut Decoder<'_>) -> Result<Space> {
     let found = d.any(&[
         ("global", Space::Global),
@@ -83,7 +83,8 @@ fn hints(d: &mut Decoder<'_>) {
     while d.any(&HINTS).is_some() {}
 }
 
-/// Takes the scope and the order of an access; whether it is strong (PTX ISA, "Memory Consistency Model").
+/// Takes the scope and the order of an access. Returns whether it is strong (PTX ISA, "Memory
+/// Consistency Model").
 fn strength(d: &mut Decoder<'_>) -> bool {
     d.any(&[("cta", ()), ("cluster", ()), ("gpu", ()), ("sys", ())]);
     let orders =
@@ -140,7 +141,7 @@ fn atomic(d: &mut Decoder<'_>) -> Result<Instruction> {
         ("exch", Reduce::Exchange),
         ("cas", Reduce::CompareSwap),
     ])?;
-    // Atomic additions of halves keep subnormals.
+    // Atomic additions of f16 and bf16 keep subnormals.
     d.flag("noftz");
     let ty = d.ty()?;
     use Type::*;
@@ -167,7 +168,7 @@ fn atomic(d: &mut Decoder<'_>) -> Result<Instruction> {
     Ok(instruction)
 }
 
-/// `cp.async` and the waits for it.
+/// Parses `cp.async` and its wait instructions.
 fn copy(d: &mut Decoder<'_>) -> Result<Instruction> {
     if !d.flag("async") {
         return d.error(format!("unknown opcode {}", d.text));
@@ -198,7 +199,7 @@ fn copy(d: &mut Decoder<'_>) -> Result<Instruction> {
     let sizes: &[u64] = if cached { &[4, 8, 16] } else { &[16] };
     d.refuse(!sizes.contains(&bytes), "this size")?;
     instruction.op = Op::CopyAsync { bytes: bytes as u8 };
-    // A smaller source is filled up with zeros; a predicate ignores the source.
+    // A smaller source is filled up with zeros. A predicate ignores the source.
     instruction.src[2] = match d.args.front() {
         None => Operand::Immediate(bytes),
         Some(Arg::Value(operand)) if super::is_pred(*operand) => d.value(Type::Pred)?,
@@ -207,7 +208,7 @@ fn copy(d: &mut Decoder<'_>) -> Result<Instruction> {
     Ok(instruction)
 }
 
-/// `ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {a, b, c, d}, [p]`.
+/// Parses `ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {a, b, c, d}, [p]`.
 fn matrix(d: &mut Decoder<'_>) -> Result<Instruction> {
     let complete = d.flag("sync") && d.flag("aligned") && d.flag("m8n8");
     let count: u8 = d.one(&[("x1", 1), ("x2", 2), ("x4", 4)])?;
@@ -217,7 +218,7 @@ fn matrix(d: &mut Decoder<'_>) -> Result<Instruction> {
     d.ty_of(&[Type::B16])?;
     let store = d.opcode == "stmatrix";
     let mut instruction = Instruction::new(Op::Matrix { count, transposed, store }, Type::B32);
-    // The space decides how the address is read.
+    // The space decides how the address is interpreted.
     instruction.src[3] = Operand::Immediate(u64::from(space == Space::Generic));
     if store {
         (instruction.src[0], instruction.offset) = d.address()?;

@@ -1,6 +1,7 @@
-//! Opcode, modifiers and operands to an [`Instruction`] (PTX ISA, "Instruction Set").
+//! Decoder that converts opcode, modifiers and operands to an [`Instruction`] (PTX ISA,
+//! "Instruction Set").
 //!
-//! Every modifier must be used up, so an unknown one is an error.
+//! Unused modifiers are errors, so an unknown modifier is an error.
 
 mod arithmetic;
 mod bits;
@@ -15,14 +16,14 @@ use super::operand::{self, Arg};
 use crate::error::{Error, Result};
 use crate::isa::{Instruction, Mode, Op, Operand, Register, Rounding, Type};
 
-/// Label that a branch names.
+/// Target of a branch.
 pub(crate) enum Target<'a> {
     None,
     Label(&'a str),
     Table(&'a str),
 }
 
-/// Decodes an instruction. Its guard, names and places are left empty.
+/// Decodes an instruction. Guard, name and source position stay empty.
 pub(crate) fn decode<'a>(
     text: &'a str,
     args: Vec<Arg<'a>>,
@@ -57,7 +58,7 @@ pub(crate) fn decode<'a>(
     Ok((instruction, target))
 }
 
-/// Words and operands of an instruction that are not yet used up.
+/// Modifiers and operands of an instruction that are not used yet.
 struct Decoder<'a> {
     text: &'a str,
     opcode: &'a str,
@@ -81,7 +82,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Takes a modifier.
+    /// Takes a modifier. Returns whether it was present.
     fn flag(&mut self, word: &str) -> bool {
         let found = self.words.iter().position(|it| *it == word);
         found.map(|at| self.words.remove(at)).is_some()
@@ -94,7 +95,7 @@ impl<'a> Decoder<'a> {
         list.iter().find(|it| it.0 == word).map(|it| it.1)
     }
 
-    /// Takes a modifier that must be there.
+    /// Takes a modifier that must be present.
     fn one<T: Copy>(&mut self, list: &[(&str, T)]) -> Result<T> {
         match self.any(list) {
             Some(found) => Ok(found),
@@ -145,7 +146,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Takes a source of exactly the type's size.
+    /// Takes a source operand of exactly the type's size.
     fn value(&mut self, ty: Type) -> Result<Operand> {
         let operand = self.wide_value(ty)?;
         self.check_size(operand, ty)?;
@@ -164,7 +165,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Takes a source whose register may be larger than the type.
+    /// Takes a source operand whose register may be larger than the type.
     fn wide_value(&mut self, ty: Type) -> Result<Operand> {
         let arg = self.arg()?;
         self.operand(arg, ty)
@@ -231,7 +232,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Takes the destination and `sources` operands of one type.
+    /// Takes the destination and `sources` source operands, all of one type.
     fn simple(&mut self, op: Op, ty: Type, mode: Mode, sources: usize) -> Result<Instruction> {
         let mut instruction = Instruction { mode, ..Instruction::new(op, ty) };
         instruction.dst = self.dst(ty)?;
@@ -241,7 +242,7 @@ impl<'a> Decoder<'a> {
         Ok(instruction)
     }
 
-    /// Refuses a rounding or another modifier that a double or an integer does not support here.
+    /// Returns an error for an unsupported modifier if `refused` is true.
     fn refuse(&self, refused: bool, what: &str) -> Result<()> {
         if refused {
             return self.error(format!("{what} is not supported in {}", self.text));
@@ -258,7 +259,7 @@ const ROUNDINGS: [(&str, Rounding); 5] = [
     ("rp", Rounding::Up),
 ];
 
-/// Roundings to an integer in a floating-point format.
+/// Modifiers that round to an integer in a floating-point format.
 const INTEGER_ROUNDINGS: [(&str, Rounding); 4] = [
     ("rni", Rounding::Nearest),
     ("rzi", Rounding::Zero),

@@ -37,7 +37,7 @@ pub(super) fn decode(d: &mut Decoder<'_>) -> Result<Option<Instruction>> {
     }))
 }
 
-/// `setp` and `set` (PTX ISA, "Comparison and Selection Instructions").
+/// Parses `setp` and `set` (PTX ISA, "Comparison and Selection Instructions").
 fn comparison(d: &mut Decoder<'_>) -> Result<Instruction> {
     use Compare::*;
     let (compare, unordered) = d.one(&[
@@ -127,10 +127,10 @@ fn mov(d: &mut Decoder<'_>) -> Result<Instruction> {
     Ok(instruction)
 }
 
-/// `cvt` between numbers, and of two numbers into halves.
+/// Parses `cvt` between numbers, and from two numbers to halves.
 fn conversion(d: &mut Decoder<'_>) -> Result<Instruction> {
     let integer = d.any(&INTEGER_ROUNDINGS);
-    // `cvt.rni` and its like round to an integer; so do `cvt.rn` and its like never.
+    // `cvt.rni` and similar modifiers round to an integer. `cvt.rn` and similar ones do not.
     let rounding = d.words.iter().any(|word| matches!(*word, "rn" | "rna" | "rz" | "rm" | "rp"));
     let mut mode = d.mode();
     mode.integer = integer;
@@ -163,7 +163,7 @@ fn conversion(d: &mut Decoder<'_>) -> Result<Instruction> {
     Ok(instruction)
 }
 
-/// `cvt.rn.f16x2.f32 d, a, b`: `a` in the upper half.
+/// Parses `cvt.rn.f16x2.f32 d, a, b`. `a` becomes the upper half.
 fn pair(d: &mut Decoder<'_>, ty: Type, mode: Mode) -> Result<Instruction> {
     let mut instruction = Instruction { mode, ..Instruction::new(Op::CvtPair, ty) };
     instruction.dst = d.dst(ty)?;
@@ -172,7 +172,7 @@ fn pair(d: &mut Decoder<'_>, ty: Type, mode: Mode) -> Result<Instruction> {
     Ok(instruction)
 }
 
-/// `cvt.pack.sat.u8.s32.b32 d, a, b, c` and `cvt.pack.sat.u16.s32 d, a, b`.
+/// Parses `cvt.pack.sat.u8.s32.b32 d, a, b, c` and `cvt.pack.sat.u16.s32 d, a, b`.
 fn pack(d: &mut Decoder<'_>) -> Result<Instruction> {
     let saturates = d.flag("sat");
     d.refuse(!saturates, "packing without sat")?;

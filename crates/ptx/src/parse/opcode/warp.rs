@@ -91,13 +91,13 @@ pub(super) fn decode(d: &mut Decoder<'_>) -> Result<Option<Instruction>> {
     }))
 }
 
-/// Forms without `.sync` are gone since sm_70.
+/// Requires `.sync`. Forms without it do not exist since sm_70.
 fn needs_sync(d: &mut Decoder<'_>) -> Result<()> {
     let sync = d.flag("sync");
     d.refuse(!sync, "a form without sync")
 }
 
-/// `mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 d, a, b, c`.
+/// Parses `mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 d, a, b, c`.
 fn mma(d: &mut Decoder<'_>) -> Result<Instruction> {
     needs_sync(d)?;
     let complete = d.flag("aligned") && d.flag("row") && d.flag("col");
