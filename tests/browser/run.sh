@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The pages of a report and of several ranks in a real browser: installs Debian's chromium-headless-shell where no Chromium is found, writes pages
-# with the real code, and looks at them (check.py). Their images are in target/browser. Fails where there is no browser:
-# a page that nobody has looked at is not tested.
+# Tests the pages of reports in a real browser. Installs Debian's chromium-headless-shell if no Chromium is found,
+# writes the pages with the code of the library and the program, and checks them with check.py. Images of the pages are
+# written to target/browser. Fails if no browser can be installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Writes tests/golden/tls: an authority, and certificates for a server on the loopback that are good, for another name, and past.
-# They are for tests alone: their keys are public. Needs openssl 3.
+# Writes tests/golden/tls: a certificate authority, and three server certificates: a valid one for the loopback address,
+# one for another host name, and an expired one. They are only for tests, because their keys are public. Needs openssl
+# 3.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 mkdir -p tls
@@ -12,7 +13,8 @@ key authority
 openssl req -x509 -key authority.key -subj '/CN=feedwater tests' -days 36500 -out authority.pem \
     -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign
 
-# NAME, the host it is for, the first day and the last (openssl ca knows dates, openssl x509 from 3.4 on).
+# Arguments: NAME, the subjectAltName, the first and the last day of validity. Uses openssl ca, because openssl x509
+# sets dates only from 3.4 on.
 certificate() {
     key "$1"
     openssl req -new -key "$1.key" -subj "/CN=$1" -out "$1.csr"
