@@ -1,13 +1,13 @@
 #!/bin/sh
-# Runs the program as several processes under each launcher that is installed, and checks that all of them together have
-# every sample exactly once, and equally many batches (check.py).
+# Runs the program as several processes under each installed launcher. Checks with check.py that all processes together
+# read every sample exactly once, and that all have the same number of batches.
 #
 #   cargo build --release && tests/launchers/run.sh target/release/feedwater
 #
-# Looks for torchrun (PyPI: torch; Debian: python3-torch), mpirun.openmpi (Debian: openmpi-bin), mpiexec.hydra (Debian: mpich)
-# and srun (Debian: slurm-wlm, with a cluster that is running), and says which of them it has not found. tests/ranks.rs does
-# the same without a launcher, by setting the variables itself. Exit code: 0 all that ran is right, 1 something is
-# wrong, or no launcher was found.
+# Searches for torchrun (PyPI: torch; Debian: python3-torch), mpirun.openmpi (Debian: openmpi-bin), mpiexec.hydra
+# (Debian: mpich) and srun (Debian: slurm-wlm, with a running cluster), and prints which are missing. crates/cli/tests/
+# tests the same without launchers, by setting the variables itself. Exit code: 0 if all runs are correct; 1 if one is
+# wrong or no launcher was found.
 set -eu
 
 program=$(realpath "${1:?usage: run.sh PROGRAM}")
@@ -18,7 +18,7 @@ cd "$work"
 
 samples=23
 batch=3
-# Variables of a launcher that has started this script are not those of the processes below.
+# The launcher that started this script may have set these variables.
 unset RANK WORLD_SIZE TORCHELASTIC_RUN_ID PMI_RANK PMI_SIZE JOB_COMPLETION_INDEX
 unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
 
@@ -40,14 +40,14 @@ height = 8
 TOML
 done
 
-# One process: its samples and what it says go to a folder of its own.
+# One process. Its samples and its output are written to its own folder.
 cat > process.sh <<'SH'
 mkdir "$2/$$"
 exec "$1" dump "$3.toml" --device cpu --batches 99 --json --out "$2/$$" > "$2/$$/result.json"
 SH
 
 found=0
-# check NAME COMMAND...: the command starts as many processes as $world says.
+# check NAME COMMAND...: runs the command, which starts $world processes.
 check() {
     name=$1
     shift
@@ -60,7 +60,7 @@ check() {
     python3 "$here/check.py" "$out" "$name" "$world" "$last" "$samples" "$batch"
 }
 
-# each NAME PROGRAM: whether it is there.
+# each NAME PROGRAM: whether the program is installed.
 each() {
     if ! command -v "$2" > /dev/null; then
         echo "$1: $2 is not installed, skipped"
@@ -70,7 +70,8 @@ each() {
 }
 
 if each torchrun torchrun; then
-    # Standard output to files and to the terminal: torch 1.13 with Python 3.11 fails with its own default, which is neither.
+    # Writes standard output to files and to the terminal. torch 1.13 with Python 3.11 fails with its default, which is
+    # neither.
     for world in 1 2 3 5; do for last in drop pad partial; do
         check torchrun torchrun --standalone --no_python --nproc_per_node "$world" \
             --redirects 1 --tee 1 --log_dir "$work/torchrun"

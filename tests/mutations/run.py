@@ -4,14 +4,15 @@
     tests/mutations/run.py [--only NAME]... [--target-dir FOLDER] [--env NAME=VALUE]... [--limit SECONDS]
     tests/mutations/run.py --list
 
-The scratch copy is a git worktree of HEAD in the target directory (TARGET/mutations/tree, which stays for the next run): what
-is not committed is not tested, and the user's files are never changed. Results go to RESULTS.md, of single mutations into the
-rows of the last run. The output of each mutation is in TARGET/mutations/NAME.log.
+The scratch copy is a git worktree of HEAD in the target directory (TARGET/mutations/tree, which is kept for the next
+run). So uncommitted changes are not tested, and the user's files are never changed. Results are written to
+RESULTS.md. A run of single mutations updates only their rows. The output of each mutation is in
+TARGET/mutations/NAME.log.
 
-A mutation is killed by the first test that fails, ends the test program or exceeds the time limit. A build that fails is an
-error of the list: such a mutation shows nothing. Mutations with `device_code = true` are invisible to kernels compiled for
-the host. They need a mode of the tests that runs code compiled for the device, which `--env` turns on, and are not run
-without it.
+A mutation is killed by the first test that fails, that ends the test program, or that exceeds the time limit. If the
+mutated code does not compile, the result is an error in mutations.toml, because such a mutation proves nothing.
+Mutations with `device_code = true` have no effect on kernels compiled for the host. They are run only if `--env`
+turns on a test mode that runs code compiled for the device.
 
 Needs Python 3.11, git and cargo. A full run takes more than an hour.
 """
@@ -52,7 +53,8 @@ class Mutation:
 
 @dataclasses.dataclass
 class Result:
-    """Killed by a test, or survived all of them; `problem` if nothing was shown."""
+    """The test that killed a mutation, or neither field if it survived all tests. `problem` says why the run proved
+    nothing."""
 
     killed_by: str = ""
     problem: str = ""
@@ -61,10 +63,10 @@ class Result:
 def main():
     parser = argparse.ArgumentParser(description="See the top of this file.")
     parser.add_argument("--only", action="append", metavar="NAME", help="run this mutation only; repeatable")
-    parser.add_argument("--list", action="store_true", help="list the mutations and run none")
+    parser.add_argument("--list", action="store_true", help="list the mutations without running them")
     parser.add_argument("--target-dir", type=pathlib.Path, default=ROOT / "target")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the tests; repeatable")
-    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for one test program; 300")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment variable of the tests; repeatable")
+    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="time limit of one test program; default: 300")
     options = parser.parse_args()
 
     groups, mutations = read_list()
@@ -101,16 +103,16 @@ def main():
 
 
 def read_list():
-    """The test programs of each group, and the mutations."""
+    """Returns the test programs of each group, and the mutations."""
     table = tomllib.loads((HERE / "mutations.toml").read_text())
     return table["groups"], [Mutation(**it) for it in table["mutation"]]
 
 
 def check(it, tree):
-    """Ends the program unless the old text is in the file exactly once."""
+    """Ends the program unless the old text occurs exactly once in the file."""
     count = (tree / it.file).read_text().count(it.old)
     if count != 1 or it.old == it.new:
-        sys.exit(f"{it.name}: the old text is {count} times in {it.file}, or equals the new one")
+        sys.exit(f"{it.name}: the old text occurs {count} times in {it.file}, or equals the new one")
 
 
 def outcome(it, result):
@@ -141,7 +143,7 @@ class Runner:
         git(self.tree, "checkout", "--quiet", "--detach", "--force", head)
 
     def must_pass_unchanged(self):
-        """Ends the program if a test fails without a mutation."""
+        """Ends the program if a test fails without any mutation."""
         with (self.logs / "unchanged.log").open("w") as log:
             for test in dict.fromkeys(sum(self.groups.values(), [])):
                 result = self.test(test, log)
@@ -149,7 +151,7 @@ class Runner:
                     sys.exit(f"without a mutation: {result}")
 
     def run(self, it):
-        """Mutates the file, and runs the named tests and then the rest of the group until one fails."""
+        """Mutates the file. Runs the named tests and then the rest of the group until one fails."""
         path = self.tree / it.file
         text = path.read_text()
         path.write_text(text.replace(it.old, it.new))
@@ -164,7 +166,8 @@ class Runner:
         return Result()
 
     def test(self, test, log):
-        """Builds and runs one test program, named as in `groups`: `lib` or a folder of tests/, and filters."""
+        """Builds and runs one test program. `test` is written as in `groups`: `lib` or a folder of tests/, then
+        filters."""
         program, *filters = test.split()
         target = ["--lib"] if program == "lib" else ["--test", program]
         build = ["cargo", "test", "--workspace", "--quiet", "--no-run", *target]
@@ -176,7 +179,7 @@ class Runner:
 
 
 class Watched:
-    """A test program whose output is read while it runs, so that it can be ended at the first failure."""
+    """A running test program. Its output is read line by line, so that it can be ended at the first failure."""
 
     def __init__(self, command, runner, program, log):
         self.program, self.log = program, log
@@ -193,7 +196,8 @@ class Watched:
         self.lines.put(None)
 
     def result(self):
-        """With one thread, libtest writes `test NAME ... `, what the test writes, and `ok` or `FAILED`."""
+        """Reads the result. With one thread, libtest prints `test NAME ... `, the output of the test, and `ok` or
+        `FAILED`."""
         current = None
         try:
             while (line := self.lines.get(timeout=max(0, self.end - time.monotonic()))) is not None:
@@ -220,7 +224,7 @@ class Watched:
         return Result(problem=f"{self.program} failed, and named no test")
 
     def stop(self):
-        """Ends the processes of the test, and only those."""
+        """Kills the processes of the test and no others."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -232,7 +236,7 @@ def git(folder, *arguments):
 
 
 def read_results():
-    """The result of each mutation in the table of the last run."""
+    """Returns the result of each mutation in RESULTS.md."""
     rows = {}
     for line in RESULTS.read_text().splitlines() if RESULTS.exists() else []:
         cells = [it.strip() for it in line.strip("|").split(" | ")]
