@@ -391,8 +391,7 @@ fn builder(set: &Path, batch: usize, prefetch: usize) -> LoaderBuilder {
         .output(DType::F16, Layout::Nchw)
 }
 
-/// Returns the seconds from the start of a process to its first batch. The best of five runs,
-/// because other programs use the machine too.
+/// Returns the seconds from the start of a process to its first batch: the best of five runs.
 fn first_batch(arguments: &Arguments, on: On) -> f64 {
     let set = common::set(FIRST_BATCH_FILES.min(arguments.limit) as u64, common::SIZES[0]);
     let threads = arguments.threads;
