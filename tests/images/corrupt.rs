@@ -220,7 +220,7 @@ fn a_claim_of_a_huge_size_allocates_nothing_for_it() {
     let fault =
         decoder.decode(&file, &header, Roi::new(0, 0, 65500, 1), 1, &mut |_| ()).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
-    // Less than two rows of the smallest coded units of three components, and tables.
+    // Eight rows of three components (the smallest MCUs have 8x8 pixels), and tables.
     assert!(decoder.capacity_bytes() <= 30 * 65500, "{}", decoder.capacity_bytes());
     // Now sizes beyond libjpeg's own limit.
     file[frame + 5..frame + 9].copy_from_slice(&[0xFF; 4]);

@@ -215,7 +215,8 @@ fn stages_are_ranges_with_the_library_and_a_warning_without_it() {
     assert!(loader.warnings().is_empty());
     drop(loader);
     let library = open(&path);
-    // Per sample: one read range, three header ranges (parsing and planning), one decode range.
+    // Per sample: one range for reading, two for the header (parsing, planning), one for decoding
+    // with transforming, and one for handing over.
     assert_eq!([b'r', b'd'].map(|letter| count(&library, letter)), [20, 20]);
     assert_eq!(count(&library, b'h'), 60);
     assert_eq!(count(&library, 0), 0);

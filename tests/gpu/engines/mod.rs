@@ -198,8 +198,8 @@ fn a_state_is_initialized_before_each_call_for_its_images() {
     assert_eq!((machine.calls(made), machine.calls(initialised)), (2, 6));
 }
 
-/// Files are refused before they are part of a call. If a call refuses a file that nvJPEG had
-/// declared supported, later files like it are refused first.
+/// Unsupported files are refused before a call contains them. If a call refuses a file although
+/// nvJPEG had declared it supported, later files of its class are refused before a call.
 #[test]
 fn nvjpeg_is_asked_whether_the_engines_decode_a_file() {
     let machine = exclusive();

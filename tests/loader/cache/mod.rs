@@ -207,7 +207,7 @@ fn the_second_epoch_of_a_set_that_fits_reads_nothing_from_the_source() {
             false => builder.cache_encoded(PLENTY),
         };
         let mut loader = builder.build().unwrap();
-        // Planning and building already read images.
+        // Building the loader has read all images, because the plan inspects them.
         let first = epoch(&mut loader);
         let reads = source.reads();
         epoch(&mut loader);

@@ -388,7 +388,7 @@ struct Broken;
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// Message of its panic.
+/// Message of the panic in [`Broken`].
 const BUG: &str = "a bug in the operator";
 
 impl Operator for Broken {

@@ -73,7 +73,7 @@ fn the_classic_figures_are_reproduced() {
     assert!(number(&result(&["--load-ms", "700", "--cv", "0"]), "batches") >= 292.0);
 }
 
-/// Whether a loop visibly halts does not tell how long it waits.
+/// A loop without visible halts may wait as long as one with halts.
 #[test]
 fn variance_and_desynchronization_remove_the_halts_but_not_the_loss() {
     for load in ["2000", "1400"] {
