@@ -5,9 +5,9 @@
 #   cargo build --release && tests/launchers/run.sh target/release/feedwater
 #
 # Searches for torchrun (PyPI: torch; Debian: python3-torch), mpirun.openmpi (Debian: openmpi-bin), mpiexec.hydra
-# (Debian: mpich) and srun (Debian: slurm-wlm, with a running cluster), and prints which are missing. crates/cli/tests/
-# tests the same without launchers, by setting the variables itself. Exit code: 0 if all runs are correct; 1 if one is
-# wrong or no launcher was found.
+# (Debian: mpich) and srun (Debian: slurm-wlm, with a running cluster), and prints which are missing.
+# crates/cli/tests/cli/ranks.rs tests the same without launchers, by setting the variables itself. Exit code: 0 if all
+# runs are correct; 1 if one is wrong or no launcher was found.
 set -eu
 
 program=$(realpath "${1:?usage: run.sh PROGRAM}")
