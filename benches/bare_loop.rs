@@ -258,7 +258,8 @@ impl Set {
                 Way::Indexed => {
                     let builder = || self.builder(false).cache_row_index(Some(64 << 20));
                     // Runs an epoch that makes the row indexes, unless they are stored.
-                    let mut first = builder().epochs(Some(1)).build().expect("it is valid");
+                    let mut first =
+                        builder().epochs(Some(1)).build().expect("the settings are valid");
                     first.epoch().for_each(drop);
                     drop(first);
                     self.loader(builder(), first_epoch)
@@ -395,13 +396,16 @@ impl Bare {
                 expand(row, &mut pixels[start..][..width as usize]);
             }
         };
-        self.decoder.decode(&self.file, &job.header, job.window, 1, sink).expect("it decodes");
+        self.decoder
+            .decode(&self.file, &job.header, job.window, 1, sink)
+            .expect("the image decodes");
         let pixels = bytemuck::cast_slice(&self.window);
-        let window = ImageRef::new(width, height, pixels, PixelType::U8x4).expect("it is filled");
+        let window = ImageRef::new(width, height, pixels, PixelType::U8x4)
+            .expect("the buffer has the size of the window");
         let options = ResizeOptions::new()
             .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
             .use_alpha(false);
-        self.resizer.resize(&window, &mut self.resized, &options).expect("both have pixels");
+        self.resizer.resize(&window, &mut self.resized, &options).expect("both images have pixels");
         self.store(job.mirrored);
     }
 

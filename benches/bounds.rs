@@ -141,6 +141,8 @@ fn jpeg(width: u16, height: u16, progressive: bool) -> Vec<u8> {
     let mut file = Vec::new();
     let mut encoder = Encoder::new(&mut file, 80);
     encoder.set_progressive(progressive);
-    encoder.encode(&pixels, width, height, ColorType::Rgb).expect("it is small enough for a JPEG");
+    encoder
+        .encode(&pixels, width, height, ColorType::Rgb)
+        .expect("the image is small enough for a JPEG");
     file
 }

@@ -146,10 +146,10 @@ fn host(criterion: &mut Criterion) {
                 let index = number % images;
                 number += 1;
                 source.read(index, &mut page, u64::MAX).expect("the file exists");
-                let header = Header::parse(page.bytes()).expect("it is an image");
-                header.verify(page.bytes()).expect("it is whole");
+                let header = Header::parse(page.bytes()).expect("the file is an image");
+                header.verify(page.bytes()).expect("the file is complete");
                 let key = SampleKey { seed: 1, epoch: number as u32, index };
-                plan.sample(key, &header, &mut sample).expect("it is not too large");
+                plan.sample(key, &header, &mut sample).expect("the image is within the limits");
                 black_box(&sample);
             });
         });

@@ -400,8 +400,8 @@ fn first_batch(arguments: &Arguments, on: On) -> f64 {
     let seconds = || {
         let begin = Instant::now();
         let mut child = case.start();
-        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let line = lines.next().expect("a case reports its first batch").expect("it is text");
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+        let line = lines.next().expect("a case reports its first batch").expect("stdout is text");
         let seconds = begin.elapsed().as_secs_f64();
         assert_eq!(line, FIRST_BATCH);
         child.kill().and_then(|()| child.wait()).expect("the case can be ended");
@@ -470,7 +470,7 @@ fn run_case(arguments: &Arguments, set: &Path) {
             batch.expect("the images are intact");
             if std::mem::take(&mut first) {
                 println!("{FIRST_BATCH}");
-                std::io::stdout().flush().expect("the parent listens");
+                std::io::stdout().flush().expect("the parent reads");
             }
         }
         after_epoch.push(common::status("VmRSS"));

@@ -142,13 +142,13 @@ fn thumbnails(quality: u8, tables: Tables) -> Vec<Vec<u8>> {
     let mut thumbnails = Vec::new();
     for file in common::images(40, common::SIZES[0]) {
         let bytes = fs::read(file).expect("the set is complete");
-        let header = Header::parse(&bytes).expect("it is a JPEG");
+        let header = Header::parse(&bytes).expect("the file is a JPEG");
         let mut pixels = Vec::new();
         let window = Roi::new(200, 150, side as u32, side as u32);
         let sink = &mut |rows: Rows<'_>| {
             rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
         };
-        Decoders::new().decode(&bytes, &header, window, 1, sink).expect("it is intact");
+        Decoders::new().decode(&bytes, &header, window, 1, sink).expect("the file is intact");
         let mut bytes = Vec::new();
         let mut encoder = Encoder::new(&mut bytes, quality);
         let encoded = match tables {
@@ -198,7 +198,7 @@ fn jobs(files: &[Vec<u8>], windows: bool) -> Vec<Job> {
             let mut decoders = Decoders::new();
             decoders.set_row_index(RowIndexTask::Use(index.clone()));
             let found = pixels(&mut decoders, bytes, &header, window);
-            assert!(found == expected, "with an index it differs in {window}");
+            assert!(found == expected, "with a row index, pixels differ in {window}");
         }
         jobs.push(Job { bytes: bytes.clone(), header, window, index });
     }
@@ -241,11 +241,13 @@ fn crop(size: Size, random: &mut impl FnMut() -> f64) -> Roi {
 }
 
 fn libjpeg() -> Decoders {
-    Decoders::only("libjpeg-turbo").expect("there is such a decoder")
+    Decoders::only("libjpeg-turbo").expect("the decoder libjpeg-turbo exists")
 }
 
 fn ours(instructions: &str) -> Decoders {
-    Decoders::new().with_jpeg_instructions(instructions).expect("this CPU has them")
+    Decoders::new()
+        .with_jpeg_instructions(instructions)
+        .expect("the CPU supports these instructions")
 }
 
 fn report(jobs: &[Job], rounds: usize, windows: bool) {

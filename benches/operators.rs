@@ -117,7 +117,7 @@ fn operators_on_gpu(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(count as u64 * IMAGE.pixels()));
         group.bench_function(name, |bencher| {
             bencher.iter_custom(|iterations| {
-                time(&samples, iterations).expect("a launch like one that ran before")
+                time(&samples, iterations).expect("the same launch succeeded before")
             });
         });
     }

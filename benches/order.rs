@@ -74,7 +74,7 @@ fn main() {
                 ..Default::default()
             };
             Order::new(SAMPLES, &settings, &Shard { rank, world, from: "settings" }, &ends)
-                .expect("the files end where they end")
+                .expect("the ends of the files are valid")
         };
         row("create the order, and one epoch of it", &|| {
             black_box(order(0, 1).epoch(3));

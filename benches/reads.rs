@@ -182,7 +182,7 @@ fn small(data: &Path, files: usize) -> io::Result<Vec<Read>> {
         .collect();
     for read in &reads {
         if fs::metadata(&read.path).map_or(0, |it| it.len()) != read.len as u64 {
-            fs::create_dir_all(read.path.parent().expect("it lies in a folder"))?;
+            fs::create_dir_all(read.path.parent().expect("the path has a parent folder"))?;
             fs::write(&read.path, content(read.mark, read.len))?;
         }
     }

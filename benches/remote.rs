@@ -218,9 +218,9 @@ fn loader(connections: usize) -> f64 {
 fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
     // A new handle has no open connections.
     let settings = StorageSettings { connections, ..Default::default() };
-    let storage = Storage::new(&settings).expect("settings that can be");
+    let storage = Storage::new(&settings).expect("the settings are valid");
     let source = Directory::open_with(format!("s3://{BUCKET}"), &Default::default(), &storage);
-    let source = source.expect("the bucket is there");
+    let source = source.expect("the bucket exists");
     let loader = Loader::builder(source, Chain::new().then(Resize::to(32, 32)))
         .batch(32)
         .workers(2)
@@ -229,7 +229,7 @@ fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
         .epochs(Some(epochs))
         .device(DeviceChoice::Cpu);
     // Building the loader inspects a few images one after another, before its threads start.
-    loader.build().expect("a valid loader")
+    loader.build().expect("the loader is valid")
 }
 
 /// Starts a proxy that delays requests, one whole request at a time. It does not delay answers.

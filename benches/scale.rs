@@ -83,7 +83,9 @@ fn main() {
         let folder = arguments.cache.join(format!("scale-{format}-{}", arguments.samples));
         let source = sets::make(format, &folder, arguments.samples);
         let tables = || tables(&folder);
-        tables().iter().for_each(|path| fs::remove_file(path).expect("the set is ours"));
+        tables()
+            .iter()
+            .for_each(|path| fs::remove_file(path).expect("the file belongs to the set"));
         let row = |name: &str, what| row(format, name, &case(what, &source));
         row("first open", "open");
         for what in ["start", "loader"] {
@@ -128,8 +130,10 @@ fn row(format: &str, name: &str, report: &Value) -> Value {
 /// Runs a case in its own process.
 fn case(what: &str, source: &str) -> Value {
     let program = std::env::current_exe().expect("the program has a path");
-    let done =
-        Command::new(program).args(["--case", what, source]).output().expect("it can be started");
+    let done = Command::new(program)
+        .args(["--case", what, source])
+        .output()
+        .expect("the program can be started");
     let text = String::from_utf8_lossy(&done.stdout);
     serde_json::from_str(&text)
         .unwrap_or_else(|_| panic!("{what} {source}: {}", String::from_utf8_lossy(&done.stderr)))

@@ -188,7 +188,7 @@ fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> R
         Some(ReadScaling::measure(profile.setup.workers, 1.0, read))
     };
     let options = Options { knobs: Some(usize::MAX), scaling, ..Options::default() };
-    let report = explain(&profile, &options).expect("enough was measured");
+    let report = explain(&profile, &options).expect("the run is long enough for a report");
     if verbose {
         println!("{setting:?}, {:.1} images/s\n{report}", report.images_per_second);
     }

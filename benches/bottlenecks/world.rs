@@ -44,7 +44,7 @@ impl Setting {
             "loader.prefetch" => turned.prefetch = number(),
             "cache.encoded" => turned.encoded = Some(bytes()),
             "cache.decoded" => turned.decoded = Some(bytes()),
-            key => panic!("no case turns {key}"),
+            key => panic!("no case changes {key}"),
         }
         turned
     }

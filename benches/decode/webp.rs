@@ -63,7 +63,7 @@ fn compare(name: &str, size: Size, file: &[u8]) {
         };
         decoder
             .decode(black_box(file), &header, size.window(), 1, sink)
-            .expect("the file is sound");
+            .expect("the file is intact");
     };
     let mut buffer = vec![0; 3 * size.pixels() as usize];
     let mut image_webp = || {

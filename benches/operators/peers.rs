@@ -345,6 +345,6 @@ fn line(from: &mut BufReader<ChildStdout>) -> Result<String, String> {
 fn bytes(image: &HostImage) -> &Image<u8> {
     match image {
         HostImage::U8(image) => image,
-        HostImage::F32(_) => unreachable!("decoders give bytes"),
+        HostImage::F32(_) => unreachable!("decoders output bytes"),
     }
 }

@@ -195,7 +195,10 @@ fn run(on: impl Fn(LoaderBuilder) -> LoaderBuilder, (begin, rest): (u64, Duratio
     let mut loader = on(free(&held)).build().unwrap();
     assert!(choices(&loader).len() > 8, "{:?}", choices(&loader));
     let batches = consume(&mut loader, begin, rest, seed);
-    assert!(batches == expected(), "the bytes depend on the choice; begin {begin}, seed {seed}");
+    assert!(
+        batches == expected(),
+        "the bytes must not depend on the choice; begin {begin}, seed {seed}"
+    );
     let stats = loader.stats();
     assert_eq!(stats.images, EPOCHS * SAMPLES);
     assert_eq!(stats.outcomes.values().sum::<u64>(), stats.images, "{:?}", stats.outcomes);
@@ -210,7 +213,7 @@ fn run(on: impl Fn(LoaderBuilder) -> LoaderBuilder, (begin, rest): (u64, Duratio
     loader.choose(last.choice).unwrap();
     assert_eq!(loader.decisions().last().unwrap().why, last.why);
     drop(loader);
-    assert_eq!(Arc::strong_count(&held), 1, "a thread is left");
+    assert_eq!(Arc::strong_count(&held), 1, "a thread still holds the source");
 }
 
 /// Start of choosing: the second batch, which begins the first window.

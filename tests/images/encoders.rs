@@ -104,7 +104,7 @@ fn compare(name: &str, bytes: &[u8], strict: bool, seed: usize) -> Option<Expect
             }
         }
     }
-    match all.flatten().expect("a decoder saw the file") {
+    match all.flatten().expect("a decoder was called") {
         JpegBy::Refused(refusal) => Some(Refused(refusal)),
         by => {
             assert_eq!(by, JpegBy::Feedwater, "{name}");

@@ -159,7 +159,7 @@ fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
     let _alone = alone();
     let files = Files::new(small(300).chain([files::png_head(178_956_970, 1, false)]));
     let seen = run(|| files.loader(crop()), 2);
-    seen.check("by its side");
+    seen.check("refused for its side");
     assert_eq!(seen.errors["oversized"], 2);
     assert!(seen.peak < 12 * MIB, "{}", seen.peak);
     let stop = |side| {
@@ -173,7 +173,7 @@ fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
     assert!(reason == "oversized" && problem.contains("limits.max_side"), "{problem}");
     let (reason, problem) = stop(u32::MAX);
     assert!(reason == "oversized" && problem.contains("limits.large_image_memory"), "{problem}");
-    run(|| files.loader(stored()).max_side(u32::MAX), 2).check("stored, by its bytes");
+    run(|| files.loader(stored()).max_side(u32::MAX), 2).check("stored, refused for its bytes");
 }
 
 /// After its buffers have grown, a preprocessor allocates only the list of windows for a PNM, which

@@ -422,7 +422,7 @@ fn the_image_folder_is_relative_to_the_pipeline_file_or_else_to_the_annotations(
     let at = |folder: &str| root.path().join(folder).join("a.jpg").to_str().unwrap().to_string();
     assert_eq!(open().unwrap(), at("marks/train"));
     put("train");
-    assert_eq!(open().unwrap(), at("train"), "the pipeline file's folder takes precedence");
+    assert_eq!(open().unwrap(), at("train"), "the pipeline file's folder must take precedence");
     fs::remove_file(at("train")).unwrap();
     let Err(Error::Config(ConfigError { key, problem, .. })) = open() else {
         panic!("opened a set without images")

@@ -146,7 +146,7 @@ fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
     let sum = crc32c::crc32c(&forged[20..]);
     forged[16..20].copy_from_slice(&sum.to_le_bytes());
     fs::write(&index, &forged).unwrap();
-    assert_eq!(read(&open(&path)).unwrap().0, 7, "the forged table is valid");
+    assert_eq!(read(&open(&path)).unwrap().0, 7, "the forged table must be valid");
     fs::set_permissions(&index, fs::Permissions::from_mode(0o666)).unwrap();
     assert_eq!(read(&open(&path)).unwrap().0, 1);
     assert_eq!(fs::read(&index).unwrap(), whole);

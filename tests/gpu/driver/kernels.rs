@@ -9,7 +9,7 @@ fn a_text_that_does_not_compile_gives_the_compilers_log() {
     let Err(Error::Compile { log }) =
         Kernel::load(&device, "int f() { return wrong; }", "fused", 8)
     else {
-        panic!("it compiled");
+        panic!("the invalid text compiled");
     };
     assert!(log.contains("wrong"), "{log}");
     let Err(Error::Device { call, .. }) = Kernel::load(&device, "enum { UNUSED };", "fused", 8)

@@ -154,7 +154,7 @@ fn a_pool_that_does_not_fit_is_an_error() {
     let device = Device::open_with(0, &runtime()).unwrap();
     machine.memory_limit(1000);
     let Err(Error::Device { call, problem }) = pools(&device).map(drop) else {
-        panic!("it fitted")
+        panic!("the pool was allocated")
     };
     assert_eq!((call, problem.contains("OUT_OF_MEMORY")), ("cuMemAlloc", true), "{problem}");
     drop(device);

@@ -331,7 +331,7 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     for count in [4, 1, 4] {
         setup.decode(&files[..count], IMAGE.window()).unwrap();
     }
-    assert_eq!(used(&setup), taken, "nothing has grown");
+    assert_eq!(used(&setup), taken, "buffers must not have grown");
 
     // If an image needs more memory than available, its batch fails, and the next batch is decoded.
     let large = Size::new(200, 100);

@@ -80,7 +80,7 @@ fn noisy_measurements_keep_the_maximum() {
     let (_, automatic) = automatic(&mix);
     let [decision] = &automatic.decisions[..] else { panic!("{:#?}", automatic.decisions) };
     assert_eq!((decision.window, decision.settled), (mix.most(), true));
-    assert!(decision.batch >= 20, "measured for longer: {decision}");
+    assert!(decision.batch >= 20, "the measurement must take longer: {decision}");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn requests_under_another_window_or_worker_count_are_not_measured() {
     assert_eq!(changing, [], "without a constant worker count there must be no decisions");
     let (chooser, decisions) = fed(60, |number| (if number < 50 { 2 } else { 30 }, 0.0), 0.02);
     assert_eq!(chooser.window(), 30, "one request per worker: {decisions:#?}");
-    assert_eq!(fed(60, quiet(200), 0.02).0.window(), 100, "up to the maximum");
+    assert_eq!(fed(60, quiet(200), 0.02).0.window(), 100, "the window must grow to the maximum");
 }
 
 #[test]

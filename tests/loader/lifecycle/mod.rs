@@ -31,7 +31,7 @@ fn samples(loader: &mut Loader) -> BTreeMap<u64, Vec<u8>> {
         let batch = batch.unwrap();
         let bytes = batch.shape().sample_bytes();
         for (index, sample) in batch.indices().zip(batch.host().unwrap().chunks_exact(bytes)) {
-            assert!(all.insert(index, sample.to_vec()).is_none(), "sample {index} came twice");
+            assert!(all.insert(index, sample.to_vec()).is_none(), "sample {index} appeared twice");
         }
     }
     all
@@ -81,7 +81,7 @@ fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
     }
     for prefetch in [1, 5] {
         let mut loader = builder(24).seed(5).prefetch(prefetch).build().unwrap();
-        assert!(samples(&mut loader) == base, "{prefetch} batches ahead");
+        assert!(samples(&mut loader) == base, "{prefetch} batches prefetched");
     }
     let chosen = builder(24).seed(5).auto_workers().auto_prefetch().cpu_threads(Some(3));
     let mut loader = chosen.build().unwrap();

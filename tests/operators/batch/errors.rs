@@ -42,7 +42,9 @@ fn the_partner_of_a_substituted_sample_stays_unmixed() {
 /// Dropping one sample of a pair would leave half a pair.
 #[test]
 fn samples_are_not_dropped_before_they_are_mixed() {
-    let Err(Error::Config(error)) = damaged(OnError::Drop).build() else { panic!("it was built") };
+    let Err(Error::Config(error)) = damaged(OnError::Drop).build() else {
+        panic!("the loader was built")
+    };
     assert_eq!(error.key, "loader.on_error");
     assert!(error.problem.contains("mixup"), "{error}");
 }

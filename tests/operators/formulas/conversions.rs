@@ -70,7 +70,9 @@ fn padded_crops_are_those_of_the_libraries() {
         };
         let source = HostImage::U8(picture(size(&row["source"]), 25));
         let actions = Actions::of([&*op], SampleKey::default(), source.window().size());
-        let HostImage::U8(out) = actions.reference(&source) else { panic!("crops keep bytes") };
+        let HostImage::U8(out) = actions.reference(&source) else {
+            panic!("the result must be bytes")
+        };
         assert_eq!(row["sha256"], digest(out.data()), "{row}");
     }
 }

@@ -187,7 +187,7 @@ fn a_listing_is_bounded() {
     {
         assert_error(&error, ErrorKind::InvalidData, &["storage.max_listed", "25"]);
     }
-    assert_eq!(server.log("/bounded").len(), 2 * 3, "ten names per page");
+    assert_eq!(server.log("/bounded").len(), 2 * 3, "there must be ten names per page");
 }
 
 #[test]

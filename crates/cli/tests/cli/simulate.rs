@@ -126,7 +126,7 @@ fn the_timeline_shows_loaders_queue_and_stalls() {
     let consumer = row("consumer");
     assert!(consumer[..6].iter().all(|&it| it == ' '), "no batch must arrive for 2 s\n{text}");
     let starts = consumer.windows(2).filter(|pair| pair[0] == ' ' && pair[1] != ' ').count();
-    assert_eq!(starts, 14, "a burst every 2 s\n{text}");
+    assert_eq!(starts, 14, "there must be a burst every 2 s\n{text}");
     assert!(row("ready").contains(&'6'), "{text}");
     assert!(has_line(&text, &["98", "30", "3.27"]), "{text}");
     let bounds = words::row(&text, "bounds: ");

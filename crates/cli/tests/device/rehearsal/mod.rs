@@ -93,7 +93,7 @@ impl Rehearsal {
         let report = self.path(arguments[0]).join("report.txt");
         let begin = Instant::now();
         while result_of(&report, after).is_none_or(|it| it == "not run") {
-            assert!(begin.elapsed() < Duration::from_secs(300), "{after} does not end");
+            assert!(begin.elapsed() < Duration::from_secs(300), "step {after} does not end");
             thread::sleep(Duration::from_millis(20));
         }
         while child.try_wait().unwrap().is_none() {
