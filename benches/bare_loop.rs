@@ -282,7 +282,7 @@ impl Set {
             .workers(self.threads)
             .seed(SEED)
             .prescale(prescale)
-            // Without row indexes, except in the way that is named after them.
+            // Turns off row indexes. Only `Way::Indexed` turns them on again.
             .cache_row_index(Some(0))
     }
 

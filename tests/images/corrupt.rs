@@ -81,8 +81,8 @@ fn a_file_truncated_anywhere_is_reported_as_truncated() {
                         path.display()
                     );
                 }
-                // A file may lack data after its last row. In a text PNM, cut digits leave a
-                // shorter last number.
+                // A file may lack data after its last row. In a text PNM, truncation
+                // within the last number leaves a shorter number.
                 Ok(pixels) => {
                     let name = path.file_name().unwrap().to_str().unwrap();
                     let text = name.starts_with("pnm-") && name.contains("-text");

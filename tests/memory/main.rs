@@ -120,12 +120,12 @@ fn crop() -> Chain {
     Chain::new().then(RandomResizedCrop::to(32, 32))
 }
 
-/// Must store its whole window, because the image is mirrored before it is resampled.
+/// A chain that must store its whole window, because it mirrors the image before resampling.
 fn stored() -> Chain {
     Chain::new().then(Flip { horizontal: 0.5, vertical: 0.5 }).then(RandomResizedCrop::to(32, 32))
 }
 
-/// Converts to floats between operators, and begins with bytes again in the next sample.
+/// A chain that converts to floats. The next sample begins with bytes again.
 fn floats() -> Chain {
     Chain::new()
         .then(Resize::to(96, 80))
@@ -134,7 +134,7 @@ fn floats() -> Chain {
         .then(Flip { horizontal: 0.5, vertical: 0.5 })
 }
 
-/// Operators that store more than an image: displacements, terms of a sum, lines of a blur.
+/// A chain whose operators store more than an image: displacements, terms of a sum, lines of a blur.
 fn kept() -> Chain {
     Chain::new()
         .then(Resize::to(96, 80))

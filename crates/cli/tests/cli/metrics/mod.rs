@@ -46,8 +46,8 @@ fn after_a_run(builder: LoaderBuilder) -> Loader {
 /// A sample of the text format: name, labels and value.
 type Sample = (String, BTreeMap<String, String>, f64);
 
-/// Parses metrics text into families, each with its type and samples. Fails unless the text conforms to version 0.0.4 of the
-/// format and to promtool's linter.
+/// Parses metrics text into families, each with its type and samples. Fails unless the text
+/// conforms to version 0.0.4 of the format and to the rules of promtool's linter.
 fn parsed(text: &str) -> BTreeMap<String, (String, Vec<Sample>)> {
     assert!(text.ends_with('\n'));
     let mut families: BTreeMap<String, (String, Vec<Sample>)> = BTreeMap::new();
