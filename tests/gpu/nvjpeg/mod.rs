@@ -309,8 +309,8 @@ fn a_loader_continues_during_a_capture() {
     }
 }
 
-/// The stream of the last image is destroyed before nvJPEG's buffers. nvJPEG must not use its
-/// handle afterwards.
+/// The stream of the last image is destroyed before nvJPEG's buffers. nvJPEG may still pass the
+/// handle of this stream when it frees them.
 #[test]
 fn a_decoder_may_outlive_its_stream() {
     let machine = exclusive();
