@@ -1,15 +1,19 @@
-//! The loader against a bare loop, in one run: do exactness, order and bounded memory cost speed?
+//! Compares the loader with a bare loop in one run: do exactness, order and bounded memory cost
+//! speed?
 //!
-//! `cargo bench --bench bare_loop`. The bare loop is the code that one would write without a loader and without Pillow's exact
-//! results: threads that read a file, decode with libjpeg-turbo, resize with `fast_image_resize` (u8x4, SIMD), mirror and
-//! normalize into a batch of their own. It decodes and resizes only the window that the crop needs, for evaluation the middle of the
-//! image. It has the same number of threads, the same images, windows and
-//! mirrorings, and an advantage: headers are parsed and windows drawn before the clock starts. Both sides allocate before the
-//! clock starts. For training the loader also runs with row indexes of JPEGs from an earlier epoch, and with `decode.prescale`.
+//! Run it with `cargo bench --bench bare_loop`. The bare loop is the code that one would write
+//! without a loader and without Pillow's exact results. Its threads read a file, decode it with
+//! libjpeg-turbo, resize with `fast_image_resize` (u8x4, SIMD), and mirror and normalize into their
+//! own batch. Only the window that the crop needs is decoded and resized; for evaluation, that is
+//! the centre of the image. Both sides have the same number of threads, the same images, windows
+//! and mirrorings, and allocate before the clock starts. The bare loop has an advantage: its
+//! headers are parsed and its windows are chosen before the clock starts. For training, the loader
+//! also runs with row indexes of JPEGs from an earlier epoch, and with `decode.prescale`.
 //!
-//! The sets are one like ImageNet, two uniform ones, and those of `FEEDWATER_PHOTOS` (docs/benchmarks.md). Rounds alternate, and
-//! the median of their ratios counts. On a machine with other load, images per second of processor time are more reliable than
-//! images per second of wall time: they exclude waiting.
+//! The sets are one like ImageNet, two uniform ones, and those of `FEEDWATER_PHOTOS`
+//! (docs/benchmarks.md). Rounds alternate between both sides, and the result is the median of their
+//! ratios. On a machine with other load, images per second of processor time are more reliable than
+//! images per second of wall time, because they exclude waiting.
 
 mod common;
 
@@ -34,19 +38,20 @@ use feedwater::op::Normalize;
 use feedwater::plan::{LastBatch, Plan};
 use serde_json::{Value, json};
 
-/// Smallest ratio of the loader to the bare loop: training, training with row indexes, evaluation.
+/// Minimum throughput of the loader relative to the bare loop: training, training with row indexes,
+/// evaluation.
 const TRAINING_BAR: f64 = 1.8;
 const INDEXED_BAR: f64 = 2.2;
 const EVALUATION_BAR: f64 = 1.9;
-/// Smallest gain of `decode.prescale` on large images.
+/// Minimum gain of `decode.prescale` on large images, as a ratio.
 const PRESCALE_BAR: f64 = 1.2;
 
-/// Epochs per round.
+/// Number of epochs per round.
 const EPOCHS: u32 = 3;
 
 const SEED: u64 = 1;
 const SIDE: usize = 224;
-/// Shorter side of the resized image of the evaluation chain.
+/// Shorter side of the resized image in the evaluation chain, in pixels.
 const SHORTER: u32 = 256;
 
 #[derive(Parser)]
@@ -99,7 +104,7 @@ fn main() -> ExitCode {
     if met || !arguments.check { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs the rounds of a chain, prints them, and returns the figures and whether all bars are met.
+/// Runs and prints the rounds of a chain. Returns the results, and whether all bars are met.
 fn compare(set: &Set, rounds: u32, is_large: bool) -> (Value, bool) {
     let ways = set.chain.ways();
     println!("{}: images per second, and per second of one processor", set.chain.name());
@@ -125,7 +130,8 @@ fn compare(set: &Set, rounds: u32, is_large: bool) -> (Value, bool) {
             (Way::Loader, ChainKind::Training) => (0, Some(TRAINING_BAR)),
             (Way::Loader, ChainKind::Evaluation) => (0, Some(EVALUATION_BAR)),
             (Way::Indexed, _) => (0, Some(INDEXED_BAR)),
-            // Images hardly larger than the crop cannot be reduced.
+            // Images that are hardly larger than the crop cannot be reduced, so there is no bar for
+            // them.
             (Way::Prescaled, _) => (1, is_large.then_some(PRESCALE_BAR)),
         };
         let (wall, processor) = (ratio(at, to, |it| it.wall), ratio(at, to, |it| it.processor));
@@ -138,7 +144,7 @@ fn compare(set: &Set, rounds: u32, is_large: bool) -> (Value, bool) {
     (report, met)
 }
 
-/// Chain of operators.
+/// A chain of operators.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ChainKind {
     /// RandomResizedCrop 224, flip, normalize.
@@ -163,7 +169,8 @@ impl ChainKind {
     }
 }
 
-/// Something that runs the chain. [`Way::Bare`] is the first of a chain's ways, and [`Way::Loader`] the second.
+/// A way to run the chain. The first way of each chain is [`Way::Bare`], and the second one is
+/// [`Way::Loader`].
 #[derive(Clone, Copy)]
 enum Way {
     Bare,
@@ -185,7 +192,7 @@ impl Way {
     }
 }
 
-/// Images per second.
+/// Throughput in images per second.
 #[derive(Clone, Copy)]
 struct Rate {
     wall: f64,
@@ -199,7 +206,7 @@ impl std::fmt::Display for Rate {
     }
 }
 
-/// Start times of the wall clock and the processor clock.
+/// Start times on the wall clock and on the processor clock.
 struct Clocks {
     wall: Instant,
     processor: f64,
@@ -217,12 +224,13 @@ impl Clocks {
     }
 }
 
-/// Processor seconds of this process, in user and kernel mode.
+/// Returns the processor time of this process in seconds, in user and kernel mode.
 fn processor_seconds() -> f64 {
     /// `USER_HZ`, the unit of the times in `/proc`.
     const TICKS_PER_SECOND: f64 = 100.0;
     let text = std::fs::read_to_string("/proc/self/stat").expect("/proc is readable");
-    // The program's name, in parentheses, may contain spaces; after it user time is field 12 and system time 13.
+    // The program's name in parentheses may contain spaces. After it, user time is field 12 and
+    // system time field 13.
     let (_, fields) = text.rsplit_once(')').expect("the name is in parentheses");
     let ticks = fields.split_whitespace().skip(11).take(2);
     ticks.map(|ticks| ticks.parse::<f64>().expect("ticks are a number")).sum::<f64>()
@@ -239,7 +247,7 @@ struct Set {
 }
 
 impl Set {
-    /// Images per second of each way. The order rotates.
+    /// Returns the throughput of each way. The order of the ways rotates between rounds.
     fn round(&self, round: u32, ways: &[Way]) -> Vec<Rate> {
         let first_epoch = round * EPOCHS;
         let mut rates = vec![Rate { wall: 0.0, processor: 0.0 }; ways.len()];
@@ -250,8 +258,9 @@ impl Set {
                 Way::Loader => self.loader(self.builder(false), first_epoch),
                 Way::Indexed => {
                     let builder = || self.builder(false).cache_row_index(Some(64 << 20));
-                    // An epoch that makes them, unless they are stored.
-                    let mut first = builder().epochs(Some(1)).build().expect("it is valid");
+                    // Runs an epoch that makes the row indexes, unless they are stored.
+                    let mut first =
+                        builder().epochs(Some(1)).build().expect("the settings are valid");
                     first.epoch().for_each(drop);
                     drop(first);
                     self.loader(builder(), first_epoch)
@@ -274,7 +283,7 @@ impl Set {
             .num_workers(self.threads)
             .seed(SEED)
             .prescale(prescale)
-            // Only the way that is named after them has row indexes.
+            // Turns off row indexes. Only `Way::Indexed` turns them on again.
             .cache_row_index(Some(0))
     }
 
@@ -317,11 +326,11 @@ impl Set {
     }
 }
 
-/// Sample of the bare loop, with all random decisions made.
+/// A sample of the bare loop. All random decisions are already made.
 struct Job {
     path: PathBuf,
     header: Header,
-    /// What is decoded and resized.
+    /// Window that is decoded and resized.
     window: Roi,
     mirrored: bool,
 }
@@ -333,7 +342,7 @@ impl Job {
         let side = SIDE as u32;
         if chain == ChainKind::Evaluation {
             let whole = header.size.window();
-            // Pixels of the stored image for one of the resized one.
+            // Number of pixels of the stored image per pixel of the resized image.
             let scale = f64::from(whole.width.min(whole.height)) / f64::from(SHORTER);
             let cropped = (f64::from(side) * scale).round() as u32;
             let [x, y] = [whole.width, whole.height].map(|side| (side - cropped) / 2);
@@ -347,7 +356,7 @@ impl Job {
     }
 }
 
-/// Thread of the bare loop with its memory.
+/// Buffers of a thread of the bare loop.
 struct Bare {
     file: Vec<u8>,
     decoder: Decoders,
@@ -369,7 +378,7 @@ impl Bare {
             window: Vec::new(),
             resizer: Resizer::new(),
             resized: Image::new(SIDE as u32, SIDE as u32, PixelType::U8x4),
-            // Not zero, so that the memory is allocated now.
+            // Fills with ones instead of zeros, so that the memory is really allocated now.
             batch: vec![1.0; batch * 3 * SIDE * SIDE],
             place: 0,
             scale: std.map(|std| 1.0 / (255.0 * std)),
@@ -388,17 +397,20 @@ impl Bare {
                 expand(row, &mut pixels[start..][..width as usize]);
             }
         };
-        self.decoder.decode(&self.file, &job.header, job.window, 1, sink).expect("it decodes");
+        self.decoder
+            .decode(&self.file, &job.header, job.window, 1, sink)
+            .expect("the image decodes");
         let pixels = bytemuck::cast_slice(&self.window);
-        let window = ImageRef::new(width, height, pixels, PixelType::U8x4).expect("it is filled");
+        let window = ImageRef::new(width, height, pixels, PixelType::U8x4)
+            .expect("the buffer has the size of the window");
         let options = ResizeOptions::new()
             .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
             .use_alpha(false);
-        self.resizer.resize(&window, &mut self.resized, &options).expect("both have pixels");
+        self.resizer.resize(&window, &mut self.resized, &options).expect("both images have pixels");
         self.store(job.mirrored);
     }
 
-    /// Mirrors and normalizes the resized image into the next slot of the batch, plane by plane.
+    /// Mirrors and normalizes the resized image into the next place of the batch, plane by plane.
     fn store(&mut self, mirrored: bool) {
         let len = 3 * SIDE * SIDE;
         let out = &mut self.batch[self.place * len..][..len];
@@ -425,7 +437,7 @@ fn read(path: &Path, into: &mut Vec<u8>) {
     file.read_to_end(into).expect("the set exists");
 }
 
-/// Expands pixels to red, green, blue, and an unused byte.
+/// Expands RGB pixels to four bytes: red, green, blue, and an unused byte.
 fn expand(row: &[u8], out: &mut [u32]) {
     let (last, all) = out.split_last_mut().expect("a window has columns");
     for (pixel, bytes) in all.iter_mut().zip(row.windows(4).step_by(3)) {

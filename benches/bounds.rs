@@ -1,7 +1,9 @@
-//! Predicted and resident memory for hostile mixtures of files; each case runs in its own process.
+//! Compares predicted with resident memory for malicious mixtures of files. Each case runs in its
+//! own process.
 //!
-//! `cargo bench --bench bounds`. The bar: the peak of resident memory, without pages of files, is at most 2 % above the sum of
-//! the plan's rows. `tests/bounds/` tests the same with counted allocations, independent of the machine.
+//! Run it with `cargo bench --bench bounds`. The bar: the peak of resident memory, without pages of
+//! files, is at most 2 % above the footprint of the plan. `tests/memory/` tests the same with
+//! counted allocations, which do not depend on the machine.
 
 #[path = "../tests/memory/files.rs"]
 mod files;
@@ -36,7 +38,7 @@ struct Arguments {
     bench: bool,
 }
 
-/// Small images in each set.
+/// Number of small images in each set.
 const SMALL: usize = 300;
 
 fn main() -> ExitCode {
@@ -89,7 +91,7 @@ fn main() -> ExitCode {
     if met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs a case in its own process, for a peak of its own.
+/// Runs a case in its own process, so that it has its own peak of memory.
 fn child(set: &Path, arguments: &Arguments, stored: bool) -> Value {
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
     command.arg("--case").arg(set).arg("--threads").arg(arguments.threads.to_string());
@@ -140,6 +142,8 @@ fn jpeg(width: u16, height: u16, progressive: bool) -> Vec<u8> {
     let mut file = Vec::new();
     let mut encoder = Encoder::new(&mut file, 80);
     encoder.set_progressive(progressive);
-    encoder.encode(&pixels, width, height, ColorType::Rgb).expect("it is small enough for a JPEG");
+    encoder
+        .encode(&pixels, width, height, ColorType::Rgb)
+        .expect("the image is small enough for a JPEG");
     file
 }

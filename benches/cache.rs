@@ -1,14 +1,15 @@
-//! Speed of the caches from the second epoch on, and their memory.
+//! Throughput of the caches from the second epoch on, and their memory.
 //!
 //! ```text
 //! cargo bench --bench cache -- [--images 512] [--rounds 3] [--threads 2] [--megabytes 40] [--json]
 //! ```
 //!
-//! Each case runs in its own process: an epoch that fills the cache, then two that are timed together. The images come from files
-//! in the page cache, or from the same files behind a simulated disk that does one read at a time with a fixed rate. The
-//! simulated disk stands for any source that is slower than decoding, not for the behaviour of a real disk. Cases with half of
-//! the set in the cache test the memory: resident bytes against the footprint. The images are those of `FEEDWATER_PHOTOS`
-//! (docs/benchmarks.md), or else synthetic ones like ImageNet's.
+//! Each case runs in its own process: an epoch that fills the cache, then two epochs that are timed
+//! together. The images are read from files in the page cache, or from the same files on a
+//! simulated disk that serves one read at a time at a fixed rate. The simulated disk represents any
+//! source that is slower than decoding. It does not behave like a real disk. In some cases only
+//! half of the set fits into the cache; they compare resident memory with the footprint. The images
+//! are those of `FEEDWATER_PHOTOS` (docs/benchmarks.md), or else synthetic ones like ImageNet's.
 
 mod common;
 
@@ -32,7 +33,7 @@ struct Arguments {
     /// Number of synthetic images, unless `FEEDWATER_PHOTOS` names others.
     #[arg(long, default_value_t = 512)]
     images: u64,
-    /// Number of runs per case; the median counts.
+    /// Number of runs per case. The median is reported.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     #[arg(long, default_value_t = common::cores())]
@@ -55,7 +56,7 @@ const SOURCES: [&str; 2] = ["page cache", "slow disk"];
 const CACHES: [&str; 6] =
     ["none", "encoded", "decoded", "decoded, presize 256", "encoded half", "decoded half"];
 
-/// Largest excess of resident memory over the plan, in bytes.
+/// Maximum excess of resident memory over the plan, in bytes.
 const BAR_BYTES: u64 = 8 << 20;
 
 fn main() {
@@ -76,7 +77,7 @@ fn main() {
     );
     let mut all = Vec::new();
     let mut found: Vec<Vec<Value>> = vec![Vec::new(); SOURCES.len() * CACHES.len()];
-    // Rounds alternate cases, so that other load on the machine affects all of them alike.
+    // Rounds alternate between the cases, so that other load affects all cases alike.
     for _ in 0..arguments.rounds {
         for (number, results) in found.iter_mut().enumerate() {
             let (source, cache) = (SOURCES[number / CACHES.len()], CACHES[number % CACHES.len()]);
@@ -133,7 +134,7 @@ fn start(arguments: &Arguments, source: &str, cache: &str) -> Value {
 fn run_case(arguments: &Arguments, source: &str, cache: &str) {
     let set = photos::one_set(arguments.images);
     let (images, encoded, decoded) = (set.files.len(), set.census.bytes, 3 * set.census.pixels);
-    // A little more than the set, for the table and block padding.
+    // Slightly more than the set, for the table and for padding of blocks.
     let all = |bytes: u64| Some(bytes + bytes / 16 + (1 << 20));
     let files = set.source("cache.tsv");
     let files: Arc<dyn Source> = match source {
@@ -146,7 +147,7 @@ fn run_case(arguments: &Arguments, source: &str, cache: &str) {
         .batch_size(64)
         .shuffle(true)
         .last_batch(LastBatch::Partial)
-        // They would be a cache of each case, with hits of their own.
+        // Row indexes would be an additional cache in each case.
         .cache_row_index(Some(0))
         .epochs(Some(3));
     let builder = match cache {
@@ -178,12 +179,12 @@ fn run_case(arguments: &Arguments, source: &str, cache: &str) {
     println!("{report}");
 }
 
-/// Files behind a disk with a fixed rate in bytes per second and one reader at a time.
+/// Files on a simulated disk with a fixed rate in bytes per second and one reader at a time.
 struct SlowDisk {
     files: FileList,
     lens: Vec<u64>,
     bytes_per_second: f64,
-    /// Time at which the disk is free again.
+    /// Time at which the disk becomes free.
     free: Mutex<Instant>,
 }
 

@@ -1,9 +1,12 @@
-//! Decoding on the CPU, one thread: whole images, windows and reductions; and the CPU's work for images that the GPU decodes.
+//! Decoding on the CPU with one thread: whole images, windows and reductions. Also the CPU's work
+//! for images that the GPU decodes.
 //!
-//! `cargo bench --bench decode`. Throughput counts stored pixels, even if only a part is decoded, so that rates of one image size
-//! compare like images per second. `FEEDWATER_PHOTOS` adds sets of own files (docs/benchmarks.md).
+//! Run it with `cargo bench --bench decode`. Throughput counts stored pixels, even if only a part
+//! is decoded, so rates for one image size compare like images per second. `FEEDWATER_PHOTOS` adds
+//! the user's own sets (docs/benchmarks.md).
 //!
-//! `cargo bench --bench decode -- webp-decoders` compares libwebp, which the crate uses, with `image-webp`, in turns.
+//! `cargo bench --bench decode -- webp-decoders` compares libwebp, which feedwater uses, with
+//! `image-webp` in alternating rounds.
 
 mod common;
 #[path = "decode/webp.rs"]
@@ -29,7 +32,7 @@ criterion_main!(benches);
 
 const PHOTO: Size = Size::new(500, 375);
 const LARGE: Size = Size::new(2048, 1536);
-/// Most photographs of a set.
+/// Maximum number of photographs per set.
 const PHOTOGRAPHS: usize = 64;
 
 fn decode(criterion: &mut Criterion) {
@@ -72,7 +75,7 @@ fn decode(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Photographs that the user has, one after another: whole, and the middle of each.
+/// Decodes the user's photographs one after another: each whole image and its centre.
 fn photographs(criterion: &mut Criterion) {
     for set in photos::own_photos() {
         eprintln!("{}", set.composition());
@@ -101,7 +104,7 @@ fn photographs(criterion: &mut Criterion) {
     }
 }
 
-/// 36 % of an image.
+/// Returns the centre window with 36 % of an image's pixels.
 fn middle(size: Size) -> Roi {
     let least = |side: u32| (side * 3 / 5).max(1);
     Roi::new(size.width / 5, size.height / 5, least(size.width), least(size.height))
@@ -120,8 +123,9 @@ fn header(criterion: &mut Criterion) {
     }
 }
 
-/// Work of a CPU thread for an image that the GPU decodes, without CUDA calls: it reads the file (from the page cache), parses
-/// its header, verifies its markers and plans its sample. The budget of all threads together is 60 us.
+/// Work of a CPU thread for an image that the GPU decodes, without CUDA calls. The thread reads the
+/// file (from the page cache), parses its header, verifies its markers and plans its sample. The
+/// budget is 60 us per image for all threads together.
 fn host(criterion: &mut Criterion) {
     for (size, images) in [(PHOTO, 64u64), (LARGE, 16)] {
         let source = Directory::open(common::set(images, (size.width, size.height)))
@@ -143,17 +147,17 @@ fn host(criterion: &mut Criterion) {
                 let index = number % images;
                 number += 1;
                 source.read(index, &mut page, u64::MAX).expect("the file exists");
-                let header = Header::parse(page.bytes()).expect("it is an image");
-                header.verify(page.bytes()).expect("it is whole");
+                let header = Header::parse(page.bytes()).expect("the file is an image");
+                header.verify(page.bytes()).expect("the file is complete");
                 let key = SampleKey { seed: 1, epoch: number as u32, index };
-                plan.sample(key, &header, &mut sample).expect("it is not too large");
+                plan.sample(key, &header, &mut sample).expect("the image is within the limits");
                 black_box(&sample);
             });
         });
     }
 }
 
-/// Waves with noise: about 0.6 bytes per pixel as a JPEG, near ImageNet's 0.56.
+/// Waves with noise. As a JPEG, they have about 0.6 bytes per pixel, close to ImageNet's 0.56.
 fn pixels(size: Size) -> Vec<u8> {
     let mut state = 1u32;
     let mut noise = || {

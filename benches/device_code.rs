@@ -1,5 +1,6 @@
-//! What the kernels execute, counted by the interpreter of PTX, and what the assembler says of their machine code: a table in
-//! Markdown. These are counts, not times, and no GPU is needed: `tests/device_code/run.sh cargo bench --profile dev --bench device_code`.
+//! Prints tables in Markdown: what the kernels execute, counted by the PTX interpreter, and what
+//! the assembler reports about their machine code. The values are counts, not times, and need no
+//! GPU: `tests/device_code/run.sh cargo bench --profile dev --bench device_code`.
 
 #[path = "common/device_samples.rs"]
 mod device_samples;
@@ -20,10 +21,10 @@ use feedwater::op::{
 use simulated::device_code::executes_device_code;
 use simulated::{SimTotals, exclusive, runtime};
 
-/// Samples of a launch, like a loader's.
+/// Number of samples per launch, like in a loader.
 const SAMPLES: usize = 16;
 
-/// Architectures whose machine code is looked at.
+/// Architectures for which machine code is assembled.
 const ARCHITECTURES: [u32; 3] = [80, 90, 100];
 
 struct Job {
@@ -101,7 +102,7 @@ fn jobs() -> Vec<Job> {
 }
 
 fn main() -> feedwater::Result<()> {
-    // `cargo test --benches` runs benches too.
+    // `cargo test --benches` runs benchmarks too.
     if !executes_device_code() {
         println!(
             "skipped: run tests/device_code/run.sh cargo bench --profile dev --bench device_code"
@@ -113,8 +114,8 @@ fn main() -> feedwater::Result<()> {
     machine_code()
 }
 
-/// Chains that crop and resample to 224x224 first: one that needs only the fused kernel, then some for each kind of pass of the
-/// program kernel.
+/// Returns chains that first crop and resample to 224x224. The first chain needs only the fused
+/// kernel. The others cover each kind of pass of the program kernel.
 fn programs() -> Vec<(&'static str, Vec<Arc<dyn Operator>>)> {
     let behind_the_crop = |op: Option<Arc<dyn Operator>>| {
         let crop: Arc<dyn Operator> = Arc::new(RandomResizedCrop::to(224, 224));
@@ -141,7 +142,7 @@ fn programs() -> Vec<(&'static str, Vec<Arc<dyn Operator>>)> {
     operators.into_iter().map(|(name, op)| (name, behind_the_crop(op))).collect()
 }
 
-/// Prints what each kernel of a chain executes in all of its launches for a group of samples.
+/// Prints what each kernel of a chain executes in all its launches for a group of samples.
 fn kernel_by_kernel() -> feedwater::Result<()> {
     let machine = exclusive();
     println!("\nPer kernel, for groups of {SAMPLES} samples:\n");
@@ -186,7 +187,7 @@ fn kernel_by_kernel() -> feedwater::Result<()> {
     Ok(())
 }
 
-/// Prints what a sample's part of a launch executes.
+/// Prints what a launch executes per sample.
 fn executed() -> feedwater::Result<()> {
     let machine = exclusive();
     println!("Per sample, in launches of {SAMPLES} samples:\n");
@@ -206,7 +207,7 @@ fn executed() -> feedwater::Result<()> {
             assert!(it.launches >= samples.sources.len() as u64 && machine.counts().faults() == 0);
             let share = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
             let each = |count: u64| count / SAMPLES as u64;
-            // A kernel without tiles has one shape of launch.
+            // A kernel without tiles has only one shape of launch.
             let tiles = if it.mma > 0 { tiles } else { "none" };
             println!(
                 "| {} | {} | {} {} | {tiles} | {} | {:.0} % | {:.1} % | {} | {:.0} % | {} | {} | {} | {} |",
@@ -232,7 +233,7 @@ fn executed() -> feedwater::Result<()> {
     Ok(())
 }
 
-/// Prints what the assembler says of each kernel.
+/// Prints what the assembler reports about each kernel.
 fn machine_code() -> feedwater::Result<()> {
     let machine = exclusive();
     println!("\nMachine code:\n");
@@ -262,8 +263,9 @@ fn machine_code() -> feedwater::Result<()> {
     Ok(())
 }
 
-/// Registers, and bytes of stack, spill stores and spill loads, of each kernel in the assembler's log. Functions that a
-/// kernel calls have a part of their own, and no registers: they count as the kernel's.
+/// Parses the assembler's log. Returns registers, bytes of stack, spill stores and spill loads of
+/// each kernel. Called functions have their own entries without registers, and are added to the
+/// kernel.
 fn facts(log: &str) -> Vec<(String, [u64; 4])> {
     let mut all: Vec<(String, [u64; 4])> = Vec::new();
     let before = |line: &str, what: &str| -> Option<u64> {

@@ -1,34 +1,40 @@
-//! Predicted and actual memory, and the time to the first batch; each case runs in its own process.
+//! Predicted and actual memory, and the time to the first batch. Each case runs in its own process.
 //!
-//! `cargo bench --bench footprint`. The job is the training chain with f16 output, for batches of 64, 256 and 1024, 1 to 4 batches
-//! prefetched, four sets of images, and those of `FEEDWATER_PHOTOS` (docs/benchmarks.md). The memory bars always fail the bench, the
-//! bar for the time only with `--check`.
+//! Run it with `cargo bench --bench footprint`. The job is the training chain with f16 output, for
+//! batches of 64, 256 and 1024 with 1 to 4 batches prefetched, for four sets of images and those of
+//! `FEEDWATER_PHOTOS` (docs/benchmarks.md). A missed memory bar always fails the benchmark. A
+//! missed time bar does so only with `--check`.
 //!
-//! On the CPU, which is used without a GPU:
+//! Bars on the CPU, which is used without a GPU:
 //!
-//! * the peak of resident memory (VmHWM) is within 32 MiB of the sum of the plan's rows;
-//! * resident memory does not grow from epoch 2 to epoch 20, with 500x375 and with 2048x1536. (The scratch memory of a worker
-//!   grows to its largest sample so far; with few large images that comes late);
+//! * the peak of resident memory (VmHWM) differs from the predicted footprint by at most 32 MiB;
+//! * resident memory does not grow from epoch 2 to epoch 20, with 500x375 and with 2048x1536. (A
+//!   worker's scratch memory grows with its largest sample so far. With few large images, this
+//!   sample may come late.)
 //! * the first batch of 2,000 files is ready 0.5 s after the start of the process.
 //!
-//! On a GPU:
+//! Bars on a GPU:
 //!
-//! * the use of the device pool and of the page-locked pool is never above the prediction, and never below the rows without
-//!   nvJPEG's: how much of its rows nvJPEG uses is known only afterwards. If the CPU decodes and the GPU does the rest, nvJPEG
-//!   has no rows, and `peak == predicted`;
-//! * free device memory is the same after epoch 1 and after epoch 2. Between the start and the end of epoch 1 the driver may load
-//!   code; that, and the driver's own memory, are shown separately. No other program may use the device.
+//! * the used bytes of the device pool and of the page-locked pool are never above the prediction,
+//!   and never below the prediction without nvJPEG. How much nvJPEG uses of its part is known only
+//!   afterwards. If the CPU decodes and the GPU does the rest, nvJPEG has no part, and `peak ==
+//!   predicted`;
+//! * free device memory is the same after epoch 1 and after epoch 2. Until the end of epoch 1, the
+//!   driver may load code. The bytes of this code and of the driver are printed separately. No
+//!   other program may use the device.
 //!
-//! Without a GPU, the plan predicts the memory on one. The output says that these are predictions, for which `peak == predicted`
-//! is unverified. The case of the project's target must stay below its bar.
+//! Without a GPU, the benchmark prints the plan's predictions for a hypothetical one, which are not
+//! verified. The prediction for the project's target must be below its bar.
 //!
-//! To take minutes and less than 2 GB on a CPU, the bench is limited: the output is f16; an epoch has at most as many samples as
-//! [`SETS`] says; and the last batch may be partial, so that a batch of 1024 has all its memory, which is touched at start, but not
-//! always 1024 images. The set of 48 megapixels has four images, which take long to make, and lists each twice. The mix has seven
-//! images of 3 megapixels and one of 48 among 64, the largest among those that the plan inspects. Otherwise the plan would be
-//! smaller, and a GPU would leave that image to the CPU.
+//! Some limits let the benchmark run within minutes and with less than 2 GB on a CPU. The output is
+//! f16. An epoch has at most as many samples as listed in [`SETS`]. The last batch may be partial:
+//! a batch of 1024 has all its memory, which is touched at the start, but may have fewer images.
+//! The set of 48 megapixels has four images, which take long to create, and lists each twice. The
+//! mix has seven images of 3 megapixels and one of 48 megapixels among 64 images. The plan inspects
+//! the largest one. Otherwise the plan would be smaller, and a GPU would leave this image to the
+//! CPU.
 //!
-//! The table of `benches/peers/run.py` has a column for the memory of other libraries.
+//! The table of `benches/peers/run.py` includes the memory of other libraries.
 
 mod common;
 
@@ -51,23 +57,23 @@ use feedwater::plan::{LastBatch, Plan, Route};
 use feedwater::source::{Directory, Source};
 use serde_json::{Value, json};
 
-/// Largest difference in bytes between the prediction and the peak, in either direction.
+/// Maximum difference in bytes between the prediction and the peak, in either direction.
 const BAR_BYTES: u64 = 32 << 20;
-/// Largest growth in bytes after epoch 2, for the bookkeeping of the allocator.
+/// Maximum growth in bytes after epoch 2, for bookkeeping of the allocator.
 const GROWTH_BAR_BYTES: u64 = 1 << 20;
-/// Longest time in seconds from the start of a process to its first batch.
+/// Maximum time in seconds from the start of a process to its first batch.
 const FIRST_BATCH_BAR_SECONDS: f64 = 0.5;
-/// Largest device memory of [`TARGET`] in bytes, without the context.
+/// Maximum device memory of [`TARGET`] in bytes, without the CUDA context.
 const TARGET_BAR_BYTES: u64 = 300 << 20;
-/// Batch and prefetch for which there is a bar, with images of 500x375.
+/// Batch size and prefetch of the case with a bar, for images of 500x375.
 const TARGET: (usize, usize) = (256, 2);
-/// Workers of the hypothetical machine with a GPU.
+/// Number of workers of the hypothetical machine with a GPU.
 const ABSENT_WORKERS: usize = 16;
 
-/// Files of the set whose first batch is timed.
+/// Number of files in the set whose first batch is timed.
 const FIRST_BATCH_FILES: usize = 2000;
 
-/// Name, and samples of an epoch.
+/// Name of each set, and number of samples per epoch.
 const SETS: [(&str, usize); 4] =
     [("500x375", 1024), ("2048x1536", 128), ("8000x6000", 8), ("mix", 256)];
 
@@ -111,7 +117,7 @@ struct Arguments {
     bench: bool,
 }
 
-/// Device of a case.
+/// Device on which a case runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum On {
     #[default]
@@ -172,7 +178,7 @@ fn main() -> ExitCode {
     if met && (in_time || !arguments.check) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Result of a run.
+/// Results of the cases on a device.
 #[derive(Default)]
 struct Report {
     /// Whether the bars of memory are met.
@@ -182,10 +188,10 @@ struct Report {
     predicted: Vec<Value>,
 }
 
-/// Sets with their lists.
+/// Names of sets with their list files.
 type Sets = [(String, PathBuf)];
 
-/// List of a set with this number of samples; creates missing images.
+/// Returns the list file of a set with `samples` samples. Creates missing images.
 fn list(name: &str, samples: usize) -> PathBuf {
     let of = |images: usize, size| common::images(images.min(samples) as u64, size);
     let [small, medium] = common::SIZES;
@@ -207,7 +213,7 @@ fn list(name: &str, samples: usize) -> PathBuf {
     common::list(&format!("footprint-{name}.tsv"), &images)
 }
 
-/// Batch sizes and prefetches.
+/// Returns the batch sizes and prefetches of the cases.
 fn shapes(arguments: &Arguments) -> Vec<(usize, usize)> {
     let (batches, ahead): (&[usize], &[usize]) =
         if arguments.quick { (&[256], &[1, 4]) } else { (&[64, 256, 1024], &[1, 2, 3, 4]) };
@@ -276,7 +282,7 @@ fn on_gpu(arguments: &Arguments, sets: &Sets) -> Report {
     );
     for (name, set) in sets {
         for (batch, prefetch) in shapes(arguments) {
-            // A second run per batch decodes on the CPU.
+            // One more run per batch size decodes on the CPU.
             for decode_on_cpu in [false, true] {
                 if decode_on_cpu && prefetch != 1 {
                     continue;
@@ -323,7 +329,7 @@ fn on_gpu(arguments: &Arguments, sets: &Sets) -> Report {
     report
 }
 
-/// Prints the predictions for a GPU that this machine does not have.
+/// Prints predictions for a GPU, because this machine has none.
 fn predictions(arguments: &Arguments, sets: &Sets, report: &mut Report) {
     println!(
         "\nThere is no GPU here. PREDICTED, not measured, for one with all routes and {ABSENT_WORKERS} workers:\n"
@@ -366,7 +372,7 @@ fn predictions(arguments: &Arguments, sets: &Sets, report: &mut Report) {
     print!("{}", plan.footprint);
 }
 
-/// Plan for the hypothetical machine.
+/// Returns the plan for the hypothetical machine.
 fn absent(set: &Path, batch: usize, prefetch: usize) -> Plan {
     let builder = builder(set, batch, prefetch).device(DeviceChoice::Gpu(0));
     builder.num_workers(ABSENT_WORKERS).plan().expect("the settings are valid")
@@ -387,7 +393,7 @@ fn builder(set: &Path, batch: usize, prefetch: usize) -> LoaderBuilder {
         .output(DType::F16, Layout::Nchw)
 }
 
-/// Seconds from the start of a process to its first batch: the best of five, because other programs use the machine too.
+/// Returns the seconds from the start of a process to its first batch: the best of five runs.
 fn first_batch(arguments: &Arguments, on: On) -> f64 {
     let set = common::set(FIRST_BATCH_FILES.min(arguments.limit) as u64, common::SIZES[0]);
     let threads = arguments.threads;
@@ -396,8 +402,8 @@ fn first_batch(arguments: &Arguments, on: On) -> f64 {
     let seconds = || {
         let begin = Instant::now();
         let mut child = case.start();
-        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let line = lines.next().expect("a case reports its first batch").expect("it is text");
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+        let line = lines.next().expect("a case reports its first batch").expect("stdout is text");
         let seconds = begin.elapsed().as_secs_f64();
         assert_eq!(line, FIRST_BATCH);
         child.kill().and_then(|()| child.wait()).expect("the case can be ended");
@@ -444,7 +450,7 @@ impl Case<'_> {
 
 const FIRST_BATCH: &str = "first batch";
 
-/// Runs a case: epochs, then a report.
+/// Runs a case: some epochs, then prints a report.
 fn run_case(arguments: &Arguments, set: &Path) {
     let Arguments { threads, batch, prefetch, epochs, device: on, decode_on_cpu, .. } = *arguments;
     let device = (on == On::Gpu).then(|| Device::open(0).expect("there is a GPU"));
@@ -466,7 +472,7 @@ fn run_case(arguments: &Arguments, set: &Path) {
             batch.expect("the images are intact");
             if std::mem::take(&mut first) {
                 println!("{FIRST_BATCH}");
-                std::io::stdout().flush().expect("the parent listens");
+                std::io::stdout().flush().expect("the parent reads");
             }
         }
         after_epoch.push(common::status("VmRSS"));

@@ -1,9 +1,15 @@
-//! Decoding JPEGs on one core: our own decoder with each set of instructions, libjpeg-turbo and zune-jpeg, in turns over the set.
+//! Decoding JPEGs on one core: feedwater's decoder with each instruction set, libjpeg-turbo and
+//! zune-jpeg, in turns over each set.
 //!
-//! `cargo bench --bench jpeg`. `FEEDWATER_PHOTOS=DIR:DIR` adds sets of own files (docs/benchmarks.md), and for each of them one of its
-//! sequential JPEGs, made progressive. `FEEDWATER_BENCH_ONLY` runs only sets whose names (as printed, "in train, whole") contain
-//! these letters, `FEEDWATER_BENCH_WAY` only such ways (for profiles), and `FEEDWATER_BENCH_ROUNDS` sets the number of rounds (9). Times are
-//! the least of all rounds for each image, and their mean over the set; pixels are compared before.
+//! Run it with `cargo bench --bench jpeg`. Times are the minimum of all rounds for each image,
+//! averaged over the set. Before the measurement, pixels are compared. Environment variables:
+//!
+//! * `FEEDWATER_PHOTOS=DIR:DIR` adds the user's own sets (docs/benchmarks.md). For each of them, it
+//!   also adds a set of its sequential JPEGs converted to progressive ones.
+//! * `FEEDWATER_BENCH_ONLY` runs only sets whose names (as printed, "in train, whole") contain this
+//!   text.
+//! * `FEEDWATER_BENCH_WAY` runs only decoders whose names contain this text (for profiles).
+//! * `FEEDWATER_BENCH_ROUNDS` sets the number of rounds (default 9).
 
 #[path = "common/mod.rs"]
 mod common;
@@ -31,7 +37,7 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 /// Number of synthetic images like ImageNet's.
 const IMAGENET_LIKE: u64 = 60;
 
-/// Image with its window.
+/// An image with the window to decode.
 struct Job {
     bytes: Vec<u8>,
     header: Header,
@@ -39,7 +45,7 @@ struct Job {
     index: Option<RowIndex>,
 }
 
-/// Something that decodes a job.
+/// A decoder with a name.
 struct Way {
     name: String,
     run: Box<dyn FnMut(&Job)>,
@@ -67,7 +73,7 @@ fn main() {
     }
 }
 
-/// Sets of files by their names.
+/// Returns the files of each set, with the name of the set.
 fn sets(only: &str) -> Vec<(String, Vec<Vec<u8>>)> {
     let read = |files: Vec<PathBuf>| -> Vec<Vec<u8>> {
         files.iter().map(|file| fs::read(file).expect("the file is there")).collect()
@@ -106,7 +112,7 @@ fn sets(only: &str) -> Vec<(String, Vec<Vec<u8>>)> {
     sets
 }
 
-/// The intact sequential JPEGs of a set that our decoder accepts, as progressive ones.
+/// Converts the intact sequential JPEGs that feedwater's decoder supports to progressive ones.
 fn made_progressive(files: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let is_sequential = |bytes: &&Vec<u8>| {
         Header::parse(bytes).is_ok_and(|header| {
@@ -119,30 +125,30 @@ fn made_progressive(files: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     files.iter().filter(is_sequential).map(|bytes| progressive::progressive(bytes)).collect()
 }
 
-/// Color and Huffman tables of thumbnails.
+/// Colours and Huffman tables of thumbnails.
 #[derive(Clone, Copy)]
 enum Tables {
-    /// Those of T.81, Annex K, in color.
+    /// Standard tables of T.81, annex K, in color.
     Standard,
-    /// Optimal ones in color, as nearly all files of ImageNet have.
+    /// Optimal tables in color, as in nearly all files of ImageNet.
     Own,
-    /// Optimal ones in gray.
+    /// Optimal tables in gray.
     OwnGray,
 }
 
-/// Parts of synthetic images as small files.
+/// Returns parts of synthetic images as small files.
 fn thumbnails(quality: u8, tables: Tables) -> Vec<Vec<u8>> {
     let side = 64usize;
     let mut thumbnails = Vec::new();
     for file in common::images(40, common::SIZES[0]) {
         let bytes = fs::read(file).expect("the set is complete");
-        let header = Header::parse(&bytes).expect("it is a JPEG");
+        let header = Header::parse(&bytes).expect("the file is a JPEG");
         let mut pixels = Vec::new();
         let window = Roi::new(200, 150, side as u32, side as u32);
         let sink = &mut |rows: Rows<'_>| {
             rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
         };
-        Decoders::new().decode(&bytes, &header, window, 1, sink).expect("it is intact");
+        Decoders::new().decode(&bytes, &header, window, 1, sink).expect("the file is intact");
         let mut bytes = Vec::new();
         let mut encoder = Encoder::new(&mut bytes, quality);
         let encoded = match tables {
@@ -164,7 +170,8 @@ fn thumbnails(quality: u8, tables: Tables) -> Vec<Vec<u8>> {
     thumbnails
 }
 
-/// The files that are intact JPEGs, with the whole image or a window as RandomResizedCrop draws it.
+/// Returns the files that are intact JPEGs, each with its whole image or with a window as
+/// RandomResizedCrop draws it.
 fn jobs(files: &[Vec<u8>], windows: bool) -> Vec<Job> {
     let mut state = 0x1234_5678_9abc_def1_u64;
     let mut random = || {
@@ -191,7 +198,7 @@ fn jobs(files: &[Vec<u8>], windows: bool) -> Vec<Job> {
             let mut decoders = Decoders::new();
             decoders.set_row_index(RowIndexTask::Use(index.clone()));
             let found = pixels(&mut decoders, bytes, &header, window);
-            assert!(found == expected, "with an index it differs in {window}");
+            assert!(found == expected, "with a row index, pixels differ in {window}");
         }
         jobs.push(Job { bytes: bytes.clone(), header, window, index });
     }
@@ -217,7 +224,7 @@ fn pixels(decoders: &mut Decoders, bytes: &[u8], header: &Header, window: Roi) -
     Some(pixels)
 }
 
-/// A window of 8 to 100 % of the area with sides of 3:4 to 4:3.
+/// Returns a random window with 8 to 100 % of the area and an aspect ratio of 3:4 to 4:3.
 fn crop(size: Size, random: &mut impl FnMut() -> f64) -> Roi {
     let Size { width, height } = size;
     for _ in 0..10 {
@@ -234,11 +241,13 @@ fn crop(size: Size, random: &mut impl FnMut() -> f64) -> Roi {
 }
 
 fn libjpeg() -> Decoders {
-    Decoders::only("libjpeg-turbo").expect("there is such a decoder")
+    Decoders::only("libjpeg-turbo").expect("the decoder libjpeg-turbo exists")
 }
 
 fn ours(instructions: &str) -> Decoders {
-    Decoders::new().with_jpeg_instructions(instructions).expect("this CPU has them")
+    Decoders::new()
+        .with_jpeg_instructions(instructions)
+        .expect("the CPU supports these instructions")
 }
 
 fn report(jobs: &[Job], rounds: usize, windows: bool) {
@@ -253,7 +262,7 @@ fn report(jobs: &[Job], rounds: usize, windows: bool) {
     if !windows {
         let run = |job: &Job| {
             let mut decoder = JpegDecoder::new(ZCursor::new(&job.bytes));
-            // It refuses some of the images.
+            // zune-jpeg refuses some of the images.
             let _ = black_box(decoder.decode());
         };
         ways.push(Way { name: "zune-jpeg".into(), run: Box::new(run) });
@@ -262,7 +271,8 @@ fn report(jobs: &[Job], rounds: usize, windows: bool) {
     ways.retain(|it| it.name.contains(&way));
     let mut least = vec![vec![Duration::MAX; jobs.len()]; ways.len()];
     for _ in 0..rounds {
-        // Not an image by all ways in turn: those with common code would teach each other's branch predictions.
+        // Each decoder runs over all images before the next one does. If decoders alternated on
+        // each image, those with common code would train each other's branch predictions.
         for (way, least) in ways.iter_mut().zip(&mut least) {
             for (job, least) in jobs.iter().zip(least) {
                 let begin = Instant::now();
@@ -284,7 +294,7 @@ fn make_index(job: &Job) -> RowIndexTask {
     RowIndexTask::Make(Fingerprint::of(&job.bytes, 1))
 }
 
-/// Finding an index takes the fingerprint too.
+/// Using an index includes computing the fingerprint with which it is looked up.
 fn use_index(job: &Job) -> RowIndexTask {
     black_box(Fingerprint::of(&job.bytes, 1));
     job.index.clone().map_or(RowIndexTask::None, RowIndexTask::Use)

@@ -1,7 +1,8 @@
-//! The loader on the CPU, all cores: an epoch of photographs through the training and the evaluation chain.
+//! The loader on the CPU with all cores: an epoch of photographs through the training and the
+//! evaluation chain.
 //!
-//! `cargo bench --bench loader`. Throughput is images per second; building the loader is not measured. `FEEDWATER_PHOTOS` adds
-//! sets of own files (docs/benchmarks.md).
+//! Run it with `cargo bench --bench loader`. Throughput is in images per second. Building the
+//! loader is not measured. `FEEDWATER_PHOTOS` adds the user's own sets (docs/benchmarks.md).
 
 mod common;
 
@@ -56,7 +57,7 @@ fn of_set(criterion: &mut Criterion, set: &PhotoSet, list: &str) {
     group.finish();
 }
 
-/// Time of this number of epochs.
+/// Returns the time of `epochs` epochs.
 fn epochs_of(
     set: &PhotoSet,
     list: &str,

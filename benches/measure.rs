@@ -1,9 +1,16 @@
-//! Cost of measuring: each call, all calls per sample, and their share of the time of a sample.
+//! Cost of measuring: each call, all calls per sample, and their share of the processor time of a
+//! sample.
 //!
-//! `cargo bench --bench measure`. Counting cannot be switched off, so its share is an estimate: the calls of a sample, made here
-//! as a worker makes them, divided by the processor time of the loader and its consumer per sample. Photographs, those of
-//! `FEEDWATER_PHOTOS` (docs/benchmarks.md) or synthetic ones like ImageNet's, have a bar of 1 %. Tiny raw samples, which cost almost nothing and of which few are timed, are the worst case and have no bar. The
-//! trace can be switched off: epochs with and without it run in turns, and their processor times are compared.
+//! Run it with `cargo bench --bench measure`. Counting cannot be turned off, so its share is an
+//! estimate. The benchmark makes the calls of a worker for a sample, and divides their time by the
+//! processor time per sample of the loader and its consumer.
+//!
+//! Photographs have a bar of 1 %. They are those of `FEEDWATER_PHOTOS` (docs/benchmarks.md), or
+//! synthetic ones like ImageNet's. Tiny raw samples are the worst case and have no bar. They cost
+//! almost nothing, and few of them are timed.
+//!
+//! The trace can be turned off. So epochs with and without it alternate, and their processor times
+//! are compared.
 
 mod common;
 
@@ -20,7 +27,7 @@ const IMAGES: u64 = 512;
 const BATCH: usize = 64;
 /// Capacity of the measured trace, in spans.
 const SPANS: usize = 65536;
-/// Largest share of the processor time of a photograph.
+/// Maximum share of the processor time of a photograph.
 const BAR: f64 = 0.01;
 
 fn main() {
@@ -56,7 +63,7 @@ fn calls() {
     meter.sample_took(Duration::from_millis(2));
     print("ThreadMeter::clock and clocked, long samples", each(|| clocked(&meter)));
     print("all calls per batch", each(|| one_batch(&meters)));
-    // Paid by the reader of the measurements, not by a worker.
+    // The reader of the measurements pays for a snapshot, not a worker.
     let clocked = meter.on_this_thread();
     print("Meters::snapshot, of one thread", each(|| _ = black_box(meters.snapshot())));
     drop(clocked);
@@ -75,7 +82,8 @@ fn seen() -> Seen {
     Seen { width: 500, height: 375, bytes: 100_000 }
 }
 
-/// Makes the calls of a worker for a sample that takes `took`, whose decoder passes `rows` rows to the resampler.
+/// Makes the calls of a worker for a sample that takes `took`. Its decoder passes `rows` rows to
+/// the resampler.
 fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.waited_for_room(Stage::HandOver, Duration::ZERO);
     meter.batch(1);
@@ -99,7 +107,7 @@ fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.add_from(Stage::Header, begin, header, 0);
     clocked(&[(Stage::Header, header)]);
     let begin = meter.begin(Stage::Decode);
-    // One in eight rows, but at least one, reads the clock twice.
+    // One of eight rows, and at least one per sample, reads the clock twice.
     for _ in 0..((rows / 8.0) as u64).max(1) {
         if meter.is_timed() {
             black_box(Instant::now().elapsed());
@@ -110,7 +118,7 @@ fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.add_from(Stage::Transform, begin + decode, decode, 0);
     clocked(&[(Stage::Decode, decode), (Stage::Transform, decode)]);
     if meter.is_timed() {
-        // Reports the time of a normal sample, not of these calls alone.
+        // Reports the given time, because these calls alone take less than a real sample.
         meter.sample_took(took);
     }
     meter.sample_ends(sample);
@@ -118,7 +126,7 @@ fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.add(Stage::HandOver, begin, 0);
 }
 
-/// Makes the calls for a batch: two of its worker, and those of its consumer.
+/// Makes the calls for a batch: two of its worker, and all of its consumer.
 fn one_batch(meters: &Meters) {
     meters.batch_begun(1);
     meters.batch_done(1, true);
@@ -126,9 +134,9 @@ fn one_batch(meters: &Meters) {
     meters.consumer_has(Instant::now(), true, BATCH as u64);
 }
 
-/// Nanoseconds per call: the minimum of some runs.
+/// Returns the nanoseconds per call, as the minimum of many runs.
 fn each(mut call: impl FnMut()) -> f64 {
-    // Short runs, some of which are not interrupted.
+    // The runs are so short that some of them are not interrupted.
     const CALLS: u32 = 200;
     let mut best = f64::INFINITY;
     for _ in 0..2000 {
@@ -200,13 +208,13 @@ fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, 
     }
 }
 
-/// Processor seconds of this process.
+/// Returns the processor time of this process in seconds.
 fn processor_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Raw pixels of 32x32 in the smallest format, PNM.
+/// Returns raw images of 32x32 as PNM, the format with the cheapest decoder.
 fn tiny() -> Vec<(Vec<u8>, i64)> {
     let one = |seed: u64| {
         let mut bytes = b"P6 32 32 255\n".to_vec();

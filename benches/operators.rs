@@ -1,11 +1,23 @@
-//! Cost of operators. On the CPU, one core: single operators and whole recipes next to torchvision, Albumentations, OpenCV
-//! and DALI (`operators/peers.rs`), the examples of every operator with its reference and its fast path, and resampling
-//! compared with `fast_image_resize`, which is within one level of Pillow where ours is exact. On a GPU, if there is one: the
-//! kernels of every operator alone for a launch of 64 samples, and the fused training kernel compared with a copy on the device,
-//! as lines of JSON. A simulated device is reported as such, without rates, and has fewer samples.
+//! Cost of operators.
 //!
-//! `FEEDWATER_BENCH_ONLY=LETTERS` runs only the jobs next to peers, and the operators on the GPU, with these letters in their names.
-//! The argument `device=gpu` leaves the peers out. With `FEEDWATER_PHOTOS` the jobs next to peers have own images (docs/benchmarks.md).
+//! On the CPU with one core:
+//!
+//! * single operators and whole recipes, compared with torchvision, Albumentations, OpenCV and DALI
+//!   (`operators/peers.rs`);
+//! * the examples of every operator, with the reference and the fast path;
+//! * resampling, compared with `fast_image_resize`. Its results are within one level of Pillow's,
+//!   while feedwater's are exact.
+//!
+//! On a GPU, if there is one, as lines of JSON:
+//!
+//! * the kernels of every operator alone, for a launch of 64 samples;
+//! * the fused training kernel, compared with a copy on the device.
+//!
+//! A simulated device is reported as such, without rates and with fewer samples.
+//!
+//! `FEEDWATER_BENCH_ONLY=TEXT` runs only comparisons with peers and operators on the GPU whose names
+//! contain the text. The argument `device=gpu` skips the peers. With `FEEDWATER_PHOTOS`, the
+//! comparisons with peers use the user's own images (docs/benchmarks.md).
 
 #[path = "common/mod.rs"]
 mod common;
@@ -42,7 +54,7 @@ use feedwater::op::{Flip, Normalize, Operator, RandomResizedCrop};
 
 const IMAGE: Size = Size::new(500, 375);
 
-/// Input of an operator: bytes, or floats if it supports only those.
+/// Returns an image for an operator: bytes, or floats if it supports only floats.
 fn input(op: &Arc<dyn Operator>) -> HostImage {
     match op.pixels(PixelType::U8) {
         Ok(_) => HostImage::U8(image(IMAGE)),
@@ -72,7 +84,7 @@ fn operators(criterion: &mut Criterion) {
     }
 }
 
-/// Name of the tests' simulated driver.
+/// Whether the device is the simulated one of the tests.
 fn is_simulated(device: &Device) -> bool {
     device.name().starts_with("Simulated")
 }
@@ -107,13 +119,13 @@ fn operators_on_gpu(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(count as u64 * IMAGE.pixels()));
         group.bench_function(name, |bencher| {
             bencher.iter_custom(|iterations| {
-                time(&samples, iterations).expect("a launch like one that ran before")
+                time(&samples, iterations).expect("the same launch succeeded before")
             });
         });
     }
 }
 
-/// Time of this number of launches, one after another.
+/// Returns the time of `launches` launches, one after another.
 fn time(samples: &DeviceSamples, launches: u64) -> feedwater::Result<Duration> {
     let begin = Instant::now();
     for _ in 0..launches {
@@ -123,7 +135,8 @@ fn time(samples: &DeviceSamples, launches: u64) -> feedwater::Result<Duration> {
     Ok(begin.elapsed())
 }
 
-/// Prints the time of the training kernel, that of a copy on the device with as many bytes, and the cost of its second start.
+/// Prints the time of the training kernel, the time of a copy on the device with the same number of
+/// bytes, and the cost of loading the cached kernel.
 fn training_on_gpu(_: &mut Criterion) {
     let device = match Device::open(0) {
         Ok(device) => device,
@@ -160,7 +173,7 @@ fn training_text() -> KernelText {
     kernel_text(Leaf::Roi, &kinds, TRAINING_OUTPUT.0, TRAINING_OUTPUT.1)
 }
 
-/// Time to compile and load the kernel, and to load it from the cache.
+/// Prints the time to compile and load the kernel, and the time to load it from the cache.
 fn start(device: &Arc<Device>, simulated: bool) -> feedwater::Result<()> {
     let directory = std::env::temp_dir().join(format!("feedwater-bench-{}", std::process::id()));
     let runtime = device.runtime().clone().with_cache_directory(&directory);
@@ -174,7 +187,7 @@ fn start(device: &Arc<Device>, simulated: bool) -> feedwater::Result<()> {
     let compiled = load()?;
     let kept = (0..5).map(|_| load()).collect::<feedwater::Result<Vec<f64>>>()?;
     let kept = kept.into_iter().fold(f64::INFINITY, f64::min);
-    // A leftover directory of a bench is harmless.
+    // A directory that remains is harmless.
     let _ = std::fs::remove_dir_all(directory);
     println!(
         "{{\"bench\":\"kernel_start\",\"device\":\"{}\",\"simulated\":{simulated},\
@@ -184,10 +197,10 @@ fn start(device: &Arc<Device>, simulated: bool) -> feedwater::Result<()> {
     Ok(())
 }
 
-/// Samples of the main job on the device.
+/// Samples of the training job on the device.
 struct Training {
     samples: DeviceSamples,
-    /// Source and destination of the copy, each with half of the bytes.
+    /// Source and destination of the copy. Each has half of the bytes that the kernel moves.
     copied: [DeviceBuffer; 2],
 }
 
@@ -201,7 +214,7 @@ impl Training {
         Ok(Self { copied: [buffer()?, buffer()?], samples })
     }
 
-    /// Prints one line for launches of `group` samples.
+    /// Prints a line of results for launches of `group` samples.
     fn measure(
         &self,
         device: &Device,
@@ -209,7 +222,7 @@ impl Training {
         group: usize,
         simulated: bool,
     ) -> feedwater::Result<()> {
-        /// Most of a device's time that the kernel may take at that rate.
+        /// Maximum share of the device's time that the kernel may take at this rate.
         const BAR: f64 = 0.02;
         const IMAGES_PER_SECOND: f64 = 20_000.0;
         let DeviceSamples { stream, count, bytes, .. } = &self.samples;
@@ -219,7 +232,8 @@ impl Training {
                 .try_for_each(|first| self.samples.launch(LaunchGoal::Throughput, first, group))
         })?;
         let [from, to] = &self.copied;
-        // A copy of half the bytes reads and writes them, so it moves as many bytes as the kernel.
+        // The copy reads and writes half of the bytes each, so it moves as many bytes as the
+        // kernel.
         let copy = self
             .seconds(simulated, || feedwater::internals::gpu::copy(stream, from, to, bytes / 2))?;
         let rates = if simulated {
@@ -244,7 +258,7 @@ impl Training {
         Ok(())
     }
 
-    /// Device seconds per call: the best of some runs of some calls each.
+    /// Returns the device seconds per call: the best of some runs with some calls each.
     fn seconds(
         &self,
         once: bool,

@@ -1,8 +1,10 @@
-//! Cost of orders of ten million samples: to create one, to iterate over it, to shard it, and to resume in its middle. Prints a
-//! table; each row is measured once. It shows seconds of wall time, seconds of processor time (in steps of 0.01 s, independent of
-//! other load), and the peak memory that the row adds.
+//! Cost of the order of ten million samples: creating it, iterating over it, sharding it, and
+//! resuming in its middle. Prints a table. Each row is measured once and shows seconds of wall
+//! time, seconds of processor time (in steps of 0.01 s, independent of other load), and the peak
+//! memory that the step adds.
 //!
-//! `cargo bench --bench order` (Linux: time and memory are the kernel's own counts; the peak is reset before each row)
+//! Run it with `cargo bench --bench order` on Linux. The kernel measures time and memory. The peak
+//! is reset before each row.
 
 use std::fs;
 use std::hint::black_box;
@@ -23,7 +25,8 @@ const FILES: u64 = 10_000;
 const WINDOW: u64 = 20_000;
 const WORLD: u64 = 8;
 
-/// Source that repeats one image, in files of equal length. It stores nothing per sample, as if the index were free.
+/// A source that repeats one image, in files of equal length. It stores nothing per sample, so its
+/// memory does not count.
 struct Repeated(Vec<u8>);
 
 impl Source for Repeated {
@@ -73,7 +76,7 @@ fn main() {
                 ..Default::default()
             };
             Order::new(SAMPLES, &settings, &Shard { rank, world, from: "settings" }, &ends)
-                .expect("the files end where they end")
+                .expect("the ends of the files are valid")
         };
         row("create the order, and one epoch of it", &|| {
             black_box(order(0, 1).epoch(3));
@@ -126,7 +129,7 @@ fn first_batch(builder: LoaderBuilder) {
 
 /// Runs `work` and prints a row of the table.
 fn measure(what: &str, shuffle: &str, work: &dyn Fn()) {
-    // Resets the peak (proc(5)).
+    // Resets the peak of resident memory (proc(5)).
     fs::write("/proc/self/clear_refs", "5").expect("a process can reset its own peak");
     let before = kibibytes("VmRSS");
     let (begin, worked) = (Instant::now(), processor_seconds());
@@ -136,7 +139,8 @@ fn measure(what: &str, shuffle: &str, work: &dyn Fn()) {
     println!("| {what} | {shuffle} | {seconds:.6} | {worked:.2} | {added:.1} MiB |");
 }
 
-/// User and system time of the process: fields 14 and 15 of `/proc/self/stat`, in hundredths of a second (proc(5)).
+/// Returns user and system time of the process in seconds. They are fields 14 and 15 of
+/// `/proc/self/stat`, in hundredths of a second (proc(5)).
 fn processor_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").expect("/proc is readable");
     let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");

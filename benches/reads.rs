@@ -1,14 +1,18 @@
-//! Ways to read local files: `pread` in threads, which the crate uses, against `mmap` and io_uring.
+//! Ways to read local files: compares `pread` in threads, which feedwater uses, with `mmap` and
+//! io_uring.
 //!
-//! `cargo bench --bench reads -- --data FOLDER`. Two sets, created if missing: many files of 50 kB, and the same bytes as records
-//! in a few large files. Every thread takes the next read in a shuffled order that all ways share, and puts the bytes into its
-//! own memory. `mmap` maps a small file for each read, and a large one once, and copies out of it. io_uring keeps `depth` reads
-//! in flight in each thread; small files are opened, read and closed in the ring. For pread, `+advice` announces reads to the
-//! kernel 64 in advance (`posix_fadvise`).
+//! Run it with `cargo bench --bench reads -- --data FOLDER`. There are two sets, which are created
+//! if missing: many files of 50 kB, and the same bytes as records in a few large files. Every
+//! thread takes the next read of a shuffled order that all ways share, and copies the bytes into
+//! its own memory. `mmap` maps a small file for each read and a large file once, and copies from
+//! the mapping. io_uring keeps `depth` reads in flight in each thread, and opens, reads and closes
+//! small files in the ring. With `+advice`, pread announces reads to the kernel 64 reads ahead
+//! (`posix_fadvise`).
 //!
-//! Cold means that the kernel was asked to drop the pages of the files (`posix_fadvise`), but still has their names and
-//! locations; with `--drop-caches`, as root, that it has dropped everything. Ways alternate, round after round; a cell is the
-//! median. If the kernel rejects a way, it is skipped with the error message.
+//! Before a cold read, the kernel is asked to drop the pages of the files (`posix_fadvise`). It
+//! still has their names and locations. With `--drop-caches`, as root, it drops everything. Ways
+//! alternate in every round, and a cell of the table is the median. If the kernel rejects a way, it
+//! is skipped with the error message.
 #![allow(unsafe_code, reason = "mmap and io_uring have no safe interface")]
 
 mod common;
@@ -53,12 +57,13 @@ struct Arguments {
     bench: bool,
 }
 
-/// Mean bytes of an image of 500x375.
+/// Mean size of an image of 500x375 in bytes.
 const BYTES: usize = 50_000;
-/// Records in a large file.
+/// Number of records in a large file.
 const RECORDS: usize = 2500;
 
-/// Thousand reads per second and microseconds of processor time per read, or the error message.
+/// A cell of the table: thousand reads per second and microseconds of processor time per read, or
+/// the error message.
 type Cell = Result<(f64, f64), String>;
 
 fn main() -> ExitCode {
@@ -156,7 +161,7 @@ fn prepare(reads: &[Read], cold: bool, all: bool) -> io::Result<()> {
         }
         return Ok(());
     }
-    // Modified pages are not dropped, so write them first.
+    // Modified pages cannot be dropped, so they are written first.
     for read in reads.iter().filter(|read| read.offset == 0) {
         let file = File::open(&read.path)?;
         file.sync_data()?;
@@ -165,7 +170,7 @@ fn prepare(reads: &[Read], cold: bool, all: bool) -> io::Result<()> {
     if all { fs::write("/proc/sys/vm/drop_caches", "3") } else { Ok(()) }
 }
 
-/// Reads of many small files, in the common order.
+/// Returns the reads of many small files, in the common order.
 fn small(data: &Path, files: usize) -> io::Result<Vec<Read>> {
     let folder = data.join(format!("small-{files}"));
     fs::create_dir_all(&folder)?;
@@ -177,14 +182,14 @@ fn small(data: &Path, files: usize) -> io::Result<Vec<Read>> {
         .collect();
     for read in &reads {
         if fs::metadata(&read.path).map_or(0, |it| it.len()) != read.len as u64 {
-            fs::create_dir_all(read.path.parent().expect("it lies in a folder"))?;
+            fs::create_dir_all(read.path.parent().expect("the path has a parent folder"))?;
             fs::write(&read.path, content(read.mark, read.len))?;
         }
     }
     Ok(shuffled(reads))
 }
 
-/// The same bytes as records in large files.
+/// Returns reads of the same bytes as records in large files.
 fn large(data: &Path, files: usize) -> io::Result<Vec<Read>> {
     let folder = data.join(format!("large-{files}"));
     fs::create_dir_all(&folder)?;
@@ -205,12 +210,12 @@ fn large(data: &Path, files: usize) -> io::Result<Vec<Read>> {
     Ok(shuffled(reads))
 }
 
-/// Length from half to one and a half of the mean.
+/// Returns a length between half and one and a half times the mean.
 fn len(number: usize) -> usize {
     BYTES / 2 + number * 7919 % BYTES
 }
 
-/// Content that begins with the mark, which the reader sums up.
+/// Returns content that begins with the mark. Readers sum up the marks.
 fn content(mark: u64, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len).map(|at| ((at as u64 * (mark + 3)) >> 5) as u8).collect();
     bytes[..8].copy_from_slice(&mark.to_le_bytes());

@@ -1,8 +1,11 @@
-//! What a batch that is ready costs a loop in Rust, to compare with Python's: `benches/peers/overhead.py`, which runs this.
+//! Cost of a ready batch in a Rust loop, for comparison with Python. `benches/peers/overhead.py`
+//! runs this program.
 //!
-//! `ready FOLDER BATCH SIDE PREFETCH EPOCHS PAUSE` prints four lines of microseconds: of each `next` right after another, of each after a
-//! pause of `PAUSE` milliseconds, of the first of each epoch, and of freeing each batch. The folder has `BATCH * PREFETCH` images. As in
-//! Python, each epoch waits until all batches are ready, takes them without freeing any, and then frees them.
+//! `ready FOLDER BATCH SIDE PREFETCH EPOCHS PAUSE` prints four lines of microseconds: for each
+//! `next` right after another, for each `next` after a pause of `PAUSE` milliseconds, for the first
+//! `next` of each epoch, and for freeing each batch. The folder has `BATCH * PREFETCH` images. As
+//! in Python, each epoch waits until all batches are ready, takes them without freeing any, and
+//! then frees them.
 
 use std::env;
 use std::thread;
@@ -16,7 +19,7 @@ use feedwater::source::Directory;
 fn main() -> feedwater::Result<()> {
     let values: Vec<String> = env::args().skip(1).filter(|it| it != "--bench").collect();
     let [folder, numbers @ ..] = &values[..] else {
-        println!("skipped: overhead.py names a folder and five numbers");
+        println!("skipped: overhead.py passes a folder and five numbers");
         return Ok(());
     };
     let number = |at: usize| numbers[at].parse::<usize>().expect("a number");

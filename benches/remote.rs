@@ -1,13 +1,17 @@
-//! Samples from a server with 50 ms latency, compared with the throughput of the server itself over as many connections.
+//! Samples from a server with a latency of 50 ms, compared with the server's own throughput over
+//! the same number of connections.
 //!
-//! `cargo bench --bench remote` measures a server of the tests, and `tests/servers/run.sh cargo bench --bench remote` also an S3
-//! emulator (moto). A proxy on the loopback delays every request. The server's limit is measured in the same run by a bare loop:
-//! one thread per connection, which writes a request, reads the answer, and repeats. Rounds alternate, and the best of each are
-//! compared, because other load on the machine can only slow them down. The loader decodes and transforms every sample on two
-//! threads. The images are small with a long comment, so that decoding is cheap and the files are large.
+//! `cargo bench --bench remote` measures a server of the tests. `tests/servers/run.sh cargo bench
+//! --bench remote` also measures an S3 emulator (moto). A proxy on the loopback delays every
+//! request. A bare loop measures the limit of the server in the same run: one thread per connection
+//! writes a request, reads the answer, and repeats. Rounds alternate, and the best rounds of both
+//! are compared, because other load on the machine can only slow them down. The loader decodes and
+//! transforms every sample on two threads. The images are small, but have a long comment, so
+//! decoding is cheap and the files are large.
 //!
-//! A second table is about prefetching: the loader with an autotuned window, compared with the largest window (`loader.tune =
-//! false`). It is measured after the batches of the tuning, with a consumer that takes no time and with one that takes some.
+//! A second table is about prefetching. It compares the loader with an autotuned window and with
+//! the largest window (`loader.tune = false`). It measures after tuning, with a consumer that takes
+//! no time and with one that takes some.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -65,7 +69,7 @@ fn main() {
     }
 }
 
-/// Small image with a long comment after its first marker.
+/// Returns a small image with a long comment after its first marker.
 fn image(number: u64) -> Vec<u8> {
     let jpeg = common::jpeg(number, 64, 48);
     let mut bytes = jpeg[..2].to_vec();
@@ -102,19 +106,20 @@ fn compare(name: &str, server: SocketAddr) {
 #[allow(unsafe_code)]
 fn endpoint(address: SocketAddr) {
     let url = format!("http://{address}");
-    // Requests are not signed, like those of the bare loop: the emulator is slower for signed ones.
+    // Requests are not signed, neither here nor in the bare loop, because signed requests slow the
+    // emulator down.
     let variables = [
         ("AWS_ENDPOINT_URL", url.as_str()),
         ("AWS_REGION", "us-east-1"),
         ("AWS_SKIP_SIGNATURE", "true"),
     ];
     for (name, value) in variables {
-        // SAFETY: no loader is running, and the servers' threads do not read the environment.
+        // SAFETY: no loader is running, and the threads of the servers do not read the environment.
         unsafe { std::env::set_var(name, value) };
     }
 }
 
-/// Requests per second of `connections` threads that do nothing else.
+/// Returns the requests per second of `connections` threads that only read.
 fn bare_loop(server: SocketAddr, connections: usize) -> f64 {
     let next = AtomicU64::new(0);
     let begin = Instant::now();
@@ -180,7 +185,7 @@ fn ahead(server: SocketAddr) {
     }
 }
 
-/// Samples per second of 64 batches after the first 64, and the window at the end.
+/// Returns the samples per second of 64 batches after the first 64, and the window at the end.
 fn chosen(connections: usize, tune: bool, step: Duration) -> (f64, usize) {
     let mut loader = build(connections, tune, 4);
     let mut begin = Instant::now();
@@ -200,7 +205,8 @@ fn chosen(connections: usize, tune: bool, step: Duration) -> (f64, usize) {
     (rate, loader.read_ahead().expect("the source is remote").window)
 }
 
-/// Samples per second of an epoch, without opening the source and the loader.
+/// Returns the samples per second of an epoch. Opening the source and building the loader are not
+/// measured.
 fn loader(connections: usize) -> f64 {
     let mut loader = build(connections, true, 1);
     let begin = Instant::now();
@@ -210,11 +216,11 @@ fn loader(connections: usize) -> f64 {
 }
 
 fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
-    // A handle of its own has no connections that are open already.
+    // A new handle has no open connections.
     let settings = StorageSettings { connections, ..Default::default() };
-    let storage = Storage::new(&settings).expect("settings that can be");
+    let storage = Storage::new(&settings).expect("the settings are valid");
     let source = Directory::open_with(format!("s3://{BUCKET}"), &Default::default(), &storage);
-    let source = source.expect("the bucket is there");
+    let source = source.expect("the bucket exists");
     let loader = Loader::builder(source, Chain::new().then(Resize::to(32, 32)))
         .batch_size(32)
         .num_workers(2)
@@ -222,11 +228,11 @@ fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
         .tune(tune)
         .epochs(Some(epochs))
         .device(DeviceChoice::Cpu);
-    // The plan inspects a few images one by one before the threads start.
-    loader.build().expect("a valid loader")
+    // Building the loader inspects a few images one after another, before its threads start.
+    loader.build().expect("the loader is valid")
 }
 
-/// Starts a proxy that delays data from clients, one whole request at a time, but not data from the server.
+/// Starts a proxy that delays requests, one whole request at a time. It does not delay answers.
 fn proxy(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -262,7 +268,7 @@ fn connect(server: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Writes a public object, because the bare loop signs nothing.
+/// Writes a public object. The bare loop does not sign its requests.
 fn put(server: SocketAddr, path: &str, body: &[u8]) {
     let mut stream = BufReader::new(connect(server));
     let len = body.len();
@@ -273,7 +279,7 @@ fn put(server: SocketAddr, path: &str, body: &[u8]) {
     assert_eq!(answer(&mut stream, &mut Vec::new()).0, 200, "{path}");
 }
 
-/// Reads an answer with its body; returns the status, and whether the server closes the connection.
+/// Reads an answer with its body. Returns the status, and whether the server closes the connection.
 fn answer(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> (u16, bool) {
     let mut line = String::new();
     stream.read_line(&mut line).expect("the server answers");

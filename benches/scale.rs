@@ -1,21 +1,24 @@
-//! Ten million samples in the formats that support them: the first open, which creates a table for some formats, and every later
-//! start: open, shuffle, shard, resume in the middle of an epoch, read the first sample.
+//! Ten million samples in the formats that support them. Measures the first open, which creates a
+//! table for some formats, and every later start: open, shuffle, shard, resume in the middle of an
+//! epoch, and read the first sample.
 //!
 //! ```text
 //! cargo bench --bench scale -- [--formats tfrecord,recordio,webdataset,list,directory] [--cache DIR] [--samples 10000000]
 //! ```
 //!
-//! Each row runs in its own process and is measured once. It shows seconds of wall time, seconds of processor time (in steps of
-//! 0.01 s, mostly independent of other load), and the peak memory that it added (from the kernel), without the memory that the
-//! source reports. The files are in the page cache; rows "from the disk" start with tables that are not. Sets are created once
-//! and cached: about 4 GB, and ten million names.
+//! Each row runs in its own process and is measured once. It shows seconds of wall time, seconds of
+//! processor time (in steps of 0.01 s, mostly independent of other load), and the added peak memory
+//! (from the kernel) minus the memory that the source reports. The files are in the page cache. In
+//! rows "from the disk", the tables are not. Sets are created once and kept: about 4 GB, and ten
+//! million file names.
 //!
-//! Every image is a gray one of 1x1 in 12 bytes, so that the set mostly consists of the overhead of its format.
+//! Every image is gray, 1x1, in 12 bytes. So a set mostly consists of the overhead of its format.
 //!
 //! * `tfrecord`, `recordio`: 8 files, each sample a record with a label.
-//! * `webdataset`: an archive with an eighth of the samples under 8 names (hard links), each with its own table.
-//! * `list`: a text file of paths and labels. The paths are those of 1000 files.
-//! * `directory`: 1000 classes. The files are hard links to 200.
+//! * `webdataset`: an archive with an eighth of the samples under 8 names (hard links). Each name
+//!   has its own table.
+//! * `list`: a text file of paths and labels. The paths refer to 1000 files.
+//! * `directory`: 1000 classes. The files are hard links to 200 files.
 
 mod common;
 #[path = "scale/sets.rs"]
@@ -57,9 +60,9 @@ struct Arguments {
     case: Option<Vec<String>>,
 }
 
-/// Longest time of a start.
+/// Maximum time of a start, in seconds.
 const BAR_SECONDS: f64 = 1.0;
-/// Largest memory of a start in bytes, beyond that of the source.
+/// Maximum added memory of a start in bytes, without the memory of the source.
 const BAR_BYTES: u64 = 100_000_000;
 
 const FIRST: u64 = 1000;
@@ -82,7 +85,9 @@ fn main() {
         let folder = arguments.cache.join(format!("scale-{format}-{}", arguments.samples));
         let source = sets::make(format, &folder, arguments.samples);
         let tables = || tables(&folder);
-        tables().iter().for_each(|path| fs::remove_file(path).expect("the set is ours"));
+        tables()
+            .iter()
+            .for_each(|path| fs::remove_file(path).expect("the file belongs to the set"));
         let row = |name: &str, what| row(format, name, &case(what, &source));
         row("first open", "open");
         for what in ["start", "loader"] {
@@ -106,7 +111,7 @@ fn main() {
     }
 }
 
-/// Kinds of start: to the first sample's bytes, or to a loader's first batch.
+/// Kinds of start: until the bytes of the first sample, or until the first batch of a loader.
 const NAMES: [&str; 2] = ["start: order of 1000, first sample", "start: a loader's first batch"];
 
 /// Prints a row of the table.
@@ -127,8 +132,10 @@ fn row(format: &str, name: &str, report: &Value) -> Value {
 /// Runs a case in its own process.
 fn case(what: &str, source: &str) -> Value {
     let program = std::env::current_exe().expect("the program has a path");
-    let done =
-        Command::new(program).args(["--case", what, source]).output().expect("it can be started");
+    let done = Command::new(program)
+        .args(["--case", what, source])
+        .output()
+        .expect("the program can be started");
     let text = String::from_utf8_lossy(&done.stdout);
     serde_json::from_str(&text)
         .unwrap_or_else(|_| panic!("{what} {source}: {}", String::from_utf8_lossy(&done.stderr)))
@@ -137,7 +144,7 @@ fn case(what: &str, source: &str) -> Value {
 /// Measures a case in this process.
 fn run(what: &str, source: &str) -> Value {
     let text = format!("[source]\n{source}\n");
-    // Resets the peak (proc(5)).
+    // Resets the peak of resident memory (proc(5)).
     fs::write("/proc/self/clear_refs", "5").expect("a process can reset its own peak");
     let before = kibibytes("VmRSS");
     let begin = Instant::now();
@@ -162,7 +169,8 @@ fn run(what: &str, source: &str) -> Value {
     })
 }
 
-/// Reads the first thousand samples of a shard from the middle of an epoch on, and the bytes of the first one.
+/// Computes the first thousand samples of a shard from the middle of an epoch, and reads the first
+/// one.
 fn start(source: &dyn Source) {
     let settings = LoaderSettings { batch_size: 256, shuffle: true, seed: 1, ..Default::default() };
     let shard = Shard { rank: RANK, world: WORLD, from: "settings" };
@@ -197,7 +205,7 @@ fn first_batch(source: Arc<dyn Source>) {
     black_box(batch.expect("every image is intact").len());
 }
 
-/// Paths of the tables beside the files of a set.
+/// Returns the paths of the tables beside the files of a set.
 fn tables(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the set exists");
     let paths = entries.map(|entry| entry.expect("the set can be listed").path());
@@ -214,7 +222,8 @@ fn evict(path: &Path) {
     assert!(done.expect("dd is installed").success());
 }
 
-/// User and system time of the process: fields 14 and 15 of `/proc/self/stat`, in hundredths of a second (proc(5)).
+/// Returns user and system time of the process in seconds. They are fields 14 and 15 of
+/// `/proc/self/stat`, in hundredths of a second (proc(5)).
 fn processor_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").expect("/proc is readable");
     let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");

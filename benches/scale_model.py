@@ -1,11 +1,13 @@
-"""A model on paper of feedwater on 1 to 1,024 GPUs: what saturates, what it costs, which placement is cheapest.
+"""A theoretical model of feedwater on 1 to 1,024 GPUs: which resource saturates, what loading costs, and which
+placement is cheapest.
 
     python3 benches/scale_model.py                                  # prints the tables of docs/distributed.md
-    python3 benches/scale_model.py --write docs/distributed.md      # puts them into the page
-    python3 benches/scale_model.py --inputs mine.toml               # with figures of your own
+    python3 benches/scale_model.py --write docs/distributed.md      # writes them into the page
+    python3 benches/scale_model.py --inputs mine.toml               # with your own inputs
 
-The inputs, with their sources, are in scale_model.toml beside this file. The page explains the formulas. Python 3.11, standard library
-only. A rate is per second, a time in seconds, a size in bytes unless the name says otherwise."""
+The inputs and their sources are in scale_model.toml beside this file. The page explains the formulas. Needs only
+Python 3.11. Unless a name states its unit, rates are per second, times in seconds and sizes in bytes.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ KINDS = {"measured", "computed", "published", "assumption"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """A placement for a number of GPUs."""
+    """Result for one placement and number of GPUs."""
 
     placement: str
     #: Utilization of each resource at the rate that the GPUs want; above 1 they wait.
@@ -67,18 +69,18 @@ class Inputs:
         self.sections = sections
 
     def __call__(self, name: str) -> float:
-        """The value of `section.name`."""
+        """Returns the value of `section.name`."""
         section, _, key = name.partition(".")
         return float(self.sections[section][key]["value"])
 
     def entries(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Name and entry of each input."""
+        """Yields name and entry of each input."""
         for section, entries in self.sections.items():
             for name, entry in entries.items():
                 yield f"{section}.{name}", entry
 
     def changed(self, name: str, value: float) -> Inputs:
-        """The same inputs but one."""
+        """Returns the same inputs with one changed value."""
         section, _, key = name.partition(".")
         sections = {it: dict(entries) for it, entries in self.sections.items()}
         sections[section][key] = {**sections[section][key], "value": value, "low": value, "high": value}
@@ -86,14 +88,14 @@ class Inputs:
 
 
 def read(path: str) -> Inputs:
-    """Reads an inputs file. Raises `ValueError` that names a wrong input."""
+    """Reads an inputs file. Raises `ValueError` with the name of a wrong input."""
     with open(path, "rb") as file:
         return Inputs(tomllib.load(file))
 
 
 def missed(machines: float, epochs: float) -> float:
-    """Share of all reads that miss the caches of the machines. Each epoch gives a machine another random part of the set, so after
-    e epochs its cache lacks a share of (1 - 1/machines)^e."""
+    """Returns the share of all reads that miss the machines' caches. Each epoch gives a machine another random part
+    of the set. So after e epochs, its cache lacks a share of (1 - 1/machines)^e."""
     if machines <= 1:
         return 1 / epochs
     lacking: float = (1 - 1 / machines) ** epochs
@@ -101,9 +103,9 @@ def missed(machines: float, epochs: float) -> float:
 
 
 def outcome(inputs: Inputs, placement: str, gpus: int, kind: str) -> Outcome:
-    """Loads and cost of a placement."""
+    """Computes the loads and the cost of a placement."""
     rate = gpus * inputs("model.rate_per_gpu")
-    # Below a whole machine its resources are divided.
+    # For less than a whole machine, its resources are divided.
     share = gpus / inputs("gpu_machine.gpus")
     machines = max(1.0, share)
     epochs, images = inputs("model.epochs"), inputs("model.images")
@@ -113,10 +115,10 @@ def outcome(inputs: Inputs, placement: str, gpus: int, kind: str) -> Outcome:
     request = inputs("network.request_us") / 1e6
 
     def moved(size: float) -> float:
-        """Seconds of a core that sends or receives these bytes."""
+        """Returns the core seconds that sending or receiving `size` bytes takes."""
         return 8 * size / (1e9 * inputs("network.gbit_per_core"))
 
-    # Reads of an image from storage, per image that the model sees.
+    # How often an image is read from storage, per image that the model consumes.
     fetched = {"direct": 1.0, "cpu machines": 1.0, "cached": missed(machines, epochs)}.get(placement, 0.0)
     tensor = inputs("tensor.bytes")
     remote = placement == "cpu machines"
@@ -139,7 +141,7 @@ def outcome(inputs: Inputs, placement: str, gpus: int, kind: str) -> Outcome:
         by_network = 1e9 * inputs("cpu_machine.nic_gbit") / (8 * max(size, tensor))
         cpu_machines = rate / min(by_cores, by_network)
 
-    # GPUs wait for what is overloaded, and while the set is copied to every machine.
+    # GPUs wait for overloaded resources, and while the set is copied to every machine.
     seconds = max(1.0, *loads.values())
     copies = machines if placement in ("copied", "packed small") else 0.0
     copying = 8 * copies * images * size / min(1e9 * inputs("storage.gbit"), share * 1e9 * inputs("gpu_machine.nic_gbit"))
@@ -157,13 +159,13 @@ def outcome(inputs: Inputs, placement: str, gpus: int, kind: str) -> Outcome:
 
 
 def cheapest(inputs: Inputs, gpus: int, kind: str, placements: tuple[str, ...] = PLACEMENTS) -> Outcome:
-    """The cheapest placement that can be used; of equally cheap ones the first."""
+    """Returns the cheapest usable placement. Of equally cheap ones, returns the first."""
     found = [outcome(inputs, placement, gpus, kind) for placement in placements]
     return min((it for it in found if not it.refused), key=lambda it: round(it.dollars, 4))
 
 
 def tables(inputs: Inputs) -> dict[str, str]:
-    """All tables of the page by their names."""
+    """Returns all tables of the page by name."""
     made = {"inputs": inputs_table(inputs)}
     for kind in IMAGES:
         made[f"demand-{kind}"] = demand_table(inputs, kind)
@@ -181,7 +183,7 @@ def inputs_table(inputs: Inputs) -> str:
 
 
 def demand_table(inputs: Inputs, kind: str) -> str:
-    """What the GPUs want, whatever the placement."""
+    """What the GPUs demand, independent of the placement."""
     lines = []
     for gpus in GPUS:
         rate = gpus * inputs("model.rate_per_gpu")
@@ -198,7 +200,7 @@ def demand_table(inputs: Inputs, kind: str) -> str:
 
 
 def saturation_table(inputs: Inputs, kind: str) -> str:
-    """What saturates first, and its utilization."""
+    """The resource that saturates first, and its utilization."""
     lines = []
     for gpus in GPUS:
         cells = []
@@ -211,7 +213,7 @@ def saturation_table(inputs: Inputs, kind: str) -> str:
 
 
 def cost_table(inputs: Inputs, kind: str) -> str:
-    """Dollars per million images, beside those of the GPUs."""
+    """Dollars per million images, in addition to the GPUs' own cost."""
     price = inputs("gpu_machine.dollars_per_hour") / inputs("gpu_machine.gpus") / 3600 * 1e6 / inputs("model.rate_per_gpu")
     lines = []
     for gpus in GPUS:
@@ -222,7 +224,7 @@ def cost_table(inputs: Inputs, kind: str) -> str:
 
 
 def rates_table(inputs: Inputs) -> str:
-    """The cheapest placement with unchanged files, for other models."""
+    """The cheapest placement with unchanged files, for other numbers of images per second."""
     entry = inputs.sections["model"]["rate_per_gpu"]
     lines = []
     for kind, title in IMAGES.items():
@@ -237,7 +239,7 @@ def rates_table(inputs: Inputs) -> str:
 
 
 def sensitivity_table(inputs: Inputs) -> str:
-    """The ends of ranges that change which placement with unchanged files is the cheapest."""
+    """The ends of input ranges that change the cheapest placement with unchanged files."""
     lines = []
     for name, entry in inputs.entries():
         for value in (entry["low"], entry["high"]):
@@ -254,12 +256,12 @@ def sensitivity_table(inputs: Inputs) -> str:
 
 
 def exact(inputs: Inputs, gpus: int, kind: str) -> str:
-    """The cheapest placement that keeps the files, and so the pixels, as they are."""
+    """Returns the cheapest placement that leaves the files, and so the pixels, unchanged."""
     return cheapest(inputs, gpus, kind, PLACEMENTS[:-1]).placement
 
 
 def number(value: float) -> str:
-    """A number with at most three digits that count, and separators of thousands."""
+    """Formats a number with at most three significant digits and thousands separators."""
     if value == int(value) and abs(value) < 1e6:
         return f"{int(value):,}"
     if abs(value) >= 1e6:
@@ -275,8 +277,8 @@ def markdown(titles: list[str], lines: list[list[str]]) -> str:
 
 
 def filled(page: str, made: dict[str, str]) -> str:
-    """The page with the tables between `<!-- scale_model: NAME -->` and `<!-- end -->`. Raises `ValueError` for a name without a
-    table or a table without a place."""
+    """Returns the page with the tables filled in between `<!-- scale_model: NAME -->` and `<!-- end -->`. Raises
+    `ValueError` for a name without a table, or a table without a place."""
     seen = set()
 
     def table(match: re.Match[str]) -> str:

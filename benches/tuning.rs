@@ -1,9 +1,10 @@
 //! Compares autotuning with all fixed settings on this machine.
 //!
-//! `cargo bench --bench tuning [-- --quick | --only WORD]`; `--only` selects the loops whose names contain that word. For each
-//! loop (images, reads, step), loaders with all fixed workers and prefetches and one with autotuning run in turns, `ROUNDS`
-//! times; medians count. The bar: autotuning reaches 95 % of the best fixed setting. The images are those of `FEEDWATER_PHOTOS`
-//! (docs/benchmarks.md), or else synthetic ones like ImageNet's.
+//! Run it with `cargo bench --bench tuning [-- --quick | --only WORD]`. `--only` selects the loops
+//! whose names contain this word. For each loop (images, reads, step), loaders with all fixed
+//! combinations of workers and prefetch alternate with an autotuned loader, `ROUNDS` times. Medians
+//! are compared. The bar: autotuning reaches 95 % of the best fixed setting. The images are those
+//! of `FEEDWATER_PHOTOS` (docs/benchmarks.md), or else synthetic ones like ImageNet's.
 
 mod common;
 
@@ -24,7 +25,7 @@ const WORKERS: [usize; 5] = [1, 2, 3, 4, 16];
 const PREFETCH: [usize; 3] = [1, 2, 6];
 const BAR: f64 = 0.95;
 
-/// Loop: latency of reads, and work of the consumer.
+/// A loop: the latency of reads and the work of the consumer.
 struct Case {
     name: &'static str,
     read: Duration,
@@ -36,11 +37,11 @@ enum Step {
     Nothing,
     /// Sleeps, as if the work ran on a device.
     Sleeps(Duration),
-    /// Occupies a processor.
+    /// Occupies a processor for this time.
     Works(Duration),
 }
 
-/// Files whose reads are delayed.
+/// A list of files whose reads are delayed.
 struct Late(FileList, Duration);
 
 impl Source for Late {
@@ -108,7 +109,7 @@ fn main() {
     }
 }
 
-/// Prints a line, and returns the ratio of autotuning to the best fixed setting.
+/// Measures a loop and prints a line. Returns the ratio of autotuning to the best fixed setting.
 fn run(case: &Case, photos: &PhotoSet, rounds: usize, seconds: f64) -> f64 {
     let mut fixed: Vec<((usize, usize), Vec<f64>)> = Vec::new();
     for workers in WORKERS {
@@ -131,7 +132,8 @@ fn run(case: &Case, photos: &PhotoSet, rounds: usize, seconds: f64) -> f64 {
     let fixed = fixed.into_iter().map(|(setting, mut rates)| (setting, median(&mut rates)));
     let best = fixed.max_by(|a, b| a.1.total_cmp(&b.1));
     let ((workers, prefetch), _) = best.expect("there are fixed settings");
-    // The best of many is partly luck, so it is measured again, in turns with autotuning.
+    // The best of many settings is partly luck. So it is measured again, alternating with
+    // autotuning.
     let mut again = Vec::new();
     for _ in 0..2 * rounds + 1 {
         let loader = builder(case, photos).num_workers(workers).prefetch(prefetch).build();
@@ -158,13 +160,14 @@ fn builder(case: &Case, photos: &PhotoSet) -> LoaderBuilder {
     builder.batch_size(BATCH).shuffle(true)
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Consumes batches until `seconds` have passed or `enough` is true; returns images per second.
+/// Consumes batches until `seconds` have passed or `enough` returns true. Returns images per
+/// second.
 fn epochs(loader: &mut Loader, case: &Case, seconds: f64, enough: impl Fn(&Loader) -> bool) -> f64 {
     let (begin, mut images) = (Instant::now(), 0);
     loop {
@@ -176,7 +179,8 @@ fn epochs(loader: &mut Loader, case: &Case, seconds: f64, enough: impl Fn(&Loade
                 Step::Nothing => {}
                 Step::Sleeps(time) => thread::sleep(time),
                 Step::Works(time) => {
-                    // Uses processor time: workers that compete for the processor must not shorten the step.
+                    // Measures processor time, because workers that compete for the processor must
+                    // not shorten the step.
                     let begin = processor_time();
                     while processor_time() - begin < time {}
                 }

@@ -1,11 +1,17 @@
-//! Fuzzing of every target of `fuzz/targets.rs` with mutated files.
+//! Fuzzes every target of `fuzz/targets.rs` with mutated and random files.
 //!
-//! No input may panic, take more than [`LIMIT_SECONDS`], or allocate more than [`allowed_bytes`]. Failing inputs are written to
-//! `target/fuzz/`. Once fixed, they belong in `fuzz/corpus/TARGET/`, whose files are tried first.
+//! No input may cause a panic, take longer than [`LIMIT_SECONDS`], or allocate more than
+//! [`allowed_bytes`]. Failing inputs are written to `target/fuzz/`. After the fix they belong in
+//! `fuzz/corpus/TARGET/`, whose files are tried first.
 //!
-//! Environment variables: `FEEDWATER_FUZZ_SECONDS` is the time per target (default 0.5), `FEEDWATER_FUZZ_INPUTS` ends a target earlier,
-//! after that many inputs, `FEEDWATER_FUZZ_SEED` seeds the mutations (default 0), `FEEDWATER_FUZZ_TARGET` selects one target
-//! (default: all). A long run of one target, which prints how far it is every minute:
+//! Environment variables:
+//!
+//! * `FEEDWATER_FUZZ_SECONDS`: time per target in seconds (default 0.5)
+//! * `FEEDWATER_FUZZ_INPUTS`: maximum number of inputs per target (default: unlimited)
+//! * `FEEDWATER_FUZZ_SEED`: seed of the mutations (default 0)
+//! * `FEEDWATER_FUZZ_TARGET`: name of the only target to run (default: all)
+//!
+//! For a long run of one target, with a line of progress per minute:
 //!
 //! ```text
 //! FEEDWATER_FUZZ_TARGET=jpeg-decoders FEEDWATER_FUZZ_SECONDS=3600 FEEDWATER_FUZZ_INPUTS=100000000 \
@@ -31,20 +37,21 @@ mod targets;
 
 use targets::{TARGETS, Target};
 
-/// Longest time for any input, in seconds, on a busy machine.
+/// Maximum time for one input, in seconds, generous enough for a busy machine.
 const LIMIT_SECONDS: u64 = 20;
 
-/// Largest file that mutations produce, in bytes.
+/// Maximum size of a mutated file, in bytes.
 const MOST_BYTES: usize = 1 << 17;
 
-/// Targets most of whose inputs are drawn, because mutated files rarely reach what should be tested.
+/// Targets whose inputs are mostly random files, because mutated files rarely reach the code under
+/// test.
 const DRAWN: &[(&str, Draw)] =
     &[("jpeg-decoders", random_jpeg::draw), ("row-index", random_jpeg::draw)];
 
-/// Draws an input.
+/// Returns a random input.
 type Draw = fn(&mut Random) -> Vec<u8>;
 
-/// Memory that a target may allocate for an input: a constant, plus a table in proportion to the input.
+/// Maximum number of bytes that a target may allocate for an input: 64 MiB plus 16 times its size.
 fn allowed_bytes(input: usize) -> usize {
     (64 << 20) + 16 * input
 }
@@ -64,7 +71,7 @@ impl Counting {
         self.most.fetch_max(held, Ordering::Relaxed);
     }
 
-    /// Returns the peak of additional allocated bytes while `work` runs.
+    /// Returns by how many bytes allocations grow at most while `work` runs.
     fn most_during(&self, work: impl FnOnce()) -> usize {
         let before = self.held.load(Ordering::Relaxed);
         self.most.store(before, Ordering::Relaxed);
@@ -94,7 +101,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Input being tried, for the watchdog.
+/// The input that a target is processing, for the watchdog.
 static CURRENT: Mutex<Option<(&'static str, Vec<u8>, Instant)>> = Mutex::new(None);
 
 #[test]
@@ -117,12 +124,13 @@ fn every_target_survives_any_input() {
     assert!(failures.is_empty(), "seed {seed}\n{}", failures.join("\n"));
 }
 
-/// Counts of a run.
+/// Statistics of a run.
 #[derive(Default)]
 struct Tried {
     inputs: u64,
     outcomes: HashSet<u64>,
-    /// Inputs by the part of the outcome before a bar, for targets that have one there.
+    /// Number of inputs of each kind. The kind is the text before a `|` in the outcome, for targets
+    /// that return one.
     kinds: BTreeMap<String, u64>,
 }
 
@@ -148,7 +156,8 @@ impl Tried {
     }
 }
 
-/// Tries the seeds, then drawn inputs and mutations of the seeds and of inputs with new outcomes, at most `most`.
+/// Tries the seeds first. Then tries random inputs and mutations of earlier inputs: the seeds, and
+/// inputs that had new outcomes. Stops after `most` inputs.
 fn fuzz(target: &'static Target, time: Duration, most: u64, seed: u64) -> Result<Tried, String> {
     const PROGRESS: Duration = Duration::from_secs(60);
     let mut random = Random(seed ^ 0x9e37_79b9_7f4a_7c15);
@@ -202,7 +211,7 @@ fn attempt(target: &'static Target, input: &[u8]) -> Result<String, String> {
         Ok(_) if most > allowed => {
             let place = keep(target.0, input);
             Err(format!(
-                "{} allocates {most} bytes, allowed are {allowed}: {}",
+                "{} allocates {most} bytes, but may allocate {allowed}: {}",
                 target.0,
                 place.display()
             ))
@@ -211,7 +220,7 @@ fn attempt(target: &'static Target, input: &[u8]) -> Result<String, String> {
     }
 }
 
-/// Hash of an outcome's longer words, which leaves out quoted values such as numbers.
+/// Returns a hash of an outcome's longer words. Quoted values such as numbers are left out.
 fn outcome(words: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     for piece in words.split('"').step_by(2) {
@@ -221,7 +230,7 @@ fn outcome(words: &str) -> u64 {
     hasher.finish()
 }
 
-/// Ends the process if an input takes too long: nothing else can end it.
+/// Ends the process if an input takes too long. A thread cannot be stopped.
 fn watch() {
     loop {
         thread::sleep(Duration::from_millis(200));
@@ -318,7 +327,7 @@ impl Random {
     }
 }
 
-/// Targets that fail on purpose.
+/// Checks the harness with targets that fail on purpose.
 fn the_harness_detects_panics_and_memory() {
     const PANICS: Target = Target("panics", &[("records", ".jpg")], |bytes| {
         assert!(!bytes.is_empty() && bytes[0] == 0xff, "on purpose");

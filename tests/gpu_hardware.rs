@@ -15,8 +15,8 @@ use feedwater::internals::gpu::{
 use feedwater::internals::ring::Slot;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-/// Adds a number to every byte, after enough idle work that an unordered reader would see the old bytes. A simulated compiler builds
-/// it for the host, without the idle work.
+/// Adds a number to every byte, after so much idle work that a reader without a wait would see the
+/// old bytes. The simulated compiler builds it for the host, without the idle work.
 const KERNEL: &str = r#"
 #ifndef __CUDACC__
 #define __global__
@@ -47,7 +47,7 @@ extern "C" void fused__host(void** params, unsigned gx, unsigned gy, unsigned gz
 "#;
 const SAMPLE_BYTES: usize = 24;
 
-/// Opens the first GPU, or prints a note that there is none.
+/// Opens the first GPU. Without a GPU, prints a note and returns `None`.
 fn device() -> Option<Arc<Device>> {
     match Device::open(0) {
         Ok(device) => Some(device),
@@ -88,7 +88,8 @@ fn slots_order_two_streams_on_the_device() {
         bytes[20..24].copy_from_slice(&rounds.to_le_bytes());
     };
     for round in 0..20u8 {
-        // The producer is slow and the consumer fast: without events the copy would read the previous round.
+        // The producer is slow and the consumer is fast. Without events, the copy would read the
+        // previous round.
         describe(&mut staged[0], slot.buffer().address(), source.address(), round.into(), 100_000);
         describe(&mut staged[1], copy.address(), slot.buffer().address(), 1, 0);
         fill(&producer, &source, 0..BYTES, 100).unwrap();
@@ -109,7 +110,7 @@ fn slots_order_two_streams_on_the_device() {
 const IMAGE: Size = Size::new(320, 200);
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Smooth gradients survive compression within a few levels.
+/// Pixel of a smooth gradient, which JPEG compression changes by only a few levels.
 fn pixel(x: u32, y: u32) -> [u8; 3] {
     [x / 2 + 20, y + 30, (x + y) / 4 + 50].map(|value| value as u8)
 }
@@ -130,7 +131,7 @@ fn encoded_as(sampling: SamplingFactor, color: ColorType) -> Vec<u8> {
     file
 }
 
-/// Checks that the window's pixels equal the encoded ones within a few levels.
+/// Checks that the pixels of the window differ from the encoded ones by at most a few levels.
 fn assert_window(bytes: &[u8], window: Window, what: &str) {
     let wanted = window.wanted;
     for y in wanted.y..wanted.bottom() {
@@ -145,7 +146,7 @@ fn assert_window(bytes: &[u8], window: Window, what: &str) {
     }
 }
 
-/// A backend with its memory.
+/// A decoder backend with its memory.
 struct Ready {
     jpeg: Arc<Jpeg>,
     stream: Stream,
@@ -184,10 +185,10 @@ impl Ready {
         bytes
     }
 
-    /// Prints the memory that images needed: the numbers on which plans are based.
+    /// Prints the memory that decoding used. Plans are based on these numbers.
     fn report(&self) {
         println!(
-            "nvJPEG {} {:?} {:?} took {:?} of device and {:?} of page-locked memory (peak, row) for {IMAGE}",
+            "nvJPEG {} {:?} {:?} used {:?} of device and {:?} of page-locked memory (peak, planned) for {IMAGE}",
             self.jpeg.library().version(),
             self.jpeg.backend(),
             self.jpeg.engines(),
@@ -245,7 +246,7 @@ fn the_engines_decode_windows_and_reductions() {
             let seen = ready.read(page, window);
             match job.reduction {
                 1 => assert_window(&seen, window, "nvjpeg-hardware"),
-                // Gradients: a downscaled pixel is close to the pixels that it represents.
+                // A downscaled pixel of a gradient is close to the pixels that it replaces.
                 _ => {
                     let at = window.pitch_bytes() * 50 + 3 * 80;
                     for (seen, expected) in seen[at..at + 3].iter().zip(pixel(160, 100)) {
@@ -258,7 +259,8 @@ fn the_engines_decode_windows_and_reductions() {
     ready.report();
 }
 
-/// Prints whether this device's engines write ahead of the stream, and checks that the loader's order does not depend on it.
+/// Prints whether the engines of this GPU write ahead of the stream. Checks that the loader's order
+/// does not depend on it.
 #[test]
 fn the_engines_do_not_overwrite_buffers_that_the_host_has_not_seen_read() {
     let Some(device) = device() else { return };
@@ -273,7 +275,8 @@ fn the_engines_do_not_overwrite_buffers_that_the_host_has_not_seen_read() {
     let mut betrayed = 0;
     for (round, host_waits) in (0..20).flat_map(|round| [(round, false), (round, true)]) {
         decoder.done().synchronize().unwrap();
-        // Much work on the page, then the image: in stream order the image is written last.
+        // Queues a lot of work on the page before the image. In stream order, the image is written
+        // last.
         for value in 0..200 {
             fill(&ready.stream, &page, 0..PAGE_BYTES, value).unwrap();
         }
@@ -299,8 +302,9 @@ fn the_engines_do_not_overwrite_buffers_that_the_host_has_not_seen_read() {
     );
 }
 
-/// Prints how the engines handle every subsampling, window and downscaling alone, and how long calls with many images take.
-/// Nobody documents this, so it is not checked. The device must work afterwards.
+/// Prints how the engines handle every subsampling, window and downscaling alone, and how long
+/// calls with many images take. The results are undocumented and therefore not checked. The device
+/// must work afterwards.
 #[test]
 fn the_engines_capabilities_are_printed() {
     let Some(device) = device() else { return };
@@ -341,7 +345,7 @@ fn the_engines_capabilities_are_printed() {
     for count in [1, 7, 14, 32, 64] {
         let mut best = std::time::Duration::MAX;
         for _ in 0..5 {
-            // All into one page: only the time matters.
+            // All images are decoded into one page, because only the time matters.
             let job = |_| BatchJob {
                 bytes: &bytes,
                 image: IMAGE,
@@ -357,7 +361,7 @@ fn the_engines_capabilities_are_printed() {
             decoder.done().synchronize().unwrap();
             best = best.min(begin.elapsed());
             println!(
-                "hardware, {count} in a call: {called:?} for the call, {:?} in all",
+                "hardware, {count} in a call: {called:?} for the call, {:?} until done",
                 begin.elapsed()
             );
         }
@@ -368,8 +372,8 @@ fn the_engines_capabilities_are_printed() {
 }
 
 impl Ready {
-    /// Returns the largest difference in levels between decoded and encoded pixels, and the number of bytes written beyond the
-    /// window.
+    /// Returns the largest difference in levels between decoded and encoded pixels, and the number
+    /// of bytes written outside of the window.
     fn farthest(
         &self,
         page: &DeviceBuffer,

@@ -1,4 +1,4 @@
-//! Cases of the bench.
+//! Cases of the benchmark.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ use feedwater::explain::Cause;
 
 use super::world::{Disk, Setting, World};
 
-/// Synthetic bottleneck.
+/// A synthetic bottleneck.
 pub struct Case {
     pub name: &'static str,
     pub planted: Cause,
     pub world: World,
     pub setting: Setting,
-    /// Work of the consumer for the batch with this number and number of samples.
+    /// Work of the consumer for a batch. Arguments: number of the batch, number of its samples.
     pub step: fn(u64, usize),
-    /// Named extra work of the consumer per batch.
+    /// Additional work of the consumer per batch, reported as a named callback.
     pub callback: Option<fn()>,
-    /// Knob to change, if it is not the first one of the report.
+    /// Setting to change in the second run. By default, the first knob of the report.
     pub knob: Option<&'static str>,
 }
 
@@ -45,8 +45,8 @@ const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// Hashes an index: SplitMix64 (Steele et al., 2014). A mere multiplication would be too even: long steps would never come twice
-/// in a row.
+/// Hashes an index with SplitMix64 (Steele et al., 2014). Multiplication alone would be too
+/// regular: long steps would never follow each other.
 fn mixed(index: u64) -> u64 {
     let mut it = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -54,7 +54,7 @@ fn mixed(index: u64) -> u64 {
     it ^ (it >> 31)
 }
 
-/// Whether a batch has a long step: eight of each 64, at random.
+/// Whether a batch has a long step: eight of every 64 batches, at pseudo-random positions.
 fn is_long(batch: u64) -> bool {
     let begin = batch - batch % 64;
     (begin..begin + 64).filter(|it| mixed(*it) < mixed(batch)).count() < 8

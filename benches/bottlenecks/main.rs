@@ -1,12 +1,15 @@
-//! Synthetic bottlenecks: does the verdict name them, and do knobs gain what the report predicts?
+//! Synthetic bottlenecks: does the verdict name the cause, and do knobs gain what the report
+//! predicts?
 //!
 //! ```text
 //! cargo bench --bench bottlenecks -- [--seconds 3] [--rounds 3] [--only NAME] [--save DIR] [--verbose] [--json]
 //! ```
 //!
-//! Each case runs a loader with its consumer, creates the report, changes the first knob of the report (or the one that the case
-//! names), runs again, and compares predicted with measured images per second. Disks, networks and steps are sleeping threads,
-//! which makes them equal on every machine. Decoding is real and needs an idle machine. `--save` writes each report with the
+//! Each case runs a loader with its consumer and creates the report. Then it changes the first knob
+//! of the report (or the one that the case names), runs again, and compares predicted with measured
+//! images per second. Disks, networks and steps are sleeping threads, so they are equally fast on
+//! every machine. Decoding is real and needs an idle machine. `--save` writes each report with the
+//! second measurement, for `crates/cli/tests/cli/explain.rs`.
 //! second measurement, for `crates/cli/tests/cli/explain.rs`.
 
 #[path = "../common/mod.rs"]
@@ -33,7 +36,8 @@ struct Arguments {
     /// Seconds per measured run; the uneven cases need 6 for enough long reads and steps.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Number of runs per case. The round with the median prediction counts, and the cause must be named in every round.
+    /// Number of runs per case. The run with the median prediction is reported. Every run must name
+    /// the cause.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Only the cases whose names contain this.
@@ -53,7 +57,7 @@ struct Arguments {
     bench: bool,
 }
 
-/// Largest relative error of a predicted throughput.
+/// Maximum relative error of a predicted throughput.
 const BAR: f64 = 0.1;
 
 fn main() {
@@ -69,7 +73,7 @@ fn main() {
         .filter(|case| arguments.only.as_ref().is_none_or(|only| case.name.contains(only)))
         .collect();
     for case in &chosen {
-        // The speed of the machine varies, so the median round counts.
+        // The speed of the machine varies, so the median round is used.
         let how = (arguments.seconds, arguments.verbose);
         let mut rounds: Vec<Round> =
             (0..arguments.rounds.max(1)).map(|_| Round::new(case, how)).collect();
@@ -121,13 +125,13 @@ fn main() {
     }
 }
 
-/// Measurement as it is, and with the knob changed.
+/// A measurement with the given settings, and one after changing a knob.
 struct Round {
     report: Report,
     after: Option<Turned>,
 }
 
-/// Changed knob, with images per second.
+/// A changed knob, with predicted and measured images per second.
 struct Turned {
     setting: String,
     promised: f64,
@@ -149,13 +153,13 @@ impl Round {
         Self { report, after }
     }
 
-    /// Predicted divided by measured throughput; 1 without a knob.
+    /// Predicted divided by measured throughput. 1 if no knob was changed.
     fn ratio(&self) -> f64 {
         self.after.as_ref().map_or(1.0, |it| it.promised / it.measured)
     }
 }
 
-/// Runs a case for some time after a warm-up, and explains it.
+/// Runs a case for some time after a warm-up, and returns the report.
 fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> Report {
     let mut loader = case.world.loader(setting);
     let warm_up = if setting.caches() { 2 } else { 0 };
@@ -170,13 +174,13 @@ fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> R
         consumer.epoch(Some(end));
     }
     let mut profile = loader.profile_since(&begin);
-    // Only for people, and large.
+    // The timeline is large and only for display.
     profile.timeline.clear();
     profile.data.images.truncate(8);
     let scaling = if setting.caches() {
         None
     } else {
-        // Stops all other reads.
+        // Dropping the loader stops all other reads.
         drop(loader);
         let source = case.world.source();
         let len = source.len();
@@ -184,7 +188,7 @@ fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> R
         Some(ReadScaling::measure(profile.setup.workers, 1.0, read))
     };
     let options = Options { knobs: Some(usize::MAX), scaling, ..Options::default() };
-    let report = explain(&profile, &options).expect("enough was measured");
+    let report = explain(&profile, &options).expect("the run is long enough for a report");
     if verbose {
         println!("{setting:?}, {:.1} images/s\n{report}", report.images_per_second);
     }
@@ -198,7 +202,7 @@ struct Consumer<'a> {
 }
 
 impl Consumer<'_> {
-    /// Runs an epoch, or the part before `end`.
+    /// Runs an epoch, or the part of an epoch before `end`.
     fn epoch(&mut self, end: Option<Instant>) {
         let epoch = self.loader.epoch();
         let loader = epoch.loader();

@@ -1,4 +1,4 @@
-//! Artificially slow sources, and loaders for them.
+//! Artificially slow sources, and loaders that read them.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ impl Setting {
         Self { batch, workers, prefetch, encoded: None, decoded: None }
     }
 
-    /// Returns the settings with one changed as a report says.
+    /// Returns the settings with the change that a report proposes, such as `workers = 4`.
     pub fn turn(&self, setting: &str) -> Self {
         let mut turned = self.clone();
         let (key, value) = setting.split_once(" = ").expect("a setting is a key and a value");
@@ -44,18 +44,18 @@ impl Setting {
             "loader.prefetch" => turned.prefetch = number(),
             "cache.encoded" => turned.encoded = Some(bytes()),
             "cache.decoded" => turned.decoded = Some(bytes()),
-            key => panic!("no case turns {key}"),
+            key => panic!("no case changes {key}"),
         }
         turned
     }
 
-    /// Whether the first epochs differ from later ones.
+    /// Whether a cache makes the first epochs differ from later ones.
     pub fn caches(&self) -> bool {
         self.encoded.is_some() || self.decoded.is_some()
     }
 }
 
-/// Images, their source, and the chain of operators.
+/// The images of a case, their source, and the chain of operators.
 pub struct World {
     pub images: u64,
     pub size: (u32, u32),
@@ -63,17 +63,17 @@ pub struct World {
     pub disk: Disk,
 }
 
-/// Timing of reads.
+/// Timing of a source's reads.
 #[derive(Clone)]
 pub enum Disk {
     /// No delay.
     Memory,
-    /// Delay of each read, with any number of concurrent reads.
+    /// Every read takes this time, with any number of concurrent reads.
     Latency(fn(u64) -> Duration),
-    /// Number of concurrent reads, and the time of each. As on a real disk, the time of a channel does not depend on when threads
-    /// wake up: a waiting read starts as soon as the channel is free.
+    /// Number of concurrent reads, and the time of each. As on a real disk, the timing does not
+    /// depend on when threads wake up: a waiting read starts as soon as a channel is free.
     Channels(usize, Duration),
-    /// Delay of each read, and the factor by which the first worker's reads are slower.
+    /// Every read takes this time. Reads of the first worker take this many times longer.
     Straggler(Duration, u32),
 }
 
@@ -110,7 +110,7 @@ impl World {
 struct Slow {
     memory: Memory,
     disk: Disk,
-    /// Time at which each channel has served all requests.
+    /// For each channel, the time at which it has served all its requests.
     free_at: Mutex<Vec<Instant>>,
 }
 

@@ -1,4 +1,5 @@
-//! Samples of a chain on a device, ready to be launched: decoded windows, parameters, and room for the outputs.
+//! Samples of a chain on a device that are ready to be launched: decoded windows, parameters, and
+//! memory for the outputs.
 #![allow(dead_code, reason = "each bench uses a part")]
 
 use std::sync::Arc;
@@ -19,37 +20,37 @@ use feedwater::internals::transform::ChainKernels;
 use feedwater::op::Operator;
 use feedwater::op::custom::Trace;
 
-/// Samples that differ in their random choices only.
+/// Prepared samples of one chain. They differ only in their random choices.
 pub struct DeviceSamples {
     pub stream: Stream,
     pub count: usize,
-    /// Bytes that a launch for all samples reads and writes, each once.
+    /// Bytes that a launch of all samples reads and writes, each counted once.
     pub bytes: usize,
     /// Texts of the kernels.
     pub sources: Vec<String>,
     chain: DeviceChain,
     kernels: ChainKernels,
     samples: Staged,
-    /// Offset of the parameters for the program kernel, and the size of each sample's.
+    /// Offset of the program kernel's parameters, and the parameter bytes of each sample.
     programs: usize,
     each: [usize; 2],
-    /// Sizes of the launches.
+    /// Grid and memory sizes of the launches.
     extent: Extent,
     _buffers: [DeviceBuffer; 3],
 }
 
-/// Image of varied bytes.
+/// Returns an image of varied bytes.
 pub fn image(size: Size) -> Image<u8> {
     let data =
         (0..3 * size.pixels()).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
     Image::from_data(size.window(), data)
 }
 
-/// One sample before it is described.
+/// A sample with drawn actions, before its parameters are written.
 struct Drawn {
     actions: Actions,
     window: Roi,
-    /// Offsets of its pixels, of its passes and tables, of its tensor, and of its scratch images.
+    /// Offsets of the sample's pixels, its passes and tables, its tensor, and its scratch images.
     at: [usize; 4],
     scratch_bytes: usize,
 }
@@ -75,7 +76,7 @@ impl DeviceSamples {
         let texts =
             DeviceChain::new(Leaf::Roi, &kinds.iter().collect::<Vec<_>>(), shape(Size::default()));
         let programs = (count * texts.fused_bytes()).next_multiple_of(ALIGN);
-        // Ends of the pixels, of the parameters, of the tensors and of the scratch images.
+        // Ends of the pixels, parameters, tensors and scratch images so far.
         let mut ends = [0, programs + count * texts.program_bytes(), 0, 0];
         let (mut drawn, mut read, mut written) = (Vec::new(), 0, 0);
         for index in 0..count {
@@ -174,12 +175,12 @@ impl DeviceSamples {
         })
     }
 
-    /// Enqueues a launch for `count` samples from number `first` on.
+    /// Enqueues a launch for `count` samples, starting with sample `first`.
     pub fn launch(&self, goal: LaunchGoal, first: usize, count: usize) -> feedwater::Result<()> {
         self.launch_of(&self.kernels, goal, first, count)
     }
 
-    /// The chain's kernels one by one, in the order of their launches, with their names.
+    /// Returns the kernels of the chain with their names, in the order of their launches.
     pub fn parts(
         &self,
         device: &Arc<Device>,

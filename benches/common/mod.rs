@@ -1,4 +1,4 @@
-//! Shared parts of the loader benches: the image sets, the chain, and properties of the machine.
+//! Shared code of the benchmarks of loaders: image sets, chains, and properties of the machine.
 
 #![allow(dead_code, reason = "each bench uses its own part")]
 
@@ -10,23 +10,24 @@ use feedwater_tools::synth;
 
 pub mod photos;
 
-/// Width and height of the images: ImageNet's mean size, and 3 megapixels of a camera.
+/// Sizes of the images: ImageNet's mean size, and 3 megapixels of a camera.
 pub const SIZES: [(u32, u32); 2] = [(500, 375), (2048, 1536)];
 
-/// Directory for images and lists: `FEEDWATER_BENCH_DATA`, which a program needs on another machine than the one that built it, else
-/// one below the target directory.
+/// Returns the directory for images and lists: `FEEDWATER_BENCH_DATA`, or else a directory below
+/// the target directory. A program that runs on another machine than it was built on needs the
+/// variable.
 pub fn directory() -> PathBuf {
     let named = std::env::var_os("FEEDWATER_BENCH_DATA");
     named.map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from)
 }
 
-/// Returns the directory of `images` photo-like JPEGs of that size, below [`directory`] and in the page cache. Creates
-/// them if missing.
+/// Returns the directory with `images` photo-like JPEGs of this size, below [`directory`]. Creates
+/// missing images, and reads all into the page cache.
 pub fn set(images: u64, size: (u32, u32)) -> PathBuf {
     images_and_dir(images, size).1
 }
 
-/// Paths of the images of a set that [`set`] makes.
+/// Returns the paths of the images in the same directory.
 pub fn images(images: u64, size: (u32, u32)) -> Vec<PathBuf> {
     images_and_dir(images, size).0
 }
@@ -40,7 +41,8 @@ fn name_of_size((width, height): (u32, u32)) -> String {
     format!("{width}x{height}")
 }
 
-/// Makes a synthetic set in a folder below [`directory`] if it is missing, and reads it into the page cache.
+/// Creates a synthetic set in a folder below [`directory`] if it is missing. Reads it into the page
+/// cache.
 fn make(folder: &str, settings: &synth::Settings) -> Vec<PathBuf> {
     let dir = directory().join(folder);
     if synth::complete(&dir, settings).is_none() {
@@ -54,7 +56,8 @@ fn make(folder: &str, settings: &synth::Settings) -> Vec<PathBuf> {
     files
 }
 
-/// Writes a list file for [`FileList`](feedwater::source::FileList) below [`directory`]; an image may occur several times.
+/// Writes a list file for [`FileList`](feedwater::source::FileList) below [`directory`]. An image
+/// may be listed several times.
 pub fn list(name: &str, images: &[PathBuf]) -> PathBuf {
     fs::create_dir_all(directory()).expect("the directory can be created");
     let file = directory().join(name);
@@ -63,7 +66,7 @@ pub fn list(name: &str, images: &[PathBuf]) -> PathBuf {
     file
 }
 
-/// RandomResizedCrop 224, horizontal flip, ImageNet normalize.
+/// RandomResizedCrop 224, horizontal flip, ImageNet normalization.
 pub fn training() -> Chain {
     Chain::new()
         .then(op::RandomResizedCrop::to(224, 224))
@@ -71,7 +74,7 @@ pub fn training() -> Chain {
         .then(op::Normalize::IMAGENET)
 }
 
-/// Resizes the shorter side to 256, crops the middle 224x224, and normalizes for ImageNet.
+/// Resizes the shorter side to 256, crops the centre 224x224, and applies ImageNet normalization.
 pub fn evaluation() -> Chain {
     Chain::new()
         .then(op::Resize::shorter(256))
@@ -91,7 +94,7 @@ pub fn cpu() -> String {
     name.map_or("unknown", |(_, name)| name).to_string()
 }
 
-/// A row of `/proc/self/status`, in bytes.
+/// Returns a value of `/proc/self/status`, in bytes.
 pub fn status(key: &str) -> u64 {
     let text = fs::read_to_string("/proc/self/status").expect("/proc is readable");
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
@@ -99,7 +102,7 @@ pub fn status(key: &str) -> u64 {
     kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the row is a number of kB") * 1024
 }
 
-/// Median; for an even number of values the mean of the two in the middle.
+/// Returns the median. For an even number of values, that is the mean of the two in the middle.
 pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Sets of photographs: synthetic ones, and files that the user has.
+//! Sets of photographs: synthetic ones, and the user's own files.
 
 use std::env;
 use std::fs;
@@ -16,7 +16,7 @@ use feedwater_tools::synth::census::{self, Census};
 
 use super::{cores, make, name_of_size};
 
-/// Set of JPEGs, all of them intact and in the page cache.
+/// A set of intact JPEGs in the page cache.
 pub struct PhotoSet {
     pub name: String,
     pub files: Vec<PathBuf>,
@@ -30,20 +30,20 @@ impl PhotoSet {
         Self { name, files, census }
     }
 
-    /// Files of one size, quality and sampling.
+    /// Returns a set of files with one size, quality and sampling.
     pub fn uniform(images: u64, size: (u32, u32)) -> Self {
         let name = name_of_size(size);
         let settings = Settings::uniform(images, size.0, size.1);
         Self::synthetic(name.clone(), &format!("uniform-{images}-{name}"), &settings)
     }
 
-    /// Files with the sizes, samplings and Huffman tables of ImageNet.
+    /// Returns a set of files with the sizes, samplings and Huffman tables of ImageNet.
     pub fn like_imagenet(images: u64) -> Self {
         let settings = Settings { images, ..Settings::default() };
         Self::synthetic("imagenet-like".into(), &format!("imagenet-like-{images}"), &settings)
     }
 
-    /// The JPEGs below a folder that decode without an error.
+    /// Returns a set of the JPEGs below a folder that decode without an error.
     fn of_folder(folder: &Path) -> Self {
         let folder = folder.canonicalize().expect("a folder of FEEDWATER_PHOTOS exists");
         let all = census::jpegs(&folder).expect("a folder of FEEDWATER_PHOTOS can be read");
@@ -56,24 +56,26 @@ impl PhotoSet {
         Self { name, files, census }
     }
 
-    /// Opens the set as a source, by the list file of that name below [`directory`](super::directory).
+    /// Opens the set as a source. Its list file is called `name` and is written below
+    /// [`directory`](super::directory).
     pub fn source(&self, name: &str) -> FileList {
         open_list(&super::list(name, &self.files))
     }
 
-    /// What the set consists of, for the head of a table.
+    /// Describes the files of the set, for the head of a table.
     pub fn composition(&self) -> String {
         format!("{}: {} files\n{}", self.name, self.files.len(), self.census)
     }
 
-    /// Whether most images have more pixels than a camera's smallest, so that decoding can reduce them.
+    /// Whether most images have a shorter side of more than 1000 pixels, so that decoding can
+    /// reduce them.
     pub fn is_large(&self) -> bool {
         self.census.sizes.is_some_and(|[_, [width, height], _]| width.min(height) > 1000)
     }
 }
 
-/// Returns a set of the intact JPEGs of each folder that `FEEDWATER_PHOTOS` names, separated by colons. Folders without any are
-/// left out.
+/// Returns a set of the intact JPEGs of each folder in `FEEDWATER_PHOTOS` (separated by colons).
+/// Leaves out folders without any.
 pub fn own_photos() -> Vec<PhotoSet> {
     let folders = env::var_os("FEEDWATER_PHOTOS").unwrap_or_default();
     let folders = env::split_paths(&folders).filter(|it| !it.as_os_str().is_empty());
@@ -82,7 +84,8 @@ pub fn own_photos() -> Vec<PhotoSet> {
     sets
 }
 
-/// The set of a bench that needs only one: all photographs of `FEEDWATER_PHOTOS`, or without any `images` files like ImageNet's.
+/// Returns a single set: all photographs of `FEEDWATER_PHOTOS`, or else `images` files like
+/// ImageNet's.
 pub fn one_set(images: u64) -> PhotoSet {
     let files: Vec<_> = own_photos().into_iter().flat_map(|set| set.files).collect();
     if files.is_empty() {
@@ -92,7 +95,7 @@ pub fn one_set(images: u64) -> PhotoSet {
     PhotoSet { name: "photographs of FEEDWATER_PHOTOS".into(), files, census }
 }
 
-/// Opens a list of files in any folders.
+/// Opens a list of files, which may be in any folders.
 pub fn open_list(list: &Path) -> FileList {
     let settings = StorageSettings { allow_folders: vec!["/".into()], ..Default::default() };
     let storage = Storage::new(&settings).expect("the settings are valid");

@@ -1,4 +1,5 @@
-//! JPEGs as progressive ones with the same coefficients and libjpeg's usual script, as `jpegtran -progressive` makes them.
+//! Converts JPEGs to progressive ones with the same coefficients and libjpeg's default scan script,
+//! like `jpegtran -progressive`.
 
 #![allow(unsafe_code, reason = "libjpeg's interface")]
 
@@ -9,10 +10,12 @@ use std::slice;
 
 use mozjpeg_sys as sys;
 
-/// The file as a progressive one. It must be an intact JPEG: errors end the process.
+/// Returns the file as a progressive JPEG. The file must be intact, because an error ends the
+/// process.
 pub fn progressive(bytes: &[u8]) -> Vec<u8> {
-    // SAFETY: libjpeg's structures of integers, pointers and `Option`s of functions, which have a zero. libjpeg fills them in,
-    // and they stay where they are until they are destroyed. Its memory for the file is freed after it was copied.
+    // SAFETY: libjpeg's structures consist of integers, pointers and `Option`s of functions, for
+    // which zeros are valid. libjpeg initializes them, and they are not moved until they are
+    // destroyed. The memory of the new file is copied before it is freed.
     unsafe {
         let (mut from_errors, mut to_errors) = (mem::zeroed(), mem::zeroed());
         let mut from: sys::jpeg_decompress_struct = mem::zeroed();

@@ -1,4 +1,5 @@
-//! libwebp, through [`Decoders`], against `image-webp`: the same files, by turns, one thread.
+//! Compares libwebp (through [`Decoders`]) with `image-webp` on the same files, in alternating
+//! rounds with one thread.
 #![allow(
     unsafe_code,
     reason = "libwebp's encoder has no safe interface, and image-webp writes no lossy files"
@@ -19,14 +20,15 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{LARGE, PHOTO, pixels};
 
 const NAME: &str = "webp-decoders";
-/// Number of rounds; odd for an exact median.
+/// Number of rounds. It is odd, so that one round is the median.
 const ROUNDS: usize = 21;
-/// Stored pixels that each decoder outputs per round.
+/// Number of stored pixels that each decoder outputs per round.
 const ROUND_PIXELS: u64 = 12_000_000;
 /// libwebp's default.
 const QUALITY: f32 = 75.0;
 
-/// Prints a table. Criterion measures one thing after another, so its ratios would include changes in the machine's load.
+/// Prints a table. Criterion measures the decoders one after the other, so its ratios would include
+/// changes of the machine's load.
 pub fn decoders(_: &mut Criterion) {
     let mut filters = env::args().skip(1).filter(|it| !it.starts_with('-'));
     if env::args().any(|it| it == "--test") || !filters.all(|filter| NAME.contains(&*filter)) {
@@ -61,7 +63,7 @@ fn compare(name: &str, size: Size, file: &[u8]) {
         };
         decoder
             .decode(black_box(file), &header, size.window(), 1, sink)
-            .expect("the file is sound");
+            .expect("the file is intact");
     };
     let mut buffer = vec![0; 3 * size.pixels() as usize];
     let mut image_webp = || {
@@ -76,7 +78,7 @@ fn compare(name: &str, size: Size, file: &[u8]) {
         1e3 * (processor_seconds() - start) / images as f64
     };
     let _warm = [of(&mut libwebp), of(&mut image_webp)];
-    // The first decoder of a round alternates as well.
+    // The decoder that runs first in a round alternates too.
     let rounds: Vec<[f64; 2]> = (0..ROUNDS)
         .map(|round| {
             if round % 2 == 0 {
@@ -105,13 +107,14 @@ fn compare(name: &str, size: Size, file: &[u8]) {
     );
 }
 
-/// Processor time of this thread, which varies less with other load than wall time.
+/// Returns the processor time of this thread in seconds. It depends less on other load than wall
+/// time.
 fn processor_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64
 }
 
-/// Encodes with `image-webp`.
+/// Encodes a lossless WebP with `image-webp`.
 pub fn lossless(size: Size) -> Vec<u8> {
     let mut bytes = Vec::new();
     image_webp::WebPEncoder::new(&mut bytes)
@@ -134,7 +137,8 @@ fn lossless_of(size: Size, pixels: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Calls `encode` with `height` rows of `stride` bytes, and a pointer for libwebp's memory, whose length it returns.
+/// Calls `encode` with `height` rows of `stride` bytes, and a pointer that receives libwebp's
+/// memory. `encode` returns the length.
 fn encoded(
     size: Size,
     pixels: &[u8],
@@ -145,9 +149,9 @@ fn encoded(
     let mut output = ptr::null_mut();
     let length = encode(pixels.as_ptr(), width, height, 3 * width, &mut output);
     assert!(length > 0 && !output.is_null(), "libwebp encodes any RGB of {size}");
-    // SAFETY: libwebp allocated `length` bytes, which nothing else uses.
+    // SAFETY: libwebp allocated `length` bytes, which no other code uses.
     let bytes = unsafe { slice::from_raw_parts(output, length) }.to_vec();
-    // SAFETY: frees libwebp's memory, once.
+    // SAFETY: frees libwebp's memory once.
     unsafe { sys::WebPFree(output.cast()) };
     bytes
 }

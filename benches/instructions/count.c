@@ -1,6 +1,8 @@
-// Plugin of QEMU's user emulator that counts the instructions a program executes, and prints their number at its end.
+// Plugin for QEMU's user emulator. Counts the instructions that a program executes, and prints
+// their number at the end.
 //
-// Declarations after include/qemu/qemu-plugin.h, version 1 (tried with QEMU 7.2), which distributions do not package.
+// The declarations follow include/qemu/qemu-plugin.h, version 1 (tested with QEMU 7.2), which
+// distributions do not package.
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,8 @@
-//! Time of single operators and of whole recipes next to what Python has, on the same pixels and one thread each.
+//! Time of single operators and of whole recipes, compared with Python libraries on the same pixels
+//! with one thread each.
 //!
-//! `benches/peers/operators.py` runs the peers in a process of its own and answers with times. feedwater and the peers
-//! take turns, round after round. Without Python or any peer the comparison is skipped.
+//! `benches/peers/operators.py` runs the peers in its own process and returns times. feedwater and
+//! the peers alternate in every round. Without Python or any peer, the comparison is skipped.
 
 use std::fs;
 use std::hint::black_box;
@@ -28,10 +29,12 @@ use crate::common;
 
 const IMAGES: u64 = 32;
 
-/// Size of the images that operators change, and of those that they resize and that recipes begin with.
+/// Size of the images that operators change, and size of the images that operators resize and that
+/// recipes begin with.
 const SIZES: [Size; 2] = [Size::new(224, 224), Size::new(500, 375)];
 
-/// Name, index of the images' size, and settings. `operators.py` has the same for each peer, by name.
+/// Name, index of the image size in [`SIZES`], and settings. `operators.py` defines the same jobs
+/// by name for each peer.
 const OPERATORS: [(&str, usize, &str); 27] = [
     ("brightness", 0, "op = 'brightness'\nfactor = 1.3"),
     ("contrast", 0, "op = 'contrast'\nfactor = 1.3"),
@@ -75,15 +78,15 @@ const OPERATORS: [(&str, usize, &str); 27] = [
     ("normalize", 0, "op = 'normalize'\nmean = [0.485, 0.456, 0.406]\nstd = [0.229, 0.224, 0.225]"),
 ];
 
-/// Files under `examples/recipes`, without what happens to batches.
+/// Recipes in `examples/recipes`, measured without their batch operators.
 const RECIPES: [&str; 4] = ["torchvision-resnet", "deit-iii", "clip", "yolo-detection"];
 
-/// Letters of the names of the jobs to run; empty for all.
+/// Text that the names of the jobs to run contain. Empty for all jobs.
 pub fn only() -> String {
     std::env::var("FEEDWATER_BENCH_ONLY").unwrap_or_default()
 }
 
-/// The comparison, as a table and as a line of JSON.
+/// Prints the comparison as a table and as a line of JSON.
 pub fn compare(_: &mut Criterion) {
     if std::env::args().any(|argument| argument == "device=gpu") {
         return;
@@ -151,8 +154,8 @@ fn report(job: &str, names: &[String], rounds: &[Vec<f64>]) {
     );
 }
 
-/// Decoded images of this size: the corners of the first own photographs (`FEEDWATER_PHOTOS`) that are large enough, or
-/// synthetic ones.
+/// Returns decoded images of this size: corners of the first photographs of `FEEDWATER_PHOTOS` that
+/// are large enough, or else synthetic images.
 fn photos(size: Size) -> Vec<HostImage> {
     let own: Vec<_> = common::photos::own_photos().into_iter().flat_map(|set| set.files).collect();
     let is_large = |file: &&PathBuf| {
@@ -185,7 +188,7 @@ fn photos(size: Size) -> Vec<HostImage> {
     files.iter().map(&mut decode).collect()
 }
 
-/// feedwater's side of a comparison.
+/// A job on feedwater's side of the comparison.
 struct Job {
     name: String,
     chain: Chain,
@@ -193,7 +196,7 @@ struct Job {
     transform: HostTransform,
     actions: Actions,
     trace: Trace,
-    /// A sample's tensor, if the job ends with one.
+    /// The tensor of a sample, if the job ends with a tensor.
     tensor: Option<Vec<u8>>,
     epoch: u32,
 }
@@ -214,7 +217,7 @@ impl Job {
         }
     }
 
-    /// A chain that ends with a tensor of 32-bit floats, which is what the peers give.
+    /// Creates a job that ends with a tensor of 32-bit floats, like the jobs of the peers.
     fn recipe(name: &str, chain: Chain) -> Self {
         let mut job = Self::new(name, chain, 1);
         let Size { width, height } = job.draw(0, SIZES[1]);
@@ -233,8 +236,9 @@ impl Job {
         output
     }
 
-    /// Seconds per image, from the random choices to the stored result: the fastest of the passes over the images in 30
-    /// ms, two at least. After the first ones they are in the processor's cache, where decoders leave them.
+    /// Returns the seconds per image, from the random choices to the stored result. Makes passes
+    /// over the images for 30 ms, at least two, and returns the time of the fastest pass. After the
+    /// first pass, the images are in the processor's cache, as they are after decoding.
     fn run(&mut self, images: &[HostImage]) -> f64 {
         let begin = Instant::now();
         let mut best = self.pass(images);
@@ -265,12 +269,12 @@ struct Peers {
     process: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// Names of the peers, each with the jobs that it has.
+    /// Names of the peers with their jobs.
     jobs: Vec<(String, Vec<String>)>,
 }
 
 impl Peers {
-    /// Starts the process, named by `FEEDWATER_PYTHON`, or else `python3`.
+    /// Starts the process with the Python that `FEEDWATER_PYTHON` names, or else with `python3`.
     fn start(images: &[Vec<HostImage>; 2]) -> Result<Self, String> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let mut arguments = Vec::new();
@@ -303,19 +307,19 @@ impl Peers {
         }
         if jobs.is_empty() {
             return Err(format!(
-                "{python} has no peer; benches/peers/README.md says how to install them"
+                "{python} has no peer; benches/peers/README.md describes how to install them"
             ));
         }
         Ok(Self { process, requests, answers, jobs })
     }
 
-    /// Names of the peers that have a job.
+    /// Returns the names of the peers that have a job.
     fn of(&self, job: &str) -> Vec<String> {
         let has = self.jobs.iter().filter(|(_, jobs)| jobs.iter().any(|it| it == job));
         has.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Seconds per image of a peer.
+    /// Returns the seconds per image of a peer.
     fn run(&mut self, peer: &str, job: &str) -> f64 {
         writeln!(self.requests, "{peer}\t{job}").expect("the process runs");
         line(&mut self.answers).expect("the process answers").parse().expect("a number of seconds")
@@ -324,7 +328,7 @@ impl Peers {
 
 impl Drop for Peers {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -333,7 +337,7 @@ impl Drop for Peers {
 fn line(from: &mut BufReader<ChildStdout>) -> Result<String, String> {
     let mut line = String::new();
     match from.read_line(&mut line) {
-        Ok(0) => Err("the process has ended".into()),
+        Ok(0) => Err("the process has exited".into()),
         Ok(_) => Ok(line.trim_end_matches('\n').into()),
         Err(error) => Err(error.to_string()),
     }
@@ -342,6 +346,6 @@ fn line(from: &mut BufReader<ChildStdout>) -> Result<String, String> {
 fn bytes(image: &HostImage) -> &Image<u8> {
     match image {
         HostImage::U8(image) => image,
-        HostImage::F32(_) => unreachable!("decoders give bytes"),
+        HostImage::F32(_) => unreachable!("decoders output bytes"),
     }
 }

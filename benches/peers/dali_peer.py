@@ -1,8 +1,10 @@
-"""NVIDIA DALI: reader, decoder, resize, crop_mirror_normalize in one pipeline.
+"""NVIDIA DALI: reader, decoder, resize and crop_mirror_normalize in one pipeline.
 
 Two pipelines are tried: `image_random_crop` and `resize`, which decode only the crop's window, and `image` and
-`random_resized_crop`, which decode the whole image. On a GPU the hardware engines' share and the number of threads are searched
-too. The order is that of `shuffle_after_epoch`: a full shuffle, without the buffer that `random_shuffle` fills first."""
+`random_resized_crop`, which decode the whole image. On a GPU, the search also covers the share of the hardware
+engines and the number of threads. The order is that of `shuffle_after_epoch`: a full shuffle, without the buffer that
+`random_shuffle` fills first.
+"""
 
 import sys
 
@@ -14,7 +16,7 @@ HARDWARE_LOADS = [0.0, 0.12, 0.3, 0.65, 0.9, 1.0]
 
 
 def candidates(device, cores):
-    """Settings to try; the fastest wins."""
+    """Returns the settings to try. The fastest one is used."""
     threads = sorted({max(1, cores // 2), cores, 2 * cores})
     forms = ["image_random_crop", "image"]
     loads = HARDWARE_LOADS if device == "gpu" else [None]
@@ -23,14 +25,14 @@ def candidates(device, cores):
 
 
 def fixed(device, cores):
-    """Settings to try in runs without the time for a search. Whether they are the fastest is not known."""
+    """Returns a few settings for runs that have no time for a search. They may not be the fastest ones."""
     loads = [0.65, 0.9] if device == "gpu" else [None]
     crops = [{"form": "image_random_crop", "threads": cores, "hw_decoder_load": load} for load in loads]
     return crops + [{"form": "image", "threads": cores, "hw_decoder_load": loads[0]}]
 
 
 def peer(job):
-    """Returns versions, and a function that makes one epoch's batches."""
+    """Returns versions, and a function that iterates over one epoch's batches."""
     import nvidia.dali as dali
     from nvidia.dali import fn, types
 

@@ -1,7 +1,9 @@
-"""Hugging Face `datasets`: its `imagefolder` of the local files with torchvision's transforms, in PyTorch's `DataLoader`.
+"""Hugging Face `datasets`: its `imagefolder` on the local files with torchvision's transforms, in PyTorch's
+`DataLoader`.
 
-Two ways are tried: `datasets` decodes with Pillow, or torchvision's `decode_image` makes tensors of the encoded bytes. The table
-of files is written before the clock starts."""
+Two variants are tried: `datasets` decodes with Pillow, or torchvision's `decode_image` makes tensors from the encoded
+bytes. The table of files is written before the clock starts.
+"""
 
 import os
 import sys
@@ -14,14 +16,14 @@ DEVICES = ["cpu"]
 
 
 def candidates(_device, cores):
-    """Settings to try; the fastest wins."""
+    """Returns the settings to try. The fastest one is used."""
     workers = sorted({max(1, cores // 2), cores, 2 * cores})
     return [{"way": way, "workers": count} for way in ("pillow", "tensor") for count in workers]
 
 
 def peer(job):
-    """Returns versions, and a function that makes one epoch's batches."""
-    # Nothing is fetched, and no version is asked for.
+    """Returns versions, and a function that iterates over one epoch's batches."""
+    # Works offline: nothing is downloaded, and no server is asked for newer versions.
     os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": os.path.join(job["scratch"], "hugging-face")}
     import datasets
     import torch

@@ -1,4 +1,4 @@
-"""feedwater: its `bench` command on a pipeline file."""
+"""feedwater: the command `feedwater bench` on a pipeline file."""
 
 import json
 import os
@@ -33,19 +33,19 @@ std = {std}
 
 
 def candidates(_device, _cores):
-    """Only the defaults."""
+    """Returns only the default settings."""
     return [{}]
 
 
 def unavailable(program):
-    """Returns why it cannot run, or None."""
+    """Returns why the program cannot run, or None."""
     if os.access(program, os.X_OK):
         return None
     return f"no program at {program}: cargo build --release -p feedwater-cli, or name it with --feedwater"
 
 
 def command(job):
-    """Returns the command; the program runs directly, without a wrapper."""
+    """Returns the command. The program runs directly, without a Python wrapper."""
     text = PIPELINE.format(data=json.dumps(job["data"]), batch=job["batch"], prefetch=the_job.PREFETCH,
                            side=the_job.SIDE, mean=the_job.MEAN, std=the_job.STD)
     path = os.path.join(job["scratch"], "pipeline.toml")
@@ -57,7 +57,7 @@ def command(job):
 
 
 def result(stdout, job):
-    """Returns its result with the keys of the other peers."""
+    """Returns the result with the same keys as those of the other peers."""
     case = the_job.result(stdout)["cases"][0]
     version = subprocess.run([job["feedwater"], "--version"], capture_output=True, text=True, check=True).stdout
     return case | {

@@ -1,4 +1,4 @@
-"""feedwater from Python: `fw.Loader` in a `for` loop over tensors of PyTorch, with its defaults."""
+"""feedwater from Python: `fw.Loader` with its defaults in a `for` loop over tensors of PyTorch."""
 
 import sys
 
@@ -9,12 +9,12 @@ MODULES = ["feedwater", "torch"]
 
 
 def candidates(_device, _cores):
-    """Only the defaults."""
+    """Returns only the default settings."""
     return [{}]
 
 
 def peer(job):
-    """Returns versions, and a function that makes one epoch's batches."""
+    """Returns versions, and a function that iterates over one epoch's batches."""
     import feedwater as fw
     import torch
     from feedwater import ops

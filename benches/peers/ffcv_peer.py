@@ -1,7 +1,9 @@
-"""FFCV: its `Loader` on a `.beton` file that has the bytes of the same JPEGs.
+"""FFCV: its `Loader` on a `.beton` file that contains the bytes of the same JPEGs.
 
-The file is written before the clock starts, without encoding anything anew: FFCV's own writer would encode the images a second
-time. FFCV decodes whole images and resizes windows with OpenCV's INTER_AREA. Its table of normalized values makes f16."""
+The file is written before the clock starts. The JPEGs are stored without encoding them again, as FFCV's own writer
+would do. FFCV decodes whole images and resizes windows with OpenCV's INTER_AREA. It converts to f16 with a table of
+normalized values.
+"""
 
 import os
 import sys
@@ -14,12 +16,12 @@ DEVICES = ["cpu"]
 
 
 def candidates(_device, cores):
-    """Settings to try; the fastest wins. FFCV takes no more workers than there are cores."""
+    """Returns the settings to try. The fastest one is used. FFCV allows at most as many workers as cores."""
     return [{"workers": count} for count in sorted({max(1, cores // 2), cores})]
 
 
 def peer(job):
-    """Returns versions, and a function that makes one epoch's batches."""
+    """Returns versions, and a function that iterates over one epoch's batches."""
     import importlib.metadata
 
     import cv2
@@ -52,7 +54,7 @@ def peer(job):
 
 
 def encoded_field():
-    """Returns the class of FFCV's image field that stores files as they are."""
+    """Returns a class for FFCV's image field that stores files unchanged."""
     import PIL.Image
     import numpy
     from ffcv.fields import RGBImageField

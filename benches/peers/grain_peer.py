@@ -1,6 +1,7 @@
-"""Grain: a `MapDataset` of the files, decoded and resized by Pillow, normalized by NumPy, in threads or processes.
+"""Grain: a `MapDataset` of the files. Pillow decodes and resizes, and NumPy normalizes, in threads or processes.
 
-Grain has no image operators. `Image.resize` with a box crops and resizes in one call."""
+Grain has no image operators. `Image.resize` with a box crops and resizes in one call.
+"""
 
 import random
 import sys
@@ -13,13 +14,13 @@ DEVICES = ["cpu"]
 
 
 def candidates(_device, cores):
-    """Settings to try; the fastest wins."""
+    """Returns the settings to try. The fastest one is used."""
     threads = [{"threads": count, "processes": 0} for count in (cores, 2 * cores, 16)]
     return threads + [{"threads": 1, "processes": count} for count in sorted({max(1, cores // 2), cores, 2 * cores})]
 
 
 def peer(job):
-    """Returns versions, and a function that makes one epoch's batches."""
+    """Returns versions, and a function that iterates over one epoch's batches."""
     import importlib.metadata
 
     import absl.flags
@@ -28,7 +29,7 @@ def peer(job):
     import PIL
     import PIL.Image
 
-    # Processes ask for flags of Grain's, which a program of absl's would have parsed.
+    # Grain's processes read flags that a program of absl would have parsed. Marking them as parsed avoids an error.
     absl.flags.FLAGS.mark_as_parsed()
     settings = job["settings"]
     scale = (1 / (255 * numpy.array(the_job.STD, numpy.float32))).reshape(3, 1, 1)
@@ -50,9 +51,10 @@ def peer(job):
     def make():
         files = the_job.samples(job["data"])
         batches = -(-len(files) // job["batch"])
-        # Without `repeat`, processes would be started again for each epoch.
+        # Without `repeat`, Grain would start new processes for each epoch.
         samples = grain.MapDataset.source(files).seed(1).shuffle().repeat().random_map(load)
-        # An epoch's last batch is smaller for the other peers; here it is filled with samples of the next one.
+        # The last batch of an epoch is smaller for the other peers. Here it is filled up with samples of the next
+        # epoch.
         dataset = samples.batch(job["batch"]).to_iter_dataset(
             grain.ReadOptions(num_threads=settings["threads"], prefetch_buffer_size=the_job.PREFETCH * job["batch"]))
         if settings["processes"]:

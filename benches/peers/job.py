@@ -1,8 +1,9 @@
 """The job of every peer, and the measurement of peers in Python.
 
-The job: every JPEG of a folder with one sub-folder per class, in a random order, through RandomResizedCrop 224 (bilinear,
-antialiased), a horizontal flip of every other image, ImageNet's normalization, into f16 NCHW batches, which are dropped. One
-warm-up epoch, then epochs until SECONDS have passed."""
+The job reads every JPEG of a folder with one sub-folder per class, in a random order. It applies RandomResizedCrop
+224 (bilinear, antialiased), flips every other image horizontally, and applies ImageNet's normalization. The results
+are f16 NCHW batches, which are dropped. A run has one warm-up epoch, then epochs until SECONDS have passed.
+"""
 
 import json
 import math
@@ -16,17 +17,17 @@ SIDE = 224
 MEAN = [0.485, 0.456, 0.406]
 STD = [0.229, 0.224, 0.225]
 PREFETCH = 2
-# Twin of `SECONDS` in crates/cli/src/bench/case.rs.
+# Must equal `SECONDS` in crates/cli/src/bench/case.rs.
 SECONDS = 3.0
 
 
 def command(peer, job):
-    """Returns the command of a peer's process."""
+    """Returns the command that starts a peer."""
     return [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{peer}.py"), json.dumps(job)]
 
 
 def result(stdout):
-    """Parses the result that a peer prints last."""
+    """Parses the result, which a peer prints as its last line."""
     return json.loads(stdout.strip().splitlines()[-1])
 
 
@@ -38,7 +39,8 @@ def samples(folder):
 
 
 def window(random, width, height):
-    """Returns x, y, width and height of a random resized crop, as torchvision chooses it; `random` is a `random.Random`."""
+    """Returns x, y, width and height of a random resized crop, chosen like torchvision does. `random` is a
+    `random.Random`."""
     for _ in range(10):
         area, aspect = width * height * random.uniform(0.08, 1), math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
         across, down = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
@@ -49,8 +51,8 @@ def window(random, width, height):
 
 
 def main(peer):
-    """Runs the job of the command line with `peer(job)`, which returns the peer's versions and a function that makes one epoch's
-    batches: an iterator of (shape, name of the element type)."""
+    """Runs the job of the command line. `peer(job)` returns the peer's versions, and a function that iterates over
+    one epoch's batches as (shape, name of the element type)."""
     import measure
 
     job = json.loads(sys.argv[1])

@@ -1,4 +1,5 @@
-"""Resource use of a process tree and the machine, measured identically for every peer. Linux and standard library only."""
+"""Resource use of a process tree and of the machine, measured in the same way for every peer. Needs only Linux and
+the standard library."""
 
 import ctypes
 import os
@@ -10,7 +11,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def descendants(root):
-    """Returns the ids of a process and its running descendants."""
+    """Returns the ids of a process and of its running descendants."""
     children = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -26,7 +27,7 @@ def descendants(root):
 
 
 def tree_cpu_seconds(root):
-    """Returns the processor seconds of a process and its descendants, including ended ones that were waited for."""
+    """Returns the processor seconds of a process and its descendants, including exited ones that were waited for."""
     total = 0
     for process in descendants(root):
         fields = _stat(process)
@@ -36,7 +37,8 @@ def tree_cpu_seconds(root):
 
 
 def tree_memory_bytes(root):
-    """Returns the resident memory of a process tree: proportional set sizes, which count shared pages once."""
+    """Returns the resident memory of a process tree in bytes. Sums proportional set sizes, which count shared pages
+    once."""
     total = 0
     for process in descendants(root):
         try:
@@ -44,7 +46,7 @@ def tree_memory_bytes(root):
                 lines = dict(line.split(":", 1) for line in file if ":" in line)
             total += int(lines["Pss"].split()[0]) << 10
         except (OSError, KeyError, ValueError):
-            pass  # It has ended.
+            pass  # The process has exited.
     return total
 
 
@@ -56,13 +58,13 @@ def machine_busy_seconds():
 
 
 def children_cpu_seconds():
-    """Returns the processor seconds of the child processes that this process has waited for."""
+    """Returns the processor seconds of child processes for which this process has waited."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 class DeviceMemory:
-    """Memory in use on GPU 0 by all processes, from NVML."""
+    """Memory of GPU 0 that all processes use, from NVML."""
 
     def __init__(self):
         self._library = ctypes.CDLL("libnvidia-ml.so.1")
@@ -80,10 +82,10 @@ class DeviceMemory:
 
 
 class Peaks:
-    """Peak memory of a process tree, and of the GPU beyond its earlier use, while the block runs.
+    """Peak memory of a process tree, and of the GPU beyond its earlier use, between `watch` and `stop`.
 
-    Samples host memory often at the beginning and then once a second, because sampling slows the tree down; device memory
-    fifty times a second."""
+    Samples host memory often at the beginning and then once a second, because sampling slows the processes down. Samples
+    device memory fifty times a second."""
 
     def __init__(self, device_memory):
         self._device_memory = device_memory
@@ -113,7 +115,7 @@ class Peaks:
 
 
 def context_bytes(device_memory):
-    """Returns the device memory of an empty CUDA context, which every program on the GPU needs."""
+    """Returns the device memory of an empty CUDA context in bytes. Every program on the GPU needs a context."""
     read, write = os.pipe()
     gone, leave = os.pipe()
     before = device_memory.used_bytes()
@@ -132,12 +134,12 @@ def context_bytes(device_memory):
         os.close(end)
     os.waitpid(child, 0)
     if not made:
-        raise OSError("no CUDA context could be made on GPU 0")
+        raise OSError("no CUDA context could be created on GPU 0")
     return used
 
 
 def has_gpu():
-    """Returns whether the driver makes a context on GPU 0, in a process of its own."""
+    """Returns whether the driver can create a context on GPU 0. Tries it in a child process."""
     child = os.fork()
     if child == 0:
         try:
@@ -148,7 +150,7 @@ def has_gpu():
 
 
 def _make_context():
-    """Makes a CUDA context on GPU 0; returns whether that worked."""
+    """Creates a CUDA context on GPU 0. Returns whether that worked."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -158,7 +160,7 @@ def _make_context():
 
 
 def _stat(process):
-    """Returns the fields of /proc/PID/stat after the name: state, parent, ...; None if the process has ended."""
+    """Returns the fields of /proc/PID/stat after the name (state, parent, ...), or None if the process has exited."""
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """The Python side of `cargo bench --bench operators`: operators and recipes of torchvision on PIL images and on tensors,
-Albumentations, OpenCV and DALI on the CPU, one thread each.
+Albumentations, OpenCV and DALI on the CPU, with one thread each.
 
     operators.py FILE:WIDTHxHEIGHT FILE:WIDTHxHEIGHT
 
-The files have RGB images one after another: those that operators change, and those that they resize and that recipes begin with.
-First it writes a line for each peer, with its name and its jobs separated by tabs, and an empty line. Then it reads lines with a peer
-and a job, runs the job on all images for 30 ms, twice at least, and answers with the seconds per image of the fastest pass. Peers that are not installed are reported on
-standard error. Every job gives what feedwater's gives: operators an image of bytes, recipes a tensor of 32-bit floats.
+Each file contains RGB images one after another. The first file has the images that operators change. The second one has
+the images that operators resize and that recipes begin with.
+
+The program first prints a line for each peer, with its name and its jobs separated by tabs, and then an empty line. Then
+it reads lines with a peer and a job. It runs the job on all images for 30 ms, at least twice, and prints the seconds per
+image of the fastest pass. Peers that are not installed are reported on standard error.
+
+Every job returns the same as feedwater's job: operators return an image of bytes, and recipes return a tensor of 32-bit
+floats.
 """
 
 import math
@@ -22,7 +27,7 @@ MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
 CORNERS = [[0, 0], [223, 0], [223, 223], [0, 223]]
 MOVED = [[20, 10], [210, 16], [200, 220], [8, 190]]
-# Jobs on the larger images; the recipes are too.
+# Jobs on the larger images. Recipes use them too.
 LARGE = {"resize", "resize_bicubic", "random_resized_crop"}
 RECIPES = {"torchvision-resnet", "deit-iii", "clip", "yolo-detection"}
 
@@ -113,7 +118,7 @@ def albumentations():
         from albumentations.pytorch import ToTensorV2
         return [A.Normalize(mean, std), ToTensorV2()]
 
-    # torchvision's TrivialAugmentWide out of Albumentations' operators.
+    # torchvision's TrivialAugmentWide, built from Albumentations' operators.
     wide = [A.NoOp(), A.Affine(shear={"x": (-45, 45)}, p=1), A.Affine(shear={"y": (-45, 45)}, p=1),
             A.Affine(translate_px={"x": (-32, 32)}, p=1), A.Affine(translate_px={"y": (-32, 32)}, p=1), A.Rotate(135, p=1),
             one(brightness=(0.01, 1.99)), one(saturation=(0.01, 1.99)), one(contrast=(0.01, 1.99)),
@@ -149,7 +154,7 @@ def albumentations():
         "rotate": A.Rotate(limit=(20, 20), p=1),
         "affine": A.Affine(scale=(1.1, 1.1), rotate=(10, 10), shear={"x": (5, 5)}, interpolation=cv2.INTER_NEAREST, p=1),
         "elastic": A.ElasticTransform(50, 5, p=1),
-        # Without antialiasing a smaller image is another one: its nearest to the others is the mean of areas.
+        # Without antialiasing, shrinking gives a different image. Averaging areas comes closest to the other libraries.
         "resize": A.Resize(224, 224, interpolation=area),
         "random_resized_crop": A.RandomResizedCrop((224, 224), interpolation=area),
         "normalize": A.Compose(tensor()),
@@ -233,7 +238,7 @@ def opencv():
         "rotate": lambda it: cv2.warpAffine(it, turned, (224, 224), flags=cv2.INTER_LINEAR),
         "affine": lambda it: cv2.warpAffine(it, sheared, (224, 224), flags=cv2.INTER_NEAREST),
         "perspective": lambda it: cv2.warpPerspective(it, moved, (224, 224), flags=cv2.INTER_LINEAR),
-        # Without antialiasing a smaller image is another one: its nearest to the others is the mean of areas.
+        # Without antialiasing, shrinking gives a different image. Averaging areas comes closest to the other libraries.
         "resize": lambda it: cv2.resize(it, (224, 224), interpolation=cv2.INTER_AREA),
         "random_resized_crop": crop,
         "normalize": normalize,
@@ -241,7 +246,7 @@ def opencv():
 
 
 def dali(batches):
-    """A pipeline per job; one call runs all images on one thread."""
+    """Creates a pipeline per job. One call processes all images with one thread."""
     from nvidia.dali import fn, pipeline_def, types
 
     def normalize(it, mean, std, **more):
@@ -300,7 +305,7 @@ def dali(batches):
         try:
             made[name] = make(step, batches[name in LARGE | RECIPES])
         except Exception as error:
-            print(f"DALI: {name} is left out: {error}", file=sys.stderr)
+            print(f"DALI: {name} is skipped: {error}", file=sys.stderr)
     return None, made
 
 
@@ -320,14 +325,14 @@ def main():
         try:
             convert, jobs = make()
         except Exception as error:
-            print(f"{name} is left out: {error}", file=sys.stderr)
+            print(f"{name} is skipped: {error}", file=sys.stderr)
             continue
         inputs = convert and [[convert(image) for image in batch] for batch in batches]
         for job, call in list(jobs.items()):
             try:
                 call(*(inputs[job in LARGE | RECIPES][:1] if inputs else []))
             except Exception as error:
-                print(f"{name}: {job} is left out: {error}", file=sys.stderr)
+                print(f"{name}: {job} is skipped: {error}", file=sys.stderr)
                 del jobs[job]
         peers[name] = inputs, jobs
         print("\t".join([name, *jobs]))

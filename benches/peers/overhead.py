@@ -1,18 +1,22 @@
-"""What a batch that is ready costs in Python: microseconds per step of a `for` loop over `fw.Loader`.
+"""Cost of a ready batch in Python: microseconds per step of a `for` loop over `fw.Loader`.
 
     python benches/peers/overhead.py [--rounds 5] [--check]      # in an environment with feedwater, numpy and torch
 
-Each epoch has as many batches as the loader prefetches. The loop waits until all of them are ready, takes them one after the other
-without freeing any, so that no worker runs meanwhile, and then frees them. Ways take turns, round after round.
+Each epoch has as many batches as the loader prefetches. The loop waits until all batches are ready and takes them one
+after the other. It frees none of them before the end, so that no worker runs meanwhile. All ways of using a batch
+alternate in every round. The columns are:
 
-* `in a row`: one `next` right after the other, without the first of an epoch.
-* `after a pause`: one `next` after a sleep of 10 ms, as after a training step, when the processor's caches have forgotten the loop. The
-  row "two calls of torch" is what this costs any program: `torch.empty(4)[1:]` after the same sleep.
+* `in a row`: one `next` right after another, without the first one of an epoch.
+* `after a pause`: one `next` after a sleep of 10 ms, as after a training step. The loop is then no longer in the
+processor's caches.
+The row "two calls of torch" shows the cost of such a pause for any program: `torch.empty(4)[1:]` after the same
+sleep.
 * `first`: the first `next` of an epoch, which begins the epoch, after a longer sleep.
-* `free`: until a tensor's memory is the loader's again.
+* `free`: returning the memory of a tensor to the loader.
 
-The bar of 100 microseconds is for images and labels as tensors of PyTorch in a row, with `free`. After a pause the rest of the system
-decides: compare with the two calls of torch."""
+The bar of 100 microseconds applies to images and labels as tensors of PyTorch, `in a row` plus `free`. After a pause,
+times depend mostly on the rest of the system: compare them with the two calls of torch.
+"""
 
 import argparse
 import os
@@ -33,17 +37,17 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 
 
 def batches(loader):
-    """Only `fw.Batch`: what the binding itself costs."""
+    """Yields `fw.Batch` only, to measure the cost of the binding itself."""
     return loader.batches()
 
 
 def images_alone(loader):
-    """Images as tensors of PyTorch, labels not asked for."""
+    """Yields images as tensors of PyTorch, without accessing the labels."""
     return (batch.torch() for batch in loader.batches())
 
 
 def labels_alone(loader):
-    """Labels as tensors of PyTorch, images not asked for."""
+    """Yields labels as tensors of PyTorch, without accessing the images."""
     import torch
 
     return (torch.from_numpy(batch.targets()) for batch in loader.batches())
@@ -84,7 +88,7 @@ def main():
 
 
 def case(folder, batch, side, options):
-    """Measures all ways with one batch size and prints them; returns the medians of each."""
+    """Measures all ways with one batch size and prints the results. Returns the medians of each way."""
     times = {}
     for _ in range(options.rounds):
         for way in WAYS:
@@ -99,7 +103,7 @@ def case(folder, batch, side, options):
 
 
 def measured(way, folder, batch, side, epochs):
-    """Returns the microseconds of each step by column."""
+    """Returns the microseconds of each step, by column."""
     framework, steps = WAYS[way]
     times = {column: [] for column in COLUMNS}
     with loader(folder, batch, side, framework) as images:
@@ -125,7 +129,7 @@ def measured(way, folder, batch, side, epochs):
 
 
 def in_rust(folder, batch, side, options):
-    """Returns the same times of a loop in Rust: `benches/ready.rs`."""
+    """Returns the same times for a loop in Rust, measured by `benches/ready.rs`."""
     values = [folder, batch, side, PREFETCH, options.rounds * options.epochs, round(1e3 * PAUSE_SECONDS)]
     done = subprocess.run([options.rust, *map(str, values)], capture_output=True, text=True, check=True)
     return {column: [float(it) for it in line.split()] for column, line in zip(COLUMNS, done.stdout.strip().splitlines())}
@@ -145,7 +149,7 @@ def two_calls(options):
 
 
 def loader(folder, batch, side, framework):
-    """Returns the loader of a way: a chain that is cheap, and as many batches ahead as an epoch has."""
+    """Returns a loader with a cheap chain. It prefetches as many batches as an epoch has."""
     import feedwater as fw
 
     chain = [fw.ops.Resize(width=side, height=side)]
@@ -153,7 +157,8 @@ def loader(folder, batch, side, framework):
 
 
 def same_pointer(folder):
-    """Says whether the tensors of PyTorch and the arrays of NumPy have the addresses of the loader's memory."""
+    """Checks that PyTorch's tensors and NumPy's arrays have the addresses of the loader's memory. Returns the result
+    as a sentence."""
     with loader(folder, 64, SIDE_LARGE, "batch") as images:
         pairs = []
         for batch in images.batches():
@@ -174,7 +179,7 @@ def write(folder, count):
 
 def arguments():
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description="the cost of a batch that is ready, in Python")
+    parser = argparse.ArgumentParser(description="cost of a ready batch in Python")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=10, help="measured epochs of a round")
     parser.add_argument("--rust", metavar="PROGRAM", help="the program of `cargo bench --no-run --bench ready`, for the loop in Rust")

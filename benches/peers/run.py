@@ -1,10 +1,11 @@
-"""The same job in feedwater and its peers, on the same files, in the same run: one table with ratios.
+"""Runs the same job in feedwater and its peers, on the same files and in alternation. Prints a table with ratios.
 
     python3 benches/peers/run.py                 # see README.md beside this file
 
-First it searches the settings of every peer, with one short run each. Then the peers take turns, round after round, with their
-best settings. Figures are medians over the rounds, and ratios are medians of the ratios of each round. Every run is a process of
-its own. The table names peers that are not installed or fail, with the reason."""
+First it searches the best settings of every peer with one short run each. Then the peers alternate in every round,
+with their best settings. The table shows medians over the rounds, and medians of the ratios of each round. Every run
+is a separate process. The output lists peers that are not installed or that fail, with the reason.
+"""
 
 import argparse
 import atexit
@@ -33,14 +34,14 @@ import torchvision_peer
 PEERS = {peer.NAME: peer for peer in (feedwater_peer, feedwater_python_peer, torchvision_peer, dali_peer, ffcv_peer, spdl_peer, grain_peer,
                                       datasets_peer)}
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Arguments of `feedwater synth`, and the part of --images that a set has.
+# Arguments of `feedwater synth`, and the divisor of --images for this set.
 SETS = {
     "imagenet-like": ([], 1),
     "500x375": (["--width", "500", "--height", "375"], 1),
     "2048x1536": (["--width", "2048", "--height", "1536"], 8),
 }
 
-# Column, key of a run, unit, digits, whether higher is better.
+# Title of the column, key in a run's result, unit, number of digits, whether higher is better.
 COLUMNS = [
     ("images/s", "images_per_second", 1, 0, True),
     ("CPU s/1000", "cpu_seconds_per_1000_images", 1, 3, False),
@@ -58,7 +59,7 @@ def main():
     print(f"{platform.machine()}, {processor()}, {os.cpu_count()} cores, Linux {platform.release()}, Python "
           f"{platform.python_version()}; device {device}, batch {batch}")
     if device_memory:
-        print(f"an empty CUDA context takes {context / 2**20:.0f} MiB, which the table excludes")
+        print(f"an empty CUDA context uses {context / 2**20:.0f} MiB, which the table excludes")
     reports = []
     with tempfile.TemporaryDirectory() as scratch:
         for name, data in datasets(options):
@@ -72,7 +73,7 @@ def main():
 
 
 def save(reports, path):
-    """Writes what is known so far; a run that is killed leaves the figures before it."""
+    """Writes the results so far. If the program is killed, these results remain."""
     if path:
         with open(f"{path}.part", "w", encoding="utf-8") as file:
             json.dump(reports, file, indent=1)
@@ -80,7 +81,8 @@ def save(reports, path):
 
 
 def compare(report, base, options, device_memory, context, keep):
-    """Measures one set: search, rounds, table. Fills the report, and calls `keep` after each run."""
+    """Measures one set: searches settings, runs the rounds, prints the table. Fills the report, and calls `keep`
+    after each run."""
     print(f"\n{report['set']}", flush=True)
     absent, best, search = {}, {}, {}
     report.update(search=search, best=best, absent=absent, rounds=[])
@@ -108,7 +110,7 @@ def compare(report, base, options, device_memory, context, keep):
             absent[peer] = tried[0][1]["reason"]
     rounds = []
     for number in range(options.rounds):
-        # The order rotates.
+        # The order rotates between rounds.
         peers = list(best)[number % len(best):] + list(best)[:number % len(best)] if best else []
         runs = {}
         for peer in peers:
@@ -127,7 +129,7 @@ def compare(report, base, options, device_memory, context, keep):
 
 
 def measured(peer, job, options, device_memory, context):
-    """Runs a peer in its own process; returns figures, or a `reason` if it failed."""
+    """Runs a peer in its own process. Returns its results, or a `reason` if it failed."""
     module = PEERS[peer]
     own = hasattr(module, "command")
     argv = module.command(job) if own else the_job.command(f"{peer}_peer", job)
@@ -167,7 +169,7 @@ def measured(peer, job, options, device_memory, context):
 
 
 def table(best, rounds, absent, device_memory):
-    """Prints the medians, and feedwater's ratio to each peer, as tables of Markdown."""
+    """Prints the medians, and feedwater's ratio to each peer, as Markdown tables."""
     columns = [it for it in COLUMNS if it[1] != "device_bytes" or device_memory]
     titles = [title for title, *_ in columns]
     lines = []
@@ -187,7 +189,7 @@ def table(best, rounds, absent, device_memory):
 
 
 def markdown(titles, lines):
-    """Formats a table of Markdown, with columns that are aligned as plain text too: words to the left, numbers to the right."""
+    """Formats a Markdown table. Its columns are also aligned as plain text: words to the left, numbers to the right."""
     rows = [titles, *lines]
     widths = [max(len(row[column]) for row in rows) for column in range(len(titles))]
     right = [column > 0 and titles[column] != "settings" for column in range(len(titles))]
@@ -198,13 +200,13 @@ def markdown(titles, lines):
 
 
 def ratio(rounds, peer, key):
-    """Returns the median over the rounds of feedwater's figure divided by the peer's."""
+    """Returns the median over the rounds of feedwater's value divided by the peer's value."""
     ratios = [runs["feedwater"][key] / runs[peer][key] for runs in rounds if runs[peer][key]]
     return f"{statistics.median(ratios):.3f}" if ratios else "-"
 
 
 def unavailable(peer, device, options):
-    """Returns why a peer cannot run here, or None; imports its modules in a process of their own."""
+    """Returns why a peer cannot run here, or None. Imports its modules in a separate process."""
     module = PEERS[peer]
     if device not in getattr(module, "DEVICES", ["cpu", "gpu"]):
         return "it has no job on a GPU here"
@@ -216,7 +218,7 @@ def unavailable(peer, device, options):
 
 
 def datasets(options):
-    """Yields name and folder of each set: the user's, or photo-like JPEGs that feedwater creates once."""
+    """Yields name and folder of each set: the user's set, or photo-like JPEGs that feedwater creates once."""
     if options.data:
         yield options.data, os.path.abspath(options.data)
         return
@@ -232,7 +234,7 @@ def datasets(options):
 
 
 def classed(photos, folder):
-    """Returns a folder with one sub-folder of links to all JPEGs below `photos`, which the peers' sources can read."""
+    """Returns a folder with links to all JPEGs below `photos` in a single sub-folder, as the peers' sources require."""
     shutil.rmtree(folder, ignore_errors=True)
     files = sorted(os.path.join(parent, name) for parent, _, names in os.walk(os.path.abspath(photos), followlinks=True)
                    for name in names if name.lower().endswith((".jpg", ".jpeg")))
@@ -246,7 +248,7 @@ def classed(photos, folder):
 
 
 def open_device(options):
-    """Returns "gpu" or "cpu", and GPU 0's memory, or None where it cannot be read."""
+    """Returns "gpu" or "cpu", and the memory of GPU 0, or None if the memory cannot be read."""
     if options.device == "cpu":
         return "cpu", None
     try:

@@ -1,8 +1,9 @@
-"""SPDL: a pipeline of threads that demultiplex, decode and filter each image with FFmpeg, and make batches.
+"""SPDL: a pipeline of threads that demultiplex, decode and filter each image with FFmpeg, and build batches.
 
-Two ways to filter are tried: FFmpeg converts the whole image to RGB and crops and resizes that, as the other peers do, or it
-crops and resizes the planes of YCbCr, where windows begin at even pixels and chroma is resized from its half resolution. PyTorch
-normalizes each batch in the same thread."""
+Two variants of filters are tried. In the first, FFmpeg converts the whole image to RGB, and then crops and resizes
+it, like the other peers. In the second, it crops and resizes the YCbCr planes. Windows then begin at even pixels, and
+chroma is resized from half the resolution. PyTorch normalizes each batch in the same thread.
+"""
 
 import itertools
 import random
@@ -16,13 +17,13 @@ DEVICES = ["cpu"]
 
 
 def candidates(_device, cores):
-    """Settings to try; the fastest wins."""
+    """Returns the settings to try. The fastest one is used."""
     threads = sorted({max(1, cores // 2), cores, 2 * cores})
     return [{"filter": on, "threads": count} for on in ("rgb", "planes") for count in threads]
 
 
 def peer(job):
-    """Returns versions, and a function that makes one epoch's batches."""
+    """Returns versions, and a function that iterates over one epoch's batches."""
     import importlib.metadata
 
     import spdl.io
@@ -69,7 +70,7 @@ def peer(job):
 
 
 def filters(on, width, height):
-    """Returns FFmpeg's description of the filters of one image."""
+    """Returns the FFmpeg filters for one image."""
     x, y, across, down = the_job.window(random, width, height)
     flip = ",hflip" if random.random() < 0.5 else ""
     rest = f"crop={across}:{down}:{x}:{y},scale={the_job.SIDE}:{the_job.SIDE}:flags=bilinear{flip}"

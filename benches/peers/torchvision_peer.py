@@ -1,7 +1,9 @@
-"""torchvision: ImageFolder, DataLoader with worker processes, v2 transforms.
+"""torchvision: ImageFolder, DataLoader with worker processes, and v2 transforms.
 
-On the CPU two ways are tried: Pillow decodes and crops, or torchvision's own `decode_image` makes tensors. On a GPU workers read
-files, and `decode_jpeg(device="cuda")` decodes a whole batch; crops and the rest run on the GPU too."""
+On the CPU, two variants are tried: Pillow decodes and crops, or torchvision's own `decode_image` makes tensors. On a
+GPU, workers read files, and `decode_jpeg(device="cuda")` decodes a whole batch. Crops and all other steps run on the
+GPU too.
+"""
 
 import sys
 
@@ -12,19 +14,19 @@ MODULES = ["torch", "torchvision"]
 
 
 def candidates(device, cores):
-    """Settings to try; the fastest wins."""
+    """Returns the settings to try. The fastest one is used."""
     workers = sorted({max(1, cores // 2), cores, 2 * cores})
     ways = ["cuda"] if device == "gpu" else ["pillow", "tensor"]
     return [{"way": way, "workers": count} for way in ways for count in workers]
 
 
 def fixed(device, cores):
-    """Settings to try in runs without the time for a search. Whether they are the fastest is not known."""
+    """Returns a few settings for runs that have no time for a search. They may not be the fastest ones."""
     return [{"way": "cuda" if device == "gpu" else "tensor", "workers": cores}]
 
 
 def peer(job):
-    """Returns versions, and a function that makes one epoch's batches."""
+    """Returns versions, and a function that iterates over one epoch's batches."""
     import PIL
     import torch
     import torchvision

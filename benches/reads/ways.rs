@@ -1,4 +1,4 @@
-//! Implementation of each way to read, for one thread.
+//! The ways to read, each for one thread.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use io_uring::{IoUring, opcode, types};
 
-/// Number of reads announced to the kernel in advance.
+/// Number of reads that are announced to the kernel in advance.
 const AHEAD: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub enum Way {
     Uring(u32),
 }
 
-/// Range of a file that begins with a mark.
+/// A range of a file that begins with a mark.
 pub struct Read {
     pub path: PathBuf,
     pub offset: u64,
@@ -43,13 +43,13 @@ impl Way {
 }
 
 impl Read {
-    /// Whether it is the whole of a small file.
+    /// Whether the range is the whole of a small file.
     fn small(&self) -> bool {
         self.path.extension().is_some_and(|it| it == "jpg")
     }
 }
 
-/// Does reads until none are left; returns the sum of the marks.
+/// Makes reads until none are left. Returns the sum of the marks.
 pub fn run(way: Way, reads: &[Read], next: &AtomicUsize) -> io::Result<u64> {
     match way {
         Way::Pread => pread(reads, next, false),
@@ -59,17 +59,17 @@ pub fn run(way: Way, reads: &[Read], next: &AtomicUsize) -> io::Result<u64> {
     }
 }
 
-/// Lets the kernel drop a file's pages.
+/// Lets the kernel drop the cached pages of a file.
 pub fn forget(file: &File) {
     advise(file, 0, 0, libc::POSIX_FADV_DONTNEED);
 }
 
 fn advise(file: &File, offset: u64, len: usize, advice: libc::c_int) {
-    // SAFETY: the descriptor is open, and no memory is passed.
+    // SAFETY: the descriptor is open. No memory is passed.
     unsafe { libc::posix_fadvise(file.as_raw_fd(), offset as i64, len as i64, advice) };
 }
 
-/// Open, length, read and close, as `storage::File` does; large files stay open.
+/// Opens, gets the length, reads and closes, as `storage::File` does. Large files are kept open.
 fn pread(reads: &[Read], next: &AtomicUsize, advised: bool) -> io::Result<u64> {
     let mut open: HashMap<&Path, File> = HashMap::new();
     let (mut buffer, mut sum) = (Vec::new(), 0u64);
@@ -105,7 +105,7 @@ fn mark(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |it| u64::from_le_bytes(*it))
 }
 
-/// Memory-mapped file.
+/// A memory-mapped file.
 struct Map {
     start: *mut libc::c_void,
     len: usize,
@@ -116,7 +116,7 @@ impl Map {
         let file = File::open(path)?;
         let len = file.metadata()?.len() as usize;
         let flags = (libc::PROT_READ, libc::MAP_SHARED);
-        // SAFETY: a new mapping of a file that is open; it is unmapped once, when this value is dropped.
+        // SAFETY: a new mapping of an open file. It is unmapped once, when this value is dropped.
         let start =
             unsafe { libc::mmap(std::ptr::null_mut(), len, flags.0, flags.1, file.as_raw_fd(), 0) };
         match start {
@@ -126,14 +126,15 @@ impl Map {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping has this length and lives as long as `self`; the bench's files do not change meanwhile.
+        // SAFETY: the mapping has this length and lives as long as `self`. The files do not change
+        // meanwhile.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`; no slice of it outlives `self`.
+        // SAFETY: `new` mapped this range. No slice of it outlives `self`.
         unsafe { libc::munmap(self.start, self.len) };
     }
 }
@@ -161,7 +162,7 @@ fn mmap(reads: &[Read], next: &AtomicUsize) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// State of a slot of the ring.
+/// State of a place in the ring.
 #[derive(Clone, Copy)]
 enum Step {
     Idle,
@@ -174,7 +175,7 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
     let mut ring = IoUring::new(depth)?;
     let mut open: HashMap<&Path, File> = HashMap::new();
     let longest = reads.iter().map(|it| it.len).max().unwrap_or(0);
-    // Neither vector is resized while the ring has addresses in it.
+    // Neither vector is resized while entries in the ring have addresses in it.
     let mut buffers: Vec<Vec<u8>> = (0..depth).map(|_| vec![0; longest]).collect();
     let mut names: Vec<CString> = vec![CString::default(); depth as usize];
     let mut steps = vec![Step::Idle; depth as usize];
@@ -247,7 +248,8 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
     }
 }
 
-/// Reads may still be in flight, and their memory must outlive the ring, so it is leaked.
+/// Ends with an error. Reads may still be in flight, and their memory must outlive the ring. So the
+/// memory is leaked.
 fn finish(ring: IoUring, buffers: Vec<Vec<u8>>, error: io::Error) -> io::Result<u64> {
     drop(ring);
     std::mem::forget(buffers);
@@ -262,7 +264,7 @@ fn read_entry(file: i32, read: &Read, buffer: &mut [u8], place: usize) -> io_uri
 }
 
 fn push(ring: &mut IoUring, entry: io_uring::squeue::Entry) -> io::Result<()> {
-    // SAFETY: the names and buffers that entries point to live, unmoved, until their completion was seen: a slot takes the next
-    // read only then.
+    // SAFETY: entries point to names and buffers that live and do not move until the completion was
+    // seen. A place is given the next read only after that.
     unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)
 }

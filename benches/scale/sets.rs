@@ -1,4 +1,4 @@
-//! Sets of very many very small images, written byte by byte.
+//! Writes sets of very many tiny images, byte by byte.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Result, Write};
@@ -7,16 +7,17 @@ use std::thread;
 
 pub const FORMATS: [&str; 5] = ["tfrecord", "recordio", "webdataset", "list", "directory"];
 
-/// Gray image of 1x1.
+/// A gray image of 1x1 as PNM.
 pub const IMAGE: &[u8] = b"P5\n1 1\n255\n\x80";
 
 const FILES: u64 = 8;
 const CLASSES: u64 = 1000;
-/// Number of distinct files that the paths of a list or folder point to: ext4 allows 65 000 links per file.
+/// Number of distinct files to which the paths of a list or folder refer. ext4 allows 65,000 links
+/// per file.
 const LISTED: u64 = 1000;
 const LINKED: u64 = 200;
 
-/// Creates the set if it is missing; returns its text under `[source]`.
+/// Creates the set if it is missing. Returns the text for `[source]` in a pipeline file.
 pub fn make(format: &str, folder: &Path, samples: u64) -> String {
     assert_eq!(samples % (FILES * CLASSES), 0, "a multiple of {FILES} * {CLASSES}");
     let complete = folder.with_extension("complete");
@@ -43,7 +44,7 @@ fn write(format: &str, folder: &Path, samples: u64) -> Result<()> {
     }
 }
 
-/// Writes each file in its own thread; `record` appends the next sample, with this label.
+/// Writes each file in its own thread. `record` appends the next sample with this label.
 fn files(folder: &Path, ending: &str, per: u64, record: fn(&mut Vec<u8>, u64)) -> Result<()> {
     thread::scope(|scope| {
         let writer = |number| {
@@ -89,12 +90,13 @@ fn tfrecord(out: &mut Vec<u8>, label: u64) {
     }
 }
 
-/// Field of a protocol buffer with fewer than 128 bytes.
+/// Encodes a field of a protocol buffer with fewer than 128 bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
 }
 
-/// Appends one part: magic, length, MXNet's header (flag, label, two numbers), and the image, padded to four bytes.
+/// Appends a record in one part: magic number, length, MXNet's header (flag, label, two numbers),
+/// and the image, padded to four bytes.
 fn recordio(out: &mut Vec<u8>, label: u64) {
     let len = 24 + IMAGE.len() as u32;
     out.extend_from_slice(&0xced7_230a_u32.to_le_bytes());
@@ -106,7 +108,7 @@ fn recordio(out: &mut Vec<u8>, label: u64) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Writes an archive, and links to it.
+/// Writes an archive, and hard links to it.
 fn webdataset(folder: &Path, per: u64) -> Result<()> {
     let first = folder.join(name(0, ".tar"));
     let mut archive = tar::Builder::new(create(&first)?);

@@ -1,7 +1,7 @@
-"""The formats: their name in feedwater, and how their own tools write and read them.
+"""The formats: their names in feedwater, and how their own tools write and read them.
 
-A reader reads its part of the files and calls `sample(bytes)` with the encoded bytes of every image, in the fastest way that the
-format's own library offers. Run as a program, this file is one reader: see `run.py`.
+A reader reads its part of the files. It calls `sample(bytes)` with the encoded bytes of every image, in the fastest
+way that the format's own library offers. Run as a program, this file is one reader: see `run.py`.
 """
 
 import functools
@@ -18,8 +18,9 @@ SHARDS = 4
 
 
 class Format:
-    """`key`: feedwater's source. `modules`: imports of writer and reader. `threads`: whether the reader has its own threads;
-    if not, it runs as several processes with a part of the files each, like a DataLoader's workers."""
+    """A format. `source` is feedwater's setting, `modules` are the imports of writer and reader, and `threads` is
+    whether the reader has its own threads. Without threads, the reader runs as several processes that each read a
+    part of the files, like the workers of a DataLoader."""
 
     def __init__(self, name, source, modules, write, read, threads=False, shuffled=False):
         self.name, self.source, self.modules = name, source, modules
@@ -73,7 +74,7 @@ def write_tfrecord(folder, images):
 
 
 def read_tfrecord(folder, sample, worker, workers, order):
-    """Batches of 64, parsed together, as the library's guide recommends."""
+    """Reads batches of 64 and parses each at once, as the library's guide recommends."""
     import tensorflow as tf
 
     spec = {"image/encoded": tf.io.FixedLenFeature([], tf.string), "image/class/label": tf.io.FixedLenFeature([], tf.int64)}
@@ -129,7 +130,7 @@ def write_lmdb(folder, images):
 
 
 def read_lmdb(folder, sample, worker, workers, order):
-    """Sequentially with a cursor, shuffled by key; each value is copied into a bytes object."""
+    """Reads sequentially with a cursor, or shuffled by key. Copies each value into a bytes object."""
     import lmdb
 
     with lmdb.open(folder, readonly=True, lock=False, readahead=False) as environment, environment.begin() as transaction:
@@ -149,7 +150,7 @@ def read_lmdb(folder, sample, worker, workers, order):
 
 
 def write_parquet(folder, images):
-    """As Hugging Face's `datasets` writes images: a structure of bytes and path, 100 rows per group."""
+    """Writes images like Hugging Face's `datasets` does: a struct of bytes and path, 100 rows per group."""
     import pyarrow
     import pyarrow.parquet
 
@@ -164,7 +165,7 @@ def write_parquet(folder, images):
 
 
 def read_parquet(folder, sample, worker, workers, order):
-    """Without a copy: each image is a view of the column's buffer."""
+    """Reads without a copy: each image is a view of the column's buffer."""
     import pyarrow
     import pyarrow.parquet
 
@@ -212,7 +213,7 @@ def write_npy(folder, images):
 
 
 def read_npy(folder, sample, worker, workers, order):
-    """Each image copied out of the mapped file, with the header that feedwater gives it."""
+    """Copies each image out of the mapped file, with the header that feedwater adds."""
     import numpy
 
     stack = numpy.load(f"{folder}/images.npy", mmap_mode="r")
@@ -225,7 +226,8 @@ def read_npy(folder, sample, worker, workers, order):
 
 
 def stand_in():
-    """Replaces torch, which ffcv imports for its loader; writing and reading files do not need it."""
+    """Replaces torch by a mock if it is not installed. ffcv imports torch for its loader, but writing and reading
+    files do not need it."""
     import unittest.mock
 
     try:
@@ -256,8 +258,9 @@ def write_ffcv(folder, images):
 
 @functools.cache
 def ffcv_opened(path):
-    """Returns the images' pointers, the arguments of its compiled code, and a function that reads some of them: it sums up their
-    bytes and copies each to the same memory with the copy function of its decoder of raw images."""
+    """Returns the pointers of the images, the arguments of FFCV's compiled code, and a function that reads some
+    images. The function sums up their bytes, and copies each to the same memory with the copy function of FFCV's
+    decoder for raw images."""
     stand_in()
     import numba
     import numpy
@@ -285,8 +288,8 @@ def ffcv_opened(path):
 
 
 def read_ffcv(folder, sample, worker, workers, order):
-    """Copies the input of its decoders, the sample's memory in the mapped file, in its compiled code: all samples in one call, or
-    one by one in a pass that verifies. Opened once."""
+    """Copies what the decoders would get: the memory of a sample in the mapped file. FFCV's compiled code copies all
+    samples in one call, or one by one in a pass that verifies. The file is opened only once."""
     pointers, state, copied, page = ffcv_opened(f"{folder}/train.beton")
     mine = pointers[part(order(list(range(len(pointers)))), worker, workers)]
     if not sample.verify:
@@ -312,7 +315,7 @@ FORMATS = {
 
 
 def far(items):
-    """Returns items in the order of `main.rs --shuffled`: steps near the golden section of the length."""
+    """Returns items in the order of `main.rs --shuffled`: with steps close to 0.618 times the length."""
     import math
 
     step = max(1, int(len(items) * 0.618))
@@ -322,7 +325,7 @@ def far(items):
 
 
 class Counter:
-    """Counts samples and bytes, and sums up checksums in a pass that verifies."""
+    """Counts samples and bytes. Sums up checksums in a pass that verifies."""
 
     def __init__(self, verify):
         self.samples, self.bytes, self.sum, self.verify = 0, 0, 0, verify
@@ -376,7 +379,7 @@ def main():
             process.join()
     total = {key: sum(it[key] for it in parts) for key in parts[0] if key != "seconds"}
     if "seconds" in parts[0]:
-        # Workers end at different times, so the rate is the sum of their rates.
+        # Workers end at different times, so the total rate is the sum of their rates.
         total["rate"] = sum(it["samples"] / it["seconds"] for it in parts)
         total["seconds"] = max(it["seconds"] for it in parts)
     print(json.dumps(total))

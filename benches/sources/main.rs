@@ -1,8 +1,9 @@
-//! Raw reads of one source: encoded samples into memory, without decoding. `run.py` beside this file runs it and each format's
-//! own reader in turns.
+//! Raw reads of one source: reads encoded samples into memory without decoding them. `run.py`
+//! beside this file alternates between this program and each format's own reader.
 //!
-//! `cargo bench --bench sources -- --source 'tfrecord = "FOLDER"' --threads 2`. The output ends with one JSON object. `--verify`
-//! reads every sample once and sums up their checksums (CRC-32), to compare two readers.
+//! Run it with `cargo bench --bench sources -- --source 'tfrecord = "FOLDER"' --threads 2`. The
+//! output ends with one JSON object. With `--verify`, it reads every sample once and sums up the
+//! checksums (CRC-32), so that two readers can be compared.
 
 use std::fs;
 use std::process::ExitCode;
@@ -38,7 +39,7 @@ struct Arguments {
     bench: bool,
 }
 
-/// Consecutive samples that a thread takes at a time, as a reader of shards does.
+/// Number of consecutive samples that a thread takes at a time, like a reader of shards.
 const RUN: u64 = 16;
 
 fn main() -> ExitCode {
@@ -68,7 +69,7 @@ fn run(arguments: &Arguments) -> Result<serde_json::Value, String> {
             json!({"samples": source.len(), "bytes": bytes, "sum": sum, "open_seconds": open_seconds}),
         );
     }
-    // Warms up: files, tables and pages come into memory.
+    // Warms up: loads files and tables into the page cache.
     pass(&*source, arguments, false)?;
     let (begin, busy) = (Instant::now(), cpu_seconds());
     let (mut samples, mut bytes) = (0, 0);
@@ -85,7 +86,7 @@ fn run(arguments: &Arguments) -> Result<serde_json::Value, String> {
     }))
 }
 
-/// Reads every sample once; returns the bytes, and the sum of the checksums if requested.
+/// Reads every sample once. Returns the number of bytes, and the sum of the checksums if requested.
 fn pass(source: &dyn Source, arguments: &Arguments, sums: bool) -> Result<(u64, u64), String> {
     let order = Order::new(source.len(), arguments.shuffled);
     let next = AtomicU64::new(0);
@@ -121,14 +122,15 @@ fn pass(source: &dyn Source, arguments: &Arguments, sums: bool) -> Result<(u64, 
     Ok(all)
 }
 
-/// Permutation of the indices.
+/// A permutation of the indices.
 struct Order {
     len: u64,
     step: u64,
 }
 
 impl Order {
-    /// Scattered order: steps of a number that is coprime to the length and near its golden section.
+    /// Creates a scattered order. Its step is coprime to the length and close to 0.618 times the
+    /// length.
     fn new(len: u64, shuffled: bool) -> Self {
         let golden = (len as f64 * 0.618) as u64;
         let coprime = (golden.max(1)..).find(|&step| divisor(step, len) == 1);
@@ -144,7 +146,7 @@ fn divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
 
-/// Processor time of this process, in ticks of 10 ms.
+/// Returns the processor time of this process, read in ticks of 10 ms.
 fn cpu_seconds() -> f64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = text.rsplit(") ").next().unwrap_or("").split(' ').collect();

@@ -1,14 +1,17 @@
-"""feedwater's sources against each format's own reader: raw samples, without decoding, from the page cache.
+"""Compares feedwater's sources with each format's own reader: raw samples from the page cache, without decoding.
 
     cargo bench --no-run --bench sources           # prints the program's path
     python benches/sources/run.py --program PATH   # in an environment that has the readers
 
-Sets are created once, by each format's own writer, from JPEGs of 500x375 (for NumPy from raw images of 224x224). First both
-readers read every sample, and the sums of their checksums must be equal; then they take turns, round after round. Figures
-are medians over the rounds; ratios are medians of each round's ratio. On a machine with other load the ratio of processor time
-counts. Several threads are threads in feedwater and TensorFlow, and processes in the other readers. These do not pass their
-samples on here, which is an advantage for them. Readers that are not installed, and formats that this build of feedwater does not
-support, are named with the reason. `--python FORMAT=PATH` selects another interpreter for a format.
+Each format's own writer creates the sets once from JPEGs of 500x375 (for NumPy from raw images of 224x224). First
+both readers read every sample, and the sums of their checksums must be equal. Then they alternate in every round. The
+table shows medians over the rounds, and medians of each round's ratio. On a machine with other load, use the ratio of
+processor time.
+
+With several threads, feedwater and TensorFlow use threads, and the other readers use processes. These processes do
+not pass on their samples here, which is an advantage for them. Readers that are not installed, and formats that this
+build of feedwater does not support, are listed with the reason. `--python FORMAT=PATH` selects another interpreter
+for a format.
 """
 
 import argparse
@@ -106,7 +109,7 @@ def figures(report):
 
 
 def own(form, folder, options, threads, shuffled, verify=False):
-    """Runs feedwater."""
+    """Runs feedwater's reader."""
     argv = [options.program, "--source", form.source.format(folder=folder), "--threads", str(threads),
             "--seconds", str(options.seconds)]
     argv += ["--shuffled"] if shuffled else []
@@ -123,7 +126,7 @@ def reader(form, python, folder, options, threads, shuffled, verify=False):
 
 
 def said(argv):
-    """Runs a program and returns the JSON object that it prints last."""
+    """Runs a program. Returns the JSON object that it prints last."""
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(argv, capture_output=True, text=True, env=environment)
     lines = done.stderr.strip().splitlines()
@@ -133,7 +136,7 @@ def said(argv):
 
 
 def verified(form, python, folder, options):
-    """Returns why the two cannot be compared, or None; both read every sample."""
+    """Returns why the two readers cannot be compared, or None. Both read every sample."""
     try:
         mine = own(form, folder, options, 1, False, verify=True)
         other = reader(form, python, folder, options, 1, False, verify=True)
@@ -153,7 +156,7 @@ def unavailable(form, python):
 
 
 def written(form, python, folder, options):
-    """Creates a set with the format's own writer; returns the reason if it fails."""
+    """Creates a set with the format's own writer. Returns the reason if it fails."""
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     program = ("import sys, formats, run; "
@@ -167,7 +170,7 @@ def written(form, python, folder, options):
 
 
 def images_folder(options):
-    """Returns the folder of the images that all formats contain."""
+    """Returns the folder of the images that are written in all formats."""
     return os.path.join(options.cache, f"images-{options.images}")
 
 

@@ -1,4 +1,5 @@
-"""Sets of images that the tests make: PNM, whose pixels are known without a decoder. Programs of two processes, and a Ray cluster."""
+"""Fixtures for all tests: image sets in PNM, whose pixels are known without a decoder, programs with two processes,
+and a Ray cluster."""
 
 import json
 import os
@@ -15,13 +16,13 @@ import pytest
 
 
 def write_image(path, pixels):
-    """Writes RGB bytes as PNM."""
+    """Writes RGB pixels as a PNM file."""
     height, width, _ = pixels.shape
     path.write_bytes(b"P6 %d %d 255\n" % (width, height) + pixels.tobytes())
 
 
 def pixels_of(index, width=12, height=8):
-    """The pixels of image number `index`."""
+    """Returns the pixels of image number `index`."""
     return numpy.random.default_rng(index).integers(0, 256, (height, width, 3), dtype=numpy.uint8)
 
 
@@ -36,11 +37,12 @@ def folder(tmp_path):
 
 
 def interrupted(program):
-    """Output, errors and exit code of a program that gets the signal of Ctrl-C when it has written that it waits."""
-    # The background of a script ignores the signal, and Python then does so too.
+    """Returns output, errors and exit code of a program. The program gets the signal of Ctrl-C after it has printed
+    that it waits."""
+    # Shells ignore this signal in background jobs, and Python then ignores it too. `env` restores the default.
     command = ["env", "--default-signal=INT", sys.executable, "-c", textwrap.dedent(program)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        # Only a program that hangs reaches it.
+        # Ends only a program that hangs.
         killer = threading.Timer(120, process.kill)
         killer.start()
         try:
@@ -54,9 +56,10 @@ def interrupted(program):
 
 
 def run_two(program, folder):
-    """The JSON that each of two processes prints with the shard of a launcher or process group, in the order of their ranks."""
+    """Runs a program in two processes with the shards of a launcher or process group. Returns the JSON that each
+    prints, in the order of ranks."""
     with tempfile.TemporaryDirectory() as prints:
-        # Lines of two processes in one pipe could be mixed.
+        # In a shared pipe, lines of two processes could be mixed.
         head = f"import os, sys\nsys.stdout = open(os.path.join({prints!r}, os.environ['RANK']), 'w')\n"
         text = head + textwrap.dedent(program).replace("FOLDER", repr(str(folder)))
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", sys.executable, "-c", text]
@@ -67,20 +70,22 @@ def run_two(program, folder):
 
 @pytest.fixture(scope="session")
 def cluster():
-    """The driver's node, where no task runs, and three nodes with one core each. One cluster for all tests of a session."""
+    """A cluster of the driver's node, where no task runs, and three nodes with one core each. All tests of a session
+    share it."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray.cluster_utils
     import ray.data
 
     settings = {"object_store_memory": 100 << 20, "include_dashboard": False}
-    # A node that was killed is missed after 2.5 seconds; one that is slow has 10 seconds for each of five answers. The GPU is a number.
+    # A killed node is noticed after 2.5 seconds. A slow node has 10 seconds for each of five answers. The GPU is
+    # declared, but does not exist.
     health = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}
     head = {"num_cpus": 0, "num_gpus": 1, "_system_config": health, **settings}
     cluster = ray.cluster_utils.Cluster(initialize_head=True, head_node_args=head)
     for _ in range(3):
         cluster.add_node(wait=False, num_cpus=1, object_store_memory=100 << 20)
     cluster.wait_for_nodes()
-    # Workers import the tests, and the package that is tested.
+    # Workers import the tests and the package under test.
     path = os.pathsep.join(str(pathlib.Path(it).resolve()) for it in (pathlib.Path(__file__).parent, *sys.path) if str(it))
     environment = {"env_vars": {"PYTHONPATH": path}}
     ray.init(address=cluster.address, log_to_driver=False, runtime_env=environment)

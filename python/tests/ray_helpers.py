@@ -1,4 +1,4 @@
-"""What the tests of feedwater on a Ray cluster share. Workers import this file too."""
+"""Helpers of the tests on a Ray cluster. Workers import this file too."""
 
 import os
 import pathlib
@@ -8,17 +8,17 @@ import time
 import feedwater as fw
 import numpy
 
-#: Longest wait for another process, in seconds.
+#: Maximum wait for another process, in seconds.
 PATIENCE = 300
 
 RANDOM = [fw.ops.RandomResizedCrop(width=6, height=4), fw.ops.Flip(horizontal=0.5)]
 SETTINGS = {"shuffle": True, "seed": 3, "last_batch": "partial"}
-#: Images of the sets `many` and `large`.
+#: Number of images in the sets `many` and `large`.
 SAMPLES = 61
 
 
 def loaded(source, chain=RANDOM, *, epochs=1, **settings):
-    """Batches of one loader: images, targets, and records."""
+    """Returns the batches of a single loader: images, targets and records."""
     batches = []
     with fw.Loader(source, chain, framework="batch", **{"batch_size": 4, **SETTINGS, **settings}) as loader:
         for _ in range(epochs):
@@ -27,14 +27,14 @@ def loaded(source, chain=RANDOM, *, epochs=1, **settings):
 
 
 def label_of(record):
-    """The label that a loss sees: -100 for zeros in place of a sample, -1 for none."""
+    """Returns the label that a loss gets: -100 for zeros in place of a sample, -1 without a label."""
     if record["outcome"] == "substituted":
         return -100
     return -1 if record["label"] is None else record["label"]
 
 
 def check(dataset, batches):
-    """The rows of the data set are those of the batches, in order."""
+    """Checks that the rows of the data set equal those of the batches, in order."""
     rows = dataset.take_all()
     expected = [record for _, _, records in batches for record in records]
     assert [row["index"] for row in rows] == [record["index"] for record in expected]
@@ -46,16 +46,17 @@ def check(dataset, batches):
 
 
 class Killing:
-    """The images of a folder. The first worker that is asked for a certain one is killed, or its node, once there is a file."""
+    """The images of a folder. The first worker that reads image `index` for the `question`-th time is killed. With
+    `node`, its node is killed too. With `go`, the worker first waits until this file exists."""
 
     def __init__(self, folder, index, killed, *, go=None, question=1, node=False):
         self.files = sorted(str(path) for path in folder.rglob("*.ppm"))
         self.index = index
         self.go = go and str(go)
         self.killed = str(killed)
-        # The driver opens the source too.
+        # The driver opens the source too, but must not be killed.
         self.driver = os.getpid()
-        #: A loader asks for some items when it is built, of a small set for all.
+        #: Number of the read that kills. A loader reads some items when it is built, all items of a small set.
         self.question = question
         self.node = node
         self.asked = 0
@@ -70,14 +71,14 @@ class Killing:
                 if self.go:
                     wait_for(lambda: os.path.exists(self.go))
                 pathlib.Path(self.killed).touch()
-                # The parent of a worker is the raylet of its node.
+                # The parent process of a worker is the raylet of its node.
                 for process in [os.getppid(), os.getpid()] if self.node else [os.getpid()]:
                     os.kill(process, signal.SIGKILL)
         return self.files[index]
 
 
 def wait_for(condition):
-    """Waits until something holds, and fails after a long time."""
+    """Waits until the condition holds. Fails after `PATIENCE` seconds."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
@@ -90,6 +91,7 @@ def labels():
 
 
 def files(directory, ending=""):
-    """Every file that packing wrote, with its bytes, except the lock and indexes of shards, whose names depend on the path."""
+    """Returns every file that packing wrote, with its bytes. Leaves out the lock and the indexes of shards, whose
+    names depend on the path."""
     paths = [path for path in pathlib.Path(directory).iterdir() if not path.name.endswith((".lock", ".feedwater1"))]
     return {path.name: path.read_bytes() for path in paths if path.name.endswith(ending)}

@@ -1,4 +1,4 @@
-"""Batches as arrays: no copy, one owner, targets."""
+"""Batches as arrays: no copy, a single owner, targets."""
 
 import gc
 
@@ -8,12 +8,12 @@ import pytest
 from conftest import pixels_of
 
 
-#: Keeps pixels as they are.
+#: A chain that does not change pixels.
 SAME = [fw.ops.Crop(width=12, height=8)]
 
 
 def first(folder, **settings):
-    """The first batch."""
+    """Returns the first batch."""
     return next(iter(fw.Loader(folder, SAME, batch_size=4, framework="batch", **settings)))
 
 
@@ -115,7 +115,7 @@ def test_memory_lives_as_long_as_any_array_of_it(folder):
     batches = loader.batches()
     batch = next(batches)
     owner = batch.numpy()
-    # A view of a view, whose owners die.
+    # Keeps a view of a view, whose owners are deleted.
     view = numpy.from_dlpack(numpy.from_dlpack(batch))[2]
     capsule = numpy.from_dlpack(batch).__dlpack__()
     del owner, batch

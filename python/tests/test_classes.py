@@ -1,4 +1,4 @@
-"""Class numbers that training and validation sets share."""
+"""Class numbers shared by training and validation sets."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def labels(loader):
 
 @pytest.fixture
 def without_cat(folder, tmp_path):
-    """A list of two images of the second class."""
+    """A list with two images of the second class."""
     path = tmp_path / "val.csv"
     path.write_text("path,label\n" + "".join(f"{folder}/dog/{index}.ppm,dog\n" for index in (10, 11)))
     return path
@@ -75,7 +75,7 @@ def test_a_sequence_with_names_has_the_numbers_of_a_table(folder):
     asked.clear()
     with loader(fw.samples(Items()), epochs=1, classes_of=["cat", "dog"]) as val:
         assert labels(val) == [0, 1, 0, 1]
-    assert len(asked) <= 8, "no item is asked for its label alone before it is read"
+    assert len(asked) <= 8, "no item must be read only for its label"
 
 
 def test_a_state_of_other_classes_is_an_error_that_names_them(folder, without_cat):
@@ -84,7 +84,7 @@ def test_a_state_of_other_classes_is_an_error_that_names_them(folder, without_ca
         (folder / "cat").rename(folder / "ant")
         with loader(folder) as other, pytest.raises(fw.errors.ConfigError, match="class 0 was 'cat' and is 'ant'"):
             other.load_state_dict(state)
-        # A checkpoint of an earlier version has no names.
+        # Checkpoints of earlier versions contain no class names.
         del state["classes"], state["state"]["classes"]
         train.load_state_dict(state)
 

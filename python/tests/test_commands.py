@@ -1,4 +1,4 @@
-"""The command line in the package."""
+"""The command line program in the package."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def test_a_pipeline_of_python_runs_on_the_command_line(folder, tmp_path):
     done = feedwater("run", "pipeline.toml", "--epochs", "2", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["images"] == 40
-    # Starts the same program again for each case.
+    # `bench` starts the same program again for each case.
     done = feedwater("bench", "pipeline.toml", "--epochs", "1", cwd=tmp_path)
     assert done.returncode == 0 and "images/s" in done.stdout, done.stdout + done.stderr
 

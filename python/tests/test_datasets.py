@@ -1,4 +1,4 @@
-"""Data sets of other libraries as sources."""
+"""Data sets of other libraries used as sources."""
 
 import types
 
@@ -12,7 +12,7 @@ AS_THEY_ARE = {"transform": SAME, "dtype": "u8", "layout": "nhwc", "framework": 
 
 
 class Folder:
-    """What `ImageFolder` of torchvision has."""
+    """A class with the attributes of torchvision's `ImageFolder`."""
 
     def __init__(self, folder, transform=None, target_transform=None):
         paths = sorted(folder.glob("*/*.ppm"))
@@ -84,7 +84,7 @@ def test_a_table_of_hugging_face(folder):
         }
     )
     rows = {
-        # Bytes in the table, and paths of files.
+        # A table with bytes, and with paths of files.
         "photo": [{"bytes": path.read_bytes(), "path": None} if index % 2 else str(path) for index, path in enumerate(paths)],
         "kind": [int(path.parent.name == "dog") for path in paths],
         "count": list(range(20)),

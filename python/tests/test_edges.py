@@ -1,4 +1,4 @@
-"""Edges at which users were misled: what cannot be done as it is written is an error that says so."""
+"""Cases in which users were misled: code that cannot do what it says must raise an error that explains it."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def paths(tmp_path):
 
 
 class Changing:
-    """Items whose label is that of the epoch."""
+    """Items whose label is the number of the epoch."""
 
     def __init__(self, paths):
         self.paths = paths
@@ -184,7 +184,7 @@ def test_an_exception_while_a_loader_is_replaced_closes_it(paths, monkeypatch):
     with loader(fw.samples(paths)) as it:
 
         class Stopped:
-            """The inner loader, whose end is interrupted."""
+            """The inner loader, whose `close` is interrupted."""
 
             def __init__(self, inner):
                 self._inner = inner
@@ -300,7 +300,7 @@ with fw.Loader(fw.samples(Items()), fw.eval_recipe(8), batch_size=16, num_worker
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_process_may_fork_while_items_are_read(paths):
-    """Of children of the former versions 1 of 160 hung in ``PyOS_AfterFork_Child``."""
+    """With former versions, 1 of 160 children hung in ``PyOS_AfterFork_Child``."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS, paths[0]], check=True, timeout=300)
 
 
@@ -350,7 +350,7 @@ def test_a_number_of_more_than_64_bits_is_named(paths):
 
 
 class Chosen:
-    """A subset of a data set, as subclasses of ``torch.utils.data.Subset`` are made."""
+    """A subset with its own `__getitem__`, like subclasses of ``torch.utils.data.Subset``."""
 
     def __init__(self, dataset, indices):
         self.dataset = dataset
@@ -364,7 +364,7 @@ class Chosen:
 
 
 class Table:
-    """A data set with a transform of its own, as ``datasets.Dataset.set_transform`` makes it."""
+    """A data set with its own transform, as ``datasets.Dataset.set_transform`` returns."""
 
     features = {}
     format = {"type": "custom"}

@@ -1,4 +1,4 @@
-"""The example programs, on images that are easy to tell apart."""
+"""Runs the example programs on images that are easy to distinguish."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import pytest
 from conftest import write_image
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "python"
-#: Two processes on this machine, as torchrun starts them.
+#: Starts two processes on this machine with torchrun.
 TWO_RANKS = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 IMAGES = 60
 
@@ -33,7 +33,7 @@ def stripes(tmp_path):
 
 
 def run(*command, cwd, **variables):
-    """What a program prints."""
+    """Runs a program and returns its output."""
     offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     environment = {**os.environ, **offline, **variables}
     command = [sys.executable, *map(str, command)]
@@ -43,7 +43,7 @@ def run(*command, cwd, **variables):
 
 
 def check(out):
-    """The network learned, and the shards had each image once."""
+    """Checks that the network learned, and that the shards together contained each image once."""
     accuracy, seen = re.search(r"accuracy ([\d.]+) of (\d+) images", out).groups()
     assert float(accuracy) >= 0.95 and int(seen) == IMAGES, out
 
@@ -68,7 +68,7 @@ def test_lightning(stripes, tmp_path, launcher):
     out = run(*program, "--epochs", 6, cwd=tmp_path)
     assert "epoch 6\n" in out
     check(out)
-    # The loader goes on with the epoch that Lightning goes on with.
+    # Loader and Lightning continue with the same epoch.
     continued = run(*program, "--epochs", 7, cwd=tmp_path)
     assert "epoch 7\n" in continued
     check(continued)

@@ -1,4 +1,5 @@
-"""Loaders, batches and sources that threads share: with the interpreter's lock, and without it on a free-threaded build."""
+"""Loaders, batches and sources that threads share, with the interpreter's lock, and without it on a free-threaded
+build."""
 
 import contextlib
 import os
@@ -15,14 +16,16 @@ from conftest import interrupted, pixels_of
 
 SAME = [fw.ops.Crop(width=12, height=8)]
 AS_THEY_ARE = {"transform": SAME, "dtype": "u8", "layout": "nhwc"}
-#: Seconds after which a wait has failed. No test waits that long if it passes.
+#: Timeout of a wait in seconds. Passing tests never wait that long.
 LIMIT = 120
-#: Each holds a batch while it waits for the next, so loaders that they share prefetch more than that.
+#: Number of threads. Each holds a batch while it waits for the next one, so shared loaders prefetch more batches than
+#: that.
 THREADS = 8
 
 
 def at_once(work, count=THREADS):
-    """What each of several threads returns that begin together. An exception of one is raised."""
+    """Runs `work` in several threads that begin at the same time. Returns their results, or raises the exception of
+    one thread."""
     begin = threading.Barrier(count)
 
     def run(number):
@@ -81,7 +84,7 @@ def test_threads_that_share_pairs_get_each_once(folder):
 
 
 def test_a_loop_of_another_thread_ends_the_epoch(folder):
-    """Each thread begins epochs of its own. No batch belongs to two of them, and only the last epoch need be whole."""
+    """Each thread begins its own epochs. No batch may belong to two epochs, and only the last epoch must be complete."""
     loader = fw.Loader(folder, batch_size=2, prefetch=2 * THREADS, framework="batch", **AS_THEY_ARE)
 
     def loops_of(_):
@@ -106,7 +109,7 @@ def test_states_while_another_thread_iterates(folder):
 
     order = [index for batch in loader(2).batches() for index in batch.indices]
     shared, ended = loader(2), threading.Event()
-    # The thread waits after each batch until a state was taken, so there is one of each position.
+    # After each batch, the thread waits until a state was taken. So there is a state for each position.
     steps = threading.Barrier(2)
     states = [shared.state_dict()]
 
@@ -121,14 +124,14 @@ def test_states_while_another_thread_iterates(folder):
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(iterate)
         for _ in range(10):
-            # These race with `next` of the thread.
+            # These calls race with `next` of the thread.
             racing = [seen_in(shared.state_dict()) for _ in range(20)]
             assert racing == sorted(racing) and racing[-1] - racing[0] <= 2
             steps.wait(LIMIT)
             states.append(shared.state_dict())
         done.result(LIMIT)
     assert ended.is_set()
-    # The last two may be those of the end of the epoch.
+    # The last two states may be those of the end of the epoch.
     for number, state in enumerate(states[:9]):
         resumed = loader(1)
         resumed.load_state_dict(state)
@@ -158,7 +161,7 @@ def test_closing_ends_the_loops_of_other_threads(folder):
                 going.wait(LIMIT)
                 loader.close()
                 return "closed"
-            # An error if another thread has begun an epoch meanwhile.
+            # Raises an error if another thread has begun an epoch meanwhile.
             with contextlib.suppress(fw.errors.StoppedError):
                 next(loader.batches(), None)
             going.wait(LIMIT)
@@ -213,7 +216,8 @@ def test_soft_targets_stay_when_another_thread_takes_the_tensor(folder):
 
 
 def test_tensors_that_other_threads_free_go_back_to_the_loader(folder):
-    """Two slots, each freed by another thread than the one that took the batch: as a capsule that nobody took, or as an array."""
+    """Uses two slots. Another thread than the one that took the batch frees each: as a capsule that nobody consumed,
+    or as an array."""
     loader = fw.Loader(folder, batch_size=2, prefetch=1, framework="batch", **AS_THEY_ARE)
     with ThreadPoolExecutor(4) as pool:
         for batch in loader:
@@ -227,7 +231,8 @@ def test_tensors_that_other_threads_free_go_back_to_the_loader(folder):
 
 
 def test_two_reads_of_a_sequence_run_at_once():
-    """Both worker threads are inside of `__getitem__`, or the barrier breaks and the sample is an error."""
+    """Both worker threads must be inside `__getitem__` at the same time. Otherwise the barrier breaks, and the sample
+    is an error."""
 
     class Meeting:
         built = threading.Event()
@@ -274,8 +279,8 @@ def test_loaders_in_threads_share_samples_with_fields():
 
 
 def test_an_interrupt_ends_a_wait_that_threads_share():
-    """After the first batches none comes before the program goes on, so only the interrupt ends the main thread's wait. Other threads wait
-    for the same batch."""
+    """After the first batches, no batch arrives before the program continues. So only the interrupt can end the wait
+    of the main thread. Other threads wait for the same batch."""
     program = """
         import os, threading
         # Before the signal, which NumPy turns into an ImportError during its import.

@@ -1,4 +1,4 @@
-"""The loader: epochs, order, positions, shards, errors."""
+"""The loader: epochs, order, positions, shards and errors."""
 
 import gc
 import json
@@ -14,13 +14,13 @@ import numpy
 import pytest
 from conftest import pixels_of
 
-#: Keeps pixels as they are.
+#: A chain that does not change pixels.
 SAME = [fw.ops.Crop(width=12, height=8)]
 AS_THEY_ARE = {"transform": SAME, "dtype": "u8", "layout": "nhwc", "framework": "numpy"}
 
 
 def indices(loader):
-    """Indices of the samples of the next epoch."""
+    """Returns the indices of the samples of the next epoch."""
     return [index for batch in loader.batches() for index in batch.indices]
 
 
@@ -80,13 +80,13 @@ def test_a_state_continues_with_exactly_what_is_left(folder):
     stopped = loader(2)
     batches = stopped.batches()
     before = [index for _ in range(3) for index in next(batches).indices]
-    # As a checkpoint stores it.
+    # Converts the state to JSON and back, as a checkpoint does.
     state = json.loads(json.dumps(stopped.state_dict()))
     resumed = loader(7)
     resumed.load_state_dict(state)
     assert before + indices(resumed) == first
-    assert indices(resumed) == second[:14], "seven at a time, the rest is dropped"
-    # The end of an epoch is the beginning of the next one.
+    assert indices(resumed) == second[:14], "batches have seven samples, and the rest is dropped"
+    # The state at the end of an epoch is that of the beginning of the next one.
     ended = loader(5)
     assert indices(ended) == first
     resumed.load_state_dict(ended.state_dict())
@@ -102,7 +102,7 @@ def test_a_state_of_another_set_is_an_error(folder):
     state["state"]["samples"] = 21
     with pytest.raises(fw.errors.ConfigError, match="21"):
         loader.load_state_dict(state)
-    # The loader is as it was.
+    # The loader must not have changed.
     assert len(indices(loader)) == 20
 
 
@@ -165,7 +165,7 @@ def test_slots_come_back_when_arrays_are_gone(folder):
         for batch in loader:
             addresses.add(batch.data_ptr)
             batch.numpy()
-    # 50 batches in the same few slots.
+    # 50 batches used the same few slots.
     assert len(addresses) <= 4
 
 
@@ -263,7 +263,7 @@ def test_progress_bars_know_the_end(folder, capsys):
 
 
 def test_a_loop_holds_no_batch_itself(folder):
-    """With two slots, one held, the other is filled for each batch."""
+    """Of two slots, the test holds one. The other is filled again for each batch."""
     for framework in ("batch", "numpy"):
         loader = fw.Loader(folder, batch_size=2, prefetch=1, **{**AS_THEY_ARE, "framework": framework})
         batches = iter(loader)

@@ -1,4 +1,4 @@
-"""Sequences in Python beside other sources: selected, joined, mixed, and several times in one pipeline."""
+"""Python sequences combined with other sources: selected, concatenated, mixed, and several of them in one pipeline."""
 
 import gc
 import pickle
@@ -16,7 +16,7 @@ RANDOM = [fw.ops.RandomResizedCrop(width=6, height=4), fw.ops.Flip(horizontal=0.
 
 
 class Pairs:
-    """The images of a folder as bytes or paths, with their labels."""
+    """The images of a folder as bytes or paths with their labels."""
 
     def __init__(self, folder, as_bytes):
         self.paths = sorted(folder.glob("*/*.ppm"))
@@ -34,7 +34,7 @@ class Pairs:
 
 @pytest.fixture
 def second(tmp_path):
-    """5 images in two classes, one of which `folder` has too."""
+    """5 images in two classes. `folder` has one of the classes too."""
     for index in range(5):
         name = tmp_path / "second" / ("cow" if index < 3 else "dog") / f"{index:02}.ppm"
         name.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ COMBINATIONS = {
 
 
 def loaded(source, chain=RANDOM, **settings):
-    """Index, label and image of each sample of two epochs."""
+    """Returns index, label and image of each sample of two epochs."""
     found = []
     given = {"batch_size": 4, "shuffle": True, "seed": 5, "last_batch": "partial", "framework": "batch", **settings}
     with fw.Loader(source, chain, **given) as loader:
@@ -93,7 +93,7 @@ def test_the_position_continues_in_a_mixture(folder, second):
 
 
 class Captioned:
-    """Images with fields."""
+    """Images with fields. Image 2 cannot be read."""
 
     def __init__(self, name, count):
         self.name = name
@@ -133,7 +133,7 @@ def test_a_source_without_a_sequence_has_no_fields(folder):
 
 @pytest.mark.parametrize("policy", ["skip", "substitute"])
 def test_an_item_that_cannot_be_read_has_no_fields(folder, policy):
-    # As no part has names of classes, the labels of all are kept.
+    # No part has class names, so all labels are unchanged.
     source = fw.concat(fw.directory(folder / "cat"), fw.samples(Captioned("sea", 4)))
     loader = fw.Loader(source, SAME, batch_size=7, on_error=policy, last_batch="partial", framework="batch")
     batches = list(loader.batches())
@@ -146,7 +146,7 @@ def test_an_item_that_cannot_be_read_has_no_fields(folder, policy):
 
 
 class Note:
-    """An object whose references can be watched."""
+    """An object whose references can be counted."""
 
     def __init__(self, index):
         self.index = index

@@ -1,4 +1,4 @@
-"""The notebook runs from top to bottom."""
+"""Runs the notebook from top to bottom."""
 
 import pathlib
 

@@ -7,7 +7,7 @@ import numpy
 import pytest
 from conftest import pixels_of, write_image
 
-# A rectangle, a triangle, a crowd as run lengths, and one without an outline; x, y, width and height.
+# A rectangle, a triangle, a crowd as run lengths, and an object without an outline. `bbox` is x, y, width and height.
 OBJECTS = [
     {"id": 11, "category_id": 5, "bbox": [2, 1, 6, 4], "area": 24.5, "segmentation": [[2, 1, 8, 1, 8, 5, 2, 5]]},
     {"id": 12, "category_id": 3, "bbox": [0, 0, 12, 8], "segmentation": [[0, 0, 12, 0, 0, 8]]},
@@ -18,7 +18,7 @@ OBJECTS = [
 
 @pytest.fixture
 def annotated(tmp_path):
-    """Six images of 12x8. The first has four objects, the others one each, except for the last one."""
+    """Six images of 12x8. The first has four objects, the last has none, and each of the others has one."""
     for index in range(6):
         write_image(tmp_path / f"{index}.ppm", pixels_of(index))
     images = [{"id": index, "file_name": f"{index}.ppm", "width": 12, "height": 8} for index in range(6)]
@@ -31,7 +31,7 @@ def annotated(tmp_path):
 
 
 def first(source, *chain, **settings):
-    """The first batch of a loader."""
+    """Returns the first batch of a loader."""
     return next(fw.Loader(source, list(chain), batch_size=3, framework="batch", **settings).batches())
 
 
@@ -48,10 +48,10 @@ def test_objects_of_an_unmoved_image(annotated):
     assert masks.shape == (4, 8, 12) and masks.dtype == "uint8" and masks.flags.writeable
     expected = numpy.zeros((4, 8, 12), "uint8")
     expected[0, 1:5, 2:8] = 1
-    # Runs down the columns: 86 pixels are ten columns of eight and six.
+    # Runs are in column-major order: the first 86 pixels are ten columns of eight and six pixels.
     expected[2, 6:8, 10:12] = 1
     assert numpy.array_equal(masks[[0, 2, 3]], expected[[0, 2, 3]])
-    # Half of the image, to half a pixel for each row.
+    # The triangle covers half of the image. Each row may differ by half a pixel.
     assert abs(int(masks[1].sum()) - 48) <= 4 and masks[1, 0, 0] == 1 and masks[1, 7, 11] == 0
     runs = objects.run_lengths()
     assert runs[2] == {"size": [8, 12], "counts": b"f2260"} and runs[3] is None
@@ -59,7 +59,7 @@ def test_objects_of_an_unmoved_image(annotated):
 
 
 def test_objects_follow_the_chain(annotated):
-    # Columns 4 to 11 and rows 2 to 7, mirrored, at twice the size.
+    # Columns 4 to 11 and rows 2 to 7, mirrored, enlarged to twice the size.
     chain = [fw.ops.Crop(x=4, y=2, width=8, height=6), fw.ops.Flip(horizontal=1.0), fw.ops.Resize(width=16, height=12)]
     batch = first(annotated, *chain)
     batch.numpy()
@@ -81,7 +81,7 @@ def test_samples_without_objects(annotated, folder, tmp_path):
     empty = last.objects()[2]
     assert len(empty) == 0 and empty.boxes.shape == (0, 4) and empty.masks().shape == (0, 8, 12) and empty.run_lengths() == []
     assert [len(it) for it in first(folder, fw.ops.Crop(width=12, height=8)).objects()] == [0] * 3
-    # In a combination, and one replaced with zeros.
+    # In a combination, and for a sample that zeros replace.
     (tmp_path / "1.ppm").write_bytes(b"P6 12")
     joined = fw.concat(fw.directory(folder).select(take=1), annotated)
     batch = first(joined, fw.ops.Crop(width=12, height=8), on_error="substitute")

@@ -1,4 +1,5 @@
-"""Parts of an epoch: loaders of parts, and how a data set on a cluster is divided into them. Needs neither Ray nor a framework."""
+"""Parts of an epoch: loaders of parts, and how a data set on a cluster is divided into parts. Needs neither Ray nor a
+framework."""
 
 import importlib.util
 import json
@@ -10,7 +11,7 @@ import feedwater as fw
 import numpy
 import pytest
 
-# The package `feedwater.ray` needs Ray, but its arithmetic does not.
+# The package `feedwater.ray` needs Ray, but this module of it does not.
 _SPEC = importlib.util.spec_from_file_location("_parts", pathlib.Path(fw.__file__).parent / "ray" / "_parts.py")
 _parts = importlib.util.module_from_spec(_SPEC)
 sys.modules["_parts"] = _parts
@@ -21,7 +22,7 @@ MIXED = {"batch_operators": [fw.ops.Mixup(alpha=1.0)], "classes": 2}
 
 
 def batches(folder, **settings):
-    """Images, targets and indices of each batch of the next epoch."""
+    """Returns images, targets and indices of each batch of the next epoch."""
     with fw.Loader(folder, RANDOM, shuffle=True, seed=3, framework="batch", **settings) as loader:
         return [(batch.numpy().copy(), batch.targets(), batch.indices) for batch in loader]
 

@@ -1,4 +1,5 @@
-"""Presets of torchvision's weights, timm's transforms, and transforms of batches, compared with these on PIL images."""
+"""Compares conversions of torchvision's presets, timm's transforms and transforms of batches with the originals on
+PIL images."""
 
 import json
 import subprocess
@@ -18,7 +19,7 @@ Image = pytest.importorskip("PIL.Image")
 
 
 def smooth(index, width=60, height=44):
-    """Noise, enlarged, so that filters have something to interpolate."""
+    """Returns enlarged noise, so that filters interpolate between different values."""
     return numpy.asarray(Image.fromarray(pixels_of(index, 15, 11)).resize((width, height), Image.Resampling.BICUBIC))
 
 
@@ -32,19 +33,19 @@ def large(tmp_path):
 
 
 def check(large, transform, **settings):
-    """The images are those of the transform. Gives the recipe."""
+    """Checks that the images equal those of the transform. Returns the recipe."""
     recipe = fw.from_torchvision([v1.CenterCrop((44, 60)), transform])
     images, _ = next(iter(fw.Loader(large, recipe, batch_size=4, **settings)))
     for index, image in enumerate(images):
         expected = torch.as_tensor(transform(Image.fromarray(smooth(index))))
         assert image.dtype == expected.dtype and image.shape == expected.shape
-        # convert_image_dtype multiplies by 1/255 where feedwater divides.
+        # convert_image_dtype multiplies by 1/255, while feedwater divides by 255.
         torch.testing.assert_close(image, expected, rtol=0, atol=1e-6)
     return recipe
 
 
 def presets():
-    """The transforms of all weights, without those that are equal."""
+    """Returns the transforms of all weights, without duplicates."""
     found = {}
     for name in torchvision.models.list_models():
         for weights in torchvision.models.get_model_weights(name):
@@ -74,7 +75,7 @@ EXACT = {
     "max_size": [v1.Resize(40, max_size=50), v1.PILToTensor()],
     "max_size of v2": [v2.Resize([20], max_size=26), v2.PILToTensor()],
     "nearest-exact": [v2.Resize((30, 41), interpolation=v1.InterpolationMode.NEAREST_EXACT), v2.PILToTensor()],
-    # Nothing is drawn, because only one place is left.
+    # Only one position is possible, so nothing is random.
     "reflect": [v1.RandomCrop((44 + 5, 60 + 5), padding=(2, 2, 3, 3), padding_mode="reflect"), v1.PILToTensor()],
     "symmetric of v2": [v2.RandomCrop((44 + 2 + 4, 60 + 1 + 3), padding=(1, 2, 3, 4), padding_mode="symmetric"), v2.PILToTensor()],
     "one size": [v2.RandomResize(19, 20), v2.PILToTensor()],
@@ -135,7 +136,7 @@ def test_policies_of_timm(large, text, operator):
 
 
 def drawn(action, image):
-    """An operation of AugMix, as timm calls Pillow for it."""
+    """Applies an operation of AugMix as timm does with Pillow."""
     from PIL import ImageEnhance, ImageOps
 
     values = action["params"]
@@ -154,7 +155,7 @@ def drawn(action, image):
 
 @pytest.mark.parametrize("config", ["augmix-m5-w4-d2", "augmix-m9-w3-mstd0.5"])
 def test_pixels_of_aug_mix_are_within_a_level_of_timms(tmp_path, config, count=60):
-    """``AugMixAugment._apply_basic`` with the operations and weights that feedwater has drawn."""
+    """Compares with ``AugMixAugment._apply_basic``, given the operations and weights that feedwater drew."""
     chain = [ops.TimmAugMix(config=config, interpolation="bilinear"), ops.CenterCrop(width=60, height=44)]
     (tmp_path / "set" / "a").mkdir(parents=True)
     for index in range(count):

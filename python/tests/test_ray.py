@@ -1,4 +1,4 @@
-"""Reading on a Ray cluster of several nodes, which are processes of this machine. Workers and nodes are killed meanwhile."""
+"""Reading on a Ray cluster of several nodes, which are processes of this machine. Some tests kill workers and nodes."""
 
 import pathlib
 
@@ -38,7 +38,7 @@ def test_a_data_set_continues_where_a_loader_was_left_and_a_loader_where_a_data_
         for _, _ in zip(range(5), loader.batches()):
             pass
         state = loader.state_dict()
-    # The state has the seed and the order, which the data set need not be told.
+    # The state contains seed and order, so the data set does not need these settings.
     source = fw.ray.Datasource(many, RANDOM, batch_size=4, epochs=2, state=state, last_batch="partial")
     check(fw.ray.read(source, override_num_blocks=3), batches[5:])
     state = source.state_dict(rows=12)
@@ -101,19 +101,19 @@ def test_other_names_mean_the_same_to_tasks(cluster, many):
 def test_a_killed_reader_loses_and_repeats_nothing(cluster, many, tmp_path, node):
     go, killed = tmp_path / "go", tmp_path / "killed"
     batches = loaded(many)
-    # The fifth sample of a batch in the middle of the first of two tasks, whose earlier blocks the consumer has already.
+    # The fifth sample of a batch in the middle of the first of two tasks. The consumer already has the earlier blocks.
     victim = batches[6][2][1]["index"]
     source = fw.samples(Killing(many, victim, killed, go=go, question=2, node=node), labels())
     context = ray.data.DataContext.get_current()
     before = context.target_max_block_size
-    # Each batch is a block.
+    # Limits the size of blocks, so that each batch is a block.
     context.target_max_block_size = 4 * 3 * 4 * 6 * 4
     try:
         dataset = fw.ray.read(source, RANDOM, batch_size=4, override_num_blocks=2, **SETTINGS)
         rows = []
         for block in dataset.iter_batches(batch_size=None):
             rows += zip(block["index"], block["position"], block["image"])
-            # The first blocks are here, so the process that makes the next ones may be killed.
+            # The consumer has the first blocks, so the process that makes the next ones may now be killed.
             go.touch()
     finally:
         context.target_max_block_size = before

@@ -1,4 +1,4 @@
-"""Columns of what batches carry beside images and labels, and types of images, on a Ray cluster."""
+"""Columns for additional data of batches, and element types of images, on a Ray cluster."""
 
 import json
 
@@ -13,7 +13,7 @@ from ray_helpers import RANDOM, SAMPLES, SETTINGS, check, loaded  # noqa: E402
 
 
 class Captioned:
-    """Images of a folder with fields, which differ between processes by nothing."""
+    """Images of a folder with fields. They are the same in every process."""
 
     def __init__(self, folder, fields):
         self.files = sorted(str(path) for path in folder.rglob("*.ppm"))
@@ -27,7 +27,7 @@ class Captioned:
 
 
 def everything(index):
-    """Fields of every type, some of which are missing or numbers of NumPy."""
+    """Returns fields of every type. Some are missing or NumPy numbers."""
     fields = {"caption": f"image {index} ☂", "id": index << 40, "score": index / 3, "mask": bytes([index, 0, 255]), "good": index % 2 == 0}
     if index % 5 == 4:
         return {**fields, "caption": None, "id": numpy.int32(index), "score": index}
@@ -41,7 +41,7 @@ def test_fields_are_columns(cluster, many):
         expected = [fields for batch in loader for fields in batch.fields]
     names = ["caption", "id", "score", "mask", "good"]
     assert [{name: row[name] for name in names} for row in rows] == [{name: it.get(name) for name in names} for it in expected]
-    # Chosen ones only; and fields that are no dictionary.
+    # Only selected fields, and fields given as something other than a dictionary.
     dataset = fw.ray.read(source, RANDOM, batch_size=4, override_num_blocks=1, fields={"score": float}, **SETTINGS)
     columns = dataset.schema()
     assert "score" in columns.names and not {"caption", "id"} & set(columns.names)
@@ -57,7 +57,7 @@ def test_fields_of_sequences_in_a_combination_are_columns(cluster, many):
     paths = fw.samples(Captioned(many, str).files)
     parts = [first.select(take=20), second.select(subset=[9, 3, 9]), fw.directory(many / "cat"), paths.select(take=5)]
     source = fw.mixture(fw.concat(*parts, first.select(skip=50)), second.select(skip=40), weights=[2, 1])
-    # Two epochs in one task: loaders share an opened source.
+    # Two epochs in one task, whose loaders share an opened source.
     for tasks in (1, 5):
         rows = check(fw.ray.read(source, RANDOM, batch_size=4, epochs=2, override_num_blocks=tasks, **SETTINGS), loaded(source, epochs=2))
         with fw.Loader(source, RANDOM, batch_size=4, framework="batch", **SETTINGS) as loader:
@@ -100,7 +100,7 @@ def test_ragged_fields_are_lists(cluster, many):
         expected = ragged(row["index"])
         assert numpy.array_equal(numpy.array(list(row["boxes"]), numpy.float32).reshape(-1, 4), expected["boxes"])
         assert list(row["categories"]) == expected["categories"].tolist() and list(row["tags"]) == expected["tags"]
-    # Of arrays the first item tells the type.
+    # For arrays, the first item determines the type.
     source = fw.samples(Captioned(many, lambda index: {"boxes": ragged(index)["boxes"]}))
     schema = fw.ray.read(source, RANDOM, batch_size=4, override_num_blocks=1).schema()
     assert schema.types[schema.names.index("boxes")] == boxes
@@ -123,7 +123,7 @@ def test_fields_that_are_no_columns_are_named(cluster, many):
         read(lambda index: {"caption": None})
     with pytest.raises(TypeError, match="fields are those of items of fw.samples"):
         fw.ray.read(many, RANDOM, batch_size=4, fields={"caption": str})
-    # What only a task sees.
+    # Errors that only a task can detect.
     with pytest.raises(Exception, match="field 'id' of sample 1 is of type str; its column is of int"):
         read(lambda index: {"id": "one" if index == 1 else index}).take_all()
     with pytest.raises(Exception, match="sample 1 has the field 'late', which no sequence has in its first item"):
@@ -136,7 +136,7 @@ def test_fields_that_are_no_columns_are_named(cluster, many):
 
 
 class Failing(Captioned):
-    """One item cannot be read."""
+    """A source with one item that cannot be read."""
 
     def __getitem__(self, index):
         if index == 7:
@@ -158,7 +158,7 @@ def test_every_type_of_elements_has_a_column(cluster, many, dtype):
     with fw.Loader(many, RANDOM, batch_size=4, dtype=dtype, **SETTINGS) as loader:
         expected = torch.cat([images.clone() for images, _ in loader])
     dataset = fw.ray.read(many, RANDOM, batch_size=4, dtype=dtype, override_num_blocks=2, **SETTINGS)
-    # In the loop, as the documentation says.
+    # Converts in the loop, as the documentation shows.
     batches = [batch["image"] for batch in dataset.select_columns(["image"]).iter_torch_batches(batch_size=10)]
     batches = [batch.view(torch.bfloat16) for batch in batches] if dtype == "bf16" else batches
     assert batches[0].dtype == expected.dtype
@@ -188,7 +188,7 @@ def test_images_of_bf16_keep_their_memory():
 
 
 def test_a_task_without_the_gpu_that_it_was_promised_says_so(cluster, many):
-    # The driver's node says that it has one, as a node with a driver that is too old would.
+    # The driver's node claims to have a GPU, like a node whose driver is too old.
     dataset = fw.ray.read(many, RANDOM, batch_size=4, num_gpus=1, num_cpus=0, override_num_blocks=1, **SETTINGS)
     with pytest.raises(fw.errors.UnavailableError, match="cuda"):
         dataset.take_all()
@@ -201,7 +201,7 @@ def test_a_task_without_the_gpu_that_it_was_promised_says_so(cluster, many):
 
 
 def annotated(many, folder):
-    """COCO's annotations of six images: from none to five objects."""
+    """Returns COCO annotations of six images with none to five objects."""
     images = [{"id": number, "file_name": f"cat/{number:02}.ppm", "width": 12, "height": 8} for number in range(6)]
     outline = {"segmentation": [[1, 1, 9, 2, 4, 7]]}
     objects = [
@@ -228,7 +228,7 @@ def test_annotated_objects_are_columns_that_follow_the_chain(cluster, many, tmp_
             assert list(row[name]) == values.tolist()
         assert list(row["crowd"]) == objects.crowd.tolist()
         assert list(row["masks"]) == [runs and runs["counts"] for runs in objects.run_lengths()]
-    # They survive Parquet, and are not there where nobody asks for them.
+    # Columns are stored in Parquet, and they are absent unless requested.
     dataset.drop_columns(["image"]).write_parquet(str(tmp_path / "rows"))
     boxes = ray.data.read_parquet(str(tmp_path / "rows")).take_all()
     assert sum(len(row["boxes"]) for row in boxes) == sum(len(it) for it in expected)

@@ -1,4 +1,5 @@
-"""Read tasks on a GPU: a simulated one, with the driver of `tests/simulated/`, whose kernels run on the host. No real GPU has run them."""
+"""Read tasks on a simulated GPU with the driver of `tests/simulated/`, whose kernels run on the CPU. These tests have
+not run on a real GPU."""
 
 import os
 import pathlib
@@ -17,7 +18,8 @@ from ray_helpers import RANDOM, SETTINGS, check, loaded  # noqa: E402
 
 SOURCES = pathlib.Path(__file__).parents[2] / "tests" / "simulated"
 COMPILER = os.environ.get("CXX", "c++")
-#: Variables that name libraries, which are built in this order, and what each is linked with.
+#: Environment variables that name libraries. The libraries are built in this order from the source file. The last value
+#: lists the libraries to link.
 LIBRARIES = {
     "FEEDWATER_LIBCUDA": ("cuda.cpp", "libcuda.so", []),
     "FEEDWATER_LIBNVRTC": ("nvrtc.cpp", "libnvrtc.so", []),
@@ -28,7 +30,7 @@ LIBRARIES = {
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
-    """Variables of the environment of workers that have a simulated GPU."""
+    """Environment variables for workers with a simulated GPU."""
     if shutil.which(COMPILER) is None:
         pytest.skip(f"the C++ compiler {COMPILER} is not installed")
     built = tmp_path_factory.mktemp("simulated")
@@ -43,13 +45,13 @@ def simulated(tmp_path_factory):
 
 def test_rows_of_a_gpu_are_those_of_one_loader(cluster, many, simulated, tmp_path):
     environment = {**ray.get_runtime_context().runtime_env["env_vars"], **simulated}
-    # The driver's node says that it has a GPU, and has no core.
+    # The driver's node claims to have a GPU, and has no core.
     tasks = {"num_gpus": 0.5, "num_cpus": 0, "override_num_blocks": 2, "ray_remote_args": {"runtime_env": {"env_vars": environment}}}
     targets = {"last_batch": "pad", "batch_operators": [fw.ops.Mixup(alpha=1.0)], "classes": 2}
     batches = loaded(many, batch_size=6, **targets)
     rows = check(fw.ray.read(many, RANDOM, batch_size=6, **tasks, **{**SETTINGS, **targets}), batches)
     numpy.testing.assert_array_equal(numpy.stack([row["target"] for row in rows]), numpy.concatenate([it for _, it, _ in batches]))
-    # JPEGs are decoded there.
+    # Also decodes JPEGs on the simulated GPU.
     subprocess.run([sys.executable, "-m", "feedwater", "synth", str(tmp_path / "set"), "--images", "8"], check=True, capture_output=True)
     rows = fw.ray.read(tmp_path / "set", RANDOM, batch_size=4, **tasks).take_all()
     assert len(rows) == 8 and any(row["outcome"].startswith("nvjpeg") for row in rows)

@@ -1,4 +1,4 @@
-"""Models on images of a Ray cluster."""
+"""Models applied to images on a Ray cluster."""
 
 import numpy
 import pytest
@@ -27,7 +27,7 @@ def test_a_model_is_given_the_memory_of_the_block():
 
 
 class Mean:
-    """A model whose embedding is a mean of each channel."""
+    """A model whose embedding is the mean of each channel."""
 
     def __init__(self, scale=1.0):
         self.scale = scale
@@ -61,7 +61,7 @@ def test_models_that_give_too_few_rows_are_refused(cluster, many):
 
 
 def where(images):
-    """A model that says in which file's memory the images lie that it is given."""
+    """A model that returns the name of the file in whose mapping its images are."""
     address = images.ctypes.data if isinstance(images, numpy.ndarray) else images.data_ptr()
     with open("/proc/self/maps") as maps:
         lines = [line.split(maxsplit=5) for line in maps]
@@ -75,12 +75,12 @@ def where(images):
 def test_a_model_reads_the_object_store(cluster, large, framework):
     if framework == "torch":
         pytest.importorskip("torch")
-    # Three batches of 4.4 MB in one block; blocks below 100 KB are sent beside the object store.
+    # Three batches of 4.4 MB in one block. Blocks below 100 KB would not be stored in the object store.
     dataset = fw.ray.read(large, [fw.ops.Crop(width=180, height=100)], batch_size=20, override_num_blocks=1)
-    # Other cores than those of the read tasks, into which Ray would put the model.
+    # Requests other resources than the read tasks. Otherwise Ray would run the model inside the read tasks.
     options = {"framework": framework, "keep": ["index"], "num_cpus": 0.5}
     rows = fw.ray.map_batches(dataset, where, **options).take_all()
     assert len(rows) == 60 and all("/dev/shm/plasma" in row["mapping"] and row["shape"] == "20x3x100x180" for row in rows)
-    # Images of several batches are copied.
+    # Images of several batches must be copied.
     (row, *_) = fw.ray.map_batches(dataset, where, batch_size=60, **options).take_all()
     assert "/dev/shm/plasma" not in row["mapping"] and row["shape"] == "60x3x100x180"

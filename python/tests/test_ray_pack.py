@@ -1,4 +1,4 @@
-"""Packing on a Ray cluster of several nodes, which are processes of this machine. Workers and nodes are killed meanwhile."""
+"""Packing on a Ray cluster of several nodes, which are processes of this machine. Some tests kill workers and nodes."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def test_shards_are_those_of_one_machine(cluster, large, tmp_path, settings, arg
     assert sum(shard["samples"] for shard in manifest["shards"]) == SAMPLES
     if "shorter" in settings:
         assert "train-000000.tar.rows" in expected
-    # Nothing is left to do.
+    # A second call has nothing left to do.
     assert packed(large, tmp_path / "cluster", **settings) == manifest
 
 
@@ -66,7 +66,7 @@ def test_unusable_samples_stop_or_are_skipped_as_on_one_machine(cluster, large, 
         copy.write_bytes(path.read_bytes()[: 50 if path.stem in ("25", "60") else None])
     with pytest.raises(fw.errors.SampleError, match="25.ppm"):
         packed(broken, tmp_path / "stopped")
-    # The shards before it stay, and packing continues after them.
+    # The shards before the bad sample remain, and packing continues after them.
     manifest = json.loads((tmp_path / "stopped" / ".feedwater-pack.json").read_text())
     assert len(manifest["shards"]) == 1 and not manifest["complete"]
     manifest = packed(broken, tmp_path / "skipped", skip=True)
@@ -99,7 +99,7 @@ def test_a_worker_that_is_killed_while_it_encodes_loses_and_repeats_nothing(clus
 
 
 def dying_write(job, shard, *rest):
-    """Writes a shard, but the first process that has shard 1 is killed in the middle of its file."""
+    """Writes a shard. The first process that writes shard 1 is killed in the middle of its file."""
     from feedwater.ray import _pack
 
     number, directory = json.loads(shard)["number"], pathlib.Path(job.directory)
@@ -116,12 +116,12 @@ def test_a_worker_that_is_killed_while_it_writes_loses_and_repeats_nothing(clust
     monkeypatch.setattr(_pack, "_write", dying_write)
     packed(large, tmp_path / "cluster")
     assert (tmp_path / "killed").exists()
-    # The half of a file is gone too.
+    # The incomplete file must be gone too.
     assert files(tmp_path / "cluster") == on_one_machine(large, tmp_path / "one")
 
 
 class Held:
-    """The images of a folder, one of which is not given while a file is there."""
+    """The images of a folder. Reading one of them waits while a file exists."""
 
     def __init__(self, folder, index, hold):
         self.files = sorted(str(path) for path in folder.rglob("*.ppm"))
@@ -147,7 +147,7 @@ DRIVER = """
 
 
 def listed(directory):
-    """The shards that the manifest lists."""
+    """Returns the shards that the manifest lists."""
     manifest = directory / ".feedwater-pack.json"
     return json.loads(manifest.read_text())["shards"] if manifest.exists() else []
 
@@ -161,7 +161,7 @@ def test_a_pack_whose_driver_was_killed_continues(cluster, large, tmp_path):
         [sys.executable, "-c", textwrap.dedent(DRIVER), *arguments], env={**os.environ, "PYTHONPATH": path}
     )
     try:
-        # Sample 50 is held back, so the run cannot end; the shards before it can.
+        # Sample 50 is held back, so the run cannot end. The shards before this sample can be completed.
         wait_for(lambda: len(listed(directory)) == 2 or driver.poll() is not None)
     finally:
         driver.kill()
@@ -180,7 +180,7 @@ def test_a_pack_whose_driver_was_killed_continues(cluster, large, tmp_path):
 
 
 def recorded(function, kind):
-    """A task of a pack that writes down the memory that Ray has reserved for it."""
+    """Wraps a task of a pack, and records how much memory Ray has reserved for it."""
 
     def task(job, *rest):
         reserved = ray.get_runtime_context().get_assigned_resources().get("memory", 0)
@@ -201,7 +201,7 @@ def test_tasks_reserve_memory(cluster, large, tmp_path, monkeypatch, given):
     if given:
         assert reserved == {"_encode": {given}, "_write": {given}}
         return
-    # Images of 54 KB, each with less than 1 KB beside it.
+    # Images of 54 KB. Each has less than 1 KB of additional data.
     ((encode,), (write,)) = reserved.values()
     assert 4 * 5 * 54_000 < encode - (128 << 20) < 4 * 5 * 55_100
     assert write == encode + (1 << 20)
@@ -216,7 +216,7 @@ def test_a_task_for_which_no_node_has_memory_is_refused(cluster, large, tmp_path
         packed(large, tmp_path, shorter=80, limits={"large_image_memory": "1 TiB"})
     with pytest.raises(RuntimeError, match="needs 1 CPU, .* MiB of memory, 1 shelf, .* at most 1 CPU, .* 0 shelf"):
         packed(large, tmp_path, ray_remote_args={"resources": {"shelf": 1}})
-    # The lock is free again.
+    # The lock must be free again.
     assert packed(large, tmp_path)["complete"]
 
 

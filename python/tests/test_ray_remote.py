@@ -1,4 +1,5 @@
-"""Sources behind URLs on a Ray cluster. `tests/servers/run.sh` runs any command with an S3 emulator, in which these tests then read too."""
+"""Sources at URLs on a Ray cluster. `tests/servers/run.sh` runs any command with an S3 emulator; with it, these tests
+read from the emulator too."""
 
 import functools
 import http.server
@@ -19,13 +20,13 @@ import feedwater as fw  # noqa: E402
 from ray_helpers import files  # noqa: E402
 
 CHAIN = [fw.ops.Resize(width=8, height=8), fw.ops.Flip(horizontal=0.5)]
-#: A folder with shards, which the emulator has too.
+#: A folder with shards. The emulator serves the same folder.
 RECORDS = pathlib.Path(__file__).parents[2] / "tests" / "golden" / "records"
 SHARDS = "train-{000000..000001}.tar"
 
 
 class Parts(http.server.SimpleHTTPRequestHandler):
-    """Gives parts of files, which shards need."""
+    """An HTTP server that supports range requests, which shards need."""
 
     def do_GET(self):
         path = pathlib.Path(self.translate_path(self.path))
@@ -47,7 +48,7 @@ class Parts(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module", params=["http", "s3"])
 def address(request):
-    """Where the shards are, and the variables of the environment with which workers find it."""
+    """Returns the address of the shards, and environment variables with which workers can access it."""
     if request.param == "s3":
         if "AWS_ENDPOINT_URL" not in os.environ:
             pytest.skip("no S3 emulator runs; tests/servers/run.sh starts one")

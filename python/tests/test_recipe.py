@@ -1,4 +1,4 @@
-"""A recipe keeps its settings whatever is done with it."""
+"""Recipes keep their settings when they are sliced, added or changed."""
 
 import copy
 import pickle
@@ -42,7 +42,7 @@ def test_what_is_made_of_a_recipe_keeps_its_settings(change):
     changed = change(recipe)
     assert isinstance(changed, fw.Recipe) and settings(changed) == settings(recipe)
     assert list(changed) == list(change(list(recipe)))
-    # They share nothing.
+    # The two recipes share no state.
     changed.sections["loader"]["shuffle"] = None
     assert recipe.sections["loader"] == {"shuffle": True}
 

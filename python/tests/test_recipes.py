@@ -1,4 +1,4 @@
-"""The recipes for Spark and Dask give what one loader gives."""
+"""The example programs for Spark and Dask give the same results as a single loader."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ SAMPLES = 150
 
 @pytest.fixture
 def folder(tmp_path):
-    """150 images, which are three batches."""
+    """150 images, which make three batches."""
     for index in range(SAMPLES):
         name = tmp_path / "set" / ("cat" if index < 70 else "dog") / f"{index:03}.ppm"
         name.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The model of docs/distributed.md: the page shows what the program prints, and the formulas hold."""
+"""The model of docs/distributed.md: the page shows the program's output, and the formulas are correct."""
 
 import importlib.util
 import pathlib
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def loaded():
-    """The program as a module; it is no part of a package."""
+    """Returns the program as a module. It belongs to no package."""
     spec = importlib.util.spec_from_file_location("scale_model", ROOT / "benches" / "scale_model.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -59,17 +59,18 @@ def test_the_share_of_misses_is_the_average_over_the_epochs():
 
 def test_loads_by_hand():
     at = model.outcome(inputs, "direct", 8, "photo")
-    # 24,000 images/s x (341 + 50 + 37.7 microseconds) on 72 cores, and one request each of 55,000.
+    # 24,000 images/s x (341 + 50 + 37.7) microseconds on 72 cores, and one request per image of at most 55,000 per
+    # second.
     assert at.cores == pytest.approx(24_000 * (341 + 50 + 8 * 94_162 / 20e3) * 1e-6)
     assert at.loads["cores of GPU machines"] == pytest.approx(at.cores / 72)
     assert at.loads["storage requests"] == pytest.approx(24_000 / 55_000)
-    assert at.dollars == pytest.approx(0.4), "no GPU waits, so only requests cost"
-    # 64 GPUs want 192,000 requests/s: eight machines at 60 dollars wait 2.49 times as long as they work.
+    assert at.dollars == pytest.approx(0.4), "no GPU waits, so only requests have a cost"
+    # 64 GPUs demand 192,000 requests/s, so eight machines at 60 dollars per hour wait 2.49 times as long as they work.
     busy = model.outcome(inputs, "direct", 64, "photo")
     assert busy.first == "storage requests"
     assert busy.dollars == pytest.approx(0.4 + (192 / 55 - 1) * 1e6 / 192_000 * 8 * 60 / 3600)
     tensors = model.outcome(inputs, "cpu machines", 8, "photo")
-    assert tensors.cpu_machines == pytest.approx(24_000 * 8 * 301_056 / 12.5e9), "bound by the network"
+    assert tensors.cpu_machines == pytest.approx(24_000 * 8 * 301_056 / 12.5e9), "the network determines the number of machines"
 
 
 def test_more_of_a_resource_never_costs_more():

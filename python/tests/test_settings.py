@@ -1,4 +1,4 @@
-"""Operators and sources: what Python writes is what the compiled part reads."""
+"""Operators and sources: the compiled part accepts the TOML that Python writes."""
 
 import inspect
 import io
@@ -10,7 +10,7 @@ import feedwater as fw
 import pytest
 from feedwater import _feedwater, _toml, ops
 
-#: Settings with which an operator is accepted, where the required ones have no obvious value.
+#: Valid values for required settings that have no obvious one.
 SETTINGS = {
     "end": [[0, 0], [7, 0], [7, 7], [0, 7]],
     "expr": "x * 0.5",
@@ -29,7 +29,7 @@ SETTINGS = {
     "count": 1,
     "shorter": 8,
 }
-#: The same for operators whose settings of these names are of another kind.
+#: Values for operators whose settings of these names have another type.
 OWN_SETTINGS = {
     ops.RandomResize: {"min_size": 8, "max_size": 16},
     ops.TimmAutoAugment: {"config": "original"},
@@ -39,13 +39,13 @@ CLASSES = [getattr(ops, name) for name in ops.__all__]
 
 
 def required(function):
-    """Names of the arguments that have no default."""
+    """Returns the names of the arguments without a default."""
     parameters = list(inspect.signature(function).parameters.values())
     return [it.name for it in parameters if it.default is inspect.Parameter.empty and it.name not in ("self", "args", "kwargs", "settings")]
 
 
 def made(operator):
-    """An operator with its required settings only."""
+    """Returns an operator with only its required settings."""
     known = SETTINGS | OWN_SETTINGS.get(operator, {})
     settings = {name: known.get(name, 8) for name in required(operator.__init__)}
     if operator is ops.Resize:
@@ -54,7 +54,7 @@ def made(operator):
 
 
 def pipeline(chain=(), batch_operators=(), source='{directory = "data"}'):
-    """Reads a pipeline of these operators."""
+    """Parses a pipeline with these operators."""
     lines = [f"source = {source}", f"chain = {_toml.value(list(chain))}"]
     if batch_operators:
         lines += [f"batch_operators = {_toml.value(list(batch_operators))}", "targets = {classes = 10}"]
@@ -90,7 +90,7 @@ def test_a_wrong_setting_names_its_place():
     with pytest.raises(fw.errors.ConfigError) as wrong:
         pipeline([ops.Flip(horizontal=0.5), ops.Flip(horizontal=1.5)])
     assert wrong.value.key == "chain[1].horizontal" and "1.5" in str(wrong.value)
-    assert "line" not in str(wrong.value), "lines of a text that nobody has seen"
+    assert "line" not in str(wrong.value), "the message must not refer to lines of the internal TOML"
     with pytest.raises(TypeError, match="horizontale"):
         ops.Flip(horizontale=0.5)
     with pytest.raises(TypeError, match="complex"):
@@ -105,7 +105,7 @@ def test_every_source_has_the_settings_of_its_section(name):
     written = pipeline(source=_toml.value(function("somewhere"))).to_toml()
     section = written.split("[source]")[1].split("\n[")[0]
     keys = {line.split(" =")[0] for line in section.splitlines() if " = " in line}
-    # Settings without a default are not written out.
+    # Settings without a default are not serialized.
     assert keys - {key} <= set(given) and key in keys
     values = {"class_to_index": {"a": 0}, "extensions": ["jpg"], "skip_keys": ["x"], "cache_bytes": 5 << 20, "separator": ","}
     for setting in given:
@@ -142,7 +142,7 @@ def test_values_are_written_as_toml_reads_them(value):
 
 
 def test_an_operator_of_ones_own_is_an_expression(folder):
-    """The bytes are those of the same formula in NumPy."""
+    """Compares the bytes with those of the same formula in NumPy."""
     numpy = pytest.importorskip("numpy")
     crop = ops.Crop(width=12, height=8)
     own = ops.Pointwise(expr="if(c == 1, sqrt(x), clamp(1.5 * abs(x - 0.25), 0, 0.9))")

@@ -1,4 +1,4 @@
-"""A batch as a contact sheet in Jupyter."""
+"""Batches displayed as contact sheets in Jupyter."""
 
 import base64
 import re
@@ -10,7 +10,7 @@ import numpy
 import pytest
 from conftest import pixels_of, write_image
 
-#: Keeps pixels as they are.
+#: A chain that does not change pixels.
 SAME = [fw.ops.Crop(width=12, height=8)]
 
 
@@ -19,7 +19,7 @@ def first(folder, chain=SAME, **settings):
 
 
 def pictures(page):
-    """The pixels of all images of a page. Checks the sums of their chunks."""
+    """Returns the pixels of all images of a page. Checks the checksums of the PNG chunks."""
     return [decoded(base64.b64decode(data)) for data in re.findall(r'src="data:image/png;base64,([^"]*)"', page)]
 
 
@@ -62,7 +62,7 @@ def test_a_sheet_leaves_the_tensor_and_shows_what_was_given_away(folder):
     assert batch.data_ptr == address
     array = batch.numpy()
     assert array.ctypes.data == address and batch._repr_html_() == before
-    # Who takes the capsule is unknown.
+    # It is unknown who uses the capsule, so the sheet must not access the pixels.
     taken = first(folder, dtype="u8")
     numpy.from_dlpack(taken)
     page = taken._repr_html_()
@@ -99,7 +99,7 @@ def test_the_size_is_bounded(tmp_path):
         write_image(tmp_path / "set" / "noise" / f"{index:02}.ppm", pixels)
     page = first(tmp_path / "set", [fw.ops.Crop(width=80, height=80)], batch_size=40)._repr_html_()
     assert len(pictures(page)) == 32 and "the first 32 images" in page
-    # Noise is the worst case of a PNG.
+    # Noise is the worst case for PNG.
     assert len(page) < 1_000_000
 
 
@@ -110,7 +110,7 @@ def test_large_images_are_shrunk_by_means(tmp_path):
     (shown,) = pictures(first(tmp_path / "set", [fw.ops.Crop(width=250, height=70)], batch_size=1)._repr_html_())
     means = pixels[:68, :248].reshape(17, 4, 62, 4, 3).mean(axis=(1, 3))
     numpy.testing.assert_allclose(shown, means, atol=0.51)
-    # Flatter than a block.
+    # An image that is less high than a block.
     write_image(tmp_path / "set" / "a" / "0.ppm", pixels[:2])
     (shown,) = pictures(first(tmp_path / "set", [fw.ops.Crop(width=250, height=2)], batch_size=1)._repr_html_())
     assert shown.shape == (1, 62, 3)

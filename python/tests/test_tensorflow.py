@@ -34,7 +34,7 @@ def test_every_type_of_elements(folder, dtype):
 
 
 def test_gradients_and_slots(folder):
-    """A loop over several epochs, so that every slot is filled again."""
+    """Runs several epochs, so that every slot is filled again."""
     loader = fw.Loader(folder, fw.train_recipe(8), batch_size=5, framework="tensorflow", layout="nhwc")
     weights = tensorflow.Variable(tensorflow.zeros((192, 2)))
     for _ in range(3):

@@ -38,7 +38,7 @@ def test_a_dataloader_of_a_loader_is_an_error_with_what_to_do(folder):
 
 @pytest.mark.parametrize("keep", ["outputs", "losses"])
 def test_gradients_may_hold_every_batch(folder, caplog, keep):
-    """The graph of autograd keeps the images of a layer with weights until ``backward``."""
+    """The autograd graph keeps the images of a layer with weights until ``backward``."""
     model = torch.nn.Conv2d(3, 1, 3)
     loader = fw.Loader(folder, SAME, batch_size=2, prefetch=2, epochs=1)
     held = []
@@ -61,7 +61,7 @@ def test_gradients_may_hold_every_batch(folder, caplog, keep):
 
 
 def test_a_model_learns_the_classes(folder):
-    """Bright cats, dark dogs: the loader's images reach a model, and its gradients."""
+    """The classes differ in brightness: a model must learn them from the loader's images."""
     for index in range(20):
         part = folder / ("cat" if index < 10 else "dog") / f"{index:02}.ppm"
         part.write_bytes(b"P6 12 8 255\n" + bytes([200 + index if index < 10 else 20 + index]) * 288)
@@ -87,7 +87,7 @@ def test_capsules_of_both_versions(folder):
     loader = fw.Loader(folder, SAME, batch_size=4, framework="batch", dtype="u8", layout="nhwc")
     for batch in loader:
         address = batch.data_ptr
-        # PyTorch before version 1 of DLPack asks for capsules itself.
+        # PyTorch before DLPack 1 requests capsules itself.
         tensor = torch.utils.dlpack.from_dlpack(batch.__dlpack__())
         assert tensor.data_ptr() == address
     tensor[:] = 7

@@ -1,4 +1,4 @@
-"""Chains from torchvision's and timm's transforms, compared with these transforms on PIL images."""
+"""Compares chains that are converted from torchvision's and timm's transforms with these transforms on PIL images."""
 
 import feedwater as fw
 import numpy
@@ -24,7 +24,7 @@ def large(tmp_path):
 
 
 def smooth(index):
-    """Noise of 15x11 pixels, enlarged, so that filters have something to interpolate."""
+    """Returns enlarged noise of 15x11 pixels, so that filters interpolate between different values."""
     return numpy.asarray(Image.fromarray(pixels_of(index, 15, 11)).resize((60, 44), Image.Resampling.BICUBIC))
 
 
@@ -54,12 +54,13 @@ def test_pixels_are_those_of_torchvision(large, name):
     for index, image in enumerate(images):
         expected = transform(Image.fromarray(smooth(index)))
         assert image.dtype == expected.dtype and image.shape == expected.shape
-        # ToDtype multiplies by 1/255 where ToTensor and feedwater divide. With half floats torchvision rounds more often.
+        # ToDtype multiplies by 1/255, while ToTensor and feedwater divide by 255. With half floats, torchvision rounds
+        # more often.
         atol = {"half": 5e-4, "v2 evaluation": 5e-7}.get(name, 0)
         torch.testing.assert_close(image, torch.as_tensor(expected), rtol=0, atol=atol)
 
 
-#: Transforms with random numbers, and the chain that is expected.
+#: Transforms with random numbers, and the expected chains.
 RANDOM = [
     (v1.RandomResizedCrop(24, scale=(0.2, 0.9), ratio=(0.8, 1.25), interpolation=BICUBIC), [ops.RandomResizedCrop(width=24, height=24, scale=(0.2, 0.9), ratio=(0.8, 1.25), filter="bicubic")]),
     (v2.RandomResizedCrop((24, 32)), [ops.RandomResizedCrop(width=32, height=24, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), filter="bilinear")]),
@@ -107,7 +108,7 @@ def test_erasing_has_the_values_of_its_place():
 
 
 def problems_of(*transforms, **settings):
-    """The problems that a list of transforms has."""
+    """Returns the problems that the error about these transforms lists."""
     with pytest.raises(fw.errors.ConversionError) as problem:
         fw.from_torchvision(list(transforms), **settings)
     return problem.value.problems
@@ -131,7 +132,7 @@ def test_all_that_cannot_be_converted_is_named():
         fw.from_torchvision(v1.RandomApply([v1.Lambda(lambda it: it)]))
 
 
-#: Transforms whose pixels are not torchvision's, with words of the reason, and whether ``as_pil`` takes them.
+#: Transforms that would give other pixels than torchvision's, words of the reason, and whether ``as_pil`` accepts them.
 REFUSED = {
     "no antialias": ([v2.ToImage(), v2.Resize(16, antialias=False)], "antialias is False", True),
     "no antialias in a random crop": ([v1.ToTensor(), v1.RandomResizedCrop(16, antialias=None)], "antialias is None", True),
@@ -177,7 +178,7 @@ def test_a_compose_inside_of_a_random_order_stays_together(large):
 
 
 def test_padding_of_v2_is_left_top_right_and_bottom(large):
-    # Larger than the padded image by nothing, so nothing is drawn.
+    # The crop has the size of the padded image, so nothing is random.
     transform = v2.Compose([v2.RandomCrop((44 + 2 + 4, 60 + 1 + 3), padding=(1, 2, 3, 4), fill=9), v2.PILToTensor()])
     images, _ = next(iter(fw.Loader(large, fw.from_torchvision(transform), batch_size=4)))
     torch.testing.assert_close(images[1], transform(Image.fromarray(smooth(1))), rtol=0, atol=0)
@@ -208,7 +209,7 @@ def _convert_image_to_rgb(image):
 def test_functions_are_named_and_those_of_clip_are_known(monkeypatch):
     steps = [v1.CenterCrop(8), _convert_image_to_rgb, v1.ToTensor()]
     assert "_convert_image_to_rgb (transform 1): it is test_torchvision._convert_image_to_rgb" in problems_of(*steps)[0]
-    # CLIP's own makes nothing of images that are RGB.
+    # CLIP's own function does not change RGB images.
     monkeypatch.setattr(_convert_image_to_rgb, "__module__", "clip.clip")
     assert len(fw.from_torchvision(steps)) == 2
 

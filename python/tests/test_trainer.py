@@ -24,7 +24,7 @@ class Model(torch.nn.Module):
 
 
 class Counted(fw.Loader):
-    """A loader that counts the batches that it gives."""
+    """A loader that counts the batches it returns."""
 
     given = 0
 
@@ -34,7 +34,7 @@ class Counted(fw.Loader):
 
 
 class Recording(Trainer):
-    """A Trainer that keeps the first pixel of each image of a step, by which tests know the images."""
+    """A Trainer that records the first pixel of each image of a step. Tests identify images by this pixel."""
 
     def training_step(self, model, inputs, *rest):
         self.seen.append(inputs["pixel_values"][:, :, 0, 0].long().tolist())
@@ -42,7 +42,7 @@ class Recording(Trainer):
 
 
 def trained(folder, out, *, batch, accumulate=1, checkpoint=None, **settings):
-    """Images of each step, the weights at the end, and the number of batches that were read."""
+    """Returns the images of each step, the weights at the end, and the number of batches read."""
     arguments = transformers.TrainingArguments(
         output_dir=str(out),
         num_train_epochs=3,
@@ -68,7 +68,8 @@ def trained(folder, out, *, batch, accumulate=1, checkpoint=None, **settings):
 
 @pytest.mark.parametrize("accumulate, checkpoints", [(1, [2, 7, 13]), (2, [1, 4, 6])])
 def test_a_run_continues_with_the_batches_that_are_left(folder, tmp_path, accumulate, checkpoints):
-    # Six batches an epoch, and two images are left over. With pairs of batches there are three steps an epoch.
+    # Six batches per epoch, and two images are left over. With two accumulated batches per step, there are three steps
+    # per epoch.
     settings = {"batch": 3, "accumulate": accumulate}
     seen, weights, _ = trained(folder, tmp_path, **settings)
     assert len(seen) == 18
@@ -77,7 +78,7 @@ def test_a_run_continues_with_the_batches_that_are_left(folder, tmp_path, accumu
         assert len(images) == 18
     for checkpoint in checkpoints:
         rest = seen[checkpoint * accumulate :]
-        # Nothing else was read.
+        # No other batches were read.
         assert trained(folder, tmp_path, checkpoint=checkpoint, **settings) == (rest, weights, len(rest))
 
 
@@ -95,7 +96,7 @@ def test_a_run_of_two_processes_continues_with_the_batches_that_are_left(folder,
         """,
         folder,
     )
-    # Five batches an epoch on each.
+    # Each process has five batches per epoch.
     for (seen, weights, _), rest in outs:
         assert len(seen) == 15
         assert rest == [seen[8:], weights, 7]
@@ -109,7 +110,7 @@ def test_a_run_of_two_processes_continues_with_the_batches_that_are_left(folder,
 def test_other_data_is_skipped_as_by_accelerate(folder):
     loader = torch.utils.data.DataLoader(list(range(6)), batch_size=2)
     assert [batch.tolist() for batch in transformers.trainer.skip_first_batches(loader, 1)] == [[2, 3], [4, 5]]
-    # Parts of epochs and padding: the last of three batches of 8 has one sample and seven that repeat it.
+    # Parts of epochs with padding: the last of three batches of 8 has one sample and seven copies of it.
     part = fw.Loader(folder, SAME, batch_size=8, last_batch="pad", positions=(3, 20))
     whole = [images.clone() for images, _ in part]
     rest = list(transformers.trainer.skip_first_batches(accelerate_loader(part), 2))

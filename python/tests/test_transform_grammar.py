@@ -1,7 +1,7 @@
-"""Random nestings of torchvision's transforms, converted, against torchvision with the parameters that were drawn.
+"""Compares converted random nestings of transforms with torchvision, given the parameters that feedwater drew.
 
-Each run has a seed of its own, which a failure prints. ``FEEDWATER_GRAMMAR_SECONDS`` is how long it runs (20), and
-``FEEDWATER_GRAMMAR_SEED`` runs one chain again.
+Each run has its own seed, which a failure prints. ``FEEDWATER_GRAMMAR_SECONDS`` sets the duration in seconds (default
+20). ``FEEDWATER_GRAMMAR_SEED`` repeats a single chain.
 """
 
 import json
@@ -22,7 +22,7 @@ Image = pytest.importorskip("PIL.Image")
 
 
 def images_of(folder):
-    """Six images of random sizes: noise, and noise that was enlarged. Their pixels by name."""
+    """Writes six images of random sizes: noise and enlarged noise. Returns their pixels by name."""
     pixels = {}
     for index, (width, height) in enumerate([(40, 30), (31, 47), (64, 16), (20, 20), (53, 52), (17, 70)]):
         small = pixels_of(index, width // 4 + 2, height // 4 + 2)
@@ -34,7 +34,7 @@ def images_of(folder):
 
 
 def dumped(folder, out, recipe, seed):
-    """The images of a loader, and what was drawn for each."""
+    """Returns the images of a loader, and the recorded actions of each image."""
     with fw.Loader(fw.directory(folder), recipe, batch_size=6, seed=seed, epochs=1, device="cpu") as loader:
         (out / "pipeline.toml").write_text(loader.settings())
         images, _ = next(iter(loader))
@@ -46,7 +46,7 @@ def dumped(folder, out, recipe, seed):
 
 
 def check(folder, out, pixels, seed):
-    """A chain of a seed has torchvision's pixels."""
+    """Checks that the chain of a seed gives torchvision's pixels."""
     import transform_grammar
 
     nodes, end, levels = transform_grammar.made(seed)
@@ -56,14 +56,15 @@ def check(folder, out, pixels, seed):
     for image, sample in zip(images, samples):
         actions = [action for operator in sample["operators"] for action in operator["actions"]]
         if end == "scaled":
-            # feedwater scales at the end, by a normalization that torchvision does not have.
+            # feedwater scales at the end with a normalization. torchvision has no such step.
             assert actions.pop()["op"] == "normalize"
         if any(action["kind"] == "resample" and 1 in action["size"] for action in actions):
-            # PyTorch 2.15 resizes tensors to one column wrongly: by up to 150 levels, and otherwise for bytes than for floats.
+            # PyTorch 2.15 resizes tensors to one column wrongly: the error is up to 150 levels, and differs between
+            # bytes and floats.
             continue
         start = Image.fromarray(pixels[sample["path"]])
         found = transform_grammar.outcomes(transform_grammar.Node("sequence", nodes, None), start, actions)
-        # Floats are rounded once more or less.
+        # Floats may be rounded once more or once less.
         allowed = levels * unit + (0 if end == "bytes" else 2e-6)
         differences = []
         for result, left in found:
@@ -73,7 +74,7 @@ def check(folder, out, pixels, seed):
                     break
         names = [action["op"] for action in actions]
         assert differences, f"no order of the transforms has the actions {names}"
-        assert min(differences) <= allowed, f"a difference of {min(differences) / unit} levels, and {levels} are allowed; actions {names}"
+        assert min(differences) <= allowed, f"a difference of {min(differences) / unit} levels, allowed are {levels}; actions {names}"
 
 
 def _difference(image, result):

@@ -1,8 +1,8 @@
-"""Random nestings of transforms, and torchvision's result of one with the parameters that feedwater drew.
+"""Random nestings of transforms, and torchvision's result for a nesting with the parameters that feedwater drew.
 
-Each :class:`Leaf` is a transform with a function that runs it by torchvision's functions, given what feedwater recorded. The nesting is run
-by :func:`outcomes`, which tries every choice that the recorded actions allow: a conversion that loses or reorders a part of the nesting has
-no outcome, or one with other pixels.
+Each :class:`Leaf` is a transform with a function that applies torchvision's functions, given the actions that
+feedwater recorded. :func:`outcomes` runs a nesting and tries every choice that the recorded actions allow. If a
+conversion loses or reorders a part of the nesting, there is no outcome, or one with other pixels.
 """
 
 import dataclasses
@@ -20,17 +20,19 @@ PIL_MODES = ["bilinear", "bicubic", "nearest", "nearest-exact", "box", "hamming"
 
 
 class Impossible(Exception):
-    """A transform cannot have an action."""
+    """Raised if a transform cannot have an action."""
 
 
 @dataclasses.dataclass
 class Leaf:
-    """A transform that runs no other.
+    """A transform without inner transforms.
 
-    * ``op``: name of the operator whose actions it has.
-    * ``run``: the image after it, given the actions.
-    * ``count``: the numbers of actions that it may have.
-    * ``levels``: levels by which feedwater may differ. ``grows``: whether it makes a difference of its image larger.
+    * ``op``: name of the operator to which its actions belong.
+    * ``run``: function that returns the transformed image, given the actions.
+    * ``count``: possible numbers of actions.
+    * ``levels``: number of levels by which feedwater's result may differ. ``grows``: whether the transform can
+    enlarge a
+    difference in its input.
     """
 
     transform: Any
@@ -46,7 +48,7 @@ class Leaf:
 
 @dataclasses.dataclass
 class Node:
-    """A transform that runs others: ``sequence``, ``apply``, ``choice`` or ``order``."""
+    """A transform with inner transforms: ``sequence``, ``apply``, ``choice`` or ``order``."""
 
     kind: str
     inner: list[Any]
@@ -57,7 +59,7 @@ class Node:
 
 
 def outcomes(node, image, actions):
-    """Pairs of an image and of the actions that are left, for each choice that the actions allow."""
+    """Yields an image and the remaining actions for each choice that the actions allow."""
     if isinstance(node, Leaf):
         for count in node.count:
             mine = actions[:count]
@@ -96,7 +98,7 @@ def _in_any_order(nodes, image, actions):
 
 
 def _resampled(interpolation):
-    """Crops a box and resizes it, as an action says."""
+    """Returns a function that crops and resizes the box of an action."""
 
     def run(image, actions):
         (action,) = actions
@@ -130,7 +132,7 @@ def _jittered(settings):
             value = settings[name]
             drawn, around = action["params"][parameter], 0.0 if name == "hue" else 1.0
             if isinstance(drawn, int):
-                # Of the hue, the byte that is added: torchvision's int(255 * hue).
+                # For hue, this is the byte that is added: torchvision's int(255 * hue).
                 signed = drawn - 256 if drawn > 128 else drawn
                 drawn = (signed + (0.5 if signed > 0 else -0.5 if signed < 0 else 0)) / 255
                 value += 1 / 255
@@ -153,28 +155,30 @@ def _erased(value):
 
 
 class Grammar:
-    """Makes random transforms of a form: ``"pil"``, ``"bytes"`` (tensors) or ``"floats"`` (tensors from 0 to 1)."""
+    """Makes random transforms for one type of images: ``"pil"``, ``"bytes"`` (tensors) or ``"floats"`` (tensors from
+    0 to 1)."""
 
     def __init__(self, rng, form):
         self.rng = rng
         self.tensors = form != "pil"
         self.floats = form == "floats"
         self.unit = 255 if self.floats else 1
-        # Of tensors feedwater rounds both passes to bytes, by at most half a level each, and its weights to 22 bits.
+        # For tensors, feedwater rounds both passes to bytes, by at most half a level each, and rounds weights to 22
+        # bits.
         self.resized = 1.001 if self.tensors else 0.0
         self.levels = 0.0
         self.grown = False
 
     def _library(self, name, *arguments, **settings):
-        """The transform of v1 or v2."""
+        """Returns the transform of v1 or v2, chosen at random."""
         found = [library for library in (v1, v2) if hasattr(library, name)]
         return getattr(self.rng.choice(found), name)(*arguments, **settings)
 
     def leaf(self):
-        """A random transform without others in it."""
+        """Returns a random transform without inner transforms."""
         while True:
             leaf = self.rng.choice(self.LEAVES)(self)
-            # What needs a tensor or a PIL image is drawn again, and so is what could make one level many.
+            # Draws again if the transform needs another image type, or if it could enlarge an allowed difference.
             if leaf is None or (leaf.grows and self.levels) or (leaf.levels and self.grown):
                 continue
             self.levels += leaf.levels
@@ -182,7 +186,7 @@ class Grammar:
             return leaf
 
     def _maybe(self, op, name, function, *arguments, grows=False, **settings):
-        """A transform with a probability that changes each value or the whole image by a function."""
+        """Returns a transform that applies a function to each value or to the whole image with a probability."""
         transform = self._library(name, *arguments, p=self.rng.choice([0.0, 0.5, 1.0]), **settings)
         always = Leaf(transform, op, lambda image, _: function(image), grows=grows)
         count = {0.0: (0,), 0.5: (0, 1), 1.0: (1,)}[transform.p]
@@ -218,7 +222,7 @@ class Grammar:
         fill = self.rng.randint(0, 255) / self.unit if mode == "constant" else 0
         library = self.rng.choice([v1, v2])
         if library is v1 and mode in ("reflect", "symmetric"):
-            # v1 mirrors twice, which are two operators.
+            # v1 mirrors twice in this case, which would be two operators.
             padding = None
         transform = library.RandomCrop(wanted, padding=padding, pad_if_needed=True, fill=fill, padding_mode=mode)
         sides = [0] * 4 if padding is None else [padding] * 4 if isinstance(padding, int) else [*padding] * (4 // len(padding))
@@ -277,7 +281,7 @@ class Grammar:
         return self._apply("posterize", "RandomPosterize", lambda image: F.posterize(image, bits), bits, grows=True)
 
     def _solarize(self):
-        # Between two bytes, because floats are rounded. torchvision refuses more than 1.
+        # Between two bytes, because floats are rounded. torchvision refuses values above 1.
         threshold = (self.rng.randint(0, 254) + 0.5) / self.unit if self.floats else self.rng.randint(0, 255)
         return self._apply("solarize", "RandomSolarize", lambda image: F.solarize(image, threshold), threshold, grows=True)
 
@@ -317,7 +321,7 @@ class Grammar:
         return Leaf(v2.RandomChannelPermutation(), "channel_permutation", run)
 
     def _no_antialias(self):
-        # Of PIL images it means nothing.
+        # This setting has no effect on PIL images.
         if self.tensors:
             return None
         transform = self._library("Resize", self.rng.randint(8, 50), antialias=False)
@@ -326,7 +330,7 @@ class Grammar:
     def _dtype(self):
         if self.tensors:
             return None
-        # What does nothing is a flip that never happens, where something must be drawn from.
+        # Does nothing. Choices need an operator, so it becomes a flip that never happens.
         return Leaf(v2.ToDtype(torch.float32, scale=True), "flip", lambda image, _: image, count=(0, 1))
 
     LEAVES = (
@@ -335,7 +339,7 @@ class Grammar:
     )  # fmt: skip
 
     def node(self, depth):
-        """A random transform, with others in it unless the depth is 0."""
+        """Returns a random transform. It has inner transforms only if the depth is above 0."""
         kind = self.rng.choice(["leaf", "sequence", "apply", "choice", "order"]) if depth else "leaf"
         if kind == "leaf":
             return self.leaf()
@@ -353,7 +357,7 @@ class Grammar:
         return Node(kind, inner, transform)
 
     def chain(self):
-        """A random chain from a PIL image to a tensor of one size, as a list of nodes."""
+        """Returns a random chain from a PIL image to a tensor of one size, as a list of nodes."""
         start = [Leaf(self.rng.choice([v2.ToImage(), v1.PILToTensor()]), "", lambda image, _: F.pil_to_tensor(image), count=(0,))]
         if self.floats:
             start = [Leaf(v1.ToTensor(), "", lambda image, _: v1.ToTensor()(image), count=(0,))]
@@ -379,7 +383,8 @@ class Grammar:
 
 
 def made(seed):
-    """The chain of a seed: its nodes, what its values are at the end, and the levels by which they may differ."""
+    """Returns the chain of a seed: its nodes, the type of its values at the end, and the number of levels by which
+    they may differ."""
     rng = random.Random(seed)
     grammar = Grammar(rng, rng.choice(["pil", "pil", "bytes", "floats"]))
     nodes, end = grammar.chain()

@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to in its DevTools protocol over a pipe: nothing but Python and the browser is needed."""
+"""Controls a headless Chromium by the DevTools protocol over a pipe. Needs only Python and the browser."""
 
 import base64
 import json
@@ -12,13 +12,13 @@ NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chro
 
 
 def find():
-    """The path of an installed browser, or None."""
+    """Returns the path of an installed browser, or None."""
     named = os.environ.get("FEEDWATER_BROWSER")
     return named or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Browser:
-    """Runs until it is closed. No name resolves in it, so nothing beyond the machine can be reached."""
+    """A running Chromium, until `close`. Its resolver rejects every host name."""
 
     def __init__(self, path, folder):
         to_browser, self.write = os.pipe()
@@ -27,7 +27,8 @@ class Browser:
         command += ["--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run"]
         command += ["--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars", "about:blank"]
 
-        # The browser reads from 3 and writes to 4. The ends may have these numbers already, so they go out of the way first.
+        # Chromium reads commands from descriptor 3 and writes answers to 4. os.pipe may have returned these numbers, so
+        # each end is first duplicated to a number above 4.
         def ends():
             inward, outward = os.dup(to_browser), os.dup(from_browser)
             while min(inward, outward) < 5:
@@ -62,13 +63,13 @@ class Browser:
         return answer["result"]
 
     def pump(self, deadline):
-        """Takes what the browser says until one more message is complete."""
+        """Reads from the browser until one more message is complete. Raises RuntimeError after `deadline`."""
         wait = deadline - time.monotonic()
         if wait <= 0 or not select.select([self.read], [], [], wait)[0]:
             raise RuntimeError("the browser does not answer")
         got = os.read(self.read, 1 << 20)
         if not got:
-            raise RuntimeError("the browser has ended")
+            raise RuntimeError("the browser has exited")
         *messages, self.rest = (self.rest + got).split(b"\0")
         for message in map(json.loads, messages):
             if "id" in message:
@@ -78,7 +79,8 @@ class Browser:
 
 
 class Page:
-    """A file in a tab of its own. `requests` are the URLs that it asked for, `errors` what it complained of."""
+    """A file in its own tab. `requests` are the URLs that it requested, `errors` its exceptions, console errors and
+    logs."""
 
     def __init__(self, browser, url, width=1100, height=900, dark=False):
         self.browser = browser
@@ -103,7 +105,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", media=medium, features=[scheme])
 
     def value(self, expression):
-        """What an expression is worth, waited for where it is a promise."""
+        """Returns the value of a JavaScript expression. Waits if it is a promise."""
         given = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in given:
             raise RuntimeError(given["exceptionDetails"]["exception"].get("description", expression))
@@ -113,16 +115,16 @@ class Page:
         deadline = time.monotonic() + seconds
         while not self.value(expression):
             if time.monotonic() > deadline:
-                raise RuntimeError(f"not within {seconds} s: {expression}")
+                raise RuntimeError(f"not true within {seconds} s: {expression}")
             time.sleep(0.02)
 
     def key(self, key, code):
-        """Presses a key, as a person does."""
+        """Presses and releases a key."""
         for kind in ("rawKeyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
     def image(self, path):
-        """The whole page as a PNG."""
+        """Writes a PNG of the whole page."""
         data = self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
         with open(path, "wb") as file:
             file.write(base64.b64decode(data))

@@ -1,7 +1,8 @@
-"""Looks at pages of reports in a real browser, without a network: check.py FOLDER
+"""Checks the pages of reports in a real browser, without a network: check.py FOLDER
 
-FOLDER holds the pages, and for each page of one report the rates that Rust has for what is done to the sliders here
-(`write_pages_for_the_browser` in tests/explain_html.rs and tests/explain_ranks.rs). Images of the pages are left beside them.
+FOLDER holds the pages. A JSON file beside each page of a single report has the rates that the Rust simulation
+predicts for the slider positions that this script sets (written by `write_pages_for_the_browser` in
+tests/insight/html.rs and crates/cli/tests/cli/explain_ranks.rs). The script writes images of the pages into FOLDER.
 """
 
 import json
@@ -12,7 +13,7 @@ import time
 
 from browser import Browser, Page, find
 
-# Every visible text with its contrast to what is behind it (WCAG 2.2, 1.4.3), and the colours of charts with theirs (1.4.11).
+# Contrast of every visible text to its background (WCAG 2.2, 1.4.3), and of the colours in charts (1.4.11).
 CONTRASTS = """(() => {
   const numbers = (color) => { const [r, g, b, a] = color.match(/[\\d.]+/g).map(Number); return [r, g, b, a ?? 1]; };
   const light = (color) => {
@@ -93,11 +94,11 @@ class Check:
     def beginning(self, page):
         report = page.value(REPORT)
         same(page.value("document.getElementById('verdict').textContent"), report["verdict"], "the verdict")
-        assert page.value("document.getElementById('verdict').getBoundingClientRect().bottom < innerHeight"), "the verdict is below"
+        assert page.value("document.getElementById('verdict').getBoundingClientRect().bottom < innerHeight"), "the verdict is off screen"
         source = report["profile"]["data"]["source"]
         assert source in page.value("document.getElementById('of').textContent"), "the source is not named"
         self.start, self.memory, self.others = page.value(NUMBERS), page.value(MEMORY), page.value(OTHERS)
-        # What was measured, which is also what the sliders begin with.
+        # Measured values. The sliders start with them.
         measured = {"rate": report["images_per_second"], "waits": report["consumer_waits"]}
         measured["readiness"] = report["profile"]["consumer"]["readiness"]
         for name, value in measured.items():
@@ -115,7 +116,7 @@ class Check:
     def move(self, page, slider, key, code):
         page.value(f"document.getElementById('{slider}').focus()")
         page.key(key, code)
-        # Not before what was pressed has been seen.
+        # Waits until the page has handled the key.
         page.until(SHOWN)
         return page.value(NUMBERS)
 
@@ -131,14 +132,14 @@ class Check:
         }.items():
             found = self.move(page, slider, key, code)
             expected = self.scale * self.moved[slider]
-            assert abs(float(found["then-rate"]) / expected - 1) < 1e-9, f"{slider}: images/s as Rust has it"
+            assert abs(float(found["then-rate"]) / expected - 1) < 1e-9, f"{slider}: images/s of the Rust simulation"
             same(found["now-rate"], self.start["now-rate"], f"{slider}: images/s now")
             if slider in ("prefetch", "batch"):
                 assert page.value(MEMORY) != self.memory, f"{slider}: memory stays"
             self.click(page, "reset")
             page.until(SHOWN)
             same(page.value(NUMBERS), self.start, f"{slider}: after the reset")
-            # As far as it goes, both ways: there are other numbers, and never none.
+            # The largest and the smallest position must change the rate to another positive, finite number.
             for key, code in (("End", 35), ("Home", 36)):
                 found = self.move(page, slider, key, code)
                 rate = float(found["then-rate"])
@@ -207,7 +208,7 @@ class Check:
             page.call("Page.close")
 
     def policy(self, page):
-        """What the policy is there for: no other script runs, and nothing is loaded."""
+        """Checks the content security policy: other scripts do not run, and nothing is loaded."""
         page.value("(() => { const it = document.createElement('script'); it.textContent = 'window.broken = 3'; document.body.append(it); })()")
         same(page.value("typeof window.broken"), "undefined", "another script in the page")
         same(page.value("fetch('http://127.0.0.1:9/').then(() => 'loaded', () => 'refused')"), "refused", "a request")
@@ -240,7 +241,7 @@ class RanksCheck(Check):
     def beginning(self, page):
         report = self.report = page.value(REPORT)
         same(page.value("document.getElementById('verdict').textContent"), report["verdict"], "the verdict")
-        assert page.value("document.getElementById('side').getBoundingClientRect().top < innerHeight"), "the ranks are below"
+        assert page.value("document.getElementById('side').getBoundingClientRect().top < innerHeight"), "the ranks are off screen"
         many = len(report["ranks"])
         self.first = report["ranks"] if many <= 24 else report["ranks"][:16]
         self.rest = report["ranks"][len(self.first):]
@@ -258,7 +259,7 @@ class RanksCheck(Check):
             bars = f"document.querySelectorAll('#side .{kind}"
             same(page.value(f"{bars}').length"), len(self.first), f"bars: {kind}")
             same(page.value(f"{bars}.slow').length"), slow, f"marked bars: {kind}")
-        # A bar is as long as the number is large, but where the number is far above the usual one.
+        # The length of a bar is proportional to its number, except for numbers far above the median.
         widths = [page.value(f"[...document.querySelectorAll('#side .{kind}')].map((it) => it.getBBox().width)") for kind in ("did", "could")]
         rates = [[it[key] for it in self.first] for key in ("images_per_second", "loader_images_per_second")]
         pairs = [pair for pair in zip(sum(widths, []), sum(rates, [])) if pair[1] < 1.2 * self.report["usual_images_per_second"]]
@@ -313,7 +314,7 @@ class RanksCheck(Check):
             name, rest = words.split(":", 1)
             same(name, f"rank {rank['rank']}{', slow' if rank['slow'] else ''}", "the rank in the readout")
             assert "images/s" in rest, words
-        # What is pointed at is what is read, and a click shows the rank.
+        # The readout shows the rank under the pointer. A click opens the details of that rank.
         for at in (len(ranks) - 1, len(ranks) // 3):
             bar = f"{bars}')[{at}].getBoundingClientRect()"
             page.value("document.getElementById('strip').scrollIntoView({ block: 'center' })")
@@ -326,7 +327,7 @@ class RanksCheck(Check):
 
 
 class GalleryCheck:
-    """The page of operators, with its pictures beside it."""
+    """The page of operators. Its images are files in the same folder."""
 
     def __init__(self, browser, file):
         self.browser, self.file = browser, file
@@ -348,7 +349,7 @@ class GalleryCheck:
             page.call("Page.close")
 
     def without_scripts(self):
-        """The page has none."""
+        """Checks that the page has no scripts."""
         assert "<script" not in self.file.read_text(), "a script"
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tests the pages of a report and of several ranks in a real browser. Installs Debian's chromium-headless-shell if no
-# Chromium is found, writes pages with the real code, and checks them (check.py). Screenshots are stored in
-# target/browser. Fails without a browser, because the pages would not be tested.
+# Tests the pages of reports in a real browser. Installs Debian's chromium-headless-shell if no Chromium is found,
+# writes the pages with the code of the library and the program, and checks them with check.py. Images of the pages are
+# written to target/browser. Fails if no browser can be installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -1,7 +1,8 @@
-//! JPEGs of random coefficients: valid files of every sampling, coding process and scan order, made without a forward transform.
-//! They are harder to decode than photographs, because neighbouring blocks are unrelated.
+//! Valid JPEGs with random coefficients, in every sampling, coding process and scan order. The
+//! coefficients are written directly, without a forward transform. The files are harder to decode
+//! than photographs, because neighbouring blocks are unrelated.
 
-/// Properties of a file.
+/// Properties of a JPEG to be written.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     pub width: u16,
@@ -14,9 +15,10 @@ pub struct Recipe {
     /// MCUs between restart markers; 0 for none.
     pub restart: u16,
     pub adobe: Option<u8>,
-    /// Step of every coefficient.
+    /// Value of every entry of the quantization table.
     pub step: u8,
-    /// Most bits of an AC coefficient, 4 to 15. With more than 4 there are more of them too, and any DC coefficients.
+    /// Maximum number of bits of an AC coefficient, 4 to 15. Values above 4 also give more nonzero
+    /// AC coefficients and DC coefficients of any size.
     pub most_bits: u8,
     pub seed: u64,
 }
@@ -24,15 +26,16 @@ pub struct Recipe {
 /// Distribution of the coefficients over scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scans {
-    /// One baseline scan of all components.
+    /// One baseline scan with all components.
     Interleaved,
     /// One baseline scan per component.
     Separate,
-    /// Progressive: DC, two bands of AC for each component, the last bit of DC.
+    /// Progressive: one scan for DC, two bands of AC for each component, and a last scan that
+    /// refines DC by one bit.
     Progressive,
     /// Progressive, but only the DC scan.
     OnlyDc,
-    /// Progressive, with this number of scans of the same coefficients.
+    /// Progressive, with this number of scans that repeat the same coefficients.
     Repeated(usize),
 }
 
@@ -52,7 +55,7 @@ impl Recipe {
         }
     }
 
-    /// Writes the file.
+    /// Returns the bytes of the file.
     pub fn make(&self) -> Vec<u8> {
         let mut out = vec![0xFF, 0xD8];
         if let Some(transform) = self.adobe {
@@ -60,7 +63,6 @@ impl Recipe {
         }
         let progressive = !matches!(self.scans, Scans::Interleaved | Scans::Separate);
         self.frame(&mut out, if progressive { 0xC2 } else { 0xC0 });
-        // Twelve DC symbols of 4 bits, and AC symbols of 8 bits.
         let mut dc = vec![0; 17];
         dc[4] = 12;
         dc.extend(0..12);
@@ -95,7 +97,7 @@ impl Recipe {
         out
     }
 
-    /// Writes quantization table and frame header.
+    /// Writes the quantization table and the frame header.
     pub fn frame(&self, out: &mut Vec<u8>, marker: u8) {
         segment(out, 0xDB, &[&[0u8] as &[u8], &[self.step; 64]].concat());
         let mut frame = vec![8];
@@ -108,7 +110,8 @@ impl Recipe {
         segment(out, marker, &frame);
     }
 
-    /// MCUs of a scan of these components in a row, and rows of them. Of one component, an MCU is one block.
+    /// Returns the MCUs per row and the rows of MCUs of a scan with these components. If the scan
+    /// has a single component, an MCU is one block.
     pub fn units(&self, components: &[usize]) -> [u32; 2] {
         let h_max = u32::from(self.sampling.iter().map(|s| s.0).max().unwrap());
         let v_max = u32::from(self.sampling.iter().map(|s| s.1).max().unwrap());
@@ -122,7 +125,7 @@ impl Recipe {
         }
     }
 
-    /// Places of a component's blocks in an MCU.
+    /// Returns column and row of each block that `component` has in MCU number `unit`.
     pub fn blocks(
         &self,
         components: &[usize],
@@ -171,7 +174,8 @@ impl Recipe {
         bits.flush();
     }
 
-    /// Coefficients of one block in zigzag order, equal for all scans.
+    /// Returns the coefficients of one block in zigzag order. Every scan sees the same
+    /// coefficients.
     pub fn block(&self, component: usize, x: u32, y: u32) -> [i32; 64] {
         let place = u64::from(x) << 32 | u64::from(y) << 8 | component as u64;
         let mut state = self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ place;
@@ -199,19 +203,19 @@ impl Recipe {
     }
 }
 
-/// Writes a segment.
+/// Writes a marker segment.
 pub fn segment(out: &mut Vec<u8>, marker: u8, body: &[u8]) {
     out.extend([0xFF, marker]);
     out.extend((body.len() as u16 + 2).to_be_bytes());
     out.extend(body);
 }
 
-/// Bits of a coefficient.
+/// Number of bits of a coefficient's magnitude, the size category of T.81.
 pub fn size_of_value(value: i32) -> u32 {
     32 - value.unsigned_abs().leading_zeros()
 }
 
-/// Writes coded data.
+/// Writer of entropy-coded data, bit by bit.
 pub struct Bits<'a> {
     out: &'a mut Vec<u8>,
     value: u32,

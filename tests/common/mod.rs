@@ -1,4 +1,4 @@
-//! Images for tests.
+//! Images, chains, sources and checks of errors that all test crates share.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -60,7 +60,8 @@ pub fn png(seed: u64, width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
-/// Encodes [`image`] as a JPEG of this chroma sampling; without one, gray: its bytes are levels of a wider image.
+/// Encodes [`image`] as a JPEG with this chroma sampling. With `None`, encodes a grayscale JPEG
+/// three times as wide, whose levels are the bytes of the image.
 pub fn sampled_jpeg(seed: u64, width: u32, height: u32, chroma: Option<SamplingFactor>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, 90);
@@ -135,7 +136,7 @@ pub fn config_error<T>(result: Result<T, Error>) -> ConfigError {
     }
 }
 
-/// Checks the key of an error, and values in its message.
+/// Checks the key of a configuration error, and that its message contains each of `values`.
 #[track_caller]
 pub fn refused<T>(result: Result<T, Error>, key: &str, values: &[&str]) {
     let error = config_error(result);
@@ -143,7 +144,8 @@ pub fn refused<T>(result: Result<T, Error>, key: &str, values: &[&str]) {
     assert!(words::has_words(&error.problem, values), "{values:?}: {error}");
 }
 
-/// Checks the key of an error in a file, the line or byte that ends the key, and values in the message.
+/// Checks an error in a file: the beginning of its key, the line or byte at the end of the key, and
+/// values in its message.
 #[track_caller]
 pub fn refused_at<T>(result: Result<T, Error>, key: &str, at: u64, values: &[&str]) {
     let error = config_error(result);
@@ -152,15 +154,16 @@ pub fn refused_at<T>(result: Result<T, Error>, key: &str, at: u64, values: &[&st
     assert!(words::has_words(&error.problem, values), "{values:?}: {error}");
 }
 
-/// Returns the number that ends the key of an error in a file: its line, or its byte, as in `source.list: a.csv, line 4`.
+/// Returns the number at the end of a file error's key: a line or a byte offset, as in
+/// `source.list: a.csv, line 4`.
 #[track_caller]
 pub fn position(error: &ConfigError) -> u64 {
     let digits = error.key.rsplit(|it: char| !it.is_ascii_digit()).next().unwrap_or_default();
     digits.parse().unwrap_or_else(|_| panic!("no position in {:?}: {error}", error.key))
 }
 
-/// Opens a list. If none of its files exist, creates the first one, which the error names, as an empty file, and opens the list
-/// again.
+/// Opens a list of files. If none of the listed files exists, creates the one that the error names
+/// as an empty file and opens the list again.
 pub fn with_a_file(
     list: &Path,
     open: impl Fn() -> Result<FileList, Error>,
@@ -169,7 +172,7 @@ pub fn with_a_file(
     let Err(Error::Config(error)) = &opened else { return opened };
     let Some(written) = quoted(&error.problem) else { return opened };
     let file = list.parent().unwrap().join(written);
-    // Other errors do not contain the whole path.
+    // Only the error for missing files contains the whole path.
     let names_it = error.problem.contains(&*file.to_string_lossy());
     if !names_it || file.exists() || !file.starts_with(env::temp_dir()) {
         return opened;
@@ -179,13 +182,13 @@ pub fn with_a_file(
     open()
 }
 
-/// Returns the first quoted value of a message.
+/// Returns the first value in quotes in a message.
 fn quoted(text: &str) -> Option<String> {
     let begin = text.find('"')?;
     serde_json::Deserializer::from_str(&text[begin..]).into_iter().next()?.ok()
 }
 
-/// An operator for the CPU alone: bytes become 255 less them.
+/// An operator that runs only on the CPU: replaces each byte `b` by `255 - b`.
 #[derive(Clone, Copy, Debug)]
 pub struct Invert;
 
@@ -219,7 +222,7 @@ impl ImageFormula for Invert {
     }
 }
 
-/// A source over another: the four required methods, and `inner`.
+/// A source that wraps another: implements the four required methods and `inner`.
 pub struct Wrapping(pub Arc<dyn Source>);
 
 impl Source for Wrapping {

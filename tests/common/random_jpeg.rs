@@ -1,11 +1,12 @@
-//! JPEGs drawn at random for fuzzing: tables, frame, restart markers and coded data are valid for most of them, so that a decoder comes
-//! to their end. Some get optimal Huffman tables, and some have their header or coded data changed afterwards.
+//! Random JPEGs for fuzzing. Tables, frame, restart markers and coded data are valid in most of the
+//! files, so that decoders reach the end. Some files get optimal Huffman tables. Some have header
+//! or coded data corrupted afterwards.
 
 use feedwater_tools::synth::optimized;
 
 use crate::Random;
 
-/// Sampling factors of the components. Our own decoder decodes those of the first seven.
+/// Sampling factors of the components. feedwater's own decoder supports the first seven entries.
 const SAMPLINGS: [&[(u8, u8)]; 10] = [
     &[(1, 1)],
     &[(1, 1), (1, 1), (1, 1)],
@@ -19,7 +20,8 @@ const SAMPLINGS: [&[(u8, u8)]; 10] = [
     &[(1, 1), (1, 1), (1, 1), (1, 1)],
 ];
 
-/// Numbers of codes of each length, and symbols, of the tables in T.81, annex K: DC and AC of luma, DC and AC of chroma.
+/// Number of codes of each length in the Huffman tables of T.81, annex K: DC and AC of luma, then
+/// DC and AC of chroma.
 const COUNTS: [[u8; 16]; 4] = [
     [0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0],
     [0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125],
@@ -27,7 +29,7 @@ const COUNTS: [[u8; 16]; 4] = [
     [0, 2, 1, 2, 4, 4, 3, 4, 7, 5, 4, 4, 0, 1, 2, 119],
 ];
 
-/// A code for the writer.
+/// A Huffman table, with codes for the writer.
 struct Table {
     counts: [u8; 16],
     symbols: Vec<u8>,
@@ -49,13 +51,13 @@ impl Table {
         Self { counts, symbols, codes }
     }
 
-    /// A table like those of annex K: the lengths are theirs, the symbols are in any order.
+    /// Returns a table with the code lengths of annex K and its symbols in a fixed order.
     fn usual(number: usize) -> Self {
         let is_dc = number.is_multiple_of(2);
         let symbols = if is_dc {
             (0..12).collect()
         } else {
-            // By the sum of run and size, as their frequency falls.
+            // Sorted by run + 2 * size, which approximates the order of falling frequency.
             let mut symbols: Vec<u8> =
                 (0..16).flat_map(|run| (1..=10).map(move |size| run << 4 | size)).collect();
             symbols.extend([0, 0xf0]);
@@ -68,12 +70,12 @@ impl Table {
         Self::new(COUNTS[number], symbols)
     }
 
-    /// Any code of these symbols.
+    /// Returns a random prefix code for these symbols.
     fn any(mut symbols: Vec<u8>, random: &mut Random) -> Self {
         for at in (1..symbols.len()).rev() {
             symbols.swap(at, random.below(at + 1));
         }
-        // One leaf more, for the code of ones only, which no symbol may have.
+        // The tree has one leaf more than symbols, because JPEG reserves the code of only ones.
         let mut leaves = [0u32; 17];
         leaves[0] = 1;
         let is_deep = random.below(3) == 0;
@@ -98,7 +100,7 @@ impl Table {
     }
 }
 
-/// Draws a file.
+/// Returns a random file.
 pub fn draw(random: &mut Random) -> Vec<u8> {
     let usual = [0, 1, 2, 3].map(|_| random.below(24));
     let sampling = SAMPLINGS[if usual[0] == 0 { random.below(10) } else { random.below(6) }];
@@ -109,7 +111,7 @@ pub fn draw(random: &mut Random) -> Vec<u8> {
     };
     let (width, height) = (side(random), if usual[1] == 0 { 8 } else { side(random) });
     let height = if width > 100 { 1 + height % 20 } else { height };
-    // libjpeg-turbo decodes narrower ones.
+    // Such narrow images are rare here, because only libjpeg-turbo decodes them.
     let width = if width <= 4 && random.below(8) > 0 { width + 4 } else { width };
 
     let tables = draw_tables(random);
@@ -188,7 +190,8 @@ pub fn draw(random: &mut Random) -> Vec<u8> {
     let coded = out.len();
     let mut bits = Bits { out, buffer: 0, count: 0 };
     let tables = numbers.iter().map(|[dc, ac]| [&tables[*dc], &tables[*ac]]).collect::<Vec<_>>();
-    // Seven in eight have coefficients that libjpeg-turbo decodes in one way.
+    // Seven of eight files have coefficients within the range in which libjpeg-turbo's decoders
+    // agree.
     let most_size = if random.below(8) > 0 { (8191 / range).ilog2() } else { 15 };
     let drawn = Drawn {
         fill: random.below(9),
@@ -207,7 +210,8 @@ pub fn draw(random: &mut Random) -> Vec<u8> {
     }
     let mut coded = coded;
     if random.below(4) == 0 {
-        // Optimal tables, as nearly all photographs have. Not all drawn files are baseline.
+        // Optimal tables, as in nearly all photographs. `optimized` refuses files that are not
+        // baseline.
         if let Ok(optimal) = optimized(&out) {
             out = optimal;
             coded = start_of_data(&out);
@@ -217,7 +221,7 @@ pub fn draw(random: &mut Random) -> Vec<u8> {
     out
 }
 
-/// Returns where the coded data of an intact file begins.
+/// Returns the offset of the coded data in an intact file.
 fn start_of_data(file: &[u8]) -> usize {
     let mut at = 2;
     loop {
@@ -230,7 +234,7 @@ fn start_of_data(file: &[u8]) -> usize {
     }
 }
 
-/// Changes the header or the coded data of one file in four.
+/// Corrupts the header or the coded data of one file in four.
 fn damage(out: &mut Vec<u8>, coded: usize, random: &mut Random) {
     let len = out.len() - coded;
     match random.below(24) {
@@ -252,7 +256,7 @@ fn damage(out: &mut Vec<u8>, coded: usize, random: &mut Random) {
     }
 }
 
-/// Two DC and two AC tables.
+/// Returns two DC and two AC tables: those of annex K or random ones.
 fn draw_tables(random: &mut Random) -> [Table; 4] {
     let is_usual = random.below(2) == 0;
     [0, 1, 2, 3].map(|number| {
@@ -263,7 +267,8 @@ fn draw_tables(random: &mut Random) -> [Table; 4] {
             let most = 1 + random.below(12) as u8;
             return Table::any((0..most).collect(), random);
         }
-        // Any two symbols, with one of a block's end or of a number without a run, so that every block can end.
+        // Besides random symbols, always end of block (0x00) or size 1 without a run (0x01), so
+        // that every block can end.
         let end = u8::from(random.below(8) == 0);
         let most_size = [2, 4, 8, 10, 15][random.below(5)];
         let mut symbols = vec![end];
@@ -281,15 +286,15 @@ fn draw_tables(random: &mut Random) -> [Table; 4] {
     })
 }
 
-/// What all blocks of a file have in common.
+/// Properties that all blocks of a file share.
 struct Drawn {
-    /// How many coefficients blocks have, from 0 to 8.
+    /// How densely blocks are filled with coefficients, from 0 to 8.
     fill: usize,
     /// Maximum number of bits of a coefficient.
     most_size: u32,
-    /// Whether runs go beyond the last coefficient.
+    /// Whether runs of zeros may go beyond the last coefficient.
     runs_over: bool,
-    /// Bits after the last one of a byte.
+    /// Value of the bits that fill up the last byte, 0 or 1.
     padding: u64,
 }
 
@@ -333,7 +338,8 @@ fn write_block(
     drawn: &Drawn,
     random: &mut Random,
 ) {
-    // Differences that keep the sum within the range of 8-bit samples, if one is found soon.
+    // Redraws the difference up to eight times, until the DC value is in the range of 8-bit
+    // samples.
     for attempt in 0..8 {
         let place = random.below(dc.symbols.len());
         let size = u32::from(dc.symbols[place]);
@@ -365,13 +371,13 @@ fn write_block(
         if size == 0 && run == 0 {
             return;
         }
-        // Small numbers of any size.
+        // Small values, coded with any number of bits.
         bits.put(random.next() & ((1 << size) - 1), size);
         at += run + 1;
     }
 }
 
-/// Bits of a scan, with stuffing.
+/// Writer of a scan's bits, with byte stuffing.
 struct Bits {
     out: Vec<u8>,
     buffer: u64,

@@ -3,15 +3,15 @@
 use super::text::is_word;
 use super::*;
 
-/// Modules of a crate by path, without their tests.
+/// Modules of a crate by path, without their test modules.
 pub struct Modules(BTreeMap<Vec<String>, Names>);
 
-/// Names of its own crate in a module's file.
+/// What the file of a module imports from its own crate.
 #[derive(Default)]
 pub struct Names {
-    /// Origin of each name in scope.
+    /// Module path of the origin of each name in scope.
     known: BTreeMap<String, Vec<String>>,
-    /// Paths that it uses, except exports.
+    /// Paths that the module uses. Paths that are only reexported are missing.
     used: Vec<Vec<String>>,
 }
 
@@ -37,12 +37,13 @@ impl Modules {
         Self(files.iter().map(names).collect())
     }
 
-    /// Returns the modules that contain others.
+    /// Returns the modules that contain other modules.
     pub fn folders(&self) -> BTreeSet<Vec<String>> {
         self.0.keys().filter_map(|it| it.split_last()).map(|(_, above)| above.to_vec()).collect()
     }
 
-    /// Returns for each direct child of `folder` its imported siblings, including imports of their contents.
+    /// Returns the siblings that each direct child of `folder` imports. Imports of a sibling's
+    /// contents count as imports of the sibling.
     pub fn imports_between(&self, folder: &[String]) -> BTreeMap<String, BTreeSet<String>> {
         let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (module, names) in &self.0 {
@@ -75,7 +76,7 @@ impl Names {
         let tokens = tokens(text);
         let token = |at: usize| tokens.get(at).copied().unwrap_or("");
         let mut names = Self::default();
-        // Inline modules, each with the brace depth before it.
+        // Open inline modules, each with the brace depth at which it starts.
         let (mut inline, mut open): (Vec<(String, usize)>, usize) = (Vec::new(), 0);
         let mut at = 0;
         while at < tokens.len() {
@@ -117,7 +118,7 @@ impl Names {
                     }
                     let path = in_crate(&here, &words, &names.known, &is_module);
                     if let Some(path) = path.filter(|_| !restricts) {
-                        // A macro may reexport its argument.
+                        // A macro may reexport the name that is its argument.
                         if path.len() == module.len() + 2 && is_module(&path[..path.len() - 1]) {
                             names
                                 .known
@@ -135,7 +136,7 @@ impl Names {
     }
 }
 
-/// Resolves a path from the crate's root, if it leads into the crate.
+/// Returns the path from the crate's root if the path leads into the crate.
 pub fn in_crate(
     here: &[String],
     path: &[String],
@@ -154,7 +155,7 @@ pub fn in_crate(
     }
 }
 
-/// Returns the paths of a `use` item, each with the name that it introduces.
+/// Returns every path of a `use` item with the name that it introduces.
 pub fn leaves(tokens: &[&str], above: &mut Vec<String>, found: &mut Vec<(Vec<String>, String)>) {
     let own = tokens.iter().take_while(|it| it.starts_with(is_word) || **it == "::");
     let own: Vec<&str> = own.filter(|it| **it != "::").copied().collect();
@@ -198,7 +199,7 @@ pub fn tokens(text: &str) -> Vec<&str> {
         let len = match first {
             _ if is_word(first) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
             ':' if rest.starts_with("::") => 2,
-            // A character, not a lifetime.
+            // A character literal, not a lifetime.
             '\'' if rest[1..].chars().nth(1) == Some('\'') => {
                 2 + rest[1..].chars().next().map_or(0, char::len_utf8)
             }
@@ -210,7 +211,7 @@ pub fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// Removes modules that only tests use; comments must already be removed.
+/// Removes modules that exist only for tests. Comments must already be removed.
 pub fn without_tests(text: &str) -> String {
     let mut lines = text.lines().peekable();
     let mut out = String::new();
@@ -251,7 +252,8 @@ pub fn module(path: &Path) -> Option<String> {
     (module != "lib").then(|| module.to_string())
 }
 
-/// Returns line and top-level module of every path that starts with `crate::` or enough `super::`.
+/// Returns line and top-level module of every path that starts with `crate::` or with enough
+/// `super::` to reach the root.
 pub fn imports(path: &Path, text: &str) -> Vec<(usize, String)> {
     let depth = path.iter().count() - 1 - usize::from(path.ends_with("mod.rs"));
     let mut found = Vec::new();
@@ -289,7 +291,7 @@ pub fn imports(path: &Path, text: &str) -> Vec<(usize, String)> {
 pub fn targets(text: &str) -> Vec<String> {
     let name = |text: &str| {
         let name: String = text.trim_start().chars().take_while(|c| is_word(*c)).collect();
-        // Reexported from the crate's root.
+        // Reexported by the crate's root.
         if name == "Error" || name == "Result" { "error".to_string() } else { name }
     };
     let Some(group) = text.strip_prefix('{') else { return vec![name(text)] };

@@ -1,5 +1,6 @@
-//! Floors of ARCHITECTURE.md: a module imports only from lower floors, and from the neighbours listed here. Within a module,
-//! files do not import each other in a cycle. `unsafe` is confined to listed files. Files stay short.
+//! Checks ARCHITECTURE.md's floors: a module imports only from lower floors and from the neighbours
+//! listed here. Checks also that files of a module do not import each other in a cycle, that only
+//! listed files use `unsafe`, and that files are short.
 
 mod imports;
 mod mutations;
@@ -25,26 +26,26 @@ const FLOORS: [(u32, &[&str]); 8] = [
     (7, &["internals"]),
 ];
 
-/// Allowed imports within a floor: from, to, with the reason.
+/// Allowed imports within a floor, as (importer, imported), with the reason.
 const NEIGHBOURS: [(&str, &str); 2] = [
-    // The end of a chain stores the operators' output, and folds as much of them as possible into its tables.
+    // `output` computes the last operators of a chain with its own look-up tables where possible.
     ("output", "op"),
-    // The error for a thread that the system does not start.
+    // `threads` returns the crate's error if the system does not start a thread.
     ("threads", "error"),
 ];
 
-/// Lower floors that a module must not import.
+/// Modules on lower floors that a module must not import nonetheless, as (importer, imported).
 const NEVER: [(&str, &str); 1] = [
-    // `feedwater plan` works on a machine without CUDA.
+    // `feedwater plan` must work on a machine without CUDA.
     ("plan", "gpu"),
 ];
 
-/// Wings: modules whose rooms, the files and folders side by side in them, have floors of their own. With the most rooms and the most
-/// floors, so that a wing does not grow without a decision.
+/// Modules whose direct children ("rooms": files and folders) have floors of their own, with the
+/// maximum number of rooms and of floors. Raising a maximum is a decision.
 const WINGS: [(&str, usize, usize); 4] =
     [("loader", 12, 8), ("op", 30, 9), ("plan", 25, 8), ("source", 27, 6)];
 
-/// The sources of every crate.
+/// Source folders of all crates.
 const SOURCES: [&str; 16] = [
     "src",
     "crates/cli/src",
@@ -64,7 +65,7 @@ const SOURCES: [&str; 16] = [
     "python/src",
 ];
 
-/// Files and folders that may use `unsafe`: one for each thing that Rust cannot check.
+/// Files and folders that may use `unsafe`, one for each purpose.
 const UNSAFE: [&str; 16] = [
     "crates/nvjpeg-sys/",
     "crates/ptx/src/c_interface.rs",
@@ -111,7 +112,7 @@ fn a_module_imports_only_from_lower_floors() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
-/// A neighbour that is no longer needed must be removed from the list.
+/// Checks that each neighbour is still imported. Unused entries must be removed from the list.
 #[test]
 fn every_named_neighbour_is_imported() {
     let imported = |from: &str, to: &str| {
@@ -161,7 +162,7 @@ fn a_wing_has_few_rooms_and_floors() {
     }
 }
 
-/// `src/loader/mod.rs` lists the rooms with their floors.
+/// Compares imports inside the loader with the floors that `src/loader/mod.rs` lists.
 #[test]
 fn a_room_of_the_loader_imports_only_from_lower_floors() {
     let text = fs::read_to_string("src/loader/mod.rs").unwrap();
@@ -181,10 +182,10 @@ fn a_room_of_the_loader_imports_only_from_lower_floors() {
     }
 }
 
-/// Floor of each room: one above the highest that it imports.
+/// Returns the floor of each room: one above the highest room that it imports.
 fn floors_of_rooms(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, usize> {
     let mut floors: BTreeMap<String, usize> = imports.keys().map(|it| (it.clone(), 0)).collect();
-    // Imports have no cycle, so after as many rounds as there are rooms nothing changes.
+    // Imports are acyclic, so the floors are final after as many rounds as there are rooms.
     for _ in imports {
         for (room, imported) in imports {
             let floor = imported.iter().map(|other| floors[other] + 1).max().unwrap_or(0);
@@ -236,7 +237,8 @@ fn files_have_at_most_500_lines() {
     }
 }
 
-/// Path dependencies are published by name only. `nvjpeg-sys` on crates.io, for one, is another crate.
+/// Checks the names of all packages. Published crates refer to path dependencies by name only, and
+/// crates.io has an unrelated `nvjpeg-sys`.
 #[test]
 fn every_package_of_the_workspace_has_our_prefix() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -267,13 +269,14 @@ fn is_ours(package: &str) -> bool {
     package == "feedwater" || package.starts_with("feedwater-")
 }
 
-/// libjpeg's errors unwind, so a build with `panic = "abort"` must not compile.
+/// Checks that `panic = "abort"` does not compile, because errors of libjpeg unwind.
 #[test]
 fn a_build_that_cannot_unwind_does_not_compile() {
     let out = tempfile::tempdir().unwrap();
     let told = |panic: &str| {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        // Compile the file alone. Its imports cannot be resolved: only its own error counts.
+        // Compiles only this file. Unresolved imports cause other errors, so the test searches for
+        // the crate's own message.
         let output = Command::new(rustc)
             .args(["--edition", "2024", "--crate-type", "lib", "--emit", "metadata", "-C", panic])
             .arg("--out-dir")
@@ -286,7 +289,7 @@ fn a_build_that_cannot_unwind_does_not_compile() {
     assert!(told("panic=abort") && !told("panic=unwind"));
 }
 
-/// The checks of this file, on lines that must and must not match.
+/// Tests the recognition of imports and `unsafe` on lines that must and must not match.
 #[test]
 fn imports_and_unsafe_are_recognized() {
     let text = "use crate::{loader::{Loader, Batch}, op,\n    gpu::Device};\n\
@@ -315,7 +318,7 @@ fn imports_and_unsafe_are_recognized() {
     assert_eq!(without_comments("a('\"') /* b\n */ c // d\nr#\"e\"#"), "a( ) \n c \nr#\"\"#");
 }
 
-/// The cycle check, on files that import each other in every way.
+/// Tests the cycle check on files that import each other in every supported way.
 #[test]
 fn imports_between_files_are_recognized() {
     let files = [

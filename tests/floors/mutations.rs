@@ -1,11 +1,11 @@
-//! The list of mutations (`tests/mutations/`) still fits the sources.
+//! Checks that the list of mutations (`tests/mutations/`) fits the source files.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-/// Each mutation's old text is in its file exactly once, so that an edit of the file shows here and not in the next run, which
-/// takes more than an hour.
+/// Checks that each mutation's old text occurs exactly once in its file. A run of the mutations
+/// would report this too, but takes more than an hour.
 #[test]
 fn every_mutation_applies() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -16,7 +16,7 @@ fn every_mutation_applies() {
         let text = |key: &str| mutation[key].as_str().unwrap();
         let (name, file, old) = (text("name"), text("file"), text("old"));
         assert!(list["groups"].get(text("group")).is_some(), "{name} has no group");
-        assert!(names.insert(name), "{name} is there twice");
+        assert!(names.insert(name), "{name} is listed twice");
         let found = fs::read_to_string(root.join(file)).unwrap().matches(old).count();
         if found != 1 || old == text("new") {
             problems.push(format!("{name}: {found} times in {file}"));

@@ -1,8 +1,9 @@
-//! Sources as text: files, comments and words.
+//! Reading source files, and removing their comments.
 
 use super::*;
 
-/// Returns the Rust and CUDA files below a folder, as paths from the repository's root, with their texts.
+/// Returns the Rust and CUDA files below a folder with their contents. Paths are relative to the
+/// repository's root.
 pub fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut folders, mut files) = (vec![top.join(folder)], Vec::new());
@@ -22,7 +23,7 @@ pub fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     files
 }
 
-/// Removes comments and the contents of strings, keeping the lines.
+/// Removes comments and the contents of strings. Line numbers stay the same.
 pub fn without_comments(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -80,7 +81,8 @@ pub fn is_block(line: &str) -> bool {
     line.contains("unsafe {") || line.contains("unsafe impl")
 }
 
-/// Whether the line has a SAFETY comment, or one above with only the same statement in between.
+/// Whether the line or one of the 11 lines above it has a SAFETY comment, without a blank line in
+/// between.
 pub fn is_explained(lines: &[&str], number: usize) -> bool {
     let above = lines[..=number].iter().rev();
     above.take(12).take_while(|line| !line.trim().is_empty()).any(|line| line.contains("SAFETY:"))

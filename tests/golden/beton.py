@@ -1,12 +1,12 @@
-"""Makes tests/golden/beton/: FFCV files written by ffcv 1.0.2's own DatasetWriter, and beside them what it was given as
-`<name>.<number>` (the raw pixels, or the JPEG that its encoder made).
+"""Writes tests/golden/beton/: FFCV files, written by DatasetWriter of ffcv 1.0.2. Beside each file are the samples it
+was written from as `<name>.<number>`: raw pixels, or the JPEG of FFCV's encoder.
 
 Run with ffcv 1.0.2 (built from PyPI with libopencv-dev and libturbojpeg0-dev), numpy and opencv:
 python tests/golden/beton.py
 
-Two things are not as in a user's run. The pages are of 4 KiB, so that the files are small: the writer's least page is
-2 MiB, and nothing else in it depends on that. And ffcv imports torch for its loader, which writing does not need, so
-an empty module stands in where torch is not installed.
+This differs from a user's run in two ways. Pages have 4 KiB instead of the writer's minimum of 2 MiB, to keep the
+files small. Nothing else in the files depends on the page size. If torch is not installed, an empty module replaces
+it. ffcv imports torch for its loader, but writing does not use it.
 """
 
 import pathlib
@@ -74,11 +74,11 @@ def main():
         old.unlink()
     write("raw", {"image": RGBImageField("raw"), "label": IntField()}, Samples(5, picture, label))
     write("jpg", {"image": RGBImageField("jpg", jpeg_quality=70), "label": IntField()}, Samples(5, picture, label))
-    # Pictures of more bytes than the threshold become JPEGs: the last three.
+    # Images with more bytes than the threshold become JPEGs: the last three.
     threshold = picture(2).nbytes
     fields = {"label": IntField(), "image": RGBImageField("smart", smart_threshold=threshold)}
     write("smart", fields, Samples(6, label, picture), workers=2)
-    # Every sort of field, in an order that needs padding, with a second picture and a second number.
+    # All field types, in an order that needs padding, with a second image and a second number.
     fields = {
         "id": BytesField(),
         "a name longer than 16 bytes": FloatField(),

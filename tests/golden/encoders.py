@@ -1,11 +1,14 @@
-"""Makes tests/golden/encoders/: small JPEGs of many encoders, and files as cameras and old software write them.
+"""Writes tests/golden/encoders/: small JPEGs of many encoders, and JPEGs with the structure of files from cameras and
+old software.
 
-`tests/images/encoders.rs` compares our decoder with libjpeg-turbo on each, and says which of the two decodes it.
+`tests/images/encoders.rs` compares our decoder with libjpeg-turbo on each file, and states which of the two decodes
+it.
 
 Run:  pip install pillow numpy imagecodecs opencv-python-headless simplejpeg imageio-ffmpeg 'pyvips[binary]' ajpegli
-      python tests/golden/encoders.py
-`versions.txt` beside the files has the versions that made them. mozjpeg is the one of pyvips, jpegli that of ajpegli. The crates
-`image` and `jpeg-encoder` are built by cargo in a temporary folder.
+    python tests/golden/encoders.py
+
+`versions.txt` beside the files lists the versions of the encoders. mozjpeg comes with pyvips, jpegli with ajpegli.
+cargo builds the crates `image` and `jpeg-encoder` in a temporary folder.
 """
 
 import importlib.metadata
@@ -32,7 +35,7 @@ SIZES = [(61, 45), (67, 52), (113, 70), (64, 48), (81, 33), (35, 60)]
 
 
 def picture(number):
-    """Gradients, edges and noise, in a size that the number selects."""
+    """An image with gradients, edges and noise. The number selects its size and seeds the noise."""
     width, height = SIZES[number % len(SIZES)]
     rng = np.random.default_rng(number)
     y, x = np.mgrid[0:height, 0:width]
@@ -159,7 +162,7 @@ def ffmpegs():
 
 
 def crates():
-    """The crates `image` and `jpeg-encoder`."""
+    """Writes JPEGs with the crates `image` and `jpeg-encoder`."""
     source = """
 use image::{ColorType, ImageEncoder, codecs::jpeg::JpegEncoder};
 use jpeg_encoder::{Encoder, SamplingFactor};

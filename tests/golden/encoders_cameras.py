@@ -1,6 +1,5 @@
-"""The files of tests/golden/encoders/ whose names begin with `camera-`: what stands around the coded data in files of cameras,
-phones and old software. Called by encoders.py.
-"""
+"""Writes those files of tests/golden/encoders/ whose names begin with `camera-`. They imitate the segments, tables
+and headers in files of cameras, phones and old software. Called by encoders.py."""
 
 import io
 import struct
@@ -11,7 +10,8 @@ FRAMES = (0xC0, 0xC1)
 
 
 def segments(data):
-    """Splits a file: its segments as (marker, body), and the coded data with all that follows."""
+    """Splits a file into its segments before the coded data, as (marker, body), and the rest, which begins with the
+    coded data."""
     found, at = [], 2
     while True:
         marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
@@ -37,7 +37,7 @@ def changed(parts, marker, change):
 
 
 def with_thumbnail(thumbnail):
-    """EXIF as cameras write it: big-endian, with a thumbnail in the second directory."""
+    """Returns EXIF data as cameras write it: big-endian, with a thumbnail in the second directory."""
     entry = lambda tag, kind, count, value: struct.pack(">HHII", tag, kind, count, value)
     first = struct.pack(">H", 1) + entry(0x0112, 3, 1, 1 << 16)
     at = 8 + len(first) + 4
@@ -53,7 +53,7 @@ def make(write, pillow, picture, gray):
     small = pillow(picture(0)[::3, ::3].copy(), quality=60)
     put = lambda name, data: write(f"camera-{name}", data)
 
-    # Around the image.
+    # Segments before the image.
     exif = [(0xE1, with_thumbnail(small))]
     put("exif-thumbnail", joined(exif + without(parts, 0xE0), rest))
     put("jfif-and-exif", joined(parts[:1] + exif + parts[1:], rest))
@@ -124,7 +124,7 @@ def make(write, pillow, picture, gray):
     put("dnl", joined(unknown, coded + b"\xff\xdc\0\4" + height + b"\xff\xd9"))
     put("dnl-and-height", joined(parts, coded + b"\xff\xdc\0\4" + height + b"\xff\xd9"))
 
-    # The coded data.
+    # The coded data itself.
     restart, restart_rest = segments(pillow(picture(0), quality=60, restart_marker_blocks=3))
     put("fill-bytes", joined(parts, rest, fill=5))
     put("fill-before-eoi", joined(parts, coded + b"\xff\xff\xff\xff\xd9"))

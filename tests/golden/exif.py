@@ -1,9 +1,10 @@
-"""Makes tests/golden/exif.txt: the orientations that Pillow reads from EXIF and XMP data of all kinds, intact or not.
+"""Writes tests/golden/exif.txt: the orientations that Pillow reads from valid and corrupt EXIF and XMP data.
 
     python tests/golden/exif.py [CASES [FILE]]    with Pillow 12.x
 
-A line has the orientation that `ImageOps.exif_transpose` applies, or `-` where it raises an exception, the format, and the
-parts of the file that hold metadata, each as `name:hexadecimal`: segments of a JPEG, chunks of a PNG or WebP.
+Each line has an orientation, a format, and the parts of the file that hold metadata (segments of a JPEG, chunks of a
+PNG or WebP), each part as `name:hexadecimal`. The orientation is the one that `ImageOps.exif_transpose` applies, or
+`-` if it raises an exception.
 """
 
 import io
@@ -27,7 +28,7 @@ FORMATS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 11: "f", 12: "d", 13:
 
 
 def values(draw, order, kind, count):
-    """Bytes of `count` values of a type."""
+    """Returns the bytes of `count` random values of a TIFF type."""
     made = b""
     for _ in range(count):
         number = draw.choice([1, 2, 3, 4, 5, 6, 7, 8, 8, 6, 0, 9])
@@ -45,7 +46,7 @@ def values(draw, order, kind, count):
 
 
 def tiff(draw):
-    """A directory of up to four entries."""
+    """Returns a TIFF directory with up to four random entries."""
     magic = draw.choice(MAGIC)
     order = "<" if magic[:1] == b"I" else ">"
     entries = []
@@ -74,7 +75,7 @@ def tiff(draw):
 
 
 def packet(draw):
-    """Text of an XMP packet."""
+    """Returns the text of a random XMP packet."""
     digit = draw.choice("0123456789x")
     forms = ['<x tiff:Orientation="{}"/>', "<tiff:Orientation>{}</tiff:Orientation>", "<x/>", "tiff:Orientation={}", ""]
     other = draw.choice(["", "", 'tiff:Orientation="?" ', '<y tiff:Orientation="3"/>'])
@@ -96,7 +97,8 @@ def jpeg_parts(draw):
     for _ in range(draw.choice([0, 0, 0, 1, 2])):
         parts.insert(draw.randrange(len(parts) + 1), ("app1", XMP + packet(draw)))
     if draw.random() < 0.3:
-        # With a resolution, Pillow reads EXIF data when it is asked for it; without, when it opens the file.
+        # The byte is the unit of a resolution. With a unit, Pillow reads EXIF data on request; without one, already in
+        # Image.open.
         parts.insert(0, ("app0", b"JFIF\0\1\1" + bytes([draw.choice([0, 1])]) + b"\0\x48\0\x48\0\0"))
     return parts
 
@@ -139,7 +141,7 @@ def saved(format, **options):
 
 def with_segments(parts):
     plain = saved("JPEG")
-    # Without the JFIF segment of the encoder.
+    # Leaves out the JFIF segment of the encoder.
     rest = plain[4 + struct.unpack(">H", plain[4:6])[0] :]
     markers = {"app0": b"\xff\xe0", "app1": b"\xff\xe1"}
     segments = (markers[name] + struct.pack(">H", len(body) + 2) + body for name, body in parts)
@@ -169,7 +171,7 @@ def outcome(file):
         ImageOps.exif_transpose(image)
     except Exception:
         return "-"
-    # The number that `exif_transpose` looks up.
+    # The value that `exif_transpose` looks up. It transposes for 2 to 8 and ignores all others.
     orientation = image.getexif().get(ORIENTATION, 1)
     return {number: number for number in range(2, 9)}.get(orientation, 1)
 

@@ -1,7 +1,7 @@
-"""Makes tests/golden/lmdb/: environments that py-lmdb wrote, with the pictures of tests/golden/records/ in them, and
-Caffe's Datum as protobuf serialises it.
+"""Writes tests/golden/lmdb/ with py-lmdb: environments with the images of tests/golden/records/, also as Caffe's
+Datum messages, which protobuf serializes.
 
-Run with lmdb 3.0 (it has both LMDB 0.9.36 and 1.0.2), protobuf 7.36 and grpcio-tools 1.85, which has the compiler:
+Run with lmdb 3.0 (it has both LMDB 0.9.36 and 1.0.2), protobuf 7.36 and grpcio-tools 1.85 for the protobuf compiler:
 python tests/golden/lmdb_environments.py
 """
 
@@ -43,7 +43,7 @@ def datum_class():
 
 
 def write(name, databases, **options):
-    """An environment of one file, each database in a transaction of its own."""
+    """Writes a one-file environment. Each database is written in its own transaction."""
     folder = tempfile.mkdtemp()
     environment = lmdb.open(folder, map_size=1 << 24, max_dbs=4, **options.pop("environment", {}))
     for database, pairs in databases.items():
@@ -62,7 +62,7 @@ def main():
     pictures = [(HERE / "records" / f"{number}.jpg").read_bytes() for number in range(4)]
     large = (HERE / "decode" / "png-gray-alpha-16.png").read_bytes()
 
-    # Written backwards, so that key order is not the order in the file; one value is on overflow pages.
+    # Written in reverse, so that the order of keys differs from the order in the file. One value is on overflow pages.
     pairs = [(b"image-%04d" % number, pictures[number % 4]) for number in reversed(range(12))]
     pairs += [(b"image-0005", large), (b"__len__", b"12"), (b"num-samples", b"12")]
     pairs += [(b"label-%04d" % number, b"word") for number in range(12)]
@@ -79,7 +79,7 @@ def main():
     write("datum.mdb", {None: pairs})
     write("named.mdb", named)
     write("named-1.0.mdb", named, environment={"lib_version": 1})
-    # Planar and blue first, as Caffe's convert_imageset and convert_cifar_data leave them: 4 wide, 2 high.
+    # Planar, blue first, 4 wide and 2 high: the layout that Caffe's convert_imageset and convert_cifar_data write.
     planar = bytes(100 * channel + pixel for channel in range(3) for pixel in range(8))
     raw = Datum(channels=3, height=2, width=4, data=planar, label=3).SerializeToString()
     gray = Datum(channels=1, height=2, width=4, data=planar[:8], label=4).SerializeToString()

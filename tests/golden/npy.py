@@ -1,5 +1,5 @@
-"""Makes tests/golden/npy/: stacks of pictures and labels written by NumPy, and beside each stack its pictures as
-`<name>.raw`, one after another, height by width by channels in C's order.
+"""Writes tests/golden/npy/: stacks of images and labels, written by NumPy, and beside each stack its pixels as
+`<name>.raw`: one image after another, height by width by channels in C order.
 
 Run with numpy 2.x:  python tests/golden/npy.py
 """

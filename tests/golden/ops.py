@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/ops.json: what Pillow and torchvision make of pictures that both sides compute.
+"""Writes tests/golden/ops.json: results of Pillow and torchvision for images that this script and the Rust tests
+compute.
 
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
     venv/bin/python tests/golden/ops.py
 
-Pictures are not stored: `picture` below and its twin in tests/images/golden.rs compute the same bytes. Values come
-from Pillow itself and from torchvision's transforms on PIL images with ToTensor and Normalize; f16 and bf16
-are torch's conversions of those. Large results are stored as SHA-256 of their bytes (little endian), small
-ones of resizing as the bytes in hex, so that a difference can be measured.
+Images are not stored: `picture` below and the function of the same name in tests/images/golden.rs compute the same
+bytes. Values come from Pillow itself and from torchvision's transforms on PIL images with ToTensor and Normalize. f16
+and bf16 values are torch's conversions of them. Large results are stored as SHA-256 of their bytes (little endian).
+Small results of resizing are stored as bytes in hex, so that tests can measure differences.
 
-No picture here is more than 100 times as high as wide: from 12.2 on, Pillow shrinks the rows of those first.
+No image here is more than 100 times as high as wide: since 12.2, Pillow shrinks the rows of such images first.
 """
 
 import hashlib
@@ -53,7 +54,7 @@ def digest(array):
 
 
 def resizes():
-    """Whole pictures: up, down, odd sizes, one pixel."""
+    """Yields resized whole images: enlarged, reduced, odd sizes, one pixel."""
     sizes = [
         ((1, 1), (1, 1)), ((1, 1), (7, 5)), ((1, 9), (4, 4)), ((11, 1), (3, 6)), ((5, 3), (1, 1)),
         ((13, 17), (29, 31)), ((31, 29), (17, 13)), ((64, 48), (64, 48)), ((64, 48), (32, 24)),
@@ -72,11 +73,12 @@ def resizes():
 
 
 def boxes():
-    """A window, then resized, after the decoder reduced the picture: a fractional box of whole pixels."""
+    """Yields windows that are resized after the decoder reduced the image. In the reduced image, such a window is a
+    fractional box."""
     for reduction in (1, 2, 4, 8):
         image = picture(61, 47, 2)
         for x, y, w, h in ((0, 0, 61, 47), (3, 5, 31, 22), (21, 10, 40, 37), (60, 46, 1, 1)):
-            # In coordinates of the full picture, not on the reduced one's grid.
+            # In coordinates of the full image. They are not multiples of the reduction.
             x0, y0 = x * reduction + reduction // 2, y * reduction + reduction // 3
             x1, y1 = min(61 * reduction, x0 + w * reduction), min(47 * reduction, y0 + h * reduction)
             left, top = x0 // reduction, y0 // reduction
@@ -98,7 +100,7 @@ def tensors(tensor):
 
 
 def training():
-    """RandomResizedCrop's window, resized and mirrored, and normalized."""
+    """Yields tensors of RandomResizedCrop's window, resized, mirrored and normalized."""
     normalize = T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     for (width, height), (x, y, w, h), mirrored in [
         ((500, 375), (37, 12, 301, 288), False), ((500, 375), (200, 3, 299, 371), True),
@@ -113,7 +115,7 @@ def training():
 
 
 def evaluation():
-    """Resize(256), CenterCrop(224), ToTensor, Normalize."""
+    """Yields tensors of Resize(256), CenterCrop(224), ToTensor and Normalize."""
     chain = T.Compose([
         T.Resize(256), T.CenterCrop(224), T.ToTensor(),
         T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
@@ -123,7 +125,7 @@ def evaluation():
 
 
 def crops():
-    """Crops that reach outside, as PIL transforms: placement and padding."""
+    """Yields crops of PIL images that reach outside of the image, for their position and padding."""
     image = picture(31, 22, 5)
     for width, height in [(8, 8), (9, 5), (31, 22), (40, 8), (41, 30), (8, 31)]:
         result = np.asarray(T.CenterCrop((height, width))(image))
@@ -134,7 +136,7 @@ def crops():
 
 
 def sizes():
-    """The size that Resize gives for a shorter side, and for a longer one alone (transforms v2)."""
+    """Yields the sizes of Resize for a shorter side, and for a longer side alone (transforms v2)."""
     from torchvision.transforms import v2
 
     for source in [(500, 375), (375, 500), (333, 500), (97, 311), (1201, 700), (17, 17), (3, 1000)]:

@@ -1,10 +1,11 @@
-"""Makes tests/golden/png_damage.txt: what Pillow makes of the damaged PNGs of tests/png_damage/files.rs.
+"""Writes tests/golden/png_damage.txt: Pillow's results for the damaged PNGs of tests/images/png_damage/files.rs.
 
     cargo test --workspace --test images -- --ignored png_damage:: --nocapture
-    python tests/golden/png_damage.py FILE    with Pillow 12.x, and the file that the test printed
+    python tests/golden/png_damage.py FILE    with Pillow 12.x; FILE is the path that the test printed
 
-A line has a group's name, the first 12 digits of the SHA-256 of its files one after another, and for each file the same of
-the RGB bytes of `Image.open(file).convert("RGB")`, or `-` where Pillow raises an exception. `x*3` stands for three times x.
+A line describes a group of files: its name, the first 12 digits of the SHA-256 of all its files one after another,
+and a result for each file. A result is the first 12 digits of the SHA-256 of `Image.open(file).convert("RGB")`'s
+bytes, or `-` if Pillow raises an exception. `x*3` means three times x.
 """
 
 import hashlib

@@ -1,5 +1,5 @@
-"""Makes tests/golden/recordio/: files that MXNet's own RecordIO writer (dmlc-core) wrote, with the pictures of
-tests/golden/records/ in them.
+"""Writes tests/golden/recordio/: files of MXNet's own RecordIO writer (dmlc-core) with the images of
+tests/golden/records/.
 
 Run with Python 3.11 or older, mxnet 1.9.1 and numpy 1.23:  python tests/golden/recordio.py
 """
@@ -28,8 +28,8 @@ def main():
     pictures = [(HERE / "records" / f"{number}.jpg").read_bytes() for number in range(4)]
     write("train", zip(LABELS, pictures))
     write("arrays", [([5], pictures[0]), ([6, 2.5, 9], pictures[1])])
-    # The magic number inside: the writer takes it out where it is aligned and writes the record in parts. Contents
-    # begin at byte 24 of a record, so these are aligned at 0, 4, 8, ... of them.
+    # Contents that contain the magic number. Where it is aligned, the writer removes it and writes the record in parts.
+    # Contents begin at byte 24 of a record, so offsets 0, 4, 8, ... in them are aligned.
     contents = [
         b"abc" + MAGIC + b"not aligned",
         b"in 3" + MAGIC + b"parts of" + MAGIC + b"one record",

@@ -1,7 +1,7 @@
-"""Makes tests/golden/records/: files that hold many samples, written by the formats' own tools, and beside them the
-pictures in them as `0.jpg`, `1.jpg`, ... (small JPEGs of a seeded pattern).
+"""Writes tests/golden/records/: files that hold many samples, written by the formats' own tools, and the images in
+them as `0.jpg`, `1.jpg`, ... (small JPEGs of a seeded pattern).
 
-Run with Pillow, numpy and tensorflow-cpu 2.21 and webdataset 1.0:  python tests/golden/records.py
+Run with Pillow, numpy, tensorflow-cpu 2.21 and webdataset 1.0:  python tests/golden/records.py
 """
 
 import io
@@ -63,7 +63,7 @@ def write_webdataset(name, pictures_and_labels, first):
 
 
 def write_tar(name, form, files):
-    """An archive by Python's tarfile, in one of its three forms."""
+    """Writes an archive with Python's tarfile, in one of its three formats."""
     with tarfile.open(OUT / name, "w", format=form) as archive:
         for path, content in files:
             member = tarfile.TarInfo(path)
@@ -86,7 +86,7 @@ def main():
     write_webdataset("train-000001.tar", samples[3:], 3)
     with webdataset.TarWriter(str(OUT / "train.tar.gz"), mtime=0) as writer:
         writer.write({"__key__": "a", "jpg": encoded[0], "cls": 7})
-    # Names that need each form's way to write long ones: a prefix, a member before the member, an extended header.
+    # Long names, which each format stores differently: with a prefix field, a preceding member, or an extended header.
     long = "folder.with.dots/" + 10 * "0123456789" + "/sample"
     files = [(long + ".jpg", encoded[0]), (long + ".cls", b"7\n")]
     write_tar("ustar.tar", tarfile.USTAR_FORMAT, files)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Compares the golden data of tests/golden/operators with the installed libraries: runs each script with --check. Python
-# is python3, or FEEDWATER_GOLDEN_PYTHON. A script is skipped, with the reason, if its libraries are not installed. They
-# are too large to be installed here (torch alone is over 1 GB).
+# Compares the golden data of tests/golden/operators with the results of the installed libraries: runs each script with
+# --check. Uses python3, or the Python that FEEDWATER_GOLDEN_PYTHON names. Skips scripts whose libraries are not
+# installed, and prints what is missing. The script does not install them, because they are large (torch alone is over 1
+# GB).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/operators"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Writes tests/golden/tls: an authority, and three certificates for a server on the loopback: a valid one, one for
-# another name, and an expired one. They are only for tests: their keys are public. Needs openssl 3.
+# Writes tests/golden/tls: a certificate authority, and three server certificates: a valid one for the loopback address,
+# one for another host name, and an expired one. They are only for tests, because their keys are public. Needs openssl
+# 3.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 mkdir -p tls
@@ -12,8 +13,8 @@ key authority
 openssl req -x509 -key authority.key -subj '/CN=feedwater tests' -days 36500 -out authority.pem \
     -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign
 
-# Arguments: name, host, first day, last day. Uses openssl ca, because openssl x509 takes dates only from version 3.4
-# on.
+# Arguments: NAME, the subjectAltName, the first and the last day of validity. Uses openssl ca, because openssl x509
+# sets dates only from 3.4 on.
 certificate() {
     key "$1"
     openssl req -new -key "$1.key" -subj "/CN=$1" -out "$1.csr"

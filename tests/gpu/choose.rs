@@ -1,5 +1,6 @@
-//! `Loader::choose` on other threads, while the consumer takes batches and ends measurement windows: nothing hangs, no byte
-//! changes, every sample appears once, and nothing leaks.
+//! Calls `Loader::choose` on other threads while the consumer takes batches and measurement windows
+//! end. Checks that nothing hangs or leaks, that no byte changes, and that every sample appears
+//! once.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -26,10 +27,10 @@ const CHOOSERS: u64 = 3;
 /// Samples per epoch, in six batches.
 const SAMPLES: u64 = 24;
 const EPOCHS: u64 = 3;
-/// Timeout that only a hanging test reaches.
+/// Timeout of a test, far longer than any test that does not hang.
 const LONG: Duration = Duration::from_secs(240);
 
-/// Images that count their owners.
+/// A source that holds a reference-counted token, so that a test can count the source's owners.
 struct Held {
     images: Memory,
     _held: Arc<()>,
@@ -62,7 +63,7 @@ fn free(held: &Arc<()>) -> LoaderBuilder {
     builder(held).auto_workers().auto_prefetch().cpu_threads(Some(5))
 }
 
-/// The bytes with fixed settings.
+/// Returns the bytes of all batches with fixed settings.
 fn expected() -> Vec<Vec<u8>> {
     let mut loader =
         builder(&Arc::new(())).device(DeviceChoice::Cpu).num_workers(2).build().unwrap();
@@ -73,7 +74,7 @@ fn expected() -> Vec<Vec<u8>> {
     all
 }
 
-/// All possible choices.
+/// Returns all valid choices.
 fn choices(loader: &Loader) -> Vec<Choice> {
     let plan = loader.plan();
     let (workers, ahead) = (plan.workers, plan.ahead_batches);
@@ -101,22 +102,22 @@ impl Random {
     }
 }
 
-/// Runs code on another thread, and fails unless it ends.
+/// Runs `what` on another thread. Fails if it does not end within [`LONG`].
 fn ends(what: impl FnOnce() + Send + 'static) {
     let (sender, over) = channel();
     let thread = thread::spawn(move || {
         what();
-        // The receiver waits for it.
+        // `ends` still holds the receiver.
         sender.send(()).unwrap();
     });
     match over.recv_timeout(LONG) {
         Ok(()) => thread.join().unwrap(),
-        Err(RecvTimeoutError::Timeout) => panic!("a thread waits for ever"),
+        Err(RecvTimeoutError::Timeout) => panic!("a thread hangs"),
         Err(RecvTimeoutError::Disconnected) => panic::resume_unwind(thread.join().unwrap_err()),
     }
 }
 
-/// Sets its flag on drop, so that other threads end even if the consumer panics.
+/// Sets its flag on drop, so that other threads stop even if the consumer panics.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -125,8 +126,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Consumes all epochs. In each, other threads choose from when batch `begin` was requested; for that batch the consumer pauses
-/// for `rest`.
+/// Consumes all epochs. In each epoch, other threads begin to choose when batch `begin` is
+/// requested. The consumer pauses for `rest` before it takes that batch.
 fn consume(loader: &mut Loader, begin: u64, rest: Duration, seed: u64) -> Vec<Vec<u8>> {
     let valid = choices(loader);
     let asked = AtomicU64::new(0);
@@ -150,7 +151,7 @@ fn consume_epoch(
             thread::yield_now();
         }
         (0..random.below(3000)).for_each(|_| std::hint::spin_loop());
-        // At least once.
+        // Chooses at least once, even if the epoch is already over.
         loop {
             loader.choose(valid[random.below(valid.len() as u64) as usize]).unwrap();
             assert!(valid.contains(&loader.choice()));
@@ -184,7 +185,7 @@ fn consume_epoch(
             all.push(batch.to_host().unwrap());
         }
         seen.sort_unstable();
-        assert!(seen.into_iter().eq(0..SAMPLES), "each sample once");
+        assert!(seen.into_iter().eq(0..SAMPLES), "each sample must appear once");
         all
     })
 }
@@ -195,23 +196,31 @@ fn run(on: impl Fn(LoaderBuilder) -> LoaderBuilder, (begin, rest): (u64, Duratio
     let mut loader = on(free(&held)).build().unwrap();
     assert!(choices(&loader).len() > 8, "{:?}", choices(&loader));
     let batches = consume(&mut loader, begin, rest, seed);
-    assert!(batches == expected(), "the bytes depend on the choice; begin {begin}, seed {seed}");
+    assert!(
+        batches == expected(),
+        "the bytes must not depend on the choice; begin {begin}, seed {seed}"
+    );
     let stats = loader.stats();
     assert_eq!(stats.images, EPOCHS * SAMPLES);
     assert_eq!(stats.outcomes.values().sum::<u64>(), stats.images, "{:?}", stats.outcomes);
 
     let last = loader.decisions().last().cloned().unwrap();
-    assert_eq!((last.choice, last.settled), (loader.choice(), true), "the last choice stays");
-    // It was made by hand: the same choice by hand has the same reason.
+    assert_eq!(
+        (last.choice, last.settled),
+        (loader.choice(), true),
+        "the last choice must stay in effect"
+    );
+    // The last choice was made by `choose`, so choosing the same again must give the same reason.
     loader.choose(last.choice).unwrap();
     assert_eq!(loader.decisions().last().unwrap().why, last.why);
     drop(loader);
-    assert_eq!(Arc::strong_count(&held), 1, "a thread is left");
+    assert_eq!(Arc::strong_count(&held), 1, "a thread still holds the source");
 }
 
-/// The second batch begins the first window.
+/// Start of choosing: the second batch, which begins the first window.
 const BEGINS: (u64, Duration) = (2, Duration::ZERO);
-/// A window has five batches and at least 50 ms: this batch ends it, and a thread decides.
+/// Start of choosing: batch 8. A window has at least five batches and 50 ms, so the pause makes
+/// this batch end a window, and a thread then decides.
 const ENDS: (u64, Duration) = (8, Duration::from_millis(51));
 
 #[test]
@@ -222,7 +231,8 @@ fn choosing_while_a_window_begins() {
     });
 }
 
-/// The thread that ends a window reads the current choice, and a thread that chooses ends the measurement.
+/// One thread ends a window and reads the current choice while another thread chooses, which ends
+/// the measurement.
 #[test]
 fn choosing_while_a_window_ends() {
     ends(|| {
@@ -245,7 +255,7 @@ fn choosing_what_is_on_the_device() {
     });
 }
 
-/// Whether two workers decode at the same time while only operators are on the device.
+/// Whether two workers ever decode at the same time if only operators run on the device.
 fn decode_together(most: Option<usize>) -> bool {
     let images = (0..24).map(|seed| (jpeg(seed, 640, 480), seed as i64)).collect();
     let loader =
@@ -273,7 +283,7 @@ fn decode_together(most: Option<usize>) -> bool {
     spans.windows(2).any(|pair| pair[1].0 + 0.002 < pair[0].1)
 }
 
-/// No worker only reads for a device that does not decode, unless the settings say so.
+/// If the device only runs operators, all workers decode, unless the settings limit them.
 #[test]
 fn all_workers_decode_where_only_operators_are_on_the_device() {
     ends(|| {
@@ -285,7 +295,7 @@ fn all_workers_decode_where_only_operators_are_on_the_device() {
     });
 }
 
-/// A loop that chooses with every batch, for weeks.
+/// For loops that choose with every batch for weeks: the memory for choices must not grow.
 #[test]
 fn only_the_last_manual_choice_is_stored() {
     let loader = free(&Arc::new(())).device(DeviceChoice::Cpu).build().unwrap();

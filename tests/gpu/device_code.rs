@@ -1,5 +1,6 @@
-//! Device code on the simulated machine: that its faults are seen, a long run of the training chain, and every schedule of warps
-//! and blocks. Run by `run.sh` beside this file, together with the other tests that launch kernels.
+//! Device code on the simulated machine: detection of its errors, a long run of the training chain,
+//! and every schedule of warps and blocks. `tests/device_code/run.sh` runs these tests, together
+//! with the other tests that launch kernels.
 
 use crate::common::{evaluation, jpeg, training};
 use crate::simulated::device_code::executes_device_code;
@@ -23,8 +24,8 @@ fn machine() -> Simulated {
     machine
 }
 
-/// Launches a block of 64 threads with this body, and returns the number of its faults. `words` are 64 words of memory that
-/// were written, `never` 64 that were not.
+/// Launches a block of 64 threads with this body, and returns the number of memory faults and
+/// races. `words` points to 64 initialized words, `never` to 64 uninitialized ones.
 fn faults_of(machine: &Simulated, body: &str) -> u64 {
     let text = format!(
         "struct Sample {{ unsigned *words, *never; }};
@@ -43,7 +44,7 @@ fn faults_of(machine: &Simulated, body: &str) -> u64 {
     let memory = DevicePool::take(&device, &footprint).unwrap();
     let pinned = PinnedPool::take(&device, &footprint).unwrap();
     let words = memory.buffer("words", 256).unwrap();
-    // An allocation of its own: its neighbours are not the kernel's.
+    // In a separate allocation, so that the kernel may not access its neighbours.
     let mut other = Footprint::default();
     other.add(MemoryKind::Device, "never", 256, 1, "");
     let never = DevicePool::take(&device, &other).unwrap().buffer("never", 256).unwrap();
@@ -59,7 +60,7 @@ fn faults_of(machine: &Simulated, body: &str) -> u64 {
     kernel.launch_shape(&stream, samples.device(), 0, 1, Size::new(1, 1), shape).unwrap();
     let waited = stream.synchronize();
     let faults = machine.expected_kernel_faults();
-    assert_eq!(waited.is_err(), faults > 0, "a fault is an error of the launch");
+    assert_eq!(waited.is_err(), faults > 0, "a fault must be an error of the launch");
     faults
 }
 
@@ -134,7 +135,8 @@ fn a_hundred_batches_of_the_training_chain_equal_the_cpu() {
     assert!(totals.mma > 0, "{totals:?}");
 }
 
-/// A chain whose second kernel has passes of every kind: two of sums, histograms, a stencil, and a warp of some samples.
+/// Returns a chain whose second kernel has passes of every kind: two of sums, histograms, a
+/// stencil, and a warp of some samples.
 fn programs() -> Chain {
     passes_of(24, 20)
 }
@@ -172,7 +174,7 @@ fn no_schedule_of_warps_and_blocks_changes_a_batch() {
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
 }
 
-/// Ten tiles, and histograms that two blocks count.
+/// Uses an output of ten tiles, and histograms that two blocks count.
 #[test]
 #[ignore = "needs device code: tests/device_code/run.sh"]
 fn no_schedule_of_the_blocks_of_a_pass_changes_a_batch() {
@@ -186,7 +188,8 @@ fn no_schedule_of_the_blocks_of_a_pass_changes_a_batch() {
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
 }
 
-/// Volta has neither the products nor the packing instruction of tiles.
+/// Covers Volta too, which has neither the instructions for products of bytes nor the packing
+/// instruction that tiles use.
 #[test]
 #[ignore = "needs device code: tests/device_code/run.sh"]
 fn gpus_without_products_of_bytes_equal_the_cpu() {
@@ -205,7 +208,7 @@ fn gpus_without_products_of_bytes_equal_the_cpu() {
                 || builder(chain.clone(), 4, (40, 30)).batch_size(4).output(dtype, Layout::Nchw);
             let compilations = machine.compilations();
             assert_eq!(same(make, &what), 1, "{what}");
-            // Kernels of an earlier run of the tests are kept.
+            // An earlier run of the tests may have cached the kernels.
             if machine.compilations() > compilations {
                 assert_eq!(machine.compiled_for(), format!("sm_{architecture}"), "{what}");
             }

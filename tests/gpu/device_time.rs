@@ -27,24 +27,24 @@ fn clean(machine: &Simulated, what: &str) {
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
 }
 
-/// Whether a message has this number as a word.
+/// Whether a message contains this number as a word.
 fn has_number(text: &str, number: u32) -> bool {
     text.split(|it: char| !it.is_ascii_alphanumeric()).any(|it| it == number.to_string())
 }
 
-/// Waits for a value; fails after a timeout.
+/// Waits until `there` returns a value. Fails after 60 s.
 fn until<T>(mut there: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
         if let Some(it) = there() {
             return it;
         }
-        assert!(begin.elapsed() < Duration::from_secs(60), "it never comes");
+        assert!(begin.elapsed() < Duration::from_secs(60), "no value within 60 s");
         std::thread::yield_now();
     }
 }
 
-/// Number of host waits so far.
+/// Returns how often the host has waited so far.
 fn host_waits(machine: &Simulated) -> u64 {
     let waits = ["cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"];
     waits.iter().map(|name| machine.calls(name)).sum()
@@ -106,7 +106,8 @@ fn measuring_adds_no_waits_and_creates_no_events_later() {
     clean(&machine, "no waits");
 }
 
-/// Measurements that cannot start because the previous one is not finished are counted as dropped; measuring continues later.
+/// A measurement cannot start while the previous one is unfinished. It is counted as dropped, and
+/// later measurements work.
 #[test]
 fn a_full_queue_drops_measurements_and_never_waits() {
     let machine = exclusive();
@@ -235,7 +236,8 @@ fn device(profile: &Profile, stage: Stage) -> &DeviceTime {
     profile.stage(stage).unwrap().device.as_ref().unwrap()
 }
 
-/// On every route the measured device time of an image and of a launch equals the simulated one, however many were measured.
+/// On every route, the measured device time of an image and of a launch equals the simulated time,
+/// however many were measured.
 #[test]
 fn the_kernel_and_every_route_are_timed_by_the_device() {
     let machine = machine();
@@ -252,7 +254,8 @@ fn the_kernel_and_every_route_are_timed_by_the_device() {
             assert!(kernel.items == 0 || per_sample == KERNEL_NS as f64, "{kernel:?}");
             let decode = device(&profile, Stage::DeviceDecode);
             assert!(decode.all_items >= 80, "{decode:?}");
-            // nvJPEG's kernels: a copy to the device and a decode. The engines: one operation for a whole group.
+            // For nvJPEG's kernels, an image takes a copy to the device and a decode. For the
+            // engines, a whole group takes one operation.
             let (many, each) = match route {
                 Route::NvjpegHardware => (decode.spans, DECODE_NS),
                 _ => (decode.items, 2 * DECODE_NS),
@@ -283,7 +286,7 @@ fn copies_to_the_device_are_timed() {
     assert!(profile.stage(Stage::DeviceDecode).is_none_or(|it| it.device.is_none()));
 }
 
-/// The consumer's stream waits for the batch if it is early, and does not wait if it is late, whatever the host's clock shows.
+/// The consumer's stream waits for the batch if it is early, whatever the host's clock shows.
 #[test]
 fn the_exposed_wait_is_that_of_the_consumers_stream() {
     let machine = machine();
@@ -304,7 +307,7 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
         let measured = profile.consumer.waited_on_device.unwrap();
         assert_eq!((measured.spans, measured.items, measured.all_items), (1, 4, 4));
         assert_eq!(nanoseconds(measured.seconds), waited.as_nanos() as f64);
-        // At least the kernel's time.
+        // The wait is at least as long as the kernel.
         assert_eq!(waited.as_nanos() as u64 >= 4 * KERNEL_NS, late == 0, "{waited:?}");
         assert!(late == 0 || waited.is_zero(), "{waited:?}");
         drop((batch, loader, first, last, stream, device));
@@ -327,14 +330,15 @@ fn events_are_created_only_at_the_start() {
     }
 }
 
-/// The number of host waits per image is known: for its page, its decoder and the launch's block. Measuring adds none.
+/// The number of host waits per image is known: for its page, its decoder and its launch buffer.
+/// Measuring adds none.
 #[test]
 fn measuring_never_makes_the_host_wait() {
     let machine = machine();
     let waits = |epochs| {
         machine.restart();
         machine.set_decoder(Some(libjpeg));
-        // Everything finishes at once, so that nothing waits for a free buffer.
+        // Work finishes at once, so that no thread waits for a free buffer.
         machine.schedule(Schedule::Eager);
         let builder = builder(jpegs(20), training()).routes([Route::NvjpegGpu]).num_workers(1);
         let mut loader = builder.epochs(Some(epochs)).build().unwrap();
@@ -354,7 +358,7 @@ fn measuring_never_makes_the_host_wait() {
     };
     let (one, three) = (waits(1), waits(3));
     assert_eq!(three[0] - one[0], 3 * 2 * 20, "events");
-    assert_eq!((one[1], one[2]), (three[1], three[2]), "streams and contexts");
+    assert_eq!((one[1], one[2]), (three[1], three[2]), "calls that wait for streams and contexts");
 }
 
 #[test]
@@ -380,7 +384,8 @@ fn a_profile_includes_the_device_and_survives_serialization() {
     assert_eq!(read.routes.len(), profile.routes.len());
 }
 
-/// Images that the kernels support, then progressive ones, which only the route `nvjpeg-hybrid` supports here.
+/// A window of progressive images follows a window of baseline images. The kernels do not support
+/// progressive images; here only the route `nvjpeg-hybrid` does.
 #[test]
 fn a_window_counts_the_images_of_its_own_routes() {
     let machine = machine();
@@ -412,9 +417,9 @@ fn a_window_counts_the_images_of_its_own_routes() {
     assert_eq!((cuda.images, cuda.share, host.share), (0, 0.0, 1.0));
     assert!((1..=24).contains(&host.images), "{host:?}");
     assert!(cuda.device.is_none() && host.device.is_some(), "{cuda:?}");
-    // Peaks cover the whole time.
+    // Peaks of memory cover the whole run, not only the window.
     assert_eq!(window.memory, whole.memory);
-    // A window in which nothing happens has no shares.
+    // Without any images in the window, all shares are 0.
     let nothing = loader.profile_since(&loader.measured());
     assert!(nothing.routes.iter().all(|it| (it.images, it.share, it.busy) == (0, 0.0, 0.0)));
     drop(loader);
@@ -466,7 +471,7 @@ fn a_loader_monitors_its_device_on_request() {
     let period = Some(Duration::from_millis(1));
     let watched = || builder(jpegs(8), training()).watch_device(period);
     let mut loader = watched().build().unwrap();
-    // Another reading fails, and the next one works.
+    // One reading fails, and the next one succeeds.
     machine.fail("nvmlDeviceGetUtilizationRates", 2, 15);
     let told = until(|| loader.profile().device.filter(|it| it.readings > 2 && it.failed > 0));
     assert_eq!((told.gpu, told.failed, told.jpeg), (Some(0.6), 1, None));

@@ -1,4 +1,5 @@
-//! Failures on the device path: every call of the driver and of nvJPEG, on every route, on the simulated machine.
+//! Failures on the device path: every call of the driver and of nvJPEG fails in turn, on every
+//! route, on the simulated machine.
 
 use crate::common::{jpegs, training};
 use crate::simulated::images::libjpeg;
@@ -9,7 +10,7 @@ use feedwater::op::MixupOrCutMix;
 use feedwater::plan::Route;
 use feedwater::source::Memory;
 
-/// With a batch stage for every second seed.
+/// Returns a loader. Odd seeds have batch operators.
 fn builder(seed: u64) -> LoaderBuilder {
     let source = Memory::new(jpegs(16)).unwrap();
     let (chain, classes) = match seed % 2 {
@@ -20,7 +21,8 @@ fn builder(seed: u64) -> LoaderBuilder {
     builder.batch_size(4).num_workers(2).shuffle(true).seed(seed).epochs(Some(1))
 }
 
-/// Runs an epoch on these routes and returns the number of delivered samples. Batches before an error have the bytes of the CPU.
+/// Runs an epoch on these routes and returns the number of delivered samples. Checks that all
+/// batches before an error equal the CPU's.
 fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
     let mut cpu = builder(seed).device(DeviceChoice::Cpu).build().unwrap();
     let builder = builder(seed).routes(routes).device(DeviceChoice::Gpu(0));
@@ -31,7 +33,7 @@ fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
         let targets = cpu.soft_targets_to_host().unwrap();
         assert!(batch.soft_targets_to_host()? == targets, "seed {seed}");
     }
-    // Measurements may fail too, and are then absent.
+    // A failed measurement must be absent from the profile.
     assert!(loader.profile().images <= 16);
     let stats = loader.stats();
     assert_eq!(stats.outcomes.values().sum::<u64>(), stats.images, "{stats:?}");
@@ -45,7 +47,8 @@ fn restart(machine: &Simulated, schedule: u64) {
     machine.schedule(Schedule::Random(schedule));
 }
 
-/// Checks the result of a run with a failure: an error, or all samples with counted outcomes, and no leaks.
+/// Checks the result of a run with a failure: either an error or all samples with their outcomes
+/// counted, and no leaks.
 fn check(machine: &Simulated, result: &Result<u64, Error>, what: &str) {
     let counts = machine.counts();
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
@@ -54,8 +57,8 @@ fn check(machine: &Simulated, result: &Result<u64, Error>, what: &str) {
     }
 }
 
-/// Whichever call fails, while building or running: the result is an error, or the CPU processes the sample; never a panic, a
-/// hang or a leak.
+/// Lets each call fail in turn, while building or running. The result must be an error or a sample
+/// on the CPU, never a panic, a hang or a leak.
 #[test]
 fn a_failure_at_any_call_is_an_error_and_leaks_nothing() {
     let machine = exclusive();
@@ -70,7 +73,8 @@ fn a_failure_at_any_call_is_an_error_and_leaks_nothing() {
             assert!(result.is_ok(), "call {nth}: {result:?}");
             break;
         }
-        // Every call at the start, then in growing steps: a run has many hundred calls.
+        // Covers every one of the first 40 calls, then ever larger steps, because a run has many
+        // hundred calls.
         nth += 1 + nth / 40;
     }
     assert!(failed > 20, "{failed} failures");
@@ -101,7 +105,8 @@ fn a_failure_of_any_function_is_an_error_and_leaks_nothing() {
     assert!(reached > 200, "{reached} failures");
 }
 
-/// Functions that a loader calls, except for destructors, whose failures have no consequence.
+/// Functions that a loader calls. Destructors are missing, because their failures have no
+/// consequence.
 const FUNCTIONS: [&str; 51] = [
     "cuInit",
     "cuDeviceGet",

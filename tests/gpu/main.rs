@@ -1,6 +1,7 @@
 //! The GPU path on a simulated machine: driver, nvJPEG, loader, exports, failures. Needs no GPU.
 //!
-//! Streams are queues that run as late or as randomly as the schedule allows, so a missing wait shows as a wrong batch.
+//! Streams are queues that run as late or as randomly as the schedule allows. So a missing wait
+//! shows as a wrong batch.
 
 mod choose;
 #[path = "../common/mod.rs"]

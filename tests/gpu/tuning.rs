@@ -1,4 +1,5 @@
-//! Autotuning of the operators on the device, with the simulated driver: no byte changes.
+//! Autotuning of operators between CPU and device, with the simulated driver. It must not change
+//! any byte.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -33,7 +34,8 @@ fn on_device(chain: Chain) -> LoaderBuilder {
     builder(chain).device(DeviceChoice::Gpu(0)).runtime(&runtime())
 }
 
-/// Consumes epochs until the loader has settled, then two more, at least four. Returns the bytes of all batches.
+/// Consumes epochs until the loader has settled and two more, at least four in total. Returns the
+/// bytes of all batches.
 fn settle(loader: &mut Loader, step: Duration) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let mut after = 0;
@@ -50,7 +52,7 @@ fn settle(loader: &mut Loader, step: Duration) -> Vec<Vec<u8>> {
     panic!("not settled: {:#?}", loader.decisions());
 }
 
-/// Returns the same batches, computed on the CPU.
+/// Returns the same batches, computed only on the CPU.
 fn on_cpu(chain: Chain, batches: usize) -> Vec<Vec<u8>> {
     let mut loader = builder(chain).device(DeviceChoice::Cpu).build().unwrap();
     let mut all = Vec::new();
@@ -60,7 +62,8 @@ fn on_cpu(chain: Chain, batches: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// That a CPU which keeps up gets all the work is tested on simulated machines (`tests/tune/`): whether this one keeps up
+/// Whether this machine's CPU keeps up depends on its load. Tests on simulated machines
+/// (`tests/insight/tune/`) check that a CPU which keeps up gets all the work.
 /// depends on its load.
 #[test]
 fn a_device_without_work_is_left_alone_and_no_byte_changes() {
@@ -74,7 +77,7 @@ fn a_device_without_work_is_left_alone_and_no_byte_changes() {
         let epoch = |loader: &mut Loader| {
             loader.epoch().map(|batch| batch.unwrap().to_host().unwrap()).collect::<Vec<_>>()
         };
-        // Batches begun under the earlier choice are consumed.
+        // The first epoch consumes batches that began under the earlier choice.
         batches.extend(epoch(&mut loader));
         let before = loader.stats();
         batches.extend(epoch(&mut loader));
@@ -83,7 +86,10 @@ fn a_device_without_work_is_left_alone_and_no_byte_changes() {
         assert_eq!(stats.outcomes["cpu"] + by_device(&stats.outcomes), stats.images);
         let left = |stats: &Stats| stats.cpu_fallback.get("the CPU keeps up").copied().unwrap_or(0);
         assert!(left(&stats) >= left(&before) + 40, "{:?}", stats.cpu_fallback);
-        assert!(batches == on_cpu(training(), batches.len()), "the bytes do not depend on tuning");
+        assert!(
+            batches == on_cpu(training(), batches.len()),
+            "the bytes must not depend on tuning"
+        );
         drop(loader);
         let counts = machine.counts();
         assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
@@ -121,15 +127,15 @@ fn each_operator_may_run_on_either_side_and_no_byte_changes() {
             let loader = epoch.loader();
             for (number, batch) in epoch.enumerate() {
                 batches.push(batch.unwrap().to_host().unwrap());
-                // Some choices in order, others at random.
+                // The first choices are in order, later ones pseudo-random.
                 let next = if turn < 3 { number / 3 } else { number * 7 + turn };
                 let offload = all[next % all.len()];
                 loader.choose(Choice { offload, ..loader.choice() }).unwrap();
                 assert_eq!(loader.choice().offload, offload);
             }
         }
-        assert!(loader.is_settled(), "nothing is tuned after a manual choice");
-        // The last choice alone, and none of the tuner.
+        assert!(loader.is_settled(), "a manual choice must end tuning");
+        // The list has only the last manual choice, and no decision of the tuner.
         let decisions = loader.decisions();
         let [last] = &decisions[..] else { panic!("{decisions:#?}") };
         assert_eq!((last.choice, last.settled), (loader.choice(), true));
@@ -156,7 +162,7 @@ fn only_automatic_settings_can_be_chosen_by_hand() {
     };
     let other = [now.workers + 1, 0];
     for (choice, key, values) in [
-        // The refused number, and the only possible one.
+        // The refused number, and the only valid one.
         (Choice { workers: other[0], ..now }, "loader.num_workers", [other[0], now.workers]),
         (Choice { prefetch: other[1], ..now }, "loader.prefetch", [other[1], now.prefetch]),
     ] {
@@ -168,7 +174,7 @@ fn only_automatic_settings_can_be_chosen_by_hand() {
     }
     let error = refused(Choice { offload: Offload::NOTHING, ..now });
     assert_eq!(error.key, "chain");
-    // The only possible division.
+    // The message names the only valid split of the chain.
     assert!(error.problem.contains(&now.offload.to_string()), "{error}");
     assert_eq!(loader.choice(), now);
 }
@@ -183,7 +189,7 @@ fn all_numbers_can_be_chosen_at_once() {
     let loader = on_device(training()).auto_workers().auto_prefetch().cpu_threads(Some(4));
     let mut loader = loader.build().unwrap();
     let most = loader.plan().workers.most;
-    assert_eq!(most, 2, "besides the launcher and the thread that feeds the engines");
+    assert_eq!(most, 2, "most workers, besides the launcher and the gatherer thread");
     let batches = settle(&mut loader, Duration::ZERO);
     assert!(loader.decisions().iter().all(|it| (1..=most).contains(&it.choice.workers)));
     assert!(batches == on_cpu(training(), batches.len()));
@@ -202,7 +208,10 @@ fn operators_with_a_placement_stay_there() {
     let mut without_cpu =
         on_device(training()).routes([Route::NvjpegGpu, Route::NvjpegHybrid]).build().unwrap();
     settle(&mut without_cpu, Duration::from_millis(10));
-    assert!(without_cpu.decisions().is_empty(), "the CPU may not decode");
+    assert!(
+        without_cpu.decisions().is_empty(),
+        "there must be no decisions if the CPU may not decode"
+    );
 
     let crop = RandomResizedCrop::to(24, 24);
     let operators = Chain::new().then_on(Placement::Gpu, crop);

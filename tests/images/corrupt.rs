@@ -1,4 +1,5 @@
-//! Damaged and hostile files: each gives pixels or a specific error, and the next good image is unharmed.
+//! Corrupt and malicious files: each gives pixels or a specific error, and the next valid image is
+//! decoded correctly.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;
@@ -24,7 +25,7 @@ fn golden() -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// A decoder with a good image whose pixels it must reproduce after every failure.
+/// A decoder with a valid image, whose pixels the decoder must reproduce after every failure.
 struct Patient {
     decoder: Decoders,
     good: Vec<u8>,
@@ -42,7 +43,7 @@ impl Patient {
         let result = decode(&mut self.decoder, bytes, 1);
         if result.is_err() {
             let again = decode(&mut self.decoder, &self.good, 1).unwrap();
-            assert!(again == self.pixels, "the image after a failed one differs");
+            assert!(again == self.pixels, "the valid image differs after a failed one");
         }
         if let Err(fault) = &result {
             assert!(!fault.problem.is_empty());
@@ -80,7 +81,8 @@ fn a_file_truncated_anywhere_is_reported_as_truncated() {
                         path.display()
                     );
                 }
-                // Files may lack the data after their last row, and a text PNM the end of its last number.
+                // A file may lack data after its last row. In a text PNM, truncation
+                // within the last number leaves a shorter number.
                 Ok(pixels) => {
                     let name = path.file_name().unwrap().to_str().unwrap();
                     let text = name.starts_with("pnm-") && name.contains("-text");
@@ -125,7 +127,7 @@ fn every_coding_process_survives_flipped_bytes() {
 fn damage_in_a_scan_is_reported() {
     let mut patient = Patient::new();
     let file = Recipe::new(120, 90, &[(2, 2), (1, 1), (1, 1)]).make();
-    // An early end-of-image marker: libjpeg would fill the rest with grey.
+    // An early end-of-image marker, after which libjpeg would fill the remaining rows with grey.
     let early = [&file[..file.len() * 3 / 4], &[0xFF, 0xD9]].concat();
     let fault = patient.try_decode(&early).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
@@ -163,7 +165,7 @@ fn tables_of_one_file_are_not_used_for_the_next() {
         let fresh = decode(&mut Decoders::new(), &lacking, 1);
         patient.try_decode(&file).unwrap();
         let later = patient.try_decode(&lacking);
-        assert_eq!(later, fresh, "the same outcome whatever was decoded before");
+        assert_eq!(later, fresh, "the outcome must not depend on earlier images");
         assert!(later.unwrap_err().problem.contains(words));
     }
 }
@@ -218,9 +220,9 @@ fn a_claim_of_a_huge_size_allocates_nothing_for_it() {
     let fault =
         decoder.decode(&file, &header, Roi::new(0, 0, 65500, 1), 1, &mut |_| ()).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
-    // A row of the smallest coded units of three components, and tables.
+    // Eight rows of three components (the smallest MCUs have 8x8 pixels), and tables.
     assert!(decoder.capacity_bytes() <= 30 * 65500, "{}", decoder.capacity_bytes());
-    // Beyond libjpeg's own limit.
+    // Now sizes beyond libjpeg's own limit.
     file[frame + 5..frame + 9].copy_from_slice(&[0xFF; 4]);
     let header = Header::parse(&file).unwrap();
     let fault = decoder.decode(&file, &header, Roi::new(0, 0, 1, 1), 1, &mut |_| ()).unwrap_err();
@@ -262,7 +264,8 @@ proptest! {
     }
 }
 
-/// A second frame header behind the last row is an error, complete or cut by the end of the file.
+/// A second frame header after the last row is an error, whether complete or cut by the end of the
+/// file.
 #[test]
 fn a_second_frame_header_behind_the_last_row_is_corrupt() {
     for sampling in [&[(1u8, 1u8)][..], &[(1, 1); 3], &[(2, 2), (1, 1), (1, 1)]] {

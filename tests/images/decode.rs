@@ -1,4 +1,5 @@
-//! Decoding on the CPU: pixels equal Pillow's, and every window equals the same part of the whole image.
+//! Decoding on the CPU: pixels equal Pillow's, and each window equals the same part of the whole
+//! image.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 mod pillow;
@@ -59,15 +60,19 @@ fn decode_as(
     let mut expected_row = window.y;
     decoder.decode(bytes, &header, window, reduction, &mut |rows| {
         let last = rows.first + rows.count - 1;
-        assert_eq!(rows.first / MOST_ROWS, last / MOST_ROWS, "groups end where MCU rows do");
+        assert_eq!(
+            rows.first / MOST_ROWS,
+            last / MOST_ROWS,
+            "groups must end at the end of an MCU row"
+        );
         for (y, row) in rows.iter() {
-            assert_eq!(y, expected_row, "rows come in order");
+            assert_eq!(y, expected_row, "rows must arrive in order");
             assert_eq!(row.len(), 3 * window.width as usize);
             expected_row += 1;
             pixels.extend_from_slice(row);
         }
     })?;
-    assert_eq!(expected_row, window.bottom(), "every row comes");
+    assert_eq!(expected_row, window.bottom(), "every row must arrive");
     Ok(pixels)
 }
 
@@ -79,7 +84,8 @@ fn part(whole: &[u8], width: u32, window: Roi) -> Vec<u8> {
         .collect()
 }
 
-/// Windows at every first column and every first row, with several sizes, and both ends of each.
+/// Returns windows that start at every column and at every row, each with several sizes, up to both
+/// ends of the image.
 fn windows(size: Size) -> Vec<Roi> {
     let mut windows = Vec::new();
     for x in 0..size.width {
@@ -160,7 +166,7 @@ fn a_window_of_a_file_with_restart_markers_equals_the_same_part() {
     }
 }
 
-/// libjpeg holds all coefficients of a multi-scan file, and a few rows of any other.
+/// libjpeg stores all coefficients of a multi-scan file, but only a few rows of others.
 #[test]
 fn memory_for_coefficients_is_counted_for_several_scans() {
     let memory = |scans, sampling: &[(u8, u8)]| {
@@ -213,7 +219,8 @@ fn colours_are_read_in_the_files_coding() {
     assert_eq!(by_adobe, by_names);
     assert_ne!(by_adobe, whole(&plain));
     assert_eq!(whole(&Recipe { adobe: Some(1), ..plain.clone() }), whole(&plain));
-    // The first of three equal components of an RGB file equals a grey file of it.
+    // The first component of an RGB file has the same coefficients as a grey file, so the pixels
+    // are equal.
     let gray = whole(&Recipe::new(24, 16, &[(1, 1)]));
     assert!(gray.chunks_exact(3).all(|pixel| pixel[0] == pixel[1] && pixel[1] == pixel[2]));
     let reds: Vec<u8> = by_adobe.chunks_exact(3).map(|pixel| pixel[0]).collect();
@@ -287,7 +294,8 @@ fn buffers_do_not_grow_after_the_largest_image() {
     assert_eq!(decoder.capacity_bytes(), held);
 }
 
-/// One of several decoders that accept the same image can be forced; images that it does not accept are errors.
+/// One decoder of several that accept an image can be selected. It refuses images that it does not
+/// accept.
 #[test]
 fn a_decoder_can_be_forced() {
     let jpeg = Recipe::new(40, 30, &[(2, 2), (1, 1), (1, 1)]).make();
@@ -299,7 +307,7 @@ fn a_decoder_can_be_forced() {
     let memory = |decoders: &Decoders, bytes: &[u8]| {
         decoders.memory(&Header::parse(bytes).unwrap(), bytes, bytes.len() as u64)
     };
-    // Our own decoder may leave an image to libjpeg-turbo, so it needs the memory of both.
+    // Our decoder may pass an image on to libjpeg-turbo, so it needs the memory of both.
     let ours = memory(&Decoders::new(), &jpeg);
     assert!(memory(&forced, &jpeg).library < ours.library && ours.scratch > 0);
     let png = golden().into_iter().find(|it| it.0.extension().is_some_and(|it| it == "png"));
@@ -336,7 +344,7 @@ fn a_grey_jpeg_can_be_decoded_to_grey_rows() {
     }
 }
 
-/// Outputs planes, as a decoder may.
+/// A decoder that outputs planes, as custom decoders may.
 #[derive(Debug)]
 struct Planar;
 

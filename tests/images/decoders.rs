@@ -1,4 +1,5 @@
-//! Our own JPEG decoder gives libjpeg-turbo's rows, with every set of instructions that this CPU has.
+//! feedwater's JPEG decoder gives the same rows as libjpeg-turbo with every instruction set that
+//! this CPU has.
 
 use feedwater::error::{DataError, Reason};
 use feedwater::internals::decode::{Decoders, JpegBy, JpegDecoder, JpegRefusal, Rows, simd};
@@ -15,7 +16,7 @@ pub const S440: &[(u8, u8)] = &[(1, 2), (1, 1), (1, 1)];
 pub const S411: &[(u8, u8)] = &[(4, 1), (1, 1), (1, 1)];
 pub const S420: &[(u8, u8)] = &[(2, 2), (1, 1), (1, 1)];
 
-/// All that our decoder takes.
+/// All samplings that feedwater's decoder supports.
 pub const SAMPLINGS: [&[(u8, u8)]; 6] = [GRAY, S444, S422, S440, S411, S420];
 
 /// Whether chroma has half the width of luma.
@@ -23,7 +24,7 @@ pub fn is_half(sampling: &[(u8, u8)]) -> bool {
     sampling == S422 || sampling == S420
 }
 
-/// Bytes of all rows, and what decoded them.
+/// Returns the bytes of all rows, and which decoder produced them.
 pub fn decoded(
     decoders: &mut Decoders,
     bytes: &[u8],
@@ -39,8 +40,8 @@ pub fn decoded(
     (result.map(|()| pixels), decoders.jpeg_by())
 }
 
-/// Whether libjpeg-turbo has its vector code here. Its C code has other pixels where a sum does not fit into 16 bits, which
-/// happens in no intact image.
+/// Whether libjpeg-turbo was built with vector code. Its C code gives other pixels where a sum
+/// exceeds 16 bits. This does not happen in intact images.
 pub fn is_vector_code() -> bool {
     if !simd() {
         eprintln!("skipped: libjpeg-turbo was built without vector code");
@@ -48,12 +49,12 @@ pub fn is_vector_code() -> bool {
     simd()
 }
 
-/// Compares all sets of instructions with libjpeg-turbo, and returns what decoded the window.
+/// Compares all instruction sets with libjpeg-turbo, and returns which decoder decoded the window.
 pub fn compare(recipe: &Recipe, bytes: &[u8], window: Roi) -> JpegBy {
     compare_reduced(recipe, bytes, window, 1)
 }
 
-/// The same for a window of the reduced image.
+/// Like [`compare`], for a window of the reduced image.
 pub fn compare_reduced(recipe: &Recipe, bytes: &[u8], window: Roi, reduction: u32) -> JpegBy {
     let libjpeg = &mut Decoders::new().jpeg(JpegDecoder::Libjpeg);
     let (expected, by) = decoded(libjpeg, bytes, window, reduction);
@@ -61,7 +62,8 @@ pub fn compare_reduced(recipe: &Recipe, bytes: &[u8], window: Roi, reduction: u3
     let mut all = None;
     for name in Decoders::jpeg_instructions() {
         let mut ours = Decoders::new().with_jpeg_instructions(name).unwrap();
-        // Small images have simple tables, unless they have been seen before.
+        // The second time, the decoder uses larger tables, which it does not build for small images
+        // at first.
         for time in 0..2 {
             let (found, by) = decoded(&mut ours, bytes, window, reduction);
             let same = found.as_ref().ok() == expected.as_ref().ok();
@@ -73,7 +75,7 @@ pub fn compare_reduced(recipe: &Recipe, bytes: &[u8], window: Roi, reduction: u3
     all.flatten().unwrap()
 }
 
-/// Images with coefficients beyond all bounds.
+/// Returns images whose coefficients exceed all normal bounds.
 pub fn extreme() -> Vec<Recipe> {
     let mut recipes = Vec::new();
     for sampling in SAMPLINGS {
@@ -89,8 +91,8 @@ pub fn extreme() -> Vec<Recipe> {
     recipes
 }
 
-/// Coefficients beyond all bounds, so that sums of the transform wrap and saturate. Of those that libjpeg-turbo computes in
-/// more than one way, it decodes the image.
+/// Coefficients are so large that sums of the transform wrap and saturate. Images for which
+/// libjpeg-turbo's code paths disagree are decoded by libjpeg-turbo.
 #[test]
 fn any_coefficients_have_the_same_pixels() {
     if !is_vector_code() {
@@ -109,7 +111,7 @@ fn any_coefficients_have_the_same_pixels() {
     assert!(refused > 0 && refused < all / 2, "{refused} of {all}");
 }
 
-/// All sides up to 40, with windows in every corner.
+/// Tests all sizes up to 40x40, with windows in every corner.
 #[test]
 fn every_size_has_the_same_pixels() {
     for sampling in SAMPLINGS {
@@ -118,7 +120,7 @@ fn every_size_has_the_same_pixels() {
             for (width, height) in [(width, height), (height, width)] {
                 let recipe = Recipe { restart: width % 4, ..Recipe::new(width, height, sampling) };
                 let bytes = recipe.make();
-                // As nearly all photographs have.
+                // Two of three files have optimal tables, like nearly all photographs.
                 let bytes = if width % 3 == 0 { bytes } else { optimized(&bytes).unwrap() };
                 let (width, height) = (u32::from(width), u32::from(height));
                 let by = compare(&recipe, &bytes, Roi::new(0, 0, width, height));
@@ -166,7 +168,8 @@ fn other_images_are_left_to_libjpeg_turbo_with_a_reason() {
     }
 }
 
-/// Files cut anywhere, and files with any byte changed: the same rows, or the same fault, and the same damage tolerated.
+/// Files truncated anywhere, and files with a changed byte: both decoders give the same rows or the
+/// same error, and tolerate the same damage.
 #[test]
 fn damage_is_judged_by_libjpeg_turbo() {
     if !is_vector_code() {
@@ -177,7 +180,8 @@ fn damage_is_judged_by_libjpeg_turbo() {
     assert!(refused > 100, "{refused}");
 }
 
-/// Compares the decoders on damaged files. Returns how many our own one refused after their headers.
+/// Compares the decoders on damaged files. Returns how many files feedwater's decoder refused after
+/// their headers.
 pub fn damaged(bytes: &[u8], window: Roi, reduction: u32) -> u32 {
     let size = Header::parse(bytes).unwrap().size;
     let mut refused = 0;

@@ -1,5 +1,5 @@
-//! Files of other encoders and cameras (`tests/golden/encoders.py`): our own JPEG decoder gives libjpeg-turbo's rows, or its
-//! fault, and decodes the files that it should decode itself.
+//! Files of other encoders and cameras (`tests/golden/encoders.py`): feedwater's JPEG decoder gives
+//! libjpeg-turbo's rows or error, and decodes the expected files itself.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use feedwater::internals::header::Header;
 use Expected::Refused;
 use JpegRefusal::{Color, Data, Header as Unusual, Process, Sampling, Scans};
 
-/// Files that our own decoder does not decode. It decodes all others.
+/// Files that feedwater's decoder does not decode. It decodes all others.
 const OTHERS: &[(&str, Expected)] = &[
     ("camera-adobe-rgb", Refused(Color)),
     ("camera-dnl", Expected::Nothing),
@@ -39,15 +39,15 @@ const OTHERS: &[(&str, Expected)] = &[
     ("pillow-keep-rgb", Refused(Color)),
 ];
 
-/// What decodes a file, if not our own decoder.
+/// Why feedwater's decoder does not decode a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// No decoder sees the file: its header is refused.
+    /// No decoder is called, because the header is refused.
     Nothing,
     Refused(JpegRefusal),
 }
 
-/// Rows or the fault, the damage that was tolerated, and what decoded the image.
+/// Rows or the error, the damage that was tolerated, and which decoder decoded the image.
 type Outcome = (Result<Vec<u8>, String>, Option<Tolerated>, Option<JpegBy>);
 
 fn decoded(decoders: &mut Decoders, bytes: &[u8], header: &Header, window: Roi) -> Outcome {
@@ -64,7 +64,7 @@ fn decoded(decoders: &mut Decoders, bytes: &[u8], header: &Header, window: Roi) 
     (result, decoders.tolerated(), decoders.jpeg_by())
 }
 
-/// The whole image, and windows of it.
+/// Returns the whole image and some windows of it.
 fn windows(header: &Header, seed: usize) -> Vec<Roi> {
     let (width, height) = (header.size.width, header.size.height);
     let mut state = seed as u64;
@@ -80,7 +80,8 @@ fn windows(header: &Header, seed: usize) -> Vec<Roi> {
     [header.size.window(), corner].into_iter().chain(drawn).collect()
 }
 
-/// Compares all sets of instructions with libjpeg-turbo, strict or not. Returns what decoded the whole image.
+/// Compares all instruction sets with libjpeg-turbo, strict or tolerant. Returns who decoded the
+/// whole image, if not feedwater's decoder.
 fn compare(name: &str, bytes: &[u8], strict: bool, seed: usize) -> Option<Expected> {
     let Ok(header) = Header::parse_as(bytes, strict) else { return Some(Expected::Nothing) };
     let mut libjpeg = Decoders::new().strict(strict).jpeg(JpegDecoder::Libjpeg);
@@ -90,7 +91,7 @@ fn compare(name: &str, bytes: &[u8], strict: bool, seed: usize) -> Option<Expect
         for instructions in Decoders::jpeg_instructions() {
             let ours = Decoders::new().strict(strict).with_jpeg_instructions(instructions);
             let mut ours = ours.unwrap();
-            // The second time with tables of several symbols per entry.
+            // The second time, the decoder uses tables with several symbols per entry.
             for time in 0..2 {
                 let found = decoded(&mut ours, bytes, &header, window);
                 let same = (&found.0, found.1) == (&expected.0, expected.1);
@@ -103,7 +104,7 @@ fn compare(name: &str, bytes: &[u8], strict: bool, seed: usize) -> Option<Expect
             }
         }
     }
-    match all.flatten().expect("a decoder saw the file") {
+    match all.flatten().expect("a decoder was called") {
         JpegBy::Refused(refusal) => Some(Refused(refusal)),
         by => {
             assert_eq!(by, JpegBy::Feedwater, "{name}");

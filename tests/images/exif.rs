@@ -1,5 +1,5 @@
-//! Orientations in EXIF and XMP data are those of Pillow 12, whatever the data looks like. `tests/golden/exif.py` has
-//! asked it.
+//! Orientations from valid and corrupt EXIF and XMP data equal those of Pillow 12, which
+//! `tests/golden/exif.py` recorded.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,8 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
     digits.iter().map(|&[high, low]| digit(high) << 4 | digit(low)).collect()
 }
 
-/// A file of 5x3 pixels with these parts, whose names say what they are.
+/// Returns a file of 5x3 pixels with these parts. The names of the parts select the segment or
+/// chunk type.
 fn file(format: &str, parts: &[(&str, Vec<u8>)]) -> Vec<u8> {
     match format {
         "jpeg" => {
@@ -30,7 +31,7 @@ fn file(format: &str, parts: &[(&str, Vec<u8>)]) -> Vec<u8> {
         "png" => {
             let chunk = |name: &str, data: &[u8]| {
                 let length = (data.len() as u32).to_be_bytes();
-                // No checksum is read with the header.
+                // The header parser does not check chunk checksums.
                 [&length[..], name.as_bytes(), data, &[0; 4]].concat()
             };
             let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
@@ -65,7 +66,8 @@ fn orientations_are_those_of_pillow() {
         let parts = words.map(|part| part.split_once(':').unwrap());
         let parts: Vec<_> = parts.map(|(name, data)| (name, bytes(data))).collect();
         let found = Header::parse(&file(format, &parts)).unwrap().orientation;
-        // Where Pillow raises an exception, it cannot read the EXIF data, or not write it without the orientation.
+        // Pillow raises an exception if it cannot read the EXIF data, or cannot write it without
+        // the orientation.
         let Ok(value) = expected.parse() else {
             refused += 1;
             continue;

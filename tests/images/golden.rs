@@ -1,5 +1,5 @@
-//! Operators against Pillow and torchvision, bit for bit. `tests/golden/ops.py` writes the expected results to
-//! `tests/golden/ops.json`.
+//! Compares operators with Pillow and torchvision, bit for bit. `tests/golden/ops.py` writes the
+//! expected results to `tests/golden/ops.json`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use feedwater::internals::transform::HostTransform;
 use feedwater::op::custom::Wanted;
 use feedwater::op::{CenterCrop, Crop, Flip, Normalize, Operator, Resize};
 
-/// Waves with noise, equal to `image` in tests/golden/ops.py.
+/// Waves with noise: the same bytes as `picture` in tests/golden/ops.py.
 fn image(size: Size, seed: u64) -> HostImage {
     let value = |at: u64| {
         let (x, y, c) = (at / 3 % u64::from(size.width), at / 3 / u64::from(size.width), at % 3);
@@ -67,11 +67,12 @@ fn bytes(image: &HostImage) -> &[u8] {
     }
 }
 
-/// Shape of tensors, which are not stored here.
+/// Shape of the tensors. This test uses only images, so the values do not matter.
 const SHAPE: TensorShape =
     TensorShape { batch: 1, width: 1, height: 1, dtype: DType::F32, layout: Layout::Nchw };
 
-/// Returns a chain's output for a whole image, from the reference and from the CPU transform.
+/// Returns the output of a chain for a whole image, from the reference implementation and from the
+/// CPU transform.
 fn run(operators: &[Arc<dyn Operator>], image: HostImage) -> [HostImage; 2] {
     let size = image.window().size();
     let operators = operators.iter().map(|operator| &**operator);
@@ -85,7 +86,7 @@ fn run(operators: &[Arc<dyn Operator>], image: HostImage) -> [HostImage; 2] {
     [actions.reference(&image), fast]
 }
 
-/// Resizes a window of an image, which may be downscaled already.
+/// Resizes a window of an image that may already be downscaled.
 fn resample(
     image: &HostImage,
     of: Roi,

@@ -1,4 +1,4 @@
-//! The header parser: results for good files, and no panics for any file.
+//! The header parser: results for valid files, and no panics for any file.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;
@@ -34,7 +34,7 @@ fn small() -> Vec<u8> {
     Recipe::new(40, 30, &[(2, 2), (1, 1), (1, 1)]).make()
 }
 
-/// Little-endian EXIF data with these entries of twelve bytes.
+/// Returns little-endian EXIF data with these twelve-byte entries.
 fn exif(entries: &[[u8; 12]]) -> Vec<u8> {
     let mut data = b"Exif\0\0II*\0\x08\0\0\0".to_vec();
     data.extend((entries.len() as u16).to_le_bytes());
@@ -136,7 +136,7 @@ fn pillows_orientation_tags_are_read_in_every_format() {
     for value in 1..=8 {
         let header = Header::parse(&golden(&format!("orientation-{value}.jpg"))).unwrap();
         assert_eq!(header.orientation, Orientation::from_exif(value), "{value}");
-        assert_eq!(header.size, Size::new(19, 11), "the size is the stored one");
+        assert_eq!(header.size, Size::new(19, 11), "the size must be that of the stored image");
     }
     let orientation = |name| Header::parse(&golden(name)).unwrap().orientation;
     assert_eq!(orientation("png-orientation-6.png"), Orientation::from_exif(6));
@@ -155,12 +155,13 @@ fn an_orientation_is_an_integer_from_1_to_8() {
     assert_eq!(orientation(&[entry(3, 2, 6)]), Orientation::from_exif(6));
     assert_eq!(orientation(&[entry(3, 0, 6)]), Orientation::UPRIGHT);
     assert_eq!(orientation(&[entry(2, 1, 6)]), Orientation::UPRIGHT);
-    // Three values are stored at an offset: 200 is beyond the data, 14 is the entry's own count, 3.
+    // Three values do not fit into an entry and are stored at an offset. 200 is beyond the data. 14
+    // is the offset of the entry's own count, 3.
     assert_eq!(orientation(&[entry(3, 3, 200)]), Orientation::UPRIGHT);
     assert_eq!(orientation(&[entry(3, 3, 14)]), Orientation::from_exif(3));
     assert_eq!(orientation(&[entry(3, 1, 9)]), Orientation::UPRIGHT);
     assert_eq!(orientation(&[entry(3, 1, 0)]), Orientation::UPRIGHT);
-    // As in Pillow, the later of two tags counts.
+    // As in Pillow, the later of two entries counts.
     assert_eq!(orientation(&[entry(3, 1, 6), entry(3, 1, 8)]), Orientation::from_exif(8));
 }
 
@@ -185,14 +186,14 @@ fn damaged_exif_means_upright() {
     let good = exif(&[entry(3, 1, 6)]);
     let mut far = good.clone();
     far[10..14].copy_from_slice(&u32::MAX.to_le_bytes());
-    // The directory's only link points to itself.
+    // The directory claims 65,535 entries, but has only one.
     let mut endless = good.clone();
     endless[14..16].copy_from_slice(&u16::MAX.to_le_bytes());
     assert_eq!(
         Header::parse(&with_segment(&small(), 0xE1, &far)).unwrap().orientation,
         Orientation::UPRIGHT
     );
-    // A directory that claims more entries than exist yields the existing ones.
+    // The entries that exist are read.
     assert_eq!(
         Header::parse(&with_segment(&small(), 0xE1, &endless)).unwrap().orientation,
         Orientation::from_exif(6)
@@ -219,7 +220,7 @@ fn other_formats_are_detected_by_their_content() {
     assert_eq!(reason(b""), Reason::Empty);
 }
 
-/// The file's box of brands.
+/// Returns an `ftyp` box with these brands.
 fn media(brands: &[&[u8; 4]]) -> Vec<u8> {
     let length = (8 + 4 * brands.len() as u32).to_be_bytes();
     [&length[..], b"ftyp", &brands.iter().flat_map(|it| **it).collect::<Vec<_>>(), &[0; 8]].concat()
@@ -274,7 +275,7 @@ fn contradictions_are_corrupt() {
     );
 }
 
-/// Pillow reads these segments up to a certain byte, whatever they mean for the pixels.
+/// Pillow reads a minimum number of bytes of these segments, even if they do not affect the pixels.
 #[test]
 fn segments_that_pillow_needs_longer_are_corrupt() {
     let file = small();
@@ -293,7 +294,7 @@ fn segments_that_pillow_needs_longer_are_corrupt() {
             assert_eq!(reason, expected, "{length} bytes of {}", body.escape_ascii());
         }
     }
-    // Of several parts of a profile the first one counts when they are sorted.
+    // Parts of a profile are sorted, and the first one must be long enough.
     let part = |body: &[u8]| with_segment(&file, 0xE2, &[b"ICC_PROFILE\0", body].concat());
     let second = part(&[2]);
     assert_eq!(reason(&second), Reason::Corrupt);
@@ -305,7 +306,7 @@ fn segments_that_pillow_needs_longer_are_corrupt() {
 fn a_jpeg_without_an_end_is_truncated() {
     let file = Recipe { scans: Scans::Progressive, ..Recipe::new(40, 30, &[(1, 1); 3]) }.make();
     assert_eq!(reason(&file[..file.len() - 2]), Reason::Truncated);
-    // Data after the end marker do not matter.
+    // Data after the end marker does not matter.
     let followed = [&file, &[0u8; 5000] as &[u8]].concat();
     assert_eq!(Header::parse(&followed).unwrap(), Header::parse(&file).unwrap());
 }
@@ -319,7 +320,7 @@ fn a_frame_larger_than_its_canvas_is_corrupt() {
     assert_eq!(reason(&file), Reason::Corrupt);
 }
 
-/// A tile of a terapixel in a small image is refused before memory is allocated for it.
+/// A tile of a terapixel in a small image is refused before memory is allocated.
 #[test]
 fn tiles_far_larger_than_their_image_are_refused() {
     let mut tiles = golden("tiff-tiles-16.tif");
@@ -327,7 +328,7 @@ fn tiles_far_larger_than_their_image_are_refused() {
     for tag in [322u16, 323] {
         let entry = [&tag.to_be_bytes()[..], &[0, 3, 0, 0, 0, 1]].concat();
         let at = tiles.windows(8).position(|it| it == entry).unwrap();
-        // A number of four bytes instead of one of two.
+        // Changes the type of the number from two to four bytes.
         tiles[at + 3] = 4;
         tiles[at + 8..at + 12].copy_from_slice(&(1u32 << 20).to_be_bytes());
     }
@@ -336,7 +337,7 @@ fn tiles_far_larger_than_their_image_are_refused() {
     assert!(error.problem.contains("tiles of 1048576x1048576"), "{error}");
 }
 
-/// The number of extra samples is added to those of the colours.
+/// The number of extra samples is added to the number of colours.
 #[test]
 fn a_tiff_of_four_billion_extra_samples_is_refused() {
     let short = |tag: u16, value: u16| (tag, 3u16, 1u32, u32::from(value));

@@ -1,4 +1,4 @@
-//! `Header::layout`: positions of a JPEG's parts, in bounded memory.
+//! `Header::layout`: positions of the parts of a JPEG, in bounded memory.
 
 use feedwater::error::{DataError, Reason};
 use feedwater::internals::header::{Header, JpegLayout};
@@ -52,7 +52,7 @@ fn offsets_point_to_tables_and_coded_data() {
     }
 }
 
-/// A redefined table applies to the following scans.
+/// A redefined table applies only to the following scans.
 #[test]
 fn a_scan_has_the_latest_tables() {
     let good = Recipe { scans: Scans::Separate, ..Recipe::new(40, 30, &[(1, 1); 3]) }.make();
@@ -97,7 +97,8 @@ fn a_million_segments_need_no_memory() {
     }
 }
 
-/// A separate scan for every bit of every coefficient is legal: 896 scans of one block.
+/// A separate scan for every bit of every coefficient is legal: 896 scans of one block. Only the
+/// layout refuses so many.
 #[test]
 fn endless_scans_are_errors_of_the_layout_alone() {
     let good = Recipe { scans: Scans::OnlyDc, ..Recipe::new(8, 8, &[(1, 1)]) }.make();
@@ -119,7 +120,7 @@ fn endless_scans_are_errors_of_the_layout_alone() {
     assert!(layout.capacity_bytes() <= JpegLayout::MOST_BYTES);
 }
 
-/// A file of two bytes and one marker for each of 262,144 MCUs.
+/// Each of 262,144 MCUs has two bytes and a restart marker.
 #[test]
 fn restart_markers_beyond_the_maximum_are_not_listed() {
     let good = Recipe { restart: 1, ..Recipe::new(4096, 4096, &[(1, 1)]) };

@@ -1,4 +1,5 @@
-//! Our own decoder gives libjpeg-turbo's rows of progressive JPEGs, with every set of instructions that this CPU has.
+//! feedwater's decoder gives the same rows of progressive JPEGs as libjpeg-turbo, with every
+//! instruction set that this CPU has.
 
 use feedwater::internals::decode::JpegBy;
 use feedwater::internals::geometry::Roi;
@@ -7,7 +8,7 @@ use crate::decoders::{GRAY, S420, SAMPLINGS, compare, damaged, is_vector_code};
 use crate::jpeg::{Recipe, Scans};
 use crate::scripts;
 
-/// Random scripts at random sizes, with windows in every corner.
+/// Tests random scan scripts at random sizes, with windows in every corner.
 #[test]
 fn any_script_has_the_same_pixels() {
     let mut seed = 0;
@@ -32,7 +33,7 @@ fn any_script_has_the_same_pixels() {
     }
 }
 
-/// Coefficients of up to twelve bits, and few restart markers, in larger images.
+/// Tests coefficients of up to twelve bits in larger images with few restart markers.
 #[test]
 fn any_coefficients_have_the_same_pixels() {
     if !is_vector_code() {
@@ -57,7 +58,7 @@ fn any_coefficients_have_the_same_pixels() {
     assert!(decoded > 30, "{decoded}");
 }
 
-/// All sides up to 40 with the script of another encoder.
+/// Tests all sizes up to 40x40 with the script of another encoder.
 #[test]
 fn every_size_has_the_same_pixels() {
     for sampling in SAMPLINGS {
@@ -77,7 +78,8 @@ fn every_size_has_the_same_pixels() {
     }
 }
 
-/// Files cut anywhere, and files with any byte changed: the same rows, or the same fault, and the same damage tolerated.
+/// Files truncated anywhere, and files with a changed byte: both decoders give the same rows or the
+/// same error, and tolerate the same damage.
 #[test]
 fn damage_is_judged_by_libjpeg_turbo() {
     if !is_vector_code() {

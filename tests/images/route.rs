@@ -1,4 +1,4 @@
-//! Decode routes of real files: each row of the table in `Route::takes`.
+//! Decode routes of real files: tests every row of the table in `Route::takes`.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;
@@ -10,7 +10,7 @@ use feedwater::internals::header::Header;
 use feedwater::plan::Route;
 
 const YES: Option<&str> = None;
-/// A file that a route does not take, whatever its reason.
+/// A route must refuse the file, for any reason.
 const NO: Option<&str> = Some("");
 
 fn takes(bytes: &[u8], reduction: u32) -> [Option<&'static str>; 4] {
@@ -18,8 +18,8 @@ fn takes(bytes: &[u8], reduction: u32) -> [Option<&'static str>; 4] {
     Route::ALL.map(|route| route.takes(&header, reduction).err())
 }
 
-/// Checks the answers of the hardware engines, the GPU kernels and the hybrid route, with a word of each reason; the CPU supports
-/// everything.
+/// Checks which of the hardware engines, the GPU kernels and the hybrid route accept a file. A
+/// refusal must contain the given word. The CPU accepts everything.
 #[track_caller]
 fn check(bytes: &[u8], expected: [Option<&str>; 3]) {
     let [hardware, cuda, host] = expected;
@@ -128,7 +128,10 @@ fn restart_markers_and_orientations_do_not_matter() {
     for value in 1..=8 {
         let file = fs::read(folder.join(format!("orientation-{value}.jpg"))).unwrap();
         let [small, ..] = takes(&file, 1);
-        assert!(has_words(small.unwrap(), &["MCU"]), "19x11, and nothing else: {small:?}");
+        assert!(
+            has_words(small.unwrap(), &["MCU"]),
+            "the only reason must be the size 19x11: {small:?}"
+        );
     }
 }
 

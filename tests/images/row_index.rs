@@ -1,4 +1,4 @@
-//! With a row index, windows have the same pixels, whatever the index says.
+//! Windows have the same pixels with a row index as without, whatever the index contains.
 
 use bytes::Bytes;
 use feedwater::internals::decode::{
@@ -11,15 +11,15 @@ use feedwater::internals::header::Header;
 use crate::decoders::{S420, SAMPLINGS};
 use crate::jpeg::Recipe;
 
-/// A window of an image that is reduced.
+/// A window of an image and the reduction.
 type Part = (Roi, u32);
 
-/// Pixels of a window; `None` if it has an error.
+/// Returns the pixels of a window, or `None` if decoding failed.
 fn decoded(decoders: &mut Decoders, file: &[u8], (window, reduction): Part) -> Option<Vec<u8>> {
     let header = Header::parse_as(file, false).unwrap();
     let (mut pixels, mut next) = (Vec::new(), window.y);
     let sink = &mut |rows: Rows<'_>| {
-        assert_eq!(rows.first, next, "each row comes once");
+        assert_eq!(rows.first, next, "each row must arrive once");
         next += rows.count;
         rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
     };
@@ -28,7 +28,7 @@ fn decoded(decoders: &mut Decoders, file: &[u8], (window, reduction): Part) -> O
     Some(pixels)
 }
 
-/// Index that is made while this window is decoded.
+/// Returns the index that decoding this window creates.
 fn made(decoders: &mut Decoders, file: &[u8], part: Part) -> Option<Vec<u8>> {
     decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(file, 1)));
     decoded(decoders, file, part)?;
@@ -42,7 +42,8 @@ fn made(decoders: &mut Decoders, file: &[u8], part: Part) -> Option<Vec<u8>> {
     }
 }
 
-/// Pixels with an index, and whether it was used. If it is rejected, the image is decoded again.
+/// Returns the pixels decoded with an index, and whether the index was used. If it is rejected, the
+/// image is decoded again without it.
 fn with_index(
     decoders: &mut Decoders,
     index: &[u8],
@@ -75,7 +76,7 @@ impl Random {
     }
 }
 
-/// Images of every sampling, with and without restart markers in every place of a row.
+/// Returns images of every sampling, with and without restart markers at every position in a row.
 fn recipes() -> Vec<Recipe> {
     let mut recipes = Vec::new();
     for sampling in SAMPLINGS {
@@ -138,7 +139,7 @@ fn damaged_files_have_no_index() {
     }
 }
 
-/// Numbers of an index, without the checksum.
+/// Returns the content of an index with a corrected checksum.
 fn with_checksum(mut content: Vec<u8>) -> Vec<u8> {
     content.truncate(content.len() - 4);
     let crc = crc32c::crc32c(&content);
@@ -146,8 +147,9 @@ fn with_checksum(mut content: Vec<u8>) -> Vec<u8> {
     content
 }
 
-/// An index with a correct checksum may say anything. Rows that are decoded whole are checked; a start within a row
-/// cannot be, so other pixels may come out there, but nothing worse.
+/// An index with a correct checksum may contain anything. Rows that are decoded completely are
+/// checked. A start within a row cannot be checked, so pixels may be wrong there, but nothing worse
+/// may happen.
 #[test]
 fn a_hostile_index_does_no_harm() {
     let mut random = Random(2);
@@ -158,7 +160,7 @@ fn a_hostile_index_does_no_harm() {
         let whole = (size.window(), 1);
         let ours = &mut Decoders::new().jpeg(JpegDecoder::Feedwater);
         let Some(index) = made(ours, &file, whole) else {
-            // On this CPU libjpeg-turbo is faster.
+            // On this CPU libjpeg-turbo is faster, so feedwater's decoder is not used.
             return;
         };
         let expected = decoded(ours, &file, whole);
@@ -179,11 +181,14 @@ fn a_hostile_index_does_no_harm() {
             let part = random.part(size);
             let Some(right) = decoded(ours, &file, part) else { continue };
             let (found, was_used) = with_index(ours, &bytes, &file, part);
-            let found = found.expect("it is decoded, with the index or without");
+            let found = found.expect("the image must be decoded, with or without the index");
             assert!(was_used || found == right, "{part:?} {recipe:?}");
             undetected += u32::from(found != right);
         }
     }
     assert!(rejected > 500, "{rejected}");
-    assert!(undetected > 0, "the documentation says that this can happen");
+    assert!(
+        undetected > 0,
+        "no wrong pixels, although the documentation says that they are possible"
+    );
 }

@@ -1,9 +1,9 @@
-//! Progressive JPEGs with random scripts: which bits of which coefficients each scan has, restart intervals, and tables that
-//! change from scan to scan. The coefficients are those of a [`Recipe`].
+//! Progressive JPEGs with random scripts: each scan has random bits of random coefficients, restart
+//! intervals and tables vary between scans. The coefficients are those of a [`Recipe`].
 
 use crate::jpeg::{Bits, Recipe, segment, size_of_value};
 
-/// A file with a script drawn with `seed`. The recipe's `scans` and `restart` do not matter.
+/// Returns a file with a random script. The recipe's `scans` and `restart` are ignored.
 pub fn make(recipe: &Recipe, seed: u64) -> Vec<u8> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut out = vec![0xff, 0xd8];
@@ -20,7 +20,7 @@ pub fn make(recipe: &Recipe, seed: u64) -> Vec<u8> {
     out
 }
 
-/// Bits of coefficients.
+/// The bits of coefficients that a scan transmits.
 #[derive(Clone, Debug)]
 pub struct Scan {
     components: Vec<usize>,
@@ -29,7 +29,7 @@ pub struct Scan {
     low: u8,
 }
 
-/// Scans in a valid order, which leave all coefficients in full precision.
+/// Returns scans in a valid order, after which all coefficients have full precision.
 fn script(component_count: usize, random: &mut Random) -> Vec<Scan> {
     let mut low = vec![[None::<u8>; 64]; component_count];
     let mut scans = Vec::new();
@@ -54,7 +54,7 @@ fn script(component_count: usize, random: &mut Random) -> Vec<Scan> {
         } else {
             let [first, last] = &mut scan.band;
             let is_like = |at: usize| low[component].get(at) == Some(&before);
-            // Long bands mostly, so that there are not too many.
+            // Mostly extends the band, so that there are not too many scans.
             while *first > 1 && is_like(*first - 1) && random.below(100) > 0 {
                 *first -= 1;
             }
@@ -70,13 +70,13 @@ fn script(component_count: usize, random: &mut Random) -> Vec<Scan> {
     scans
 }
 
-/// Tables of a scan: codes of 4 bits for DC coefficients, of 8 bits for AC coefficients and of 12 bits for ends of
-/// several blocks.
+/// Huffman tables of a scan: 4-bit codes for DC coefficients, 8-bit codes for AC coefficients, and
+/// 12-bit codes for runs of ended blocks.
 struct Tables {
     most_bits: u32,
-    /// Numbers of the tables.
+    /// Number of each table in the file.
     number: u8,
-    /// Place of the first symbol among the codes of 8 bits.
+    /// Index of the first symbol among the 8-bit codes.
     turn: u32,
 }
 
@@ -120,14 +120,14 @@ impl Tables {
     }
 }
 
-/// Writes a scan (T.81, G.1.2).
+/// Writer of a scan (T.81, G.1.2).
 struct Encoder<'a> {
     recipe: &'a Recipe,
     scan: &'a Scan,
     tables: Tables,
-    /// Blocks whose end was not written yet.
+    /// Number of blocks whose end has not been written yet.
     run: u32,
-    /// Bits of known coefficients in these blocks.
+    /// Correction bits of these blocks, which follow the code of the run.
     waiting: Vec<bool>,
 }
 
@@ -236,7 +236,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Adds the end of a block.
+    /// Counts the end of a block.
     fn end_block(&mut self, bits: &mut Bits<'_>) {
         self.run += 1;
         if self.run == 0x7fff {
@@ -244,7 +244,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Writes the ends of blocks.
+    /// Writes the run of ended blocks.
     fn end_blocks(&mut self, bits: &mut Bits<'_>) {
         if self.run > 0 {
             let size = self.run.ilog2();
@@ -256,7 +256,7 @@ impl Encoder<'_> {
     }
 }
 
-/// A small generator of numbers (xorshift).
+/// Small pseudo-random number generator (xorshift).
 pub struct Random(u64);
 
 impl Random {

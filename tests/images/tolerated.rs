@@ -1,4 +1,5 @@
-//! `decode.strict`: damaged images are errors, or are used and counted. `tests/images/decode.rs` compares the pixels.
+//! `decode.strict`: damaged images are errors, or they are used and counted.
+//! `tests/images/decode/pillow.rs` compares their pixels.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::{Memory, Source};
 use feedwater_tools::probe;
 
-/// Damaged images with the kind of their damage, and a sound one at the end.
+/// Returns the kinds of damage and a source of damaged images with one intact image at the end.
 fn damaged() -> (Vec<&'static str>, Memory) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tolerated");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
@@ -29,7 +30,7 @@ fn damaged() -> (Vec<&'static str>, Memory) {
     (sorts, Memory::new(samples).unwrap())
 }
 
-/// Reads the whole of every image: a strict decoder does not detect damage below the window.
+/// Uses whole images, because a strict decoder does not detect damage below the window.
 fn builder(source: Memory) -> LoaderBuilder {
     Loader::builder(source, Chain::new().then(Resize::to(24, 20)))
         .device(DeviceChoice::Cpu)
@@ -44,7 +45,7 @@ fn counts(sorts: &[&'static str], times: u64) -> BTreeMap<&'static str, u64> {
     counts
 }
 
-/// The second epoch either decodes again, or finds the images decoded in the cache.
+/// The second epoch either decodes again or takes decoded images from the cache.
 #[test]
 fn tolerated_samples_are_counted_by_kind_of_damage_in_every_epoch() {
     for cache in [None, Some(1 << 22)] {

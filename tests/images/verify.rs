@@ -1,4 +1,5 @@
-//! `Header::verify`: well-formed files pass, every single contradiction is an error, and nothing causes a panic.
+//! `Header::verify`: well-formed files pass, each single contradiction is an error, and nothing
+//! panics.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;
@@ -23,7 +24,7 @@ fn recipe() -> Recipe {
     Recipe::new(40, 30, &S420)
 }
 
-/// Files that pass: all golden ones of this project, output of its encoder, and recipes.
+/// Files that pass: all golden files of this project, output of its encoder, and recipes.
 pub fn good() -> &'static [(String, Vec<u8>)] {
     static FILES: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(make_good);
     &FILES
@@ -87,8 +88,8 @@ fn without(file: &[u8], marker: u8) -> Vec<u8> {
     [&file[..at], &file[at + 2 + length..]].concat()
 }
 
-/// Checks that the file is an error with this reason and these values. The header is that of the good file, so that only `verify`
-/// can fail.
+/// Checks that verifying the file fails with this reason and these values. The header is parsed
+/// from the good file, so that only `verify` can fail.
 #[track_caller]
 fn refuse(good: &[u8], bytes: &[u8], reason: Reason, values: &[&str]) {
     let error = Header::parse(good).unwrap().verify(bytes).unwrap_err();
@@ -198,14 +199,14 @@ fn huffman_tables_are_whole() {
     let ac = |symbol: u8| {
         let mut body = vec![0; 18];
         (body[0], body[4], body[17]) = (0x10, 1, symbol);
-        // Before the table that the scan uses.
+        // Inserted before the table that the scan uses.
         insert(&good, 2, &segment(0xC4, &body))
     };
     accept(&ac(0xF0));
     accept(&ac(0x5A));
     corrupt(&good, &ac(0x5B), &["5b"]);
     corrupt(&good, &ac(0x10), &["10"]);
-    // The same symbol ends many blocks in a progressive scan.
+    // The same symbol is valid in a progressive scan, where it ends many blocks.
     let progressive = Recipe { scans: Scans::Progressive, ..recipe() }.make();
     let mut body = vec![0; 18];
     (body[0], body[4], body[17]) = (0x11, 1, 0x10);
@@ -243,7 +244,8 @@ fn progressive_scans_must_be_in_order() {
         file[scans[scan] + offset] = value;
         file
     };
-    // The first: three components. The others: one of them, up to the last bit of DC.
+    // The first scan (DC) and the last one (its lowest bit) have three components. The six others
+    // have one component each.
     corrupt(&good, &changed(0, 12, 5), &["0", "5"]);
     corrupt(&good, &changed(0, 13, 0x0E), &["0", "14"]);
     corrupt(&good, &changed(0, 13, 0x31), &["3", "1"]);
@@ -291,13 +293,13 @@ fn coded_data_holds_its_blocks() {
     let frame = find(&huge, 0xC0);
     huge[frame + 5..frame + 9].fill(0xFF);
     corrupt(&huge, &huge, &["16777216"]);
-    // Stuffed zeros are not data.
+    // Stuffed zeros do not count as data.
     let stuffed = [&good[..first + 2], &[0xFF, 0x00], &good[second..]].concat();
     corrupt(&good, &stuffed, &["1"]);
 }
 
-/// Damage visible in T.81's structure must be detected wherever it is: of all single flipped bits outside of coded data and free
-/// text, few pass, and those decode.
+/// Damage to the structure that T.81 defines must be detected everywhere. Few of all single bit
+/// flips outside of coded data and free text pass, and those files decode.
 #[test]
 fn files_that_pass_with_a_flipped_bit_decode() {
     for restart in [0, 2] {
@@ -310,11 +312,13 @@ fn files_that_pass_with_a_flipped_bit_decode() {
                 if header.verify(&file).is_err() {
                     continue;
                 }
-                // Bits of the coded data or of a table's values: decoding gives pixels or an error about the data.
+                // The bit belongs to a table's values. Decoding gives pixels, or an error about the
+                // data.
                 let window = header.size.window();
                 let result = Decoders::new().decode(&file, &header, window, 1, &mut |_| ());
                 let jpeg = header.jpeg.as_ref().unwrap();
-                // Factors that libjpeg does not know are legal; no GPU route supports them.
+                // Sampling factors that libjpeg does not support are legal. No GPU route supports
+                // them.
                 if jpeg.sampling() != Sampling::Other
                     && let Err(DataError { reason, problem, .. }) = result
                 {

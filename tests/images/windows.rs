@@ -1,4 +1,5 @@
-//! Our own JPEG decoder on every window of small images: each has the pixels of libjpeg-turbo's whole image.
+//! feedwater's JPEG decoder on every window of small images: the pixels equal those of
+//! libjpeg-turbo's whole image.
 
 use std::time::Instant;
 
@@ -11,27 +12,27 @@ use crate::decoders::{GRAY, S411, S420, S422, S440, S444};
 use crate::jpeg::Recipe;
 
 const SIDE: u32 = 64;
-/// Factors without effect, except that libjpeg-turbo reads two rows of blocks together.
+/// Like gray 1x1, except that libjpeg-turbo reads two rows of blocks together.
 const GRAY_2X2: &[(u8, u8)] = &[(2, 2)];
 
-/// Range of columns or rows: the first one, and the one after the last.
+/// Range of columns or rows: the first one, and the one after the last one.
 type Range = (u32, u32);
 
-/// All ranges of an image.
+/// Returns all ranges of an image.
 fn all() -> impl Iterator<Item = Range> + Clone {
     (0..SIDE).flat_map(|from| (from + 1..=SIDE).map(move |to| (from, to)))
 }
 
-/// Ranges that begin and end at, before and behind edges of blocks and units.
+/// Ranges that begin and end at, before and after edges of blocks and MCUs.
 const SOME: [Range; 6] = [(0, SIDE), (0, 1), (7, 17), (15, 49), (33, 34), (63, SIDE)];
 
-/// Compares windows of one image of each sampling, and returns how many there were.
+/// Compares windows of one image of each sampling. Returns the number of windows.
 fn compare(instructions: &[&str], windows: impl Iterator<Item = (Range, Range)> + Clone) -> u64 {
     let mut count = 0;
     let all = [(GRAY, 0), (S444, 7), (S422, 3), (S440, 0), (S411, 2), (S420, 5), (S420, 0)];
     for (number, (sampling, restart)) in all.into_iter().enumerate() {
         let bytes = Recipe { restart, ..Recipe::new(SIDE as u16, SIDE as u16, sampling) }.make();
-        // As nearly all photographs have.
+        // Two of three files have optimal tables, like nearly all photographs.
         let bytes = if number % 3 == 0 { bytes } else { optimized(&bytes).unwrap() };
         let header = Header::parse(&bytes).unwrap();
         let mut whole = Vec::new();
@@ -66,23 +67,24 @@ fn compare(instructions: &[&str], windows: impl Iterator<Item = (Range, Range)> 
     count
 }
 
-/// All ranges of columns with some of rows, and all ranges of rows with some of columns.
+/// Tests all ranges of columns with some ranges of rows, and all ranges of rows with some of
+/// columns.
 #[test]
 fn all_ranges_of_columns_and_of_rows_have_the_same_pixels() {
     let columns = all().flat_map(|columns| SOME.map(|rows| (columns, rows)));
     let rows = all().flat_map(|rows| SOME.map(|columns| (columns, rows)));
     let instructions = Decoders::jpeg_instructions();
-    // What users have.
+    // The widest instruction set, which users have, gets all windows.
     let widest = &instructions[instructions.len() - 1..];
     compare(widest, columns.chain(rows));
-    // The others differ in the width of their vectors.
+    // The other sets differ only in the width of their vectors.
     let [first, .., last] = SOME;
     let columns = all().flat_map(|columns| [first, last].map(|rows| (columns, rows)));
     compare(&instructions[..instructions.len() - 1], columns);
 }
 
-/// A file without an end-of-image marker is tolerated. libjpeg-turbo reads ahead, and faults where the file ends too soon after
-/// the rows that it needs.
+/// A file without an end-of-image marker is tolerated. libjpeg-turbo reads ahead and fails if the
+/// file ends too soon after the rows of the window.
 #[test]
 fn windows_of_files_that_end_early_have_the_same_fault() {
     let mut outcomes = [0; 3];
@@ -111,16 +113,17 @@ fn windows_of_files_that_end_early_have_the_same_fault() {
             }
         }
     }
-    // Faults, files that only libjpeg-turbo decodes, and those that our decoder decodes.
+    // Errors, files that only libjpeg-turbo decodes, and files that feedwater's decoder decodes.
     assert!(outcomes.iter().all(|count| *count > 50), "{outcomes:?}");
 }
 
-/// All windows with each set of instructions: 30.3 million for each.
-/// `cargo test --release --test images windows -- --ignored --nocapture` takes two to fifteen minutes for each set.
+/// Tests all windows with each instruction set: 30.3 million windows per set.
+/// `cargo test --release --test images windows -- --ignored --nocapture` takes two to fifteen
+/// minutes per set.
 #[test]
 #[ignore = "takes half an hour"]
 fn all_windows_have_the_same_pixels() {
-    // What users have first.
+    // Starts with the widest set, which users have.
     for name in Decoders::jpeg_instructions().into_iter().rev() {
         let begin = Instant::now();
         let windows = all().flat_map(|rows| all().map(move |columns| (columns, rows)));

@@ -1,8 +1,9 @@
-//! `explain` on runs beside other programs, or under a CPU quota.
+//! `explain` on runs beside other programs or under a CPU quota.
 //!
-//! Each file of `tests/golden/contention/` was measured by `feedwater explain --save` on two cores: beside programs that spin,
-//! under a control group's quota, or without either. Most also hold the measurement after the setting in them was changed, under
-//! the same conditions. So the tests do not depend on the load of the machine that runs them.
+//! Each file of `tests/golden/contention/` was measured by `feedwater explain --save` on two cores:
+//! beside programs that spin, under a control group's quota, or without either. Most files also
+//! contain a second measurement after one setting was changed, under the same conditions. Stored
+//! measurements do not depend on the load of the machine that runs the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +12,12 @@ use feedwater::explain::{Cause, Options, Report, Spent, explain};
 use feedwater::internals::measure::{ProcessorProfile, Profile};
 use serde_json::Value;
 
-/// Largest relative error of a contended run's model.
+/// Maximum relative error of the model of a contended run.
 const ERROR: f64 = 0.15;
-/// Largest fraction of the workers' time in no stage and no wait.
+/// Maximum fraction of the workers' time that belongs to no stage and no wait.
 const UNEXPLAINED: f64 = 0.1;
-/// Measured throughput relative to the prediction. Other programs' load varies; predicting too much is worse than too little.
+/// Range of the measured throughput relative to the prediction. The load of other programs varies.
+/// Predictions that are too high are worse than too low ones.
 const KEPT: std::ops::Range<f64> = 0.6..1.15;
 
 struct Case {
@@ -99,7 +101,8 @@ fn gains_predicted_under_contention_hold_under_contention() {
     assert!(promises >= 2);
 }
 
-/// Threads that share the available cores are not predicted to gain other programs' share.
+/// More workers share the available cores. They are not predicted to gain cores from other
+/// programs.
 #[test]
 fn more_workers_do_not_help_against_other_programs() {
     for Case { name, profile, planted, .. } in cases() {
@@ -110,7 +113,8 @@ fn more_workers_do_not_help_against_other_programs() {
     }
 }
 
-/// Returns the profile as of a kernel without scheduler statistics, or of an older version of this crate.
+/// Returns the profile without scheduler statistics, as from a kernel without them or from an older
+/// version of feedwater.
 fn untold(mut profile: Profile) -> Profile {
     profile.processors = ProcessorProfile::default();
     profile.consumer.waited_for_processor = None;
@@ -121,14 +125,15 @@ fn untold(mut profile: Profile) -> Profile {
     profile
 }
 
-/// Contended runs as they looked before: models that reach two and ten times the measured throughput.
+/// Contended runs without scheduler statistics: their models predict two to ten times the measured
+/// throughput, so no gain is predicted.
 #[test]
 fn no_gain_is_predicted_if_the_model_misses_the_measurement() {
     let mut doubtful = 0;
     for Case { name, profile, .. } in cases() {
         let report = report(&untold(profile));
         assert_eq!(report.spent.processor, None);
-        // The wait for a processor has no number.
+        // The wait for a processor is mentioned without a number.
         let mut lines = report.evidence.iter().filter(|line| line.contains("processor"));
         let is_known = |line: &String| line.contains(|it: char| it.is_ascii_digit());
         assert!(lines.any(|line| !is_known(line)), "{name}: {report}");

@@ -1,4 +1,4 @@
-//! The HTML report. `tests/browser/` tests it in a browser.
+//! The HTML report. `tests/browser/` tests the pages in a browser.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,8 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/explain/profile.json")
 }
 
-/// Writes the loader measurement that the tests use: `cargo test --test explain_html -- --ignored write_the_profile`.
+/// Writes the loader measurement that the tests use: `cargo test --test insight -- --ignored
+/// write_the_profile`.
 #[test]
 #[ignore = "writes tests/golden/explain/profile.json"]
 fn write_the_profile() {
@@ -49,7 +50,7 @@ fn write_the_profile() {
     fs::write(golden(), json + "\n").unwrap();
 }
 
-/// Text that is markup, or ends the element that contains it.
+/// Text that contains markup, or ends the element around it.
 const HOSTILE: &str = "</script><script>window.broken = 1</script><!--<script><img src=x onerror=window.broken=2>\
     </title></noscript>\"'&amp;{{report}}\u{2028}";
 
@@ -62,15 +63,16 @@ fn profile() -> Profile {
     serde_json::from_str(&fs::read_to_string(golden()).unwrap()).unwrap()
 }
 
-/// A loop with a slow loader.
+/// A report on a loop with a slow loader.
 fn measured() -> Report {
     explain(&profile(), &options()).unwrap()
 }
 
-/// A loop whose step takes no time, on a device, with many threads, a full timeline and hostile texts.
+/// A report on a loop with a device, many threads, a full timeline and hostile texts. Its step
+/// takes no time.
 fn hostile() -> Report {
     let mut profile = profile();
-    // Microseconds, like a loader's measurements; of an hour.
+    // Times in microseconds, as in a loader's measurements, with a timeline of an hour.
     let length = 7_031_251;
     let seconds = |microseconds: u64| microseconds as f64 / 1e6;
     profile.timeline = (0..512)
@@ -79,7 +81,7 @@ fn hostile() -> Report {
             batches: at,
             ready: at as usize % 3,
             waited: seconds(at * length / 3 * (1 + at / 64 % 2)),
-            // The listing is finished.
+            // Listing is complete after the first interval.
             busy: std::array::from_fn(|stage| match stage {
                 0 => 0.004_321,
                 _ => seconds(at * length / (3 + stage as u64)),
@@ -106,7 +108,7 @@ fn hostile() -> Report {
     assert!(report.knobs.is_empty());
     report.nothing.as_mut().unwrap().push_str(HOSTILE);
     let other = measured();
-    // Of the other report's predictions, in the terms of this report.
+    // Scales the predictions of the other report to this report's throughput.
     let scale = report.images_per_second / report.forecast.samples_per_second;
     report.knobs = other.knobs;
     for knob in &mut report.knobs {
@@ -116,7 +118,7 @@ fn hostile() -> Report {
     report
 }
 
-/// A loop limited by its consumer, measured for two batches.
+/// A report on a loop that its consumer limits, measured for two batches.
 fn idle() -> Report {
     let mut profile = profile();
     let step = 0.5;
@@ -128,7 +130,7 @@ fn idle() -> Report {
     explain(&profile, &Options::default()).unwrap()
 }
 
-/// Returns the text of the element with this beginning.
+/// Returns the text between `begin` and `end`.
 fn element<'a>(page: &'a str, begin: &str, end: &str) -> &'a str {
     let (_, rest) = page.split_once(begin).unwrap();
     rest.split_once(end).unwrap().0
@@ -156,14 +158,14 @@ fn the_page_loads_nothing() {
 fn text_of_a_report_never_becomes_markup() {
     let page = hostile().to_html();
     let lower = page.to_lowercase();
-    // The report, the causes and the script.
+    // Three script elements: the report, the causes and the code.
     assert_eq!((lower.matches("<script").count(), lower.matches("</script").count()), (3, 3));
     for (tag, times) in [("</title", 1), ("</noscript", 1), ("<img", 0), ("<!--", 0)] {
         assert_eq!(lower.matches(tag).count(), times, "{tag}");
     }
     let verdict = element(&page, "<h1 id=\"verdict\">", "</h1>");
     assert_eq!(element(&page, "<title>", "</title>"), format!("feedwater: {verdict}"));
-    // Text that looks like a placeholder of the page is unchanged.
+    // Text that looks like a placeholder of the page must stay unchanged.
     assert!(verdict.contains("&amp;amp;{{report}}"));
 }
 
@@ -215,7 +217,7 @@ fn write_pages_for_the_browser() {
                 it.batch *= 2;
                 it.consumer.step.mean *= 2.0;
             }),
-            // The shortest step that can be selected.
+            // The shortest step that the slider offers.
             "step": rate(&|it| it.consumer.step.mean = 1e-7),
         });
         fs::write(folder.join(format!("{name}.json")), moved.to_string()).unwrap();

@@ -1,4 +1,5 @@
-//! Explanation and tuning: reports on measured runs, and the settings that the tuner chooses, against the optimum.
+//! Explanation and tuning: reports on measured runs, and the settings that the tuner chooses,
+//! compared with the optimum.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-"""Checks what the processes of one run have written: check.py FOLDER LAUNCHER WORLD LAST SAMPLES BATCH."""
+"""Checks the output of all processes of one run: check.py FOLDER LAUNCHER WORLD LAST SAMPLES BATCH."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ for process in pathlib.Path(folder).iterdir():
     said = json.loads((process / "result.json").read_text().splitlines()[-1])
     shard = said["shard"]
     assert shard["world"] == world, f"world {shard['world']}, not {world}"
-    assert shard["from"] == launcher, f"told by {shard['from']}, not by {launcher}"
+    assert shard["from"] == launcher, f"the rank comes from {shard['from']}, not from {launcher}"
     ranks.append(shard["rank"])
     batches.append(said["batches"])
     entries = json.loads((process / "samples.json").read_text())
@@ -25,7 +25,7 @@ for process in pathlib.Path(folder).iterdir():
 assert sorted(ranks) == list(range(world)), f"ranks {sorted(ranks)} of {world}"
 if last == "drop":
     assert len(seen) == samples // (batch * world) * batch * world, f"{len(seen)} samples"
-    assert len(set(seen)) == len(seen), "a sample comes twice"
+    assert len(set(seen)) == len(seen), "a sample appears twice"
 else:
     assert sorted(seen) == list(range(samples)), f"samples {sorted(seen)}"
 if last != "partial":

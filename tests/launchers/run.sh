@@ -1,13 +1,13 @@
 #!/bin/sh
-# Runs the program as several processes under each installed launcher. Checks that the processes together have every
-# sample exactly once, and that all have the same number of batches (check.py).
+# Runs the program as several processes under each installed launcher. Checks with check.py that all processes together
+# read every sample exactly once, and that all have the same number of batches.
 #
 #   cargo build --release && tests/launchers/run.sh target/release/feedwater
 #
-# Supports torchrun (PyPI: torch; Debian: python3-torch), mpirun.openmpi (Debian: openmpi-bin), mpiexec.hydra (Debian:
-# mpich) and srun (Debian: slurm-wlm, with a running cluster), and prints which of them are not installed.
-# tests/ranks.rs tests the same without a launcher, by setting the variables itself. Exit code: 0 if all checks passed,
-# 1 if a check failed or no launcher was found.
+# Searches for torchrun (PyPI: torch; Debian: python3-torch), mpirun.openmpi (Debian: openmpi-bin), mpiexec.hydra
+# (Debian: mpich) and srun (Debian: slurm-wlm, with a running cluster), and prints which are missing.
+# crates/cli/tests/cli/ranks.rs tests the same without launchers, by setting the variables itself. Exit code: 0 if all
+# runs are correct; 1 if one is wrong or no launcher was found.
 set -eu
 
 program=$(realpath "${1:?usage: run.sh PROGRAM}")
@@ -18,7 +18,7 @@ cd "$work"
 
 samples=23
 batch=3
-# Remove the variables of a launcher that may have started this script.
+# The launcher that started this script may have set these variables.
 unset RANK WORLD_SIZE TORCHELASTIC_RUN_ID PMI_RANK PMI_SIZE JOB_COMPLETION_INDEX
 unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
 
@@ -40,14 +40,14 @@ height = 8
 TOML
 done
 
-# The script of one process. It writes samples and output to a folder of its own.
+# One process. Its samples and its output are written to its own folder.
 cat > process.sh <<'SH'
 mkdir "$2/$$"
 exec "$1" dump "$3.toml" --device cpu --batches 99 --json --out "$2/$$" > "$2/$$/result.json"
 SH
 
 found=0
-# check NAME COMMAND...: runs the command, which must start $world processes, and checks their output.
+# check NAME COMMAND...: runs the command, which starts $world processes.
 check() {
     name=$1
     shift
@@ -70,7 +70,7 @@ each() {
 }
 
 if each torchrun torchrun; then
-    # Write standard output to files and to the terminal. torch 1.13 with Python 3.11 fails with its default, which does
+    # Writes standard output to files and to the terminal. torch 1.13 with Python 3.11 fails with its default, which is
     # neither.
     for world in 1 2 3 5; do for last in drop pad partial; do
         check torchrun torchrun --standalone --no_python --nproc_per_node "$world" \

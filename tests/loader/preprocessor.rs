@@ -1,4 +1,5 @@
-//! Single images for inference: the loader's pixels, errors and limits, on many threads.
+//! Single images for inference: pixels, errors and limits equal those of the loader, on many
+//! threads.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// Returns every image of a folder of golden files, damaged ones included.
+/// Returns every image of a folder of golden files, including damaged ones.
 fn files(folder: &str) -> Vec<Vec<u8>> {
     let mut paths: Vec<_> =
         fs::read_dir(golden().join(folder)).unwrap().map(|it| it.unwrap().path()).collect();
@@ -35,7 +36,7 @@ fn files(folder: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// Images of each format, rotated ones, and unusable ones.
+/// Returns images of each format, rotated images, and unusable ones.
 fn images() -> Vec<Vec<u8>> {
     let sound = jpeg(3, 60, 44);
     let mut all: Vec<Vec<u8>> = jpegs(4).into_iter().map(|(bytes, _)| bytes).collect();
@@ -67,7 +68,8 @@ fn loaded(
     made.collect()
 }
 
-/// Processes the images with both and compares every byte and message. Returns the number of errors.
+/// Processes the images with the loader and with a preprocessor, and compares every byte and
+/// message. Returns the number of errors.
 fn check(images: &[Vec<u8>], chain: Chain, settings: &Settings) -> usize {
     let expected = loaded(images, chain.clone(), settings);
     let preprocessor = Preprocessor::builder(chain).settings(settings).build().unwrap();
@@ -112,12 +114,12 @@ fn decoder_settings_mean_the_same_as_in_the_loader() {
     let strict = check(&images, chain(), &plain);
     let [mut tolerant, mut turned, mut prescaled] = [(); 3].map(|()| plain.clone());
     tolerant.decode.strict = false;
-    assert!(check(&images, chain(), &tolerant) < strict, "damage is tolerated");
+    assert!(check(&images, chain(), &tolerant) < strict, "damage must be tolerated");
     turned.decode.orientation = false;
     prescaled.decode.prescale = true;
     for settings in [turned, prescaled] {
         check(&images, chain(), &settings);
-        assert!(loaded(&images, chain(), &settings) != base, "the setting changes pixels");
+        assert!(loaded(&images, chain(), &settings) != base, "the setting must change pixels");
     }
 }
 
@@ -195,7 +197,8 @@ fn a_buffer_of_another_length_panics() {
     let _ = preprocessor.run_into(&jpeg(1, 50, 40), &mut [0; 7]);
 }
 
-/// Draws only for images wider than high, which the default of `Operator::is_random` detects.
+/// An operator that draws random numbers only for images wider than high. The default of
+/// `Operator::is_random` must detect this.
 #[derive(Clone, Copy, Debug)]
 struct Drawing;
 
@@ -234,7 +237,7 @@ fn a_random_operator_is_an_error_that_names_it() {
         assert!(has_words(&problem, &[name]), "{problem}");
     }
     assert_eq!(refused(common::training()).0, "chain[0]");
-    // A chain without randomness.
+    // With these settings, the chain has no randomness.
     let images = [jpeg(1, 50, 40)];
     let chain = resize().then(flip(1.0, 0.0)).then(Normalize::IMAGENET);
     assert_eq!(check(&images, chain, &Settings::default()), 0);
@@ -265,7 +268,8 @@ fn settings_impossible_for_single_images_are_errors_and_batch_settings_are_not()
     assert_eq!(asked.key, "decode.placement");
 }
 
-/// After an image so large that its buffers are freed, the next one gives the same result, damage included.
+/// The buffers of a very large image are freed. The next image gives the same result, even if it is
+/// damaged.
 #[test]
 fn an_image_whose_buffers_are_freed_does_not_affect_the_next() {
     let mut settings = Settings::default();

@@ -1,4 +1,5 @@
-//! Resuming another loader's epoch: with other workers, another batch size, another number of shards.
+//! Resuming an epoch of another loader, with other workers, another batch size and another number
+//! of shards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +31,7 @@ fn builder() -> LoaderBuilder {
 /// A sample's index, its record with random draws, and its pixels.
 type Made = (u64, SampleRecord, Vec<u8>);
 
-/// Runs up to this many batches, and returns the state after them.
+/// Runs at most `batches` batches, and returns the samples and the state after them.
 fn run(loader: &mut Loader, batches: usize) -> (Vec<Made>, LoaderState) {
     let mut all = Vec::new();
     for batch in loader.into_iter().take(batches) {
@@ -54,8 +55,9 @@ fn last() -> impl Strategy<Value = LastBatch> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// An epoch that is interrupted repeatedly, each time with another number of shards, batch size, workers and prefetch: every
-    /// sample appears once, or every repeat of a sample, with the draws and pixels of an uninterrupted epoch.
+    /// Interrupts an epoch repeatedly. Each leg has another number of shards, batch size, workers
+    /// and prefetch. Every sample, or every repeat of a sample, appears once, with the draws and
+    /// pixels of an uninterrupted epoch.
     #[test]
     fn an_epoch_is_exact_after_any_interruptions(
         legs in proptest::collection::vec((1u64..5, 1usize..7, 1usize..4, 1usize..4, 0usize..3), 1..5),
@@ -69,14 +71,14 @@ proptest! {
         let mut state: Option<LoaderState> = None;
         let count = legs.len();
         for (leg, (world, batch, workers, prefetch, batches)) in legs.into_iter().enumerate() {
-            // The last leg runs to the end.
+            // The last leg runs to the end of the epoch.
             let batches = if leg + 1 == count { usize::MAX } else { batches };
             let from = state;
             for rank in 0..world {
                 let shard = builder().batch_size(batch).num_workers(workers).prefetch(prefetch).shard(rank, world);
                 let shard = match from {
                     Some(from) if from.epoch > 0 => break,
-                    // The state overrides the settings.
+                    // The state overrides these settings.
                     Some(from) => shard.shuffle_window(None).repeats(1).resume(from),
                     None => shard,
                 };
@@ -102,7 +104,7 @@ fn loaders_of_parts_give_what_one_loader_gives() {
         let (whole, _) = run(&mut builder().build().unwrap(), usize::MAX);
         assert_eq!(whole.len(), samples);
         for cuts in [&[0, 4, 61][..], &[0, 20, 24, 56, 61], &[0, 3, 21, 61]] {
-            // A part that does not end with a batch.
+            // This part would not end at the end of a batch.
             if last == LastBatch::Drop && cuts[1] == 3 {
                 continue;
             }
@@ -141,7 +143,7 @@ fn positions_must_be_a_part_of_the_epoch() {
     refused(ranks, "loader.last_batch", &["3", "4"]);
 }
 
-/// The order of a shard of `samples` samples in files of 10.
+/// Returns the order of a shard of `samples` samples in files of 10.
 fn order(
     samples: u64,
     batch: usize,
@@ -165,9 +167,9 @@ fn order(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// However often the world changes within an epoch: with `drop` and `pad` every rank has equally many batches, with `partial`
-    /// at most one more than another. Every sample appears once; with `drop` less than one batch per rank is skipped, at the end
-    /// of the order.
+    /// Changes the number of ranks within an epoch. With `drop` and `pad`, all ranks have equally
+    /// many batches. With `partial`, one rank has at most one batch more than another. Every sample
+    /// appears once. With `drop`, less than one batch per rank is skipped, at the end of the order.
     #[test]
     fn ranks_stay_in_step_and_no_sample_is_lost(
         samples in 1u64..400,
@@ -227,7 +229,7 @@ fn the_state_counts_the_samples_delivered_by_all_shards() {
     assert_eq!(loader.state(), start);
     let (_, state) = run(&mut loader, 2);
     assert_eq!(state, LoaderState { position: 24, ..start });
-    // The loop was left: the next one is the next epoch.
+    // The loop was left early, so the next loop is the next epoch.
     let (_, state) = run(&mut loader, 1);
     assert_eq!(state, LoaderState { epoch: 1, position: 12, ..start });
     let (_, state) = run(&mut loader, usize::MAX);
@@ -244,7 +246,7 @@ fn later_epochs_are_complete_and_have_their_own_order() {
     assert!(run(&mut resumed, usize::MAX).0 == second_epoch);
 }
 
-/// Counts the samples read; reports that they lie in two files.
+/// A source that counts reads, and reports that its samples lie in two files.
 struct Counted(Memory, Arc<AtomicU64>);
 
 impl Source for Counted {
@@ -264,7 +266,7 @@ impl Source for Counted {
     fn inner(&self) -> Option<&dyn Source> {
         Some(&self.0)
     }
-    // Headers are read by `read` too, which counts.
+    // Without `heads`, headers are read with `read`, which counts.
     fn heads(&self) -> Option<&dyn Heads> {
         None
     }
@@ -294,7 +296,7 @@ fn consumed_samples_are_not_read_again() {
     let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch_size(4);
     let mut loader =
         builder.last_batch(LastBatch::Partial).resume(state).epochs(Some(1)).build().unwrap();
-    // The plan has inspected every image.
+    // The plan has read every image once.
     let before = SAMPLES;
     assert_eq!(run(&mut loader, usize::MAX).0.len(), 5);
     assert_eq!(reads.load(Ordering::Relaxed), before + 5);
@@ -340,7 +342,7 @@ fn a_state_with_windows_requires_the_same_files() {
     let state = builder().shuffle_window(Some(8)).build().unwrap().state();
     let resumed = |state| builder().resume(state).build();
     assert!(resumed(state).is_ok());
-    // Other files; no files, which the window needs; files without a window.
+    // Three cases: other files; no files, although the window needs them; files without a window.
     let window = &["state.shuffle_window"];
     let error = config_error(resumed(LoaderState { files: state.files.map(|it| it ^ 1), ..state }));
     assert_eq!(error.key, "state.files", "{error}");
@@ -349,7 +351,7 @@ fn a_state_with_windows_requires_the_same_files() {
     refused(resumed(LoaderState { shuffle_window: None, ..state }), "state.files", &[]);
 }
 
-/// A shard without a sample would end at once, and the others would wait for it.
+/// A shard without samples would end at once, and the other ranks would wait for it.
 #[test]
 fn partial_epochs_need_a_sample_for_every_shard() {
     for rank in [0, 69] {
@@ -376,7 +378,8 @@ fn a_state_of_another_source_is_an_error() {
     refused(builder().resume(state).build(), "state.position", &["62", "61"]);
 }
 
-/// Other samples of the same number, whose first or last one has another name. They may also be the same, renamed or packed.
+/// The number of samples is the same, but the first or last one has another name. The samples may
+/// be different, or the same ones renamed or packed.
 #[test]
 fn a_state_of_a_source_with_other_names_is_a_warning() {
     let folder = |name: &str| {

@@ -1,4 +1,4 @@
-//! The ring with real threads: its documented behaviour, and 100,000 random shutdowns.
+//! The ring with real threads: tests its documented behaviour, and 100,000 random shutdowns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use feedwater::error::{Error, Result};
 use feedwater::internals::ring::{Producer, Slot, Using, ring};
 
-/// Counts its instances, and checks that each is in one state only.
+/// A slot that counts its instances and checks that it is in one state at a time.
 struct Counted {
     live: Arc<AtomicUsize>,
     state: State,
@@ -92,7 +92,7 @@ fn slots_are_used_in_the_order_in_which_they_were_published() {
     for value in 0..1000 {
         assert_eq!(consumer.next().unwrap().unwrap().value, value);
     }
-    assert!(consumer.next().is_none(), "every producer is gone");
+    assert!(consumer.next().is_none(), "without producers there must be no slot");
     assert!(filler.join().unwrap());
 }
 
@@ -144,8 +144,9 @@ fn a_leaked_slot_shortens_the_ring() {
     }
 }
 
-/// Random numbers of slots, producers and batches; random moments at which either side leaves, fails or is closed, with batches
-/// held beyond the end. Nothing hangs, and every slot is dropped.
+/// Runs with random numbers of slots, producers and batches. Either side leaves, fails or is closed
+/// at a random moment, and batches are held beyond the end. Nothing hangs, and every slot is
+/// dropped.
 #[test]
 fn withheld_slots_are_invisible_until_released() {
     let live = Arc::new(AtomicUsize::new(0));
@@ -156,12 +157,12 @@ fn withheld_slots_are_invisible_until_released() {
         let producer = producer.clone();
         move || (2..6).all(|value| fill(&producer, value))
     });
-    // Each slot is filled after the previous one is free: only one is ever in use.
+    // Each slot is filled only after the previous one is free, so only one is in use at a time.
     for value in 1..3 {
         let using = consumer.next().unwrap().unwrap();
         assert_eq!((using.value, consumer.ready()), (value, 0));
     }
-    // Slots in use are withheld when they are returned.
+    // Slots that are in use are withheld when they are returned.
     producer.withhold(0);
     let using: Vec<_> = (3..6).map(|_| consumer.next().unwrap().unwrap()).collect();
     assert_eq!(using.iter().map(|it| it.value).collect::<Vec<_>>(), [3, 4, 5]);
@@ -170,7 +171,7 @@ fn withheld_slots_are_invisible_until_released() {
     drop(using);
     let waiting = thread::spawn(move || fill(&producer, 6));
     consumer.close();
-    assert!(!waiting.join().unwrap(), "who waits wakes up when the ring is closed");
+    assert!(!waiting.join().unwrap(), "closing the ring must wake up waiting producers");
     drop(consumer);
     assert_eq!(live.load(Ordering::SeqCst), 0);
 }
@@ -208,7 +209,7 @@ fn a_hundred_thousand_randomised_shutdowns() {
         let mut held = Vec::new();
         for _ in 0..below(8) {
             match consumer.next() {
-                // A thread that holds every slot and asks for more would wait for itself.
+                // A thread that holds every slot and requests another one would wait for itself.
                 Some(Ok(slot)) if held.len() + 1 < count && below(3) == 0 => held.push(slot),
                 Some(_) => {}
                 None => break,
@@ -251,7 +252,7 @@ fn a_consumer_waiting_while_all_slots_are_in_use_is_reported_and_continues() {
             held.push(next.unwrap().unwrap());
             assert_eq!(told, [3]);
         }
-        // A slot leaked in use stays in use.
+        // A leaked slot counts as in use.
         std::mem::forget(held.pop());
         let mut told = None;
         let next = consumer.next_or_tell(Duration::ZERO, |count| {
@@ -294,18 +295,20 @@ fn a_consumer_waiting_for_a_slot_being_filled_is_not_reported() {
             let mut other = producer.acquire().unwrap();
             other.begin_fill().unwrap();
             other.publish().unwrap();
-            // The consumer has the other slot, and waits for this one.
+            // The consumer holds the other slot and waits for this one.
             thread::yield_now();
             filling.publish().unwrap();
         });
         let held = consumer.next().unwrap().unwrap();
-        let next = consumer.next_or_tell(Duration::ZERO, |_| panic!("one is being filled"));
+        let next = consumer
+            .next_or_tell(Duration::ZERO, |_| panic!("reported although a slot is being filled"));
         assert!(next.unwrap().is_ok());
         drop(held);
     });
 }
 
-/// An added slot circulates like the others. Slots beyond twice the first number are freed when they come back.
+/// An added slot circulates like the others. Returned slots beyond twice the initial number are
+/// freed.
 #[test]
 fn slots_are_added_and_freed_again() {
     let live = Arc::new(AtomicUsize::new(0));
@@ -334,7 +337,7 @@ fn slots_are_added_and_freed_again() {
     assert_eq!(live.load(Ordering::SeqCst), 0);
 }
 
-/// A slot that was withheld is lent before one is added.
+/// A withheld slot is lent before a new slot is added.
 #[test]
 fn withheld_slots_are_lent() {
     let live = Arc::new(AtomicUsize::new(0));

@@ -1,4 +1,4 @@
-//! Autotuning on the CPU: choices are applied, bytes do not change, and limits hold.
+//! Autotuning on the CPU: choices are applied, bytes do not change, and limits are kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::source::custom::Page;
 use feedwater::source::{Memory, Source};
 
-/// Images with a high read latency.
+/// A source of images with a high read latency.
 struct Far {
     images: Memory,
     latency: Duration,
     reading: Arc<Reading>,
 }
 
-/// Reads in flight, and their maximum.
+/// Number of reads in flight, and their maximum so far.
 #[derive(Default)]
 struct Reading {
     now: AtomicUsize,
@@ -48,7 +48,7 @@ impl Source for Far {
     }
 }
 
-/// Creates a loader whose reads take this many milliseconds, and a counter of its reads.
+/// Returns a loader whose reads take this many milliseconds, and a counter of its reads.
 fn far(milliseconds: u64) -> (LoaderBuilder, Arc<Reading>) {
     let reading = Arc::new(Reading::default());
     let images = Memory::new(jpegs(64)).unwrap();
@@ -58,7 +58,7 @@ fn far(milliseconds: u64) -> (LoaderBuilder, Arc<Reading>) {
     (builder.batch_size(8).shuffle(true).seed(3), reading)
 }
 
-/// Consumes this many batches with steps of this length, and returns their bytes.
+/// Consumes `batches` batches with steps of this length, and returns their bytes.
 fn take(loader: &mut Loader, batches: usize, step: Duration) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while all.len() < batches {
@@ -76,7 +76,7 @@ fn take(loader: &mut Loader, batches: usize, step: Duration) -> Vec<Vec<u8>> {
 /// Consumes batches until the loader has settled, at most 4000.
 fn settle(loader: &mut Loader, step: Duration) {
     for _ in 0..400 {
-        // Whole epochs: leaving one early would discard prefetched batches.
+        // Takes whole epochs, because leaving one early would discard prefetched batches.
         take(loader, 8, step);
         if loader.is_settled() {
             return;
@@ -93,7 +93,7 @@ fn slow_reads_get_more_workers_and_no_byte_changes() {
     assert!(bounds.most >= 4 && bounds.start < bounds.most, "{bounds:?}");
     assert_eq!(loader.choice().workers, bounds.start);
     let same = take(&mut fixed, 80, Duration::ZERO) == take(&mut loader, 80, Duration::ZERO);
-    assert!(same, "the bytes do not depend on tuning");
+    assert!(same, "the bytes must not depend on tuning");
     settle(&mut loader, Duration::ZERO);
     let decisions = loader.decisions();
     assert!(decisions.iter().any(|it| it.choice.workers > bounds.start), "{decisions:#?}");
@@ -103,8 +103,8 @@ fn slow_reads_get_more_workers_and_no_byte_changes() {
     assert!(decisions[0].why.contains("workers"), "{decisions:#?}");
 }
 
-/// The choice is made by hand, because what is measured here depends on the load of this machine. Which choice follows from
-/// which measurements is tested on simulated machines (`tests/tune/`).
+/// Makes the choice manually, because measurements depend on the load of this machine.
+/// `tests/insight/tune/` tests on simulated machines which choice follows from measurements.
 #[test]
 fn threads_ring_and_reports_follow_the_choice() {
     let loader = far(1).0.num_workers(1).build().unwrap();
@@ -112,7 +112,7 @@ fn threads_ring_and_reports_follow_the_choice() {
     let mut loader = far(1).0.auto_workers().auto_prefetch().build().unwrap();
     loader.choose(Choice { workers: 1, prefetch: 2, ..loader.choice() }).unwrap();
     assert_eq!(loader.choice(), loader.decisions().last().unwrap().choice);
-    // Batches begun under the earlier choice are consumed.
+    // The first batches began under the earlier choice.
     take(&mut loader, 16, Duration::ZERO);
     let before = loader.measured();
     let ahead = |loader: &Loader| {
@@ -122,7 +122,7 @@ fn threads_ring_and_reports_follow_the_choice() {
     let mut epoch = loader.epoch();
     while let Some(batch) = epoch.next() {
         drop(batch.unwrap());
-        // The consumer's slot is filled too, because the consumer returns it at once.
+        // The consumer returns its slot at once, so this slot is filled too.
         while ahead(epoch.loader()) < Some(3) {
             thread::sleep(Duration::from_millis(1));
         }
@@ -131,7 +131,7 @@ fn threads_ring_and_reports_follow_the_choice() {
     assert_eq!((profile.setup.workers, profile.setup.prefetch), (1, 2));
     let at_work = profile.threads.iter().filter(|it| it.count > 0).count();
     assert_eq!(at_work, 1, "{:#?}", profile.threads);
-    assert_eq!(ahead(&loader), Some(3), "no more are ready than may be: {:?}", profile.ring);
+    assert_eq!(ahead(&loader), Some(3), "more batches are ready than allowed: {:?}", profile.ring);
 }
 
 #[test]

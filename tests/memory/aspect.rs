@@ -1,4 +1,5 @@
-//! Wide and tall images: the prediction is close to the memory that they take, in both directions.
+//! Wide and tall images: the predicted memory is close to the actual peak, neither too low nor much
+//! too high.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use feedwater::op::{self, Chain, Operator, Placement, Resize};
 use super::drawn::{fresh_seeds, numbers};
 use super::{Files, MIB, alone, common, run};
 
-/// Operators whose memory depends on the shape of an image.
+/// Returns operators whose memory depends on the shape of an image.
 fn operators(sides: Size) -> Vec<Arc<dyn Operator>> {
     let Size { width, height } = sides;
     vec![
@@ -25,7 +26,7 @@ fn operators(sides: Size) -> Vec<Arc<dyn Operator>> {
     ]
 }
 
-/// The largest sides of a line of text, of a panorama, and of what is between them.
+/// Tests the largest sides of a line of text, of a panorama, and of shapes between them.
 #[test]
 fn the_prediction_for_wide_and_tall_images_is_close_to_their_peak() {
     let _alone = alone();

@@ -1,4 +1,5 @@
-//! Chains of operators that leave some images alone: no intact photograph is refused, and the peak stays within the plan.
+//! Chains with operators that leave some images unchanged. No intact photograph is refused, and the
+//! peak stays within the plan.
 
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ fn check(case: &str, builder: impl FnOnce() -> LoaderBuilder) {
     seen.check(case);
 }
 
-/// Recipes that a plan refused photographs of: an operator that sometimes does nothing, then one that enlarges.
+/// Recipes for which a plan once refused photographs: an operator that sometimes does nothing,
+/// followed by one that enlarges.
 #[test]
 fn photographs_are_not_refused_behind_operators_that_leave_some_alone() {
     let _alone = alone();
@@ -56,7 +58,7 @@ fn photographs_are_not_refused_behind_operators_that_leave_some_alone() {
     }
 }
 
-/// Random chains of all operators on photographs of random sizes.
+/// Tests random chains of all operators on photographs of random sizes.
 #[test]
 fn random_chains_refuse_no_photograph_and_stay_within_the_footprint() {
     let _alone = alone();
@@ -66,7 +68,8 @@ fn random_chains_refuse_no_photograph_and_stay_within_the_footprint() {
         let most = 20 + rng.below(180) as u32;
         let sizes: Vec<_> = (0..30).map(|_| size(rng, most)).collect();
         let largest = feedwater::Size::new(most, most);
-        // What keeps the ratio of sides may make an image beyond `limits.large_image_memory` of a thin one, which is refused.
+        // Operators that keep the aspect ratio may enlarge a thin image beyond
+        // `limits.large_image_memory`. Such images are refused, so they are left out here.
         let within = |size: feedwater::Size, it: &Arc<dyn Operator>| {
             Some(it.largest_output(size)).filter(|output| output.pixels() <= 2_000_000)
         };
@@ -96,7 +99,7 @@ fn random_chains_refuse_no_photograph_and_stay_within_the_footprint() {
     eprintln!("{count} chains");
 }
 
-/// The plan knew every file. A file that grew since is not in it, but within the limits.
+/// The plan inspected every file. A file that has grown since exceeds the plan, but not the limits.
 #[test]
 fn a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_room() {
     let _alone = alone();
@@ -107,7 +110,7 @@ fn a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_roo
     let mut limited = builder().large_image_memory(1 << 20).build().unwrap();
     assert_eq!(loader.plan().room.large, 0);
     assert!(loader.warnings().is_empty(), "{:?}", loader.warnings());
-    // Not yet prefetched.
+    // This sample has not been prefetched yet.
     files.replace(60, &common::jpeg(9, 700, 500));
     assert!(loader.epoch().all(|batch| batch.is_ok()));
     let warnings = loader.warnings();

@@ -1,7 +1,8 @@
-//! Counts every allocation of this process: those of Rust and of the C libraries, because both use `malloc`.
+//! Counts every allocation of this process. Rust and the C libraries both use `malloc`.
 //!
-//! These functions replace those of the GNU C library: they count, then call them. The count is the size that the allocator
-//! reports for each block, rounding included. Pages of stacks and code are not counted.
+//! These functions replace those of the GNU C library. They count, and then call the originals.
+//! Counts use the size that the allocator reports for each block, including rounding. Pages of
+//! stacks and code are not counted.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -19,7 +20,7 @@ pub fn calls() -> i64 {
     CALLS.get()
 }
 
-/// Returns the peak of additional allocated bytes while `work` runs, and its result.
+/// Returns by how many bytes allocations grow at most while `work` runs, and its result.
 pub fn most_during<T>(work: impl FnOnce() -> T) -> (u64, T) {
     let before = HELD.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);
@@ -54,7 +55,7 @@ fn subtract(block: *mut c_void) {
     }
 }
 
-// SAFETY: the name and the behaviour are those of the C library. The same applies to the functions below.
+// SAFETY: name and behaviour equal those of the C library. This applies to the functions below too.
 #[unsafe(no_mangle)]
 extern "C" fn malloc(bytes: usize) -> *mut c_void {
     // SAFETY: any size may be requested.
@@ -71,7 +72,8 @@ extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
-    // A move that holds both blocks at once is not counted: large blocks are moved by remapping pages.
+    // While a block is moved, both blocks may exist at once. This is not counted, because large
+    // blocks are moved by remapping pages.
     subtract(block);
     // SAFETY: the caller's block.
     add(unsafe { __libc_realloc(block, bytes) })

@@ -13,7 +13,7 @@ pub fn png(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
         (0, _) | (_, 0) => 0,
         _ => u64::from(height) * (1 + 3 * u64::from(width)),
     };
-    // First column and row, and steps, of each pass of Adam7.
+    // For each pass of Adam7: first column, first row, and the steps in x and y.
     const PASSES: [[u32; 4]; 7] = [
         [0, 0, 8, 8],
         [4, 0, 8, 8],
@@ -64,20 +64,22 @@ pub fn webp_head(width: u32, height: u32) -> Vec<u8> {
     riff(&[(b"VP8L", &data)])
 }
 
-/// Encodes a black lossless WebP in which each block of 4x4 pixels has its own group of codes, up to 65,536 groups.
+/// Encodes a black lossless WebP in which each block of 4x4 pixels has its own group of Huffman
+/// codes, up to 65,536 groups.
 pub fn webp_groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
     let data = [lossless_head(width, height), groups(width, height, cache_bits)].concat();
     riff(&[(b"VP8L", &data)])
 }
 
-/// Encodes a lossy WebP with such an image as its alpha channel. `lossy` is a file whose only chunk is `VP8 `.
+/// Encodes a lossy WebP whose alpha channel is an image like that of [`webp_groups`]. `lossy` is a
+/// file whose only chunk is `VP8 `.
 pub fn webp_alpha_groups(lossy: &[u8], cache_bits: u32) -> Vec<u8> {
     let pixels = &lossy[20..];
     let side = |at: usize| u32::from(u16::from_le_bytes([pixels[at], pixels[at + 1]]) & 0x3FFF);
     let (width, height) = (side(6), side(8));
     let canvas =
         [&[0x10, 0, 0, 0][..], &(width - 1).to_le_bytes()[..3], &(height - 1).to_le_bytes()[..3]];
-    // Lossless compression, unfiltered.
+    // Header byte of the alpha channel: lossless compression, unfiltered.
     let alpha = [vec![1], groups(width, height, cache_bits)].concat();
     riff(&[(b"VP8X", &canvas.concat()), (b"ALPH", &alpha), (b"VP8 ", pixels)])
 }
@@ -98,11 +100,11 @@ fn riff(chunks: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
     [b"RIFF", &(body.len() as u32).to_le_bytes()[..], &body].concat()
 }
 
-/// Encodes the stream of a lossless image after its header: no transforms, an entropy image in which every pixel is different,
-/// and five codes of one symbol for each group.
+/// Encodes the data after the header of a lossless image: no transforms, an entropy image in which
+/// every pixel is different, and five codes with one symbol for each group.
 fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
     let mut bits = Bits::default();
-    // No transform; optional colour cache; an entropy image of 4x4 blocks.
+    // No transform, an optional colour cache, and an entropy image of 4x4 blocks.
     bits.put(0, 1);
     if cache_bits == 0 {
         bits.put(0, 1);
@@ -110,8 +112,9 @@ fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
         bits.put(1 | cache_bits << 1, 5);
     }
     bits.put(1, 4);
-    // The entropy image has no colour cache. Its green and red codes have 256 symbols of 8 bits each. Lengths are coded with two
-    // symbols of one bit, "8" and "11 to 138 times 0"; only the length prefixes of green are zeros.
+    // The entropy image has no colour cache. Its green and red codes have 256 symbols of 8 bits
+    // each. The code lengths use two symbols of one bit: "length 8" and "11 to 138 zeros". Only the
+    // prefix of green needs zeros.
     bits.put(0, 1);
     for zeros in [24, 0] {
         bits.put(0, 1);
@@ -127,7 +130,7 @@ fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
             bits.put(1 | (zeros - 11) << 1, 8);
         }
     }
-    // Blue, alpha and distance: one symbol, 0, of zero bits.
+    // The codes for blue, alpha and distance have one symbol, 0, with a code of zero bits.
     const ONLY_ZERO: (u32, u32) = (1, 4);
     for _ in 0..3 {
         bits.put(ONLY_ZERO.0, ONLY_ZERO.1);
@@ -141,7 +144,7 @@ fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
     for _ in 0..5 * count {
         bits.put(ONLY_ZERO.0, ONLY_ZERO.1);
     }
-    // Pixels need no bits.
+    // Pixels need no bits, because each code has only one symbol.
     bits.bytes
 }
 

@@ -1,6 +1,8 @@
-//! The footprint as an upper bound: whatever the files contain, a loader's memory stays within its rows.
+//! The predicted footprint is an upper bound: whatever the files contain, the memory of a loader
+//! stays within it.
 //!
-//! The tests count allocations instead of resident memory, so the numbers do not depend on the machine or its load.
+//! The tests count allocations instead of resident memory, so the numbers do not depend on the
+//! machine or its load.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(unsafe_code, reason = "the allocator that counts")]
@@ -35,10 +37,11 @@ use feedwater::source::Directory;
 
 const MIB: u64 = 1 << 20;
 
-/// Allocated part of the row `process`: rings, meters, names and threads.
+/// Allowance for the part of the footprint's entry `process` that is allocated: rings, meters,
+/// names and threads.
 const PROCESS: u64 = 2 * MIB;
 
-/// Runs one test at a time: allocations are counted for the whole process.
+/// Locks out other tests, because allocations are counted for the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -46,7 +49,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// Result of a run.
 struct Seen {
-    /// Bytes of all rows except `process`.
+    /// Bytes of all entries of the footprint except `process`.
     predicted: u64,
     /// Peak of allocated bytes.
     peak: u64,
@@ -57,7 +60,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Checks the peak against the rows and the process's allowance.
+    /// Checks that the peak is at most 2 % above the prediction plus [`PROCESS`].
     fn check(&self, case: &str) {
         let Self { predicted, peak, plan, .. } = self;
         let most = predicted + predicted / 50 + PROCESS;
@@ -117,12 +120,12 @@ fn crop() -> Chain {
     Chain::new().then(RandomResizedCrop::to(32, 32))
 }
 
-/// Only the first window is needed, and it must be stored: the image is rotated before it is resampled.
+/// A chain that must store its whole window, because it mirrors the image before resampling.
 fn stored() -> Chain {
     Chain::new().then(Flip { horizontal: 0.5, vertical: 0.5 }).then(RandomResizedCrop::to(32, 32))
 }
 
-/// Floats between operators, and bytes again in the next sample.
+/// A chain that converts to floats. The next sample begins with bytes again.
 fn floats() -> Chain {
     Chain::new()
         .then(Resize::to(96, 80))
@@ -131,7 +134,7 @@ fn floats() -> Chain {
         .then(Flip { horizontal: 0.5, vertical: 0.5 })
 }
 
-/// Operators that keep more than an image: displacements, the parts of a sum, lines of blurs.
+/// A chain whose operators store more than an image: displacements, terms of a sum, lines of a blur.
 fn kept() -> Chain {
     Chain::new()
         .then(Resize::to(96, 80))
@@ -156,7 +159,7 @@ fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
     let _alone = alone();
     let files = Files::new(small(300).chain([files::png_head(178_956_970, 1, false)]));
     let seen = run(|| files.loader(crop()), 2);
-    seen.check("by its side");
+    seen.check("refused for its side");
     assert_eq!(seen.errors["oversized"], 2);
     assert!(seen.peak < 12 * MIB, "{}", seen.peak);
     let stop = |side| {
@@ -170,11 +173,12 @@ fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
     assert!(reason == "oversized" && problem.contains("limits.max_side"), "{problem}");
     let (reason, problem) = stop(u32::MAX);
     assert!(reason == "oversized" && problem.contains("limits.large_image_memory"), "{problem}");
-    run(|| files.loader(stored()).max_side(u32::MAX), 2).check("stored, by its bytes");
+    run(|| files.loader(stored()).max_side(u32::MAX), 2).check("stored, refused for its bytes");
 }
 
-/// Once its buffers have grown, a preprocessor allocates for a PNM, which needs no library, only the list of windows and nothing
-/// that grows with the image. Memory that libraries allocate for other formats is freed after the call.
+/// After its buffers have grown, a preprocessor allocates only the list of windows for a PNM, which
+/// needs no library. Nothing grows with the image. Memory that libraries allocate for other formats
+/// is freed after the call.
 #[test]
 fn a_preprocessor_does_not_grow_from_image_to_image() {
     let _alone = alone();
@@ -225,7 +229,8 @@ fn a_header_of_34_bytes_does_not_allocate_a_gibibyte() {
     assert!(seen.peak < 12 * MIB, "{}", seen.peak);
 }
 
-/// Returns the memory for decoding an image, predicted from its header and checked against the count.
+/// Returns the predicted memory for decoding an image. Checks that the actual peak does not exceed
+/// it.
 fn decoding_memory(name: &str, bytes: &[u8]) -> u64 {
     let header = Header::parse(bytes).unwrap();
     let predicted = memory_bytes(&header, bytes, bytes.len() as u64).total();
@@ -234,7 +239,7 @@ fn decoding_memory(name: &str, bytes: &[u8]) -> u64 {
     let decode = || decoder.decode(bytes, &header, window, 1, &mut |_| ());
     let (peak, decoded) = counted::most_during(decode);
     decoded.unwrap();
-    // Allocators round up.
+    // Allocators round sizes up.
     assert!(peak <= predicted + 64, "{name}: {peak} bytes, predicted {predicted}");
     predicted
 }
@@ -253,7 +258,8 @@ fn bitmaps_gifs_and_tiffs_need_no_more_memory_than_predicted() {
     assert!(count > 25, "{count}");
 }
 
-/// Each of up to 65,536 groups of codes has tables of 12 KB in libwebp, allocated before the first one is read.
+/// A WebP may have up to 65,536 groups of codes. libwebp allocates tables of 12 KB for each before
+/// it reads the first one.
 #[test]
 fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
     let _alone = alone();
@@ -285,13 +291,13 @@ fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
 #[test]
 fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at_all() {
     let _alone = alone();
-    // 8192 groups: 100 MB in a file of 37 KB. It is not among the inspected files.
+    // This file has 8192 groups: 100 MB in a file of 37 KB. The plan does not inspect it.
     let mut all: Vec<Vec<u8>> = small(2048).collect();
     all[101] = files::webp_groups(512, 256, 0);
     assert!(all[101].len() < 40_000);
     let files = Files::new(all);
     let less = run(|| files.loader(crop()).large_image_memory(64 * MIB), 1);
-    less.check("too small a budget");
+    less.check("with too small a budget");
     assert_eq!(less.errors["oversized"], 1);
     assert!(less.peak < 32 * MIB, "{}", less.peak);
     let enough = run(|| files.loader(crop()).large_image_memory(128 * MIB), 1);
@@ -300,11 +306,11 @@ fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at
     assert!(enough.peak > 90 * MIB, "{}", enough.peak);
 }
 
-/// The plan does not know the large images: they are not among the inspected ones.
+/// The plan does not inspect the large images.
 #[test]
 fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
     let _alone = alone();
-    // 1024 of 2048 are inspected, the even ones.
+    // The plan inspects 1024 of 2048 files: those with even numbers.
     let large = || {
         [
             common::progressive(3, 1200, 900),
@@ -323,7 +329,7 @@ fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
             run(|| files.loader(chain.clone()).large_image_memory(16 * MIB).num_workers(4), 1);
         seen.check(name);
         assert_eq!(seen.errors["oversized"], 0, "{name}: {}", seen.plan);
-        // The row exists because it is needed.
+        // The memory for large images is really needed.
         assert!(
             seen.peak > seen.predicted - 16 * MIB,
             "{name}: {} of {}",
@@ -336,7 +342,7 @@ fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
     }
 }
 
-/// Workers waiting for memory do not block the loader's end.
+/// Workers that wait for memory must not prevent the end of the loader.
 #[test]
 fn a_loader_can_be_dropped_while_its_workers_wait_for_memory() {
     let _alone = alone();
@@ -346,7 +352,7 @@ fn a_loader_can_be_dropped_while_its_workers_wait_for_memory() {
     });
     let files =
         Files::new(all.collect::<Vec<_>>().into_iter().enumerate().map(|(number, file)| {
-            // The odd ones are not inspected.
+            // The plan does not inspect files with odd numbers.
             if number % 32 == 1 { files::png(900, 700, true) } else { file }
         }));
     for batches in 0..3 {
@@ -358,7 +364,7 @@ fn a_loader_can_be_dropped_while_its_workers_wait_for_memory() {
     }
 }
 
-/// Random files, chains and settings from a seed.
+/// Tests random files, chains and settings. A seed determines them.
 #[test]
 fn hostile_mixtures_stay_within_the_footprint() {
     let _alone = alone();
@@ -416,7 +422,7 @@ fn hostile_mixtures_stay_within_the_footprint() {
     }
 }
 
-/// Pairs and soft targets are in the footprint, and mixing allocates nothing.
+/// Pairs and soft targets are in the footprint. Mixing itself allocates nothing.
 #[test]
 fn mixed_batches_stay_within_the_footprint() {
     let _alone = alone();
@@ -480,7 +486,7 @@ fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
         let (mut sample, mut out) =
             (SamplePlan::default(), vec![0u32; plan.shape.sample_bytes() / 4]);
         let mut make = |seed: u64| {
-            // The same draws, so that no window is larger than before.
+            // The same keys draw the same windows.
             let key = SampleKey { seed: seed % 3, epoch: 0, index: 0 };
             plan.sample(key, &header, &mut sample).unwrap();
             let before = counted::calls();

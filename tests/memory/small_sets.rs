@@ -1,4 +1,5 @@
-//! Memory that depends on the set: batches larger than it, and files of row indexes beside it.
+//! Memory that depends on the data set: batches larger than the set, and stored files of row
+//! indexes.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -34,7 +35,7 @@ fn slots_of_a_batch_that_is_larger_than_the_set_have_its_size() {
     assert_eq!(lens, [40]);
 }
 
-/// A tar archive of these files.
+/// Writes a tar archive of these files.
 fn tar(path: &Path, files: impl Iterator<Item = Vec<u8>>) {
     let mut archive = tar::Builder::new(File::create(path).unwrap());
     for (number, file) in files.enumerate() {
@@ -46,7 +47,7 @@ fn tar(path: &Path, files: impl Iterator<Item = Vec<u8>>) {
     archive.finish().unwrap();
 }
 
-/// What another program, or a damaged disk, left beside a shard.
+/// A huge file beside a shard, as from another program or a damaged disk.
 #[test]
 fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
     let _alone = alone();
@@ -58,7 +59,7 @@ fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
         let mut file = File::create(&rows).unwrap();
         begin_row_indexes(&mut file).unwrap();
         file.write_all(entry).unwrap();
-        // Sparse: it takes no space.
+        // The file is sparse, so it takes no space on the disk.
         file.set_len(300 * MIB).unwrap();
         let loader = || {
             let settings =
@@ -74,7 +75,7 @@ fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
     }
 }
 
-/// The same in the cache folder.
+/// The same with a huge file in the cache folder.
 #[test]
 fn a_huge_stored_file_of_row_indexes_is_read_within_the_footprint() {
     let _alone = alone();
@@ -90,16 +91,16 @@ fn a_huge_stored_file_of_row_indexes_is_read_within_the_footprint() {
     assert!(run(loader, 1).problem.is_none());
     let mut names = fs::read_dir(caches.path()).unwrap().map(|it| it.unwrap().path());
     let is_stored = |path: &PathBuf| path.to_string_lossy().contains("/row-index-");
-    let stored = names.find(is_stored).expect("the indexes are stored");
+    let stored = names.find(is_stored).expect("the indexes must be stored");
     for entry in [&[][..], &[255, 1, 0, 0]] {
         let mut file = File::create(&stored).unwrap();
         begin_row_indexes(&mut file).unwrap();
         file.write_all(entry).unwrap();
-        // Sparse: it takes no space.
+        // The file is sparse, so it takes no space on the disk.
         file.set_len(300 * MIB).unwrap();
         let seen = run(loader, 2);
         assert!(seen.problem.is_none(), "{:?}", seen.problem);
         seen.check("a sparse stored file of row indexes");
-        assert!(fs::metadata(&stored).unwrap().len() < MIB, "the file is replaced");
+        assert!(fs::metadata(&stored).unwrap().len() < MIB, "the file must be replaced");
     }
 }

@@ -1,4 +1,5 @@
-//! Memory of random chains: within the plan's bound, and not allocated again for later samples.
+//! Memory of random chains: it stays within the bound of the plan, and later samples allocate
+//! nothing.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -22,14 +23,14 @@ use feedwater::plan::{Plan, Settings};
 use super::counted;
 use super::drawn::{chain, fresh_seeds, numbers, size};
 
-/// Largest image.
+/// Size of the largest image.
 const LARGE: Size = Size::new(61, 47);
-/// Sizes of the images, the largest first.
+/// Sizes of the images, starting with the largest.
 const SIZES: [Size; 3] = [LARGE, Size::new(23, 40), Size::new(9, 5)];
-/// Samples per size.
+/// Number of samples per size.
 const SAMPLES: u64 = 4;
 
-/// A worker's part of a loader: a plan with the buffers that it uses again.
+/// A loader without threads: a plan with the buffers that a worker reuses.
 struct Worker {
     plan: Plan,
     transform: HostTransform,
@@ -53,13 +54,13 @@ impl File {
 }
 
 impl Worker {
-    /// Runs the operators, and a crop that gives all samples one size.
+    /// Plans the operators, followed by a crop that gives all samples one size.
     fn of(operators: &[Arc<dyn Operator>]) -> Self {
         let last = Arc::new(Crop { x: 0, y: 0, width: 37, height: 29 });
         Self::planned(operators.iter().cloned().chain([last as _]), &[])
     }
 
-    /// Runs the operators on files that the plan knows.
+    /// Plans the operators for files that the plan inspects.
     fn planned(operators: impl IntoIterator<Item = Arc<dyn Operator>>, files: &[File]) -> Self {
         let any = |chain: Chain, it: Arc<dyn Operator>| chain.then_any(Placement::Cpu, it);
         let chain = operators.into_iter().fold(Chain::new(), any);
@@ -74,7 +75,7 @@ impl Worker {
             ..Facts::default()
         };
         let mut settings = Settings::default();
-        // Far beyond every sample, so that none of them is an outlier.
+        // A limit far above every sample, so that none of them is an outlier.
         settings.limits.large_image_memory = 1 << 40;
         let plan = Plan::new(&chain, &settings, &facts).unwrap();
         Self {
@@ -86,7 +87,7 @@ impl Worker {
         }
     }
 
-    /// Makes the tensor of sample number `index` in a loader's steps.
+    /// Makes the tensor of sample number `index` with the steps of a loader's worker.
     fn run(&mut self, file: &File, index: u64) -> Run {
         let Self { plan, transform, decoder, sample, out } = self;
         let key = SampleKey { seed: 3, epoch: 0, index };
@@ -105,13 +106,13 @@ impl Worker {
     }
 }
 
-/// What a sample took.
+/// Allocations and memory of a sample.
 struct Run {
-    /// Allocations of planning and of transforming.
+    /// Number of allocations while planning the sample and while transforming it.
     allocations: [i64; 2],
     /// Memory that the plan predicts from the header.
     need: SampleMemory,
-    /// Memory that the drawn actions take.
+    /// Memory that the drawn actions need.
     drawn: SampleMemory,
 }
 
@@ -123,12 +124,13 @@ fn no_chain_allocates_once_its_buffers_have_grown() {
         let operators = chain(&mut numbers(seed), LARGE, 30_000);
         let mut worker = Worker::of(&operators);
         let samples = || files.iter().flat_map(|file| (0..SAMPLES).map(move |it| (file, it)));
-        // Images alternate between two buffers, so each sample comes with either of them first.
+        // Images alternate between two buffers. Two rounds give each sample both buffers as its
+        // first one.
         let mut first = 0;
         for (file, index) in samples().chain(samples()) {
             first += worker.run(file, index).allocations.iter().sum::<i64>();
         }
-        assert!(first > 0, "the buffers of the first samples are counted");
+        assert!(first > 0, "the first samples must allocate buffers");
         let runs = samples().map(|(file, index)| worker.run(file, index).allocations);
         let [planned, transformed] = runs.fold([0, 0], |sum, it| [sum[0] + it[0], sum[1] + it[1]]);
         if planned + transformed > 0 {
@@ -138,7 +140,7 @@ fn no_chain_allocates_once_its_buffers_have_grown() {
     assert!(problems.is_empty(), "{problems}");
 }
 
-/// What ends a chain: an operator with a fixed output.
+/// Returns an operator with a fixed output size, for the end of a chain.
 fn last(rng: &mut SampleRng) -> Arc<dyn Operator> {
     match rng.below(5) {
         0 => Arc::new(Crop { x: 0, y: 0, width: 37, height: 29 }),
@@ -149,7 +151,7 @@ fn last(rng: &mut SampleRng) -> Arc<dyn Operator> {
     }
 }
 
-/// Objects for operators that crop around them.
+/// Returns objects for operators that crop around them.
 fn boxes(rng: &mut SampleRng, size: Size) -> Vec<BoundingBox> {
     let [width, height] = [size.width, size.height].map(f64::from);
     let mut one = || {
@@ -159,8 +161,8 @@ fn boxes(rng: &mut SampleRng, size: Size) -> Vec<BoundingBox> {
     (0..3).map(|_| one()).collect()
 }
 
-/// The plan knows nothing but headers. It must suffice for every branch that a sample may draw: with an operator or
-/// without it, which decides in which buffer each image is.
+/// The plan knows only headers. Its bound must suffice for every branch that a sample may draw. An
+/// operator that is or is not applied changes which buffer holds each image.
 #[test]
 fn no_chain_needs_or_holds_more_than_its_headers_say() {
     let (mut certain, mut count, mut problems) = (0, 0, String::new());
@@ -190,8 +192,8 @@ fn no_chain_needs_or_holds_more_than_its_headers_say() {
             let held = worker.transform.capacity_bytes() as u64;
             let tables = worker.sample.table_bytes();
             let most = share.resampling.0.iter().chain(&share.windows).sum::<u64>() + share.rows;
-            // In total: a bound may distribute the memory in another way. Rows behind a rotation by 90 degrees may take some bytes
-            // more than predicted.
+            // Compares totals, because a bound may divide the memory differently. After a rotation
+            // by 90 degrees, rows may need some bytes more than predicted.
             let exceeds = drawn.total() > need.total() || held > most + most / 50 + 64;
             if exceeds || tables > share.tables {
                 let size = file.header.size;
@@ -204,12 +206,13 @@ fn no_chain_needs_or_holds_more_than_its_headers_say() {
         }
         assert!(problems.len() < 20_000, "{problems}");
     }
-    eprintln!("{count} chains, {certain} of them with a certain bound");
+    eprintln!("{count} chains, {certain} of them with an exact bound");
     assert!(problems.is_empty(), "{problems}");
-    assert!(2 * certain >= count, "{certain} of {count} bounds are certain");
+    assert!(2 * certain >= count, "only {certain} of {count} bounds are exact");
 }
 
-/// An image of 2x20 that is turned to 20x2 becomes 160x16. One that covers both would become 16x16.
+/// An image of 2x20 that is rotated to 20x2 becomes 160x16. A bound computed for a square around
+/// both shapes would be 16x16.
 #[test]
 fn what_a_combinator_makes_of_a_thin_image_that_it_turned_is_bounded() {
     let files = [File::of(Size::new(2, 20))];
@@ -232,7 +235,7 @@ fn what_a_combinator_makes_of_a_thin_image_that_it_turned_is_bounded() {
     }
 }
 
-/// Counts how often its largest output is asked for.
+/// An operator that counts calls of `largest_output`.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 
@@ -255,7 +258,7 @@ impl Operator for Counted {
     }
 }
 
-/// Puts an operator into a combinator.
+/// Wraps an operator in a combinator.
 type Wrap = fn(Arc<dyn Operator>) -> Arc<dyn Operator>;
 
 #[test]

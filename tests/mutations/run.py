@@ -52,7 +52,8 @@ class Mutation:
 
 @dataclasses.dataclass
 class Result:
-    """Result of a mutation: killed by a test, or survived all tests. `problem`: why the run shows nothing."""
+    """The test that killed a mutation, or neither field if it survived all tests. `problem` says why the run proved
+    nothing."""
 
     killed_by: str = ""
     problem: str = ""
@@ -61,7 +62,7 @@ class Result:
 def main():
     parser = argparse.ArgumentParser(description="See the top of this file.")
     parser.add_argument("--only", action="append", metavar="NAME", help="run this mutation only; repeatable")
-    parser.add_argument("--list", action="store_true", help="list the mutations and run none")
+    parser.add_argument("--list", action="store_true", help="list the mutations without running them")
     parser.add_argument("--target-dir", type=pathlib.Path, default=ROOT / "target")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of the tests; repeatable")
     parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="time limit of one test program, by default 300")
@@ -107,10 +108,10 @@ def read_list():
 
 
 def check(it, tree):
-    """Ends the program unless the old text is in the file exactly once."""
+    """Ends the program unless the old text occurs exactly once in the file."""
     count = (tree / it.file).read_text().count(it.old)
     if count != 1 or it.old == it.new:
-        sys.exit(f"{it.name}: the old text is {count} times in {it.file}, or equals the new one")
+        sys.exit(f"{it.name}: the old text occurs {count} times in {it.file}, or equals the new one")
 
 
 def outcome(it, result):
@@ -141,7 +142,7 @@ class Runner:
         git(self.tree, "checkout", "--quiet", "--detach", "--force", head)
 
     def must_pass_unchanged(self):
-        """Ends the program if a test fails without a mutation."""
+        """Ends the program if a test fails without any mutation."""
         with (self.logs / "unchanged.log").open("w") as log:
             for test in dict.fromkeys(sum(self.groups.values(), [])):
                 result = self.test(test, log)
@@ -149,7 +150,7 @@ class Runner:
                     sys.exit(f"without a mutation: {result}")
 
     def run(self, it):
-        """Mutates the file, and runs the named tests and then the rest of the group until one fails."""
+        """Mutates the file. Runs the named tests and then the rest of the group until one fails."""
         path = self.tree / it.file
         text = path.read_text()
         path.write_text(text.replace(it.old, it.new))
@@ -164,7 +165,7 @@ class Runner:
         return Result()
 
     def test(self, test, log):
-        """Builds and runs one test program. `test` is an entry of `groups`: `lib` or a folder of tests/, and
+        """Builds and runs one test program. `test` is written as in `groups`: `lib` or a folder of tests/, then
         filters."""
         program, *filters = test.split()
         target = ["--lib"] if program == "lib" else ["--test", program]
@@ -177,7 +178,7 @@ class Runner:
 
 
 class Watched:
-    """A test program whose output is read while it runs, so that it can be ended at the first failure."""
+    """A running test program. Its output is read line by line, so that it can be ended at the first failure."""
 
     def __init__(self, command, runner, program, log):
         self.program, self.log = program, log
@@ -194,7 +195,7 @@ class Watched:
         self.lines.put(None)
 
     def result(self):
-        """Returns the result. With one thread, libtest writes `test NAME ... `, then the test's output, and `ok` or
+        """Reads the result. With one thread, libtest prints `test NAME ... `, the output of the test, and `ok` or
         `FAILED`."""
         current = None
         try:
@@ -222,7 +223,7 @@ class Watched:
         return Result(problem=f"{self.program} failed, and named no test")
 
     def stop(self):
-        """Ends the processes of the test, and only those."""
+        """Kills the processes of the test and no others."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -234,7 +235,7 @@ def git(folder, *arguments):
 
 
 def read_results():
-    """Returns the result of each mutation in the table of the last run."""
+    """Returns the result of each mutation in RESULTS.md."""
     rows = {}
     for line in RESULTS.read_text().splitlines() if RESULTS.exists() else []:
         cells = [it.strip() for it in line.strip("|").split(" | ")]

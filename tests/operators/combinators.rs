@@ -1,4 +1,4 @@
-//! Combinators: what they draw, how often, and with which random numbers.
+//! Combinators: which operators they draw, how often, and with which random numbers.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use feedwater::testing::{Parity, check_operator};
 
 const SIZE: Size = Size::new(40, 30);
 
-/// Adds a number to each byte.
+/// An operator that adds a number to each byte.
 #[derive(Clone, Copy, Debug)]
 struct Plus(u8);
 
@@ -37,7 +37,7 @@ impl Operator for Plus {
     }
 }
 
-/// Numbers that the drawn [`Plus`] add, in order.
+/// Returns the numbers that the drawn [`Plus`] operators add, in order.
 fn drawn(operator: &dyn Operator, index: u64) -> Vec<u8> {
     let key = SampleKey { seed: 4, epoch: 1, index };
     let actions = Actions::of([operator], key, SIZE);
@@ -45,7 +45,7 @@ fn drawn(operator: &dyn Operator, index: u64) -> Vec<u8> {
     (0..actions.list.len()).map(first).collect()
 }
 
-/// How often each outcome is drawn in 6000 samples.
+/// Returns how often each outcome is drawn in 6000 samples.
 fn frequencies(operator: &dyn Operator) -> Vec<(Vec<u8>, u32)> {
     let mut counts = std::collections::BTreeMap::new();
     for index in 0..6000 {
@@ -54,7 +54,7 @@ fn frequencies(operator: &dyn Operator) -> Vec<(Vec<u8>, u32)> {
     counts.into_iter().collect()
 }
 
-/// Asserts outcomes and their shares of all samples. Five standard deviations are at most 0.033.
+/// Checks the outcomes and their shares of all samples. Five standard deviations are at most 0.033.
 #[track_caller]
 fn assert_shares(operator: &dyn Operator, expected: &[(&[u8], f64)]) {
     let found = frequencies(operator);
@@ -88,7 +88,7 @@ fn choices_have_their_probabilities() {
     assert_shares(&order, &orders.map(|order| (order, 1.0 / 6.0)));
 }
 
-/// Positions of the crops that the operators draw.
+/// Returns the positions of the crops that the operators draw.
 fn crops(operators: &[Arc<dyn Operator>], index: u64) -> Vec<(i64, i64)> {
     let key = SampleKey { seed: 4, epoch: 1, index };
     let actions = Actions::of(operators.iter().map(|it| &**it), key, SIZE);
@@ -99,7 +99,8 @@ fn crops(operators: &[Arc<dyn Operator>], index: u64) -> Vec<(i64, i64)> {
     actions.list.iter().filter_map(crop).collect()
 }
 
-/// Inserting an operator, or changing what is drawn beside it, leaves an operator's random numbers as they were.
+/// Inserting an operator, or changing what other operators draw, does not change an operator's
+/// random numbers.
 #[test]
 fn neighbours_do_not_change_an_operators_draws() {
     let crop = || -> Arc<dyn Operator> { Arc::new(RandomCrop::to(20, 20)) };
@@ -117,7 +118,7 @@ fn neighbours_do_not_change_an_operators_draws() {
         assert_eq!(crops(&[flip(), apply(crop())], index), inside);
         differ += u32::from(inside != alone);
     }
-    assert!(differ > 15, "the same operator elsewhere draws other numbers");
+    assert!(differ > 15, "the same operator elsewhere must draw other numbers");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Operators: pixels, random numbers and boxes, compared with the libraries that define them, with the reference, and with the
-//! CUDA text.
+//! Operators: compares pixels, random numbers and boxes with the libraries that define them, with
+//! the reference, and with the CUDA text.
 
 mod batch;
 mod chains;

@@ -1,8 +1,10 @@
-//! Reference, fast path and kernel text are equal bit for bit: every operator, chains, element types, layouts, orientations, and
-//! images that are random, extreme, odd or tiny.
+//! The reference, the fast path and the kernel text are equal bit for bit. Covers every operator,
+//! chains, element types, layouts, orientations, and images that are random, extreme, odd-sized or
+//! tiny.
 //!
-//! Kernels are compiled for the host. With the variables of `simulated::device_code` they are compiled by NVRTC and executed as
-//! device code instead, and launches take turns with the schedules of warps and blocks.
+//! Kernels are compiled for the host. With the variables of `simulated::device_code`, NVRTC
+//! compiles them, the interpreter executes them as device code, and successive launches use
+//! different schedules of warps and blocks.
 
 use std::sync::{Arc, LazyLock};
 
@@ -23,25 +25,25 @@ use feedwater::op::{RandomResizedCrop, Resize};
 
 type Operators = Vec<Arc<dyn Operator>>;
 
-/// Image sizes: one pixel, one row, one column, primes, ordinary.
+/// Image sizes: one pixel, one column, one row, primes, ordinary sizes.
 const SIZES: [(u32, u32); 7] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37), (127, 64)];
 
-/// Where kernels are compared.
+/// How kernels are compiled and executed.
 static KERNELS: LazyLock<Kernels<'static>> = LazyLock::new(|| {
     if executes_device_code() {
         let machine = exclusive();
         let device = Device::open_with(0, &runtime()).expect("the simulated device opens");
-        // All tests share the machine, until the process ends.
+        // All tests share the machine. It stays reserved until the process ends.
         std::mem::forget(machine);
         return Kernels::Device(Box::leak(Box::new(device)));
     }
-    // Kept, because hundreds of texts are compiled.
+    // Compiled kernels are kept, because there are hundreds of texts.
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
     let compiler = HostCompiler::keeping_in(folder).expect("the target directory can be written");
     Kernels::Host(Box::leak(Box::new(compiler)))
 });
 
-/// Kinds of all built-in operators, so that one text of the program kernel serves all chains.
+/// Kinds of all built-in operators. With them, one text of the program kernel serves all chains.
 static KNOWN: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     feedwater::internals::op::examples()
         .iter()
@@ -50,7 +52,7 @@ static KNOWN: LazyLock<Vec<Kind>> = LazyLock::new(|| {
         .collect()
 });
 
-/// A comparison that cannot run is a failure too.
+/// A comparison that cannot run is also a failure.
 fn check(case: Case<'_>) {
     case.check().unwrap_or_else(|error| panic!("{error}"));
 }
@@ -91,7 +93,8 @@ fn evaluation() -> Operators {
     ]
 }
 
-/// A random chain of examples, each of which accepts the previous operator's pixels.
+/// Returns a random chain of example operators. Each operator accepts the pixels of the previous
+/// one.
 fn drawn(seed: u64) -> Operators {
     let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 9);
     let (mut chain, mut pixels) = (Operators::new(), PixelType::U8);
@@ -106,8 +109,8 @@ fn drawn(seed: u64) -> Operators {
     chain
 }
 
-/// Cases of an operator or a filter to compare: all, but only a third if an interpreter executes them, which is far slower. The one with
-/// the next number has others.
+/// Returns the cases of an operator or a filter to compare: normally all, but only a third if the
+/// slow interpreter executes them. Consecutive values of `number` select different thirds.
 fn some_of<T>(all: impl IntoIterator<Item = T>, number: usize) -> impl Iterator<Item = T> {
     let (first, step) = if executes_device_code() { (number % 3, 3) } else { (0, 1) };
     all.into_iter().skip(first).step_by(step)
@@ -146,7 +149,8 @@ fn every_operator_and_chain_in_every_element_type_and_layout() {
         let pixels = last_pixels(chain);
         let dtypes = DType::ALL.into_iter().filter(|&dtype| output::check(pixels, dtype).is_ok());
         let all: Vec<_> = dtypes.flat_map(|dtype| Layout::ALL.map(|it| (dtype, it))).collect();
-        // Each has kernels of its own to compile and interpret. What writes elements is the same text after every operator.
+        // Each combination has its own kernels to compile and interpret. The code that writes elements
+        // is the same after every operator, so a single combination suffices for device code.
         let some = if executes_device_code() { 1 } else { all.len() };
         for &(dtype, layout) in all.iter().cycle().skip(number).take(some) {
             check(Case { dtype, layout, ..case(chain, &image) });
@@ -154,7 +158,8 @@ fn every_operator_and_chain_in_every_element_type_and_layout() {
     }
 }
 
-/// Values at the borders of the 16-bit types' roundings, as the fill of a crop: ties, overflow, subnormal numbers, zeros.
+/// Compares values where rounding to the 16-bit types changes, as the fill of a crop: ties,
+/// overflow, subnormal numbers and zeros.
 #[test]
 fn floats_are_rounded_to_the_nearest_element() {
     let power = |exponent: i32| 2f32.powi(exponent);
@@ -247,7 +252,8 @@ fn an_image_downscaled_by_the_decoder() {
     }
 }
 
-/// The main job in its real size: every window, mirrored or not, ends at different addresses.
+/// Tests the main use case in its real size. Every window, mirrored or not, ends at different
+/// addresses.
 #[test]
 fn training_in_its_real_size() {
     let chain: Operators = vec![
@@ -264,7 +270,7 @@ fn training_in_its_real_size() {
     }
 }
 
-/// Resampled images, cropped at every border, inside and outside, and mirrored in between.
+/// Crops resampled images at every border, inside and outside, and mirrors them in between.
 #[test]
 fn tiles_may_be_cropped_padded_and_mirrored() {
     let (width, height) = (29, 23);
@@ -298,7 +304,7 @@ fn tiles_may_be_cropped_padded_and_mirrored() {
     }
 }
 
-/// More pixels than a block counts, and a number of pixels that no tile divides.
+/// The image has more pixels than a block counts, and no tile divides their number.
 #[test]
 fn tables_of_images_that_several_blocks_count() {
     let image = random_image(Size::new(131, 127), 17);
@@ -316,7 +322,8 @@ fn tables_of_images_that_several_blocks_count() {
     }
 }
 
-/// Positions that are summed along rows and columns, and along both by shears so strong that they leave Pillow's range of integers.
+/// Tests positions that are summed along rows and columns, or along both. Strong shears leave
+/// Pillow's range of integers.
 #[test]
 fn sums_of_positions() {
     let affine = |scale: f64, shear: [f64; 2], translate: [f64; 2]| -> Operators {
@@ -340,7 +347,8 @@ fn sums_of_positions() {
     }
 }
 
-/// Images that shrink so much that no tile holds a column's taps, and images with almost no taps.
+/// Tests images that shrink so much that no tile holds a column's taps, and images with almost no
+/// taps.
 #[test]
 fn extreme_reductions() {
     let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];
@@ -358,7 +366,8 @@ fn extreme_reductions() {
     }
 }
 
-/// The tiled kernel multiplies the three bytes of a coefficient separately, the highest one signed.
+/// The tiled kernel multiplies the three bytes of a coefficient separately. The highest byte is
+/// signed.
 #[test]
 fn coefficients_fit_into_three_bytes() {
     let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];

@@ -1,4 +1,5 @@
-//! `feedwater::testing` as used by another crate: it must detect every planted error and locate it.
+//! Uses `feedwater::testing` like another crate would. It must detect and locate every planted
+//! error.
 
 use crate::common::words::has_words;
 use feedwater::internals::geometry::{Roi, Size};
@@ -7,26 +8,26 @@ use feedwater::op::custom::{Cuda, Draw, FieldError, ImageFormula, Kind, Kinds, W
 use feedwater::op::{Normalize, Operator};
 use feedwater::testing::{Form, Parity, ParityError, check_operator};
 
-/// Errors of [`Dimmed`].
+/// Planted errors of [`Dimmed`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(u64)]
 enum DataError {
     Nothing,
-    /// The fast path has another blue value at the pixel (2, 3).
+    /// The fast path gives another blue value at the pixel (2, 3).
     FastPath,
-    /// The fast path is wrong for pixels that the reference never saw.
+    /// The fast path is wrong for pixels that the reference does not compute.
     Corner,
-    /// The operator draws a table, which it does not declare.
+    /// The operator draws a table without declaring it.
     Kinds,
     /// The demand is one column too wide.
     Demand,
-    /// The stated size differs from the actual one.
+    /// The stated output size differs from the actual one.
     Size,
     /// The setting is invalid.
     Setting,
 }
 
-/// Halves every value, on the CPU only.
+/// An operator for the CPU that halves every value, with a planted error.
 #[derive(Clone, Copy, Debug)]
 struct Dimmed(DataError);
 
@@ -132,7 +133,7 @@ fn errors_of_each_form_are_detected() {
         (DataError::Demand, &["2x1+0+0", "1x1"][..]),
         (DataError::Size, &["Dimmed(Size)", "fixed_output", "7x7", "draw", "1x1"]),
         (DataError::Kinds, &["Dimmed(Kinds)", "Image", "draw", "Table"]),
-        // The message is that of the operator.
+        // This is the message of the operator's own check.
         (DataError::Setting, &["dimmed.factor", "must be 2"]),
     ] {
         let Err(ParityError::Invalid { problem, case }) = check_operator(Dimmed(fault)) else {
@@ -145,7 +146,8 @@ fn errors_of_each_form_are_detected() {
     assert!(has_words(&error.to_string(), &["dimmed", "bytes", "normalize"]), "{error}");
 }
 
-/// Inverts the image. Its CUDA text is correct if `RIGHT`, and otherwise wrong for white.
+/// An operator that inverts the image. Its CUDA text is correct if `RIGHT`, and otherwise wrong for
+/// white.
 #[derive(Clone, Copy, Debug)]
 struct Inverted<const RIGHT: bool>;
 
@@ -211,7 +213,7 @@ fn errors_of_the_cuda_text_are_detected() {
     let found = difference(check_operator(Inverted::<false>));
     assert_eq!((found.form, found.channel), (Form::HostProgram, 1));
     assert_eq!((found.expected, found.found), (0.0, 1.0));
-    // The form, the size, the channel, and both values.
+    // The message contains the form, the size, the channel and both values.
     let size = found.input.to_string();
     let text = ParityError::Differs(Box::new(found)).to_string();
     assert!(text.contains(Form::HostProgram.name()), "{text}");

@@ -1,4 +1,4 @@
-//! From a pipeline file to a plan: settings, decisions, memory limits, and their error messages.
+//! From a pipeline file to a plan: settings, decisions, memory limits, and error messages.
 
 mod budget;
 #[path = "../common/mod.rs"]

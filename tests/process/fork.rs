@@ -1,4 +1,5 @@
-//! Loaders in a child process after `fork`, which copies no threads: batches are errors, and drops return.
+//! Loaders in a child process after `fork`, which copies no threads. Batches are errors there, and
+//! drops return.
 #![allow(unsafe_code, reason = "fork is unsafe")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,12 +12,13 @@ use crate::in_own_process;
 use feedwater::error::Error;
 use feedwater::loader::{DeviceChoice, Loader, Stats};
 
-/// Number of forks: enough that other threads hold locks at some of them.
+/// Number of forks. With so many, some happen while other threads hold locks.
 const FORKS: usize = 20;
 
 /// Runs `child` in a forked process. Returns whether it exited without a panic.
 fn ends_well(child: impl FnOnce()) -> bool {
-    // SAFETY: the child runs `child` on its only thread, and exits without running anything else of this program.
+    // SAFETY: the child process runs `child` on its only thread, and then exits without running
+    // other code of this program.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork");
     if pid == 0 {
@@ -27,7 +29,7 @@ fn ends_well(child: impl FnOnce()) -> bool {
     let mut status = 0;
     // A hanging child is killed after a minute.
     for _ in 0..6000 {
-        // SAFETY: `status` is a local, and the child is this function's own.
+        // SAFETY: `status` is a local variable, and this function created the child.
         if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
             return libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
         }
@@ -61,7 +63,7 @@ fn a_child_gets_an_error_instead_of_a_batch_and_the_parent_continues() {
         let mut epoch = loader.epoch();
         assert!(epoch.next().unwrap().is_ok());
         assert!(ends_well(|| {
-            // More than can be ready: the child does not get ready batches either.
+            // There are more batches than can be ready. The child does not even get ready batches.
             assert!(is_forked(epoch.next().unwrap().err()));
             assert!(epoch.next().is_none());
             assert!(is_forked(epoch.choose(epoch.choice()).err()));
@@ -70,7 +72,7 @@ fn a_child_gets_an_error_instead_of_a_batch_and_the_parent_continues() {
             assert!(epoch.decisions().is_empty() && epoch.metrics().is_empty());
             epoch.add_span("logging", Duration::from_millis(1));
         }));
-        assert_eq!(epoch.count(), 9, "the parent has all that is left");
+        assert_eq!(epoch.count(), 9, "the parent must get all remaining batches");
         assert!(ends_well(|| {
             let mut another = loader.epoch();
             assert!(is_forked(another.next().unwrap().err()));
@@ -94,7 +96,7 @@ fn a_child_drops_loaders_and_batches_of_its_parent() {
         assert!(ends_well(|| {
             let batches = batches.take().unwrap();
             for (batch, before) in batches.iter().zip(&before) {
-                assert!(batch.host().unwrap() == before, "a batch can still be read");
+                assert!(batch.host().unwrap() == before, "a batch must still be readable");
             }
             drop(loader.take());
             drop(batches);
@@ -103,11 +105,11 @@ fn a_child_drops_loaders_and_batches_of_its_parent() {
             assert!(batch.host().unwrap() == before);
         }
         drop(batches);
-        assert_eq!(loader.unwrap().into_iter().count(), 10, "the parent has its next epoch");
+        assert_eq!(loader.unwrap().into_iter().count(), 10, "the parent must get its next epoch");
     }
 }
 
-/// Loaders built in the child belong to the child.
+/// A loader that the child builds works in the child.
 #[test]
 fn a_child_builds_its_own_loader() {
     if !in_own_process("fork::a_child_builds_its_own_loader", "") {

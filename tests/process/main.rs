@@ -1,4 +1,5 @@
-//! What applies to a whole process: `fork`, descriptors, profilers' libraries, subscribers. Each test runs in a process of its own.
+//! Behaviour that concerns a whole process: `fork`, file descriptors, libraries of profilers, and
+//! subscribers. Each test runs in its own process.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,7 +11,8 @@ mod tracing;
 use std::env;
 use std::process::Command;
 
-/// Runs the named test again in a process of its own, after this command of a shell. Returns true in that process.
+/// Runs the named test again in its own process, after a shell command. Returns true in that
+/// process.
 fn in_own_process(test: &str, command: &str) -> bool {
     const MARK: &str = "FEEDWATER_TEST_PROCESS";
     if env::var_os(MARK).is_some() {
@@ -26,7 +28,7 @@ fn in_own_process(test: &str, command: &str) -> bool {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let problem = String::from_utf8_lossy(&output.stderr);
-    // A name that no test has would pass.
+    // A filter that matches no test would also succeed.
     let passed = output.status.success() && text.contains(" 1 passed");
     assert!(passed, "{test} after `{command}`: {text}{problem}");
     false

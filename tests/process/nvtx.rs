@@ -1,5 +1,6 @@
-//! NVTX ranges, checked with libraries that record calls: one like libnvToolsExt (NVTX 2), and one like a profiler's (NVTX 3),
-//! written from the numbers and layouts of nvtxTypes.h. A process uses one of them, so most tests run in their own processes.
+//! NVTX ranges, checked with libraries that record calls: one like libnvToolsExt (NVTX 2) and one
+//! like that of a profiler (NVTX 3), written after the numbers and layouts of nvtxTypes.h. A
+//! process uses only one of them, so most tests run in their own processes.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -16,7 +17,8 @@ use feedwater::loader::{DeviceChoice, Loader};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use tempfile::TempDir;
 
-/// Counts ranges by the first letter of their names, and errors: a range within a range, an end without a begin.
+/// A library that counts ranges by the first letter of their names. It also counts errors: a range
+/// within a range, and an end without a begin.
 const COUNTING: &str = r#"
 #include <atomic>
 static std::atomic<int> pushed[128], wrong;
@@ -33,8 +35,8 @@ extern "C" int nvtxRangePop() {
 extern "C" int count(int letter) { return letter ? pushed[letter].load() : wrong.load(); }
 "#;
 
-/// A profiler's library. The variable PROFILER selects its behaviour: `refuses`, `takes nothing`, `knows no domains`; otherwise
-/// it accepts everything.
+/// A library like that of a profiler. The variable PROFILER selects its behaviour: `refuses`,
+/// `takes nothing` or `knows no domains`. By default it accepts everything.
 const PROFILER: &str = r#"
 #include <cstdint>
 #include <cstdlib>
@@ -126,7 +128,7 @@ fn build(dir: &Path, text: &str) -> PathBuf {
 
 #[allow(unsafe_code)]
 fn open(path: &Path) -> Library {
-    // SAFETY: the library's only initializers are those of its counters.
+    // SAFETY: the library only initializes its counters.
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap()
 }
 
@@ -142,9 +144,9 @@ fn count(library: &Library, letter: u8) -> i32 {
 fn told(library: &Library, thread: i32) -> String {
     type Ranges = extern "C" fn(i32) -> *const std::ffi::c_char;
     let name: &[u8] = if thread == 0 { b"protocol" } else { b"ranges" };
-    // SAFETY: both are functions of `PROFILER`; `protocol` ignores the argument.
+    // SAFETY: both are functions of `PROFILER`. `protocol` ignores the argument.
     let text = unsafe { library.get::<Ranges>(name) }.unwrap()(thread);
-    // SAFETY: they return strings, and no other thread changes them now.
+    // SAFETY: they return strings, which no other thread changes now.
     unsafe { CStr::from_ptr(text) }.to_str().unwrap().trim().to_string()
 }
 
@@ -164,7 +166,8 @@ fn run(nvtx: bool, runtime: &Runtime) -> Loader {
     loader
 }
 
-/// Runs the named test in its own process under a profiler with this library and behaviour. Returns the output.
+/// Runs the named test in its own process under a profiler with this library and behaviour. Returns
+/// the output.
 fn under(name: &str, path: &Path, how: &str, variables: &[(&str, &Path)]) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
@@ -177,7 +180,8 @@ fn under(name: &str, path: &Path, how: &str, variables: &[(&str, &Path)]) -> Str
     text
 }
 
-/// In a process started by [`under`]: path of the profiler's library.
+/// Returns the path of the profiler's library in a process that [`under`] started, and `None` in
+/// others.
 fn child(name: &str) -> Option<PathBuf> {
     env::var("NVTX_CHILD").is_ok_and(|it| it == name).then(|| {
         let path = env::var_os("NVTX_INJECTION64_PATH").unwrap();
@@ -191,7 +195,7 @@ fn profiler() -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-/// One test, because a process opens the library once.
+/// A single test, because a process opens the library only once.
 #[test]
 fn stages_are_ranges_with_the_library_and_a_warning_without_it() {
     if !in_own_process("nvtx::stages_are_ranges_with_the_library_and_a_warning_without_it", "") {
@@ -211,7 +215,8 @@ fn stages_are_ranges_with_the_library_and_a_warning_without_it() {
     assert!(loader.warnings().is_empty());
     drop(loader);
     let library = open(&path);
-    // Reading, the header's two parts (parsing, planning), decoding with transforming, publishing.
+    // Per sample: one range for reading, two for the header (parsing, planning), one for decoding
+    // with transforming, and one for handing over.
     assert_eq!([b'r', b'd'].map(|letter| count(&library, letter)), [20, 20]);
     assert_eq!(count(&library, b'h'), 60);
     assert_eq!(count(&library, 0), 0);
@@ -220,7 +225,8 @@ fn stages_are_ranges_with_the_library_and_a_warning_without_it() {
     assert_eq!(count(&library, b'r'), 20);
 }
 
-/// Nested ranges on several threads, and none once the profiler removes its functions.
+/// Ranges are nested on several threads. After the profiler removes its functions, there are no
+/// more ranges.
 #[test]
 #[allow(unsafe_code)]
 fn a_profiler_gets_ranges_nested_and_paired_on_every_thread() {
@@ -249,7 +255,7 @@ fn a_profiler_gets_ranges_nested_and_paired_on_every_thread() {
         }
     });
     let library = open(&path);
-    // Initialized once, with everything that it may ask for.
+    // The profiler initializes once, and requests everything that it may.
     assert_eq!(told(&library, 0), "start version 3 16 9 15 7 16 7");
     let domain = if plain { "" } else { "feedwater" };
     let once =
@@ -293,10 +299,11 @@ fn a_profiler_gets_the_stages_of_a_loader() {
     println!("the child is done");
 }
 
-/// Function of a profiler's library that starts it.
+/// Function that starts a profiler's library.
 const ENTRY: &str = "InitializeInjectionNvtx2";
 
-/// A broken profiler only costs the ranges, with a warning that gives the reason and advice; the loader is unaffected.
+/// A broken profiler only prevents ranges. A warning gives the reason and advice. The loader is
+/// unaffected.
 #[test]
 fn a_broken_profiler_is_a_warning() {
     let name = "nvtx::a_broken_profiler_is_a_warning";
@@ -316,7 +323,7 @@ fn a_broken_profiler_is_a_warning() {
         fs::write(dir.path().join("text.so"), "no library").unwrap();
         let text = warning(&dir.path().join("text.so"), "");
         assert!(text.contains("file too short") || text.contains("invalid ELF"), "{text}");
-        // NVTX is off by this name: nothing is opened.
+        // This path turns NVTX off, so nothing is opened.
         let off = warning(Path::new("./."), "");
         assert!(!off.contains("Is a directory"), "{off}");
         let refused = warning(&path, "refuses");

@@ -1,5 +1,5 @@
-//! Sources of thousands of files in a process with few file descriptors. The limit applies to the process, so a
-//! shell sets it for each test.
+//! Sources of thousands of files in a process that may open only few. The limit applies to the
+//! whole process, so a shell sets it for each test.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -21,12 +21,12 @@ fn with_few_descriptors(test: &str) -> bool {
     in_own_process(test, "ulimit -n 256")
 }
 
-/// Returns the bytes of a sample; all differ.
+/// Returns the bytes of a sample. All samples differ.
 fn sample(number: u64) -> Vec<u8> {
     (0..48).map(|at| (number.wrapping_mul(31) + at * at) as u8 ^ (number >> 8) as u8).collect()
 }
 
-/// Reads every sample with several threads, in orders that never read a file twice in a row.
+/// Reads every sample with several threads, in an order that never reads a file twice in a row.
 fn read_all(source: &dyn Source, expected: impl Fn(u64) -> Vec<u8> + Sync) {
     assert_eq!(source.len(), FILES);
     thread::scope(|scope| {
@@ -97,7 +97,8 @@ fn record_files() {
     let settings = TfRecordSettings { label: String::new(), ..Default::default() };
     let source = TfRecord::open(&paths, &settings).unwrap();
     read_all(&source, sample);
-    // If other code has taken all remaining descriptors, the pool closes its own; if those are not enough, the error says why.
+    // If other code uses all remaining descriptors, the pool closes some of its own. If that is not
+    // enough, the error explains it.
     let mut taken = Vec::new();
     let error = loop {
         match Storage::default().open(&paths[0]) {
@@ -108,9 +109,10 @@ fn record_files() {
     assert!(taken.len() > 200 && error.to_string().contains("ulimit -n"), "{error}");
     taken.truncate(taken.len() - 2 * THREADS as usize);
     read_all(&source, sample);
-    // The pool may use all remaining descriptors.
+    // From now on the pool may use all remaining descriptors.
     drop(taken);
-    // A file that changed while it was closed is an error of its sample, like one that changed while open.
+    // If a file changes while it is closed, its sample is an error, as if the file had changed
+    // while open.
     for (path, change) in paths.iter().zip(["cut", "other"]) {
         match change {
             "cut" => fs::File::options().write(true).open(path).unwrap().set_len(20).unwrap(),

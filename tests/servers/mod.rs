@@ -1,5 +1,5 @@
-//! Scripted server on the loopback: objects by path, with HTTP and S3 (`GET` and `HEAD` with `Range` and `If-Match`,
-//! `ListObjectsV2`), and failures that are set for single requests.
+//! Scripted server on the loopback. It serves objects by path with HTTP and S3 (`GET` and `HEAD`
+//! with `Range` and `If-Match`, `ListObjectsV2`). Tests can make single requests fail.
 
 #![allow(dead_code)]
 
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Failure of one request.
+/// Failure of a single request.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// Answers with this status, without an object.
@@ -27,15 +27,17 @@ pub enum Fault {
     Late(Duration),
     /// Sends the body in pieces of this many bytes, with this time between them.
     Slow(usize, Duration),
-    /// Sends a body that is shorter by this many bytes, with a matching length in the head.
+    /// Sends a body that is shorter by this many bytes. The length in the head matches the shorter
+    /// body.
     Short(usize),
-    /// Sends a head with another range than requested.
+    /// Sends the head of another range than the requested one.
     OtherRange,
     /// Flips the bits of this byte of the body.
     Flipped(usize),
     /// Sends the body in chunks, without a length in the head.
     Chunked,
-    /// Sends another answer: a status, more lines of the head (each with `\r\n`), and a body.
+    /// Sends another answer: a status, additional lines of the head (each ending with `\r\n`), and
+    /// a body.
     Other(u16, &'static str, &'static str),
 }
 
@@ -64,27 +66,27 @@ struct State {
     counted: String,
 }
 
-/// Requests that are answered only when enough of them wait.
+/// Requests that are answered only when enough of them are waiting.
 struct Gathers {
-    /// Requests that are answered before.
+    /// Number of requests that are answered at once before that.
     free: usize,
     count: usize,
     until: Instant,
 }
 
 impl Shared {
-    /// Whether requests must still gather.
+    /// Whether requests must still wait for others.
     fn has_to_gather(&self) -> bool {
         let most = self.most_in_flight.load(Ordering::SeqCst);
         let mut state = self.state.lock().unwrap();
-        // Once is enough: later requests may belong to another test.
+        // Requests are gathered only once, because later requests may belong to another test.
         let gathers = &mut state.gathers;
         gathers.take_if(|it| most >= it.count || Instant::now() >= it.until);
         gathers.is_some()
     }
 }
 
-/// Received request.
+/// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub method: String,
@@ -115,7 +117,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Shared::default());
         let (shared, serve) = (state.clone(), Arc::new(serve));
-        // The thread ends with the process.
+        // The thread runs until the process ends.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (shared, serve) = (shared.clone(), serve.clone());
@@ -126,17 +128,17 @@ impl Server {
         Self { address, state }
     }
 
-    /// URL `http://127.0.0.1:…` with this path.
+    /// Returns the URL `http://127.0.0.1:…` of this path.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Adds an object; its path begins with `/`.
+    /// Adds an object. Its path begins with `/`.
     pub fn put(&self, path: &str, bytes: impl Into<Vec<u8>>) {
         self.lock().objects.insert(path.into(), Arc::new(bytes.into()));
     }
 
-    /// Applies these failures to the next requests for this path, one after another.
+    /// Lets the next requests for this path fail, one failure per request.
     pub fn fail(&self, path: &str, faults: impl IntoIterator<Item = Fault>) {
         self.lock().faults.entry(path.into()).or_default().extend(faults);
     }
@@ -146,10 +148,11 @@ impl Server {
         self.lock().latency = latency;
     }
 
-    /// Answers the next `free` requests, and then none until `count` requests wait at the same time, so that a test does not
-    /// depend on how fast they arrive. After a minute all are answered.
+    /// Answers the next `free` requests at once, and holds all later ones until `count` requests
+    /// wait at the same time. So a test does not depend on how fast requests arrive. After a
+    /// minute, all are answered.
     pub fn gather(&self, free: usize, count: usize) {
-        // Cancelled requests of earlier tests are in flight here until their latency is over.
+        // Cancelled requests of earlier tests are in flight until their latency is over.
         let until = Instant::now() + Duration::from_secs(60);
         while self.state.in_flight.load(Ordering::SeqCst) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -164,18 +167,18 @@ impl Server {
         self.lock().whole_files_only = true;
     }
 
-    /// Limits the names per page of a listing.
+    /// Sets the maximum number of names per page of a listing.
     pub fn names_in_a_page(&self, names: usize) {
         self.lock().names_in_a_page = Some(names);
     }
 
-    /// Requests for paths with this prefix, since the last call of `forget`.
+    /// Returns the requests for paths with this prefix since the last call of `forget`.
     pub fn log(&self, prefix: &str) -> Vec<Request> {
         self.lock().log.iter().filter(|it| it.path.starts_with(prefix)).cloned().collect()
     }
 
-    /// Removes the requests for paths with this prefix from the log, and counts only such requests in flight from now on: those
-    /// that another test has cancelled may still arrive.
+    /// Removes the requests for paths with this prefix from the log. From now on, counts only such
+    /// requests as in flight, because cancelled requests of other tests may still arrive.
     pub fn forget(&self, prefix: &str) {
         let mut state = self.lock();
         state.log.retain(|it| !it.path.starts_with(prefix));
@@ -184,7 +187,7 @@ impl Server {
         self.state.most_in_flight.store(0, Ordering::SeqCst);
     }
 
-    /// Most requests that waited for their answer at the same time.
+    /// Maximum number of requests that waited for their answer at the same time.
     pub fn most_in_flight(&self) -> usize {
         self.state.most_in_flight.load(Ordering::SeqCst)
     }
@@ -227,7 +230,8 @@ fn serve(stream: impl Read + Write, shared: &Shared) {
             thread::sleep(Duration::from_millis(1));
         }
         thread::sleep(latency);
-        // Before the answer: the client may send its next request right after it.
+        // Counts the request as answered before sending, because the client may send its next
+        // request right after the answer.
         shared.in_flight.fetch_sub(counted, Ordering::SeqCst);
         if !send(reader.get_mut(), &request, answer, fault) {
             return;
@@ -367,7 +371,7 @@ impl State {
     }
 }
 
-/// Sends an answer; returns whether the connection stays open.
+/// Sends an answer. Returns whether the connection stays open.
 fn send(stream: &mut impl Write, request: &Request, answer: Answer, fault: Option<Fault>) -> bool {
     let Answer { mut status, mut head, body, part } = answer;
     let mut body = body[part].to_vec();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests with real servers on the loopback: moto (an S3 emulator from PyPI) and Python's HTTP server. Installs moto into
-# target/servers on first use. Without Python or access to PyPI it prints that tests are skipped, and succeeds.
+# Runs tests with real servers on the loopback: moto (an S3 emulator from PyPI) and Python's HTTP server. On first use,
+# installs moto into target/servers. Without Python or access to PyPI, prints that the tests are skipped, and succeeds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -13,10 +13,10 @@ if ! "$venv/bin/python" -c 'import moto.server, boto3, flask' 2> /dev/null; then
     python3 -m venv "$venv"
     if ! "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 1 'moto[s3,server]==5.*'; then
         if "$venv/bin/pip" download --quiet --no-deps --retries 0 --dest "$venv" six > /dev/null 2>&1; then
-            echo "FAILED: moto cannot be installed, though PyPI can be reached"
+            echo "FAILED: moto cannot be installed, although PyPI is reachable"
             exit 1
         fi
-        echo "SKIPPED: the tests against real servers need moto from PyPI, which cannot be reached"
+        echo "SKIPPED: the tests against real servers need moto from PyPI, which is unreachable"
         exit 0
     fi
 fi

@@ -1,7 +1,7 @@
 """Runs a command with real servers on the loopback: with_servers.py FOLDER COMMAND...
 
-The files of FOLDER are served by an S3 emulator (moto) in the bucket `feedwater`, and by Python's HTTP server, which does not
-support range requests. AWS_ENDPOINT_URL and FEEDWATER_HTTP_SERVER pass their addresses to the command.
+Two servers have the files of FOLDER: an S3 emulator (moto) in the bucket `feedwater`, and Python's HTTP server, which
+does not support range requests. AWS_ENDPOINT_URL and FEEDWATER_HTTP_SERVER pass their addresses to the command.
 """
 
 import functools
@@ -45,7 +45,7 @@ def main():
     files.daemon_threads = True
     threading.Thread(target=files.serve_forever, daemon=True).start()
     os.environ["FEEDWATER_HTTP_SERVER"] = f"http://127.0.0.1:{files.server_port}"
-    # The servers' threads end with the process.
+    # The threads of the servers run until the process ends.
     code = subprocess.run(command, check=False).returncode
     sys.stdout.flush()
     os._exit(code)

@@ -8,11 +8,11 @@ pub struct SimMemory {
     pub allocations: u64,
     /// Bytes of the live allocations.
     pub bytes: u64,
-    /// Most bytes at one time since the reset.
+    /// Maximum number of bytes at one time since the reset.
     pub peak_bytes: u64,
 }
 
-/// Counters of the machine. Twin of `SimCounts` in simulated.h.
+/// Counters of the machine. Same layout as `SimCounts` in simulated.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimCounts {
@@ -37,7 +37,7 @@ pub struct SimCounts {
 }
 
 impl SimCounts {
-    /// Live objects and allocations.
+    /// Number of live objects and allocations.
     pub fn live(&self) -> u64 {
         self.device.allocations
             + self.pinned.allocations
@@ -48,7 +48,7 @@ impl SimCounts {
             + self.nvjpeg_objects
     }
 
-    /// Number of misuses.
+    /// Number of wrong uses of the API or of memory.
     pub fn faults(&self) -> u64 {
         self.overruns
             + self.write_combined
@@ -59,26 +59,27 @@ impl SimCounts {
     }
 }
 
-/// What the interpreter executed since the reset, added up over launches. Twin of `SimTotals` in simulated.h.
+/// Statistics of the interpreter since the reset, summed over launches. Same layout as `SimTotals`
+/// in simulated.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimTotals {
     pub launches: u64,
     pub blocks: u64,
-    /// Instructions, each counted once per warp.
+    /// Executed instructions, each counted once per warp.
     pub instructions: u64,
-    /// Lanes in which they took effect.
+    /// Sum over instructions of the lanes that executed them.
     pub lanes: u64,
     pub branches: u64,
     pub divergent_branches: u64,
     pub shared_wavefronts: u64,
-    /// Wavefronts without bank conflicts.
+    /// Number of wavefronts that the same accesses would need without bank conflicts.
     pub ideal_wavefronts: u64,
-    /// Sectors of 32 bytes of global memory.
+    /// Number of 32-byte sectors of global memory that were loaded.
     pub sectors_loaded: u64,
     pub sectors_stored: u64,
     pub mma: u64,
     pub barriers: u64,
-    /// Instructions of the longest block of each launch.
+    /// Sum over launches of the number of instructions of the longest block.
     pub longest_blocks: u64,
 }

@@ -1,24 +1,27 @@
-// A simulated CUDA driver: a test double for the API and the order of events, never for speed.
+// A simulated CUDA driver for tests. It simulates the API and the order of events, but not speed.
 //
-// Streams are queues whose operations run later: when the host waits for them, or when the scheduler selects them. A missing wait
-// therefore causes a wrong result. With `lazy` operations run as late as possible; with `eager` immediately; with `random` any
-// stream may run ahead after any call, depending on a seed.
+// Streams are queues whose operations run later: when the host waits for them, or when the
+// scheduler selects them. So a missing wait causes a wrong result. With `lazy`, operations run as
+// late as possible. With `eager`, they run immediately. With `random`, any stream may run ahead
+// after any call, depending on a seed.
 //
-// Each stream has its own clock, which events with time stamps record (machine.h). Such events are only for measuring: waiting
-// for one is a misuse.
+// Each stream has its own clock, which events with time stamps record (machine.h). Such events are
+// only for measuring. Waiting for one counts as misuse.
 //
-// Each device has a primary context, and each thread a stack of contexts, whose top is current. Objects belong to the context in
-// which they were made. Rules for objects of another context are those of the programming guide ("Stream and Event Behavior").
+// Each device has a primary context. Each thread has a stack of contexts, whose top is current.
+// Objects belong to the context in which they were created. The rules for objects of another
+// context are those of the programming guide ("Stream and Event Behavior").
 //
-// "Device" memory is host memory, poisoned when allocated and guarded behind its end. Kernels are shared objects from the
-// simulated compiler (nvrtc.cpp), or device code that an interpreter executes (executor.h). Every call is counted and can be made
-// to fail.
+// "Device" memory is host memory. It is filled with a pattern when allocated, and has guard bytes
+// after its end. Kernels are shared objects from the simulated compiler (nvrtc.cpp), or device code
+// that an interpreter executes (executor.h). Every call is counted and can be made to fail.
 #include "machine.h"
 
 #define ENTER(name)                                            \
     std::lock_guard<std::recursive_mutex> guard(mutex);        \
     if (int code = enter(name)) return code;
-// Destroys even if the call is made to fail, like the driver when it reports an earlier error.
+// Destroys the object even if the call is made to fail, as the driver does when it reports an
+// earlier error.
 #define ENTER_DESTROY(name)                                    \
     std::lock_guard<std::recursive_mutex> guard(mutex);        \
     int injected = enter(name);
@@ -32,8 +35,8 @@
         counts.misused++;                                      \
         return INVALID_HANDLE;                                 \
     }
-// The driver allows memory of another device than the stream's, but its order is then not that of the stream. This crate never
-// does so.
+// The driver allows memory of another device than that of the stream. The stream then does not
+// order accesses to it. feedwater never does this.
 #define IN_ORDER(allocation)                                   \
     if ((allocation)->context != stream->context) {            \
         fprintf(stderr, "simulated driver: memory of another context than the stream's\n"); \
@@ -113,7 +116,7 @@ static int bind(Context* context) {
     return SUCCESS;
 }
 
-// Replaces the top of the thread's stack; null removes it.
+// Replaces the top of the thread's stack. Null removes the top.
 API int cuCtxSetCurrent(void* wanted) {
     ENTER("cuCtxSetCurrent")
     if (wanted && !(context_of(wanted) && context_of(wanted)->retains)) return bind(context_of(wanted));
@@ -138,13 +141,14 @@ API int cuThreadExchangeStreamCaptureMode(int* mode) {
     return SUCCESS;
 }
 
-// While another thread captures a graph in the global mode, calls from threads in that mode fail and are counted.
+// While another thread captures a graph in the global mode, calls from threads in the global mode
+// fail and are counted.
 API void sim_capture(int wanted) { capturing = wanted; }
 
 API int cuCtxSynchronize() {
     ENTER("cuCtxSynchronize")
     NEED_CONTEXT
-    // Whatever the thread's mode: the context has a stream that is captured.
+    // Fails in any mode of the thread, because the context has a stream that is being captured.
     if (capturing) {
         counts.misused++;
         return CAPTURE_UNSUPPORTED;
@@ -193,7 +197,7 @@ static void copy_in(void* target, const void* source, size_t bytes) {
     wrote(target, bytes);
 }
 
-// Reads page-locked sources when the copy runs, and others during the call, like the driver.
+// Reads page-locked sources when the copy runs, and other sources during the call, like the driver.
 API int cuMemcpyHtoDAsync_v2(unsigned long long target, const void* source, size_t bytes, void* handle) {
     ENTER("cuMemcpyHtoDAsync")
     NEED_CONTEXT
@@ -297,7 +301,7 @@ API int cuStreamWaitEvent(void* handle, void* event, unsigned) {
     auto found = events.find(event);
     if (found == events.end()) return INVALID_HANDLE;
     if (found->second->timed) counts.timed_waits++;
-    // Uses the last record before this call, not later ones.
+    // Waits for the last record before this call, not for later ones.
     stream->waited = true;
     if (found->second->recorded > 0) stream->queue.push_back({{}, found->second, {}, found->second->recorded});
     schedule();
@@ -354,7 +358,7 @@ API int cuEventRecord(void* event, void* handle) {
     return SUCCESS;
 }
 
-// A hidden stream of the event waits for every stream of the context.
+// The event gets a hidden stream that waits for every stream of the context.
 API int cuCtxRecordEvent(void* context, void* event) {
     ENTER("cuCtxRecordEvent")
     auto found = events.find(event);
@@ -379,7 +383,8 @@ API int cuCtxRecordEvent(void* context, void* event) {
     return SUCCESS;
 }
 
-// Like the driver's. Requiring both events in one stream, in this order, is this crate's own rule.
+// Like the driver's function. Additionally, both events must be of one stream and in this order,
+// which is a rule of feedwater only.
 API int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
     ENTER("cuEventElapsedTime")
     NEED_CONTEXT
@@ -399,7 +404,7 @@ API int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
     return SUCCESS;
 }
 
-// Each query completes one more operation, so that polling ends.
+// Each query completes one more operation, so that polling loops end.
 API int cuEventQuery(void* event) {
     ENTER("cuEventQuery")
     BESIDE_A_CAPTURE
@@ -430,7 +435,7 @@ API int cuEventSynchronize(void* event) {
     return sticky;
 }
 
-// Shared object for the host.
+// Opens a shared object that was compiled for the host.
 static void* open_object(const char* bytes, size_t count) {
     std::string path = std::filesystem::temp_directory_path() / "feedwater-module-XXXXXX";
     int file = mkstemp(path.data());
@@ -449,7 +454,8 @@ API int cuModuleLoadData(void** out, const void* image) {
     memcpy(&header, image, sizeof header);
     bool ptx = !memcmp(header.magic, SIM_PTX_MAGIC, sizeof header.magic);
     if (!ptx && memcmp(header.magic, SIM_CUBIN_MAGIC, sizeof header.magic)) return INVALID_IMAGE;
-    // Intermediate code runs on its architecture and newer ones, machine code on its own.
+    // Intermediate code (PTX) runs on its architecture and newer ones. Machine code runs only on
+    // its own architecture.
     if (ptx && !compiles_ptx) return UNSUPPORTED_PTX_VERSION;
     if (ptx ? header.architecture > capability : header.architecture != capability) return NO_BINARY_FOR_GPU;
     const char* code = (const char*)image + sizeof header;
@@ -471,15 +477,16 @@ static bool find_kernel(void* module, Function* function) {
     return count >= 0;
 }
 
-// Kernels of this crate have the arguments const Sample* samples, int count, int width, int height, and int shared_bytes if
-// tiled. Others declare their argument sizes, ended by a zero.
+// feedwater's kernels have the arguments const Sample* samples, int count, int width, int height,
+// and int shared_bytes if tiled. Other kernels declare the sizes of their arguments, ended by a
+// zero.
 static bool find_host_kernel(void* library, Function* function) {
     const std::string& name = function->name;
     std::vector<unsigned> sizes = {8, 4, 4, 4};
     if (name == "tiled") sizes.push_back(4);
     if (auto* declared = (const unsigned*)dlsym(library, (name + "__param_bytes").c_str()))
         for (sizes.clear(); *declared; declared++) sizes.push_back(*declared);
-    // Aligned to 8 bytes each: the host's entry takes pointers to them.
+    // Each argument is aligned to 8 bytes, because the host's entry point takes pointers to them.
     for (size_t i = 0; i < sizes.size(); i++) function->params.push_back({8 * i, sizes[i]});
     function->host = (decltype(Function::host))dlsym(library, (name + "__host").c_str());
     return function->host;
@@ -507,7 +514,8 @@ API int cuFuncSetAttribute(void* handle, int attribute, int value) {
     ENTER("cuFuncSetAttribute")
     NEED_CONTEXT
     if (((Function*)handle)->context != here) return INVALID_CONTEXT;
-    // Largest dynamic shared memory per block, as on Hopper, and the preferred carve-out in percent.
+    // Attribute 8: maximum dynamic shared memory per block, as on Hopper. Attribute 9: preferred
+    // carve-out in percent.
     if (attribute == 8 && value >= 0 && value <= 227 << 10) ((Function*)handle)->most_shared = value;
     else if (attribute == 9 && value >= -1 && value <= 100) ((Function*)handle)->carveout = value;
     else return INVALID_VALUE;
@@ -548,7 +556,7 @@ static void run_kernel(const Function& function, PtxShape shape, std::vector<cha
     uint64_t faults = executor()->launch(function.code, function.context->memory, function.name.c_str(), &shape, params.data(),
                                          params.size(), &totals, report);
     kernel_faults(faults);
-    // "CUDA_ERROR_LAUNCH_FAILED": tests that do not look at the counters fail too.
+    // CUDA_ERROR_LAUNCH_FAILED, so that tests which do not check the counters fail too.
     if (faults) sticky = 719;
 }
 
@@ -562,7 +570,7 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
     // "A kernel launch will fail if it is issued to a stream that is not associated to the current device" (programming guide).
     if (function->context != here || stream->context != here) return INVALID_HANDLE;
     if ((int)shared_bytes > function->most_shared) return INVALID_VALUE;
-    // Arguments are copied now; memory that they point to is read when the kernel runs.
+    // Arguments are copied now. Memory to which they point is read when the kernel runs.
     auto copies = std::make_shared<std::vector<char>>();
     for (size_t i = 0; i < function->params.size(); i++) {
         auto [offset, bytes] = function->params[i];
@@ -581,8 +589,8 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
     function->launched = true;
     late_uploads += stream->copied_behind;
     stream->waited = stream->copied_behind = false;
-    // Hopper's multiprocessors have 228 KiB, of which each block takes 1 KiB more than it asks for. Without a preference the
-    // driver may choose a carve-out that holds one block.
+    // A multiprocessor of Hopper has 228 KiB. Each block needs 1 KiB more than it requests. Without
+    // a preference, the driver may choose a carve-out that holds only one block.
     if (shared_bytes) {
         int blocks = (228 << 10) / ((int)shared_bytes + 1024) * function->carveout / 100;
         most_resident = std::max(1, blocks);
@@ -654,8 +662,9 @@ API void sim_counts(SimCounts* out) {
     *out = told();
 }
 
-// For child processes: SIM_FAIL is a call to sim_fail ("cuLaunchKernel 5 719"), SIM_DEVICES the number of devices, and SIM_COUNTS
-// names a file for the counters when the process ends.
+// Environment variables for child processes. SIM_FAIL is a call of sim_fail ("cuLaunchKernel 5
+// 719"). SIM_DEVICES is the number of devices. SIM_COUNTS names a file to which the counters are
+// written when the process ends.
 static struct Environment {
     Environment() {
         char name[64];
@@ -669,7 +678,7 @@ static struct Environment {
     }
     ~Environment() {
         write_counts();
-        // Whatever the tests looked at.
+        // Ends with an error after faults of device code, whatever the tests checked.
         if (!all_kernel_faults) return;
         fprintf(stderr, "simulated driver: %llu faults of device code\n", all_kernel_faults);
         _exit(99);
@@ -698,7 +707,7 @@ API void sim_architecture(unsigned wanted, int with_ptx) {
     compiles_ptx = with_ptx;
 }
 
-// Device memory in use, and launches since the last reset.
+// Returns the device memory in use, and the number of launches since the last reset.
 API void sim_on_device(int device, unsigned long long* bytes, unsigned long long* launches) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     *bytes = contexts[device].bytes;
@@ -715,13 +724,13 @@ API void sim_memory_limit(unsigned long long bytes) {
     memory_limit = bytes;
 }
 
-// Simulates a kernel that faulted: every later wait reports it.
+// Simulates a kernel that caused an error: every later wait reports it.
 API void sim_lose_device(int code) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     sticky = code;
 }
 
-// Enqueues work that takes this time and does nothing, such as a training step.
+// Enqueues work that only takes this time, like a training step.
 API int sim_work(void* handle, unsigned long long nanoseconds) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     STREAM(handle)
@@ -730,7 +739,8 @@ API int sim_work(void* handle, unsigned long long nanoseconds) {
     return SUCCESS;
 }
 
-// Blocks that a multiprocessor held at the last launch with dynamic shared memory, as far as that memory allows.
+// Returns how many blocks a multiprocessor held at the last launch with dynamic shared memory,
+// limited by that memory.
 API int sim_resident_blocks() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     return most_resident;
@@ -741,7 +751,7 @@ API void sim_last_grid(unsigned* to) {
     memcpy(to, last_grid.data(), sizeof last_grid);
 }
 
-// Makes every launch run under every schedule, whose results must be equal.
+// Runs every later launch under every schedule. All results must be equal.
 API void sim_every_schedule(int wanted) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     every_schedule = wanted;
@@ -752,7 +762,8 @@ API void sim_totals(SimTotals* out) {
     *out = totals;
 }
 
-// Number of faults of device code, which the test expected: the process may end without an error.
+// Returns the number of faults of device code. The test expected them, so the process may end
+// without an error.
 API unsigned long long sim_expect_kernel_faults() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     unsigned long long expected = counts.kernel_faults;
@@ -767,7 +778,7 @@ API unsigned long long sim_late_uploads() {
     return late_uploads;
 }
 
-// Enqueues work that does not end, such as a step that waits for other ranks.
+// Enqueues work that does not end, like a step that waits for other ranks.
 API int sim_endless(void* handle) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     STREAM(handle)
@@ -775,7 +786,7 @@ API int sim_endless(void* handle) {
     return SUCCESS;
 }
 
-// Ends all such work.
+// Ends all endless work.
 API void sim_end_work() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     for (auto& [handle, stream] : streams)
@@ -784,7 +795,8 @@ API void sim_end_work() {
     released.notify_all();
 }
 
-// From now on, calls of the JPEG engines do not end before sim_end_work, and a host that waits for one waits.
+// From now on, calls of the JPEG engines end only after sim_end_work. A host that waits for such a
+// call waits until then.
 API void sim_hold_engines() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     holding = true;
@@ -817,19 +829,20 @@ API void sim_destroyed_in_use() {
     counts.destroyed_in_use++;
 }
 
-// nvJPEG contains CUDA's runtime, which does not survive the end of the context. The context must be kept, and is not counted.
+// nvJPEG contains the CUDA runtime, which does not survive the end of the context. So the context
+// must be kept, and does not count as a leak.
 API void sim_context_used() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     if (Context* here = current()) here->used_by_nvjpeg = true;
 }
 
-// The current context if it can be used, else null.
+// Returns the current context if it is usable, else null.
 API void* sim_current() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     return current();
 }
 
-// Counts a call that would crash the real library, or return wrong pixels.
+// Counts a call that would crash the real library or return wrong pixels.
 API void sim_misused(const char* what) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     fprintf(stderr, "simulated nvJPEG: %s\n", what);
@@ -846,7 +859,7 @@ API void sim_wrote(void* bytes, size_t count) {
     wrote(bytes, count);
 }
 
-// Runs ahead of every stream, like engines that ignore stream order.
+// Runs the function ahead of every stream, like engines that ignore stream order.
 API void sim_run_now(void (*function)(void*), void* data) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     function(data);

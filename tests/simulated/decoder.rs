@@ -1,4 +1,5 @@
-//! The simulated nvJPEG's decoder as a shared library, which a process finds by the environment variable `SIM_NVJPEG_DECODER`.
+//! The decoder of the simulated nvJPEG as a shared library. The environment variable
+//! `SIM_NVJPEG_DECODER` names it for other processes.
 
 #![allow(unsafe_code, reason = "C calls it")]
 
@@ -7,7 +8,7 @@ mod libjpeg;
 /// Decodes with libjpeg-turbo. The arguments are those of `Decode` in mod.rs.
 ///
 /// # Safety
-/// `bytes` has `count` bytes, and `rgb` three for each pixel of the window.
+/// `bytes` has `count` bytes, and `rgb` has three bytes for each pixel of the window.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sim_decode(
     bytes: *const u8,
@@ -19,6 +20,6 @@ pub unsafe extern "C" fn sim_decode(
     height: i32,
     rgb: *mut u8,
 ) -> i32 {
-    // SAFETY: the same arguments.
+    // SAFETY: the same arguments as ours.
     unsafe { libjpeg::libjpeg(bytes, count, reduction, x, y, width, height, rgb) }
 }

@@ -1,6 +1,6 @@
-// Execution of real device code: texts compiled by NVRTC (nvrtc.cpp) run in the interpreter of PTX (crates/ptx), whose shared
-// library the environment variable SIM_PTX names. Without it, kernels are shared objects for the host. Part of cuda.cpp; twin of
-// crates/ptx/src/c_interface.rs.
+// Executes real device code: NVRTC compiles texts (nvrtc.cpp), and the PTX interpreter (crates/ptx)
+// runs them. The environment variable SIM_PTX names its shared library. Without it, kernels are
+// shared objects for the host. Part of cuda.cpp. Must match crates/ptx/src/c_interface.rs.
 #pragma once
 #include <dlfcn.h>
 
@@ -53,7 +53,7 @@ struct Executor {
     }
 };
 
-// Null without SIM_PTX.
+// Returns the interpreter, or null without SIM_PTX.
 Executor* executor() {
     static Executor* made = getenv("SIM_PTX") ? new Executor(getenv("SIM_PTX")) : nullptr;
     return made;

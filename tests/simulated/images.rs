@@ -6,12 +6,13 @@ use super::Simulated;
 #[allow(unused_imports, reason = "some tests need a pattern only")]
 pub use super::libjpeg::libjpeg;
 
-/// Returns the frame header of a baseline file with three components, 4:2:0, followed by `tag`.
+/// Returns the frame header of a baseline file with three components in 4:2:0, followed by `tag`.
 pub fn file(size: Size, tag: u8) -> Vec<u8> {
     file_with(size, 0xc0, &[0x22, 0x11, 0x11], tag)
 }
 
-/// Returns the same with another frame and other components, given by their sampling: horizontal * 16 + vertical.
+/// Like [`file`], with another frame marker and other components. A component is given by its
+/// sampling: horizontal * 16 + vertical.
 pub fn file_with(size: Size, frame: u8, sampling: &[u8], tag: u8) -> Vec<u8> {
     let (width, height) = ((size.width as u16).to_be_bytes(), (size.height as u16).to_be_bytes());
     let mut bytes = vec![0xff, 0xd8, 0xff, frame, 0, 8 + 3 * sampling.len() as u8, 8];
@@ -25,12 +26,13 @@ pub fn file_with(size: Size, frame: u8, sampling: &[u8], tag: u8) -> Vec<u8> {
     bytes
 }
 
-/// Returns the pixels of the simulated nvJPEG without a decoder: a pattern of the file's bytes and the position.
+/// Returns the pixels that the simulated nvJPEG outputs without a decoder: a function of the file's
+/// bytes and the position.
 pub fn pattern(bytes: &[u8], window: Roi) -> Vec<u8> {
     reduced_pattern(bytes, 1, window)
 }
 
-/// Returns the pattern of an image with divided sides.
+/// Like [`pattern`], for an image whose sides are divided by `reduction`.
 pub fn reduced_pattern(bytes: &[u8], reduction: u32, window: Roi) -> Vec<u8> {
     let sum =
         bytes.iter().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
@@ -52,7 +54,7 @@ pub fn cut(pixels: &[u8], outer: Roi, inner: Roi) -> Vec<u8> {
     rows.flat_map(|it| it[3 * x..][..row].to_vec()).collect()
 }
 
-/// Asserts that nothing is alive, and that nothing was misused.
+/// Checks that no object or allocation is left, and that nothing was misused.
 pub fn assert_clean(machine: &Simulated, what: &str) {
     let counts = machine.counts();
     assert_eq!(counts.live(), 0, "{what}: leaked: {counts:?}");

@@ -1,4 +1,5 @@
-//! Decoder for the simulated nvJPEG. The example `simulated-decoder` is this file as a shared library, for other processes than tests.
+//! Decoder for the simulated nvJPEG. The example `simulated-decoder` builds this file as a shared
+//! library, for processes other than tests.
 
 #![allow(unsafe_code, reason = "C calls it")]
 
@@ -9,7 +10,7 @@ use feedwater::internals::header::Header;
 /// Decodes with libjpeg-turbo. The arguments are those of `Decode`.
 ///
 /// # Safety
-/// `bytes` has `count` bytes, and `rgb` three for each pixel of the window.
+/// `bytes` has `count` bytes, and `rgb` has three bytes for each pixel of the window.
 pub unsafe extern "C" fn libjpeg(
     bytes: *const u8,
     count: usize,
@@ -21,7 +22,7 @@ pub unsafe extern "C" fn libjpeg(
     rgb: *mut u8,
 ) -> i32 {
     const BAD_JPEG: i32 = 3;
-    // SAFETY: the caller passes this many bytes, and a buffer for this many pixels.
+    // SAFETY: the caller passes `count` bytes, and a buffer for the pixels of the window.
     let (bytes, rgb) = unsafe {
         let rgb = std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize);
         (std::slice::from_raw_parts(bytes, count), rgb)

@@ -1,4 +1,5 @@
-// The simulated machine: memory, the queues of its streams, and their scheduler. Part of cuda.cpp.
+// The simulated machine: its memory, the queues of its streams, and the scheduler. Part of
+// cuda.cpp.
 #pragma once
 #include "executor.h"
 #include "simulated.h"
@@ -31,35 +32,37 @@ enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVAL
        INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, CONTEXT_IS_DESTROYED = 709, CAPTURE_UNSUPPORTED = 900 };
 
 constexpr size_t GUARD_BYTES = 64;
-constexpr size_t CODE_BYTES = 1 << 20;                 // that the driver allocates at a kernel's first launch
+constexpr size_t CODE_BYTES = 1 << 20;                 // device memory for code, allocated at a kernel's first launch
 constexpr unsigned char POISON = 0xCD, GUARD = 0xA5;
 
-// Time of an operation in its stream, in nanoseconds: arbitrary constants, not measurements.
+// Duration of an operation in its stream, in nanoseconds. These are arbitrary constants, not
+// measurements.
 constexpr unsigned long long COPY_NS = 1;              // per byte copied or set
 constexpr unsigned long long KERNEL_NS = 1000;         // per layer of a kernel's grid
 constexpr unsigned long long DECODE_NS = 5000;         // per operation of nvJPEG
 
 constexpr int MOST_DEVICES = 8;
 
-// A device's primary context. Its address is the handle. Releasing it as often as it was retained ends its life.
+// The primary context of a device. Its address is its handle. It ends when it was released as often
+// as retained.
 struct Context {
     unsigned long long retains = 0, life = 0;
     bool used_by_nvjpeg = false;
-    unsigned long long bytes = 0, launches = 0;        // device memory now; launches since the last reset
+    unsigned long long bytes = 0, launches = 0;        // device memory in use; launches since the last reset
     char legacy_stream;                                // its address is the key of the legacy default stream
     std::set<void*> thread_streams;                    // default streams of threads
-    void* memory = nullptr;                            // of the interpreter
+    void* memory = nullptr;                            // memory object of the interpreter
 };
 
-// A thread's binding to a context ends with the context's life.
+// Binding of a thread to a context. It ends with the context.
 struct Binding { Context* context; unsigned long long life; };
 
 struct Event {
     Context* context = nullptr;
     unsigned long long recorded = 0, reached = 0;
     bool timed = false;
-    const struct Stream* stream = nullptr;             // of the last record
-    std::vector<unsigned long long> times;             // of its stream, at each record
+    const struct Stream* stream = nullptr;             // stream of the last record
+    std::vector<unsigned long long> times;             // the stream's time at each record
 
     void reach(unsigned long long generation, unsigned long long time) {
         if (times.size() < generation) times.resize(generation);
@@ -74,25 +77,26 @@ typedef std::shared_ptr<Event> EventRef;
 
 struct Operation {
     std::function<void()> run;             // empty for a wait
-    EventRef wait, record;                 // event that it waits for or records
+    EventRef wait, record;                 // event that the operation waits for or records
     unsigned long long generation = 0;
-    void* module = nullptr;                // module of a kernel
+    void* module = nullptr;                // module of the kernel that the operation runs
     unsigned long long cost = 0;           // nanoseconds
-    bool endless = false;                  // until sim_end_work
+    bool endless = false;                  // runs until sim_end_work
 };
 
-// Each stream has its own clock, which adds up the times of its operations and advances to those of events it waits for. So times
-// do not depend on the schedule. The time of the host is not simulated.
+// Each stream has its own clock. It adds up the times of the stream's operations, and advances to
+// the times of events for which the stream waits. So times do not depend on the schedule. The time
+// of the host is not simulated.
 struct Stream {
     Context* context = nullptr;
     std::deque<Operation> queue;
     unsigned long long time = 0;
-    bool waited = false, copied_behind = false;   // since its last kernel: waits for events, and uploads after them
+    bool waited = false, copied_behind = false;   // since the last kernel: waited for an event, and uploaded after such a wait
 };
 
 struct Module {
     Context* context;
-    void* library;                         // or the interpreter's module
+    void* library;                         // shared object, or module of the interpreter
     bool device_code;
     std::vector<struct Function*> functions;
 };
@@ -101,7 +105,7 @@ struct Function {
     void (*host)(void**, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
     std::string name;
     std::vector<std::pair<size_t, size_t>> params;     // offset and bytes
-    void* code;                            // the interpreter's module, or null
+    void* code;                            // module of the interpreter, or null
     void* module;
     Context* context;
     int most_shared = 48 << 10;           // dynamic shared memory per block, in bytes
@@ -116,15 +120,15 @@ struct Allocation {
 typedef std::map<uintptr_t, Allocation> Memory;
 
 struct Failure {
-    std::string name;                      // empty: any call
+    std::string name;                      // empty: counts all calls
     long countdown;
     int code;
 };
 
 std::recursive_mutex mutex;
 std::condition_variable_any released;      // sim_end_work was called
-bool holding = false;                      // calls of the JPEG engines do not end, and the host waits for them
-unsigned long long samples_run = 0;        // layers of the kernels that ran
+bool holding = false;                      // calls of the JPEG engines do not end until sim_end_work
+unsigned long long samples_run = 0;        // number of layers of the kernels that ran
 std::map<void*, Stream> streams;           // by handle, or by the key of a default stream
 std::map<void*, EventRef> events;
 std::map<void*, Module> modules;
@@ -135,23 +139,23 @@ std::mt19937_64 scheduler;
 sim_schedule_mode mode = SIM_LAZY;
 SimCounts counts;
 int devices = 1, sticky = SUCCESS;
-unsigned capability = 90;                  // of every device: 10 * major + minor
+unsigned capability = 90;                  // compute capability of every device: 10 * major + minor
 bool compiles_ptx = true;
-size_t code_bytes = 0;                     // of kernels that were launched; lazy loading
-unsigned long long late_uploads = 0;       // uploads that a kernel needs, enqueued behind a wait in its stream
-int most_resident = 0;                     // blocks per multiprocessor by shared memory, at the last launch
+size_t code_bytes = 0;                     // device memory for the code of launched kernels (lazy loading)
+unsigned long long late_uploads = 0;       // number of uploads for a kernel that were enqueued after a wait in its stream
+int most_resident = 0;                     // blocks per multiprocessor at the last launch, limited by shared memory
 std::array<unsigned, 3> last_grid;         // blocks of the last launch: columns, rows, layers
 unsigned long long memory_limit = ~0ull;
 unsigned long long all_kernel_faults = 0, launch_number = 0;
 bool every_schedule = false;
 SimTotals totals;                          // since the last reset
-Context contexts[MOST_DEVICES];            // by device
+Context contexts[MOST_DEVICES];            // one for each device
 thread_local std::vector<Binding> bindings;  // the thread's stack of contexts; the last one is current
-thread_local int capture_mode = 0;         // global
+thread_local int capture_mode = 0;         // 0: global
 std::atomic<bool> capturing{false};
-thread_local char thread_stream[MOST_DEVICES];  // the addresses are the keys of the thread's default streams
+thread_local char thread_stream[MOST_DEVICES];  // their addresses are the keys of the thread's default streams
 
-// Counters as reported to tests: the context that is kept for nvJPEG does not count as a leak.
+// Returns the counters for tests. A context that is kept for nvJPEG does not count as a leak.
 SimCounts told() {
     SimCounts it = counts;
     for (Context& context : contexts)
@@ -159,7 +163,7 @@ SimCounts told() {
     return it;
 }
 
-// The current context if it can be used, else null.
+// Returns the current context if it is usable, else null.
 Context* current() {
     if (bindings.empty()) return nullptr;
     auto [context, life] = bindings.back();
@@ -182,7 +186,7 @@ const Allocation* find(const Memory& memory, const void* pointer, size_t bytes) 
 
 bool within(const Memory& memory, const void* pointer, size_t bytes) { return find(memory, pointer, bytes); }
 
-// Tells the interpreter that something else than a kernel has written device memory.
+// Tells the interpreter that something other than a kernel has written device memory.
 void wrote(const void* pointer, size_t bytes) {
     Executor* executor = ::executor();
     const Allocation* found = executor && bytes ? find(device_memory, pointer, bytes) : nullptr;
@@ -194,7 +198,8 @@ void kernel_faults(uint64_t count) {
     all_kernel_faults += count;
 }
 
-// Reading what nothing wrote gives the host another batch's bytes.
+// Reports reads of memory that nothing has written. A host that reads it would get bytes of another
+// batch.
 void read_by_host(const void* pointer, size_t bytes) {
     Executor* executor = ::executor();
     const Allocation* found = executor && bytes ? find(device_memory, pointer, bytes) : nullptr;
@@ -221,8 +226,8 @@ void run_head(Stream& stream) {
 bool reach(const EventRef& event, unsigned long long generation);
 void schedule();
 
-// Runs the next operation of this stream, after its waits; other streams may run ahead. False if work that does not end is
-// before it.
+// Runs the next operation of this stream after its waits. Other streams may run ahead. Returns
+// false if endless work is before it.
 bool advance(Stream& stream) {
     if (stream.queue.front().endless) return false;
     if (!runnable(stream)) {
@@ -240,7 +245,7 @@ bool reach(const EventRef& event, unsigned long long generation) {
         for (auto& [handle, stream] : streams)
             for (auto& operation : stream.queue)
                 if (operation.record == event && operation.generation == generation) holder = &stream;
-        if (!holder) return true;          // the stream is destroyed, after its work was done
+        if (!holder) return true;          // the stream was destroyed after its work had ended
         if (!advance(*holder)) return false;
     }
     return true;
@@ -265,7 +270,8 @@ bool drain(Context* context) {
     return drained;
 }
 
-// A host that waits for work that does not end would wait forever; for that of held engines it waits until sim_end_work.
+// Reports a host that waits for endless work, because it would wait forever. If the engines are
+// held, it waits until sim_end_work instead.
 void wait(bool ended) {
     if (ended) return;
     fprintf(stderr, "simulated driver: the host waits for work that does not end\n");
@@ -333,7 +339,7 @@ int allocate(Memory& memory, void** pointer, size_t bytes, SimMemory& count, Con
     return SUCCESS;
 }
 
-// Waits for all streams of the memory's context, as cudaFree does.
+// Frees memory after waiting for all streams of its context, as cudaFree does.
 int release(Memory& memory, void* pointer, SimMemory& count) {
     auto found = memory.find((uintptr_t)pointer);
     if (found == memory.end()) return INVALID_VALUE;
@@ -361,8 +367,8 @@ Stream* default_stream(Context* context, void* key) {
     return &stream;
 }
 
-// The next operation of the legacy default stream waits for the default streams of all threads. The reverse is not simulated, so
-// that no code relies on it.
+// The next operation of the legacy default stream waits for the default streams of all threads. The
+// reverse is not simulated, so that no code relies on it.
 Stream* legacy_stream(Context* context) {
     Stream& legacy = *default_stream(context, &context->legacy_stream);
     for (void* handle : context->thread_streams) {
@@ -377,7 +383,8 @@ Stream* legacy_stream(Context* context) {
     return &legacy;
 }
 
-// A stream by its handle. The default streams are those of the current context, as with the driver.
+// Returns a stream by its handle. Default streams are those of the current context, as with the
+// driver.
 Stream* stream_of(void* handle) {
     if ((uintptr_t)handle <= 2) {
         Context* context = current();
@@ -391,7 +398,7 @@ Stream* stream_of(void* handle) {
     return found == streams.end() ? nullptr : &found->second;
 }
 
-// Ends a context's life. The driver destroys all that was made in it, so nothing of it may be alive.
+// Ends a context. The driver then destroys all objects of the context, so none may be left.
 void end(Context* context) {
     drain(context);
     size_t left = 0;

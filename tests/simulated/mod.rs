@@ -1,7 +1,9 @@
-//! Simulated CUDA libraries: built with the machine's C++ compiler, and loaded instead of the real ones.
+//! Simulated CUDA libraries. They are built with the machine's C++ compiler and loaded instead of
+//! the real ones.
 //!
-//! [`exclusive`] gives a test exclusive use of the simulated machine after a reset. It simulates the API and the order of events,
-//! not speed; the top of each source describes its behaviour.
+//! [`exclusive`] resets the simulated machine and gives a test exclusive use of it. The machine
+//! simulates the API and the order of events, not speed. The top of each source file describes its
+//! behaviour.
 
 #![allow(unsafe_code, dead_code)]
 
@@ -35,24 +37,24 @@ struct Libraries {
     order: Mutex<()>,
 }
 
-/// Simulated machine, for one test at a time.
+/// The simulated machine, for one test at a time.
 pub struct Simulated {
     libraries: &'static Libraries,
     _order: MutexGuard<'static, ()>,
 }
 
-/// Schedule of the operations in streams.
+/// When operations in streams run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// Only when the host waits for them.
     Lazy,
     /// Immediately.
     Eager,
-    /// Any stream may run ahead after any call; the seed decides.
+    /// Any stream may run ahead after any call, depending on this seed.
     Random(u64),
 }
 
-/// Readings of the simulated NVML: percent, bytes, and kilobytes per second.
+/// Readings of the simulated NVML, in percent, bytes, or kilobytes per second.
 #[derive(Clone, Copy, Debug)]
 pub enum Reading {
     Gpu,
@@ -64,8 +66,9 @@ pub enum Reading {
     Received,
 }
 
-/// Decodes a window of a file: bytes, count, divisor of both sides (1, 2, 4, 8), x, y, width, height (of the reduced image), RGB
-/// rows without padding. Returns a status of nvJPEG's, 0 for success.
+/// Function that decodes a window of a file. Arguments: bytes, count, divisor of both sides (1, 2,
+/// 4, 8), x, y, width and height in the reduced image, and RGB rows without padding. Returns an
+/// nvJPEG status, 0 for success.
 pub type Decode = unsafe extern "C" fn(
     *const c_uchar,
     usize,
@@ -77,8 +80,8 @@ pub type Decode = unsafe extern "C" fn(
     *mut c_uchar,
 ) -> c_int;
 
-/// Time of an operation in its stream, in nanoseconds: per byte copied or set, per layer of a kernel's grid, per operation of
-/// nvJPEG. Twins of the constants in machine.h.
+/// Duration of an operation in its stream, in nanoseconds: per byte copied or set, per layer of a
+/// kernel's grid, per operation of nvJPEG. Equal to the constants in machine.h.
 pub const COPY_NS: u64 = 1;
 pub const KERNEL_NS: u64 = 1000;
 pub const DECODE_NS: u64 = 5000;
@@ -96,18 +99,18 @@ pub fn exclusive() -> Simulated {
     machine
 }
 
-/// A program that finds that the engines decode windows.
+/// Command that imitates a successful check whether the engines decode windows.
 pub fn checking_program() -> [OsString; 2] {
     ["echo", "windows: begun windows: equal"].map(OsString::from)
 }
 
-/// The handle by which the library uses the simulated machine.
+/// Returns a handle for using the simulated libraries.
 pub fn runtime() -> Runtime {
     install().runtime.clone()
 }
 
 impl Simulated {
-    /// Resets the machine: clears counters and injected failures.
+    /// Resets the machine, including counters and injected failures.
     pub fn restart(&self) {
         nvjpeg::forget_backends();
         self.call(&self.libraries.driver, "sim_reset", |f: extern "C" fn()| f());
@@ -140,8 +143,9 @@ impl Simulated {
         });
     }
 
-    /// Makes the `nth` call of a function from now on (1 is the next) fail with a code; `""` counts every call. Names are without
-    /// version suffix: `cuMemAlloc`. Functions of nvJPEG fail with "execution failed".
+    /// Lets the `nth` call of a function from now on (1 is the next) fail with `code`. `""` counts
+    /// calls of all functions. Names have no version suffix: `cuMemAlloc`. Functions of nvJPEG fail
+    /// with "execution failed" instead of `code`.
     pub fn fail(&self, name: &str, nth: u64, code: c_int) {
         nvjpeg::forget_backends();
         let name = CString::new(name).unwrap();
@@ -154,7 +158,7 @@ impl Simulated {
         );
     }
 
-    /// Number of calls of a function since the reset.
+    /// Returns the number of calls of a function since the reset.
     pub fn calls(&self, name: &str) -> u64 {
         let name = CString::new(name).unwrap();
         self.call(&self.libraries.driver, "sim_calls", |f: extern "C" fn(*const i8) -> u64| {
@@ -162,7 +166,7 @@ impl Simulated {
         })
     }
 
-    /// Counters of the machine.
+    /// Returns the counters of the machine.
     pub fn counts(&self) -> SimCounts {
         let mut counts = SimCounts::default();
         self.call(&self.libraries.driver, "sim_counts", |f: extern "C" fn(*mut SimCounts)| {
@@ -171,12 +175,12 @@ impl Simulated {
         counts
     }
 
-    /// Sets the number of GPUs; 1 after the reset.
+    /// Sets the number of GPUs. 1 after the reset.
     pub fn devices(&self, count: c_int) {
         self.call(&self.libraries.driver, "sim_devices", |f: extern "C" fn(c_int)| f(count));
     }
 
-    /// Bytes of a GPU's memory in use, and launches there since the reset.
+    /// Returns the bytes of a GPU's memory in use, and its number of launches since the reset.
     pub fn on_device(&self, ordinal: c_int) -> (u64, u64) {
         let (mut bytes, mut launches) = (0, 0);
         let get =
@@ -185,13 +189,14 @@ impl Simulated {
         (bytes, launches)
     }
 
-    /// Limits device memory and page-locked memory; unlimited after the reset.
+    /// Limits device memory and page-locked memory, in bytes. Unlimited after the reset.
     pub fn memory_limit(&self, bytes: u64) {
         self.call(&self.libraries.driver, "sim_memory_limit", |f: extern "C" fn(u64)| f(bytes));
     }
 
-    /// Sets whether another thread captures a graph in the global mode; false after the reset. While it does, waiting and
-    /// querying events fails, and counts as misuse, in threads that have not relaxed their capture mode.
+    /// Sets whether another thread is capturing a graph in the global mode. False after the reset.
+    /// During the capture, threads that have not relaxed their capture mode cannot wait for or
+    /// query events: such calls fail and count as misuse.
     pub fn capturing(&self, wanted: bool) {
         self.call(
             &self.libraries.driver,
@@ -200,25 +205,26 @@ impl Simulated {
         );
     }
 
-    /// Makes every wait report this error from now on, as after a kernel that faulted.
+    /// From now on, lets every wait report this error, as after a kernel that caused it.
     pub fn lose_device(&self, code: c_int) {
         self.call(&self.libraries.driver, "sim_lose_device", |f: extern "C" fn(c_int)| f(code));
     }
 
-    /// Enqueues work that takes this many nanoseconds and does nothing.
+    /// Enqueues work that only takes this time.
     pub fn work(&self, stream: &Stream, nanoseconds: u64) {
         let put = |f: extern "C" fn(*mut c_void, u64) -> c_int| f(stream.raw(), nanoseconds);
         assert_eq!(self.call(&self.libraries.driver, "sim_work", put), 0);
     }
 
-    /// Sets the architecture of the GPUs (90 for sm_90) and whether the driver accepts PTX; 90 and true after the reset.
+    /// Sets the architecture of the GPUs (90 for sm_90), and whether the driver accepts PTX. 90 and
+    /// true after the reset.
     pub fn architecture(&self, capability: u32, accepts_ptx: bool) {
         self.call(&self.libraries.driver, "sim_architecture", |f: extern "C" fn(u32, c_int)| {
             f(capability, accepts_ptx.into());
         });
     }
 
-    /// Sets the architectures that the run-time compiler knows, ascending.
+    /// Sets the architectures that the run-time compiler supports, in ascending order.
     pub fn compiler_knows(&self, known: &[c_int]) {
         self.call(
             &self.libraries.nvrtc,
@@ -227,7 +233,8 @@ impl Simulated {
         );
     }
 
-    /// Architecture of the last compilation in this process, such as `sm_90` or `compute_90`.
+    /// Returns the architecture of the last compilation in this process, such as `sm_90` or
+    /// `compute_90`.
     pub fn compiled_for(&self) -> String {
         self.call(
             &self.libraries.nvrtc,
@@ -239,68 +246,70 @@ impl Simulated {
         )
     }
 
-    /// Enqueues work that does not end before [`end_work`](Self::end_work). A host that waits for it counts as misuse,
-    /// and does not wait.
+    /// Enqueues work that does not end before [`end_work`](Self::end_work). If the host waits for
+    /// this work, it does not really wait, and the call counts as misuse.
     pub fn endless_work(&self, stream: &Stream) {
         let put = |f: extern "C" fn(*mut c_void) -> c_int| f(stream.raw());
         assert_eq!(self.call(&self.libraries.driver, "sim_endless", put), 0);
     }
 
-    /// Makes calls of the engines last until [`end_work`](Self::end_work). A host that waits for one waits.
+    /// Lets calls of the engines last until [`end_work`](Self::end_work). A host that waits for
+    /// such a call waits until then.
     pub fn hold_engines(&self) {
         self.call(&self.libraries.driver, "sim_hold_engines", |f: extern "C" fn()| f());
     }
 
-    /// Number of samples that kernels have processed, since the process began.
+    /// Returns the number of samples that kernels have processed since the process began.
     pub fn samples_run(&self) -> u64 {
         self.call(&self.libraries.driver, "sim_samples_run", |f: extern "C" fn() -> u64| f())
     }
 
-    /// Ends the work that did not end.
+    /// Ends endless work and held calls of the engines.
     pub fn end_work(&self) {
         self.call(&self.libraries.driver, "sim_end_work", |f: extern "C" fn()| f());
     }
 
-    /// Number of launches since the reset for which an upload was enqueued in the kernel's stream behind a wait for an
-    /// event.
+    /// Returns the number of launches since the reset for which an upload was enqueued in the
+    /// kernel's stream after a wait for an event.
     pub fn late_uploads(&self) -> u64 {
         self.call(&self.libraries.driver, "sim_late_uploads", |f: extern "C" fn() -> u64| f())
     }
 
-    /// Blocks per multiprocessor at the last launch with dynamic shared memory, as far as that memory allows; 0 before
-    /// the first one.
+    /// Returns how many blocks a multiprocessor held at the last launch with dynamic shared memory,
+    /// limited by that memory. 0 before the first launch.
     pub fn resident_blocks(&self) -> c_int {
         self.call(&self.libraries.driver, "sim_resident_blocks", |f: extern "C" fn() -> c_int| f())
     }
 
-    /// Number of texts compiled in this process.
+    /// Returns the number of kernel texts compiled in this process.
     pub fn compilations(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compilations", |f: extern "C" fn() -> u64| f())
     }
 
-    /// Number of times the compiler was opened in this process.
+    /// Returns how often the compiler was opened in this process.
     pub fn compiler_openings(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compiler_openings", |f: extern "C" fn() -> u64| f())
     }
 
-    /// Sets a reading of NVML; none are set after the reset.
+    /// Sets a reading of NVML. After the reset, no reading is supported.
     pub fn nvml(&self, reading: Reading, value: i64) {
         self.call(&self.libraries.nvml, "sim_nvml_set", |f: extern "C" fn(c_int, i64)| {
             f(reading as c_int, value)
         });
     }
 
-    /// Number of initialisations of NVML without shutdown.
+    /// Returns how many initialisations of NVML have not been shut down.
     pub fn nvml_users(&self) -> i64 {
         self.call(&self.libraries.nvml, "sim_nvml_initialised", |f: extern "C" fn() -> c_long| f())
     }
 
-    /// Directory for files of the tests, shared by runs.
+    /// Returns the directory for files of the tests. Runs share it.
     pub fn directory(&self) -> &Path {
         &self.libraries.directory
     }
 
-    /// Environment in which another program uses the simulated libraries, with the cache of their kernels.
+    /// Returns environment variables with which another program uses the simulated libraries and
+    /// their kernel cache.
     pub fn environment(&self) -> [(&'static str, PathBuf); 4] {
         let files = [
             ("FEEDWATER_LIBCUDA", "libcuda.so"),
@@ -312,13 +321,14 @@ impl Simulated {
     }
 
     fn call<F: Copy, R>(&self, library: &Library, name: &str, call: impl FnOnce(F) -> R) -> R {
-        // SAFETY: `F` is the type of that function in the sources beside this file; the library is never closed.
+        // SAFETY: `F` is the type of this function in the C++ sources of this folder. The library
+        // is never closed.
         let function = unsafe { library.get::<F>(name.as_bytes()) }.unwrap();
         call(*function)
     }
 }
 
-/// Builds the libraries, unless this version of their sources was built before.
+/// Builds the libraries, unless they were already built from this version of their sources.
 fn install() -> &'static Libraries {
     static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
@@ -342,8 +352,8 @@ fn install() -> &'static Libraries {
             build(&sources, &directory);
         }
 
-        // cudarc and the dynamic linker identify loaded libraries by their sonames. cudarc tries `libcuda.so` first: on a machine
-        // with a real driver it must find ours.
+        // cudarc and the dynamic linker identify loaded libraries by their sonames. cudarc tries
+        // `libcuda.so` first, and must find the simulated one even if a real driver is installed.
         let path = |file: &str| directory.join(file);
         let (driver, nvrtc, nvjpeg) =
             (path("libcuda.so"), path("libnvrtc.so"), path("libnvjpeg.so"));
@@ -354,7 +364,7 @@ fn install() -> &'static Libraries {
             .with_library(LibraryName::NvJpeg, &nvjpeg)
             .with_library(LibraryName::Nvml, &nvml)
             .with_cache_directory(directory.join("kernels"));
-        // SAFETY: libraries of ours, without initialisers of consequence.
+        // SAFETY: our own libraries, whose initialisers have no side effects.
         let open =
             |path: PathBuf| unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap();
         let (driver, nvrtc, nvjpeg) = (open(driver), open(nvrtc), open(nvjpeg));
@@ -392,12 +402,12 @@ fn build(sources: &Path, directory: &Path) {
         assert!(status.success(), "{source} does not compile");
     }
     if fs::rename(&building, directory).is_err() {
-        // Another test process was faster.
+        // Another test process was faster, so its build is used.
         fs::remove_dir_all(&building).unwrap();
     }
 }
 
-/// Root of the repository; tests of other packages of the workspace use this module too.
+/// Root of the repository. Other packages of the workspace use this module too.
 fn repository() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package.ancestors().find(|it| it.join("kernels").is_dir());

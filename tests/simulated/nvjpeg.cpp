@@ -1,21 +1,23 @@
-// A simulated nvJPEG: the backends HYBRID and GPU_HYBRID for single images in decoupled phases, and HARDWARE for batches, on the
-// simulated driver's streams.
+// A simulated nvJPEG on the streams of the simulated driver. It has the backends HYBRID and
+// GPU_HYBRID for single images in decoupled phases, and HARDWARE for batches.
 //
-// Pixels come from the test's decoder, or from the function sim_decode of the library that the environment variable
-// SIM_NVJPEG_DECODER names, or from a pattern. A copy of this library that is named libnvjpeg.so.12 is version 12.4.0. Data move as in nvJPEG, so touching a buffer too early causes a wrong
-// image:
-// * HYBRID: the host phase puts the pixels into the page-locked buffer, the transfer copies it to the device buffer in stream
-//   order, and the device phase writes the destination.
-// * GPU_HYBRID: the transfer copies the file to the device buffer, in stream order if the file is in page-locked memory; the
-//   device phase decodes the content of the device buffer at that time.
-// * HARDWARE: like the engines of Hopper, decodes and writes the destination during the call, regardless of the stream; with
-//   sim_nvjpeg_set_hopper(0), in stream order.
+// Pixels come from the decoder that the test sets, from the function sim_decode of the library that
+// the environment variable SIM_NVJPEG_DECODER names, or from a pattern. A copy of this library that
+// is named libnvjpeg.so.12 is version 12.4.0. Data moves as in nvJPEG, so using a buffer too early
+// causes a wrong image:
+// * HYBRID: the host phase writes the pixels to the page-locked buffer, the transfer copies them to
+//   the device buffer in stream order, and the device phase writes the destination.
+// * GPU_HYBRID: the transfer copies the file to the device buffer, in stream order if the file is
+//   in page-locked memory. The device phase decodes the content of the device buffer at that time.
+// * HARDWARE: like Hopper's engines, decodes and writes the destination during the call, regardless
+//   of the stream. With sim_nvjpeg_set_hopper(0), it does so in stream order.
 //
-// It has known bugs of the real library: a state whose image failed returns the pixels of the previous image; a bitstream that
-// did not parse accepts no other file; versions before 13.2 decode the outermost pixels of a window wrongly. With
-// sim_nvjpeg_set_skipping(3) the engines skip every third image and report success. With sim_nvjpeg_set_lenient(1) decoding on the
-// device does not report a broken file, and returns the pixels that it has. Destroying objects that the device still uses, and calls
-// that would crash the real library, are counted as misuse.
+// Known bugs of the real library are simulated. A state whose image failed returns the pixels of
+// the previous image. A bitstream that did not parse accepts no other file. Versions before 13.2
+// decode the outermost pixels of a window wrongly. With sim_nvjpeg_set_skipping(3), the engines
+// skip every third image and report success. With sim_nvjpeg_set_lenient(1), decoding on the device
+// does not report a broken file, and returns the pixels decoded so far. Destroying objects that the
+// device still uses counts as misuse. So do calls that would crash the real library.
 #define SIM_NVJPEG
 #include "simulated.h"
 
@@ -37,13 +39,14 @@ enum { SUCCESS = 0, INVALID_PARAMETER = 2, BAD_JPEG = 3, NOT_SUPPORTED = 4, ALLO
        ARCH_MISMATCH = 7, NOT_IMPLEMENTED = 9, INCOMPLETE = 10 };
 enum { DEFAULT = 0, HYBRID = 1, GPU_HYBRID = 2, HARDWARE = 3 };
 
-// Largest image side for the engines.
+// Maximum image side for the engines, in pixels.
 constexpr int ENGINE_SIDE = 16000;
 
-// Window to decode of a file whose sides are divided by `reduction`, in pixels of the reduced image.
+// Window to decode, in pixels of the reduced image. `reduction` divides the sides of the file's
+// image.
 struct Window { int reduction, x, y, width, height; };
 
-// Decodes the window of a file as RGB rows without padding; returns a status.
+// Decodes the window of a file into RGB rows without padding. Returns a status.
 typedef int (*Decode)(const uint8_t* bytes, size_t count, int reduction, int x, int y, int width, int height,
                       uint8_t* rgb);
 
@@ -53,17 +56,19 @@ struct Allocator {
     void* context;
 };
 
-// The caller's allocators, kept as pointers because nvJPEG does not guarantee a copy.
+// The caller's allocators. The handle stores pointers, because nvJPEG does not guarantee to copy
+// the allocators.
 struct Handle { Allocator *device, *pinned; unsigned flags; int backend; void* context = sim_current(); };
 struct Decoder { int backend; };
 
-// Like CUDA's runtime, nvJPEG works in the current context, which must be that in which its objects were made.
+// Like the CUDA runtime, nvJPEG works in the current context, which must be the context in which
+// its objects were created.
 void need_context(void* context) {
     if (context != sim_current()) sim_misused("called in another context than that of its handle");
 }
 struct Params { int format, scale, x, y, width, height; };
 
-// Marks objects in use by operations in a stream: the count is then above one.
+// Reference count of an object. Operations in a stream that use the object hold a reference.
 typedef std::shared_ptr<int> InUse;
 
 struct Buffer {
@@ -71,7 +76,7 @@ struct Buffer {
     InUse in_use = std::make_shared<int>(0);
     void* data = nullptr;
     size_t bytes = 0;
-    void* last_stream = nullptr;                   // reported on destruction, alive or not
+    void* last_stream = nullptr;                   // reported on destruction, whether the stream still exists or not
     void* context = sim_current();
 
     int grow(size_t wanted, void* stream) {
@@ -92,7 +97,7 @@ struct Buffer {
     }
 };
 
-// Parsed file; the caller owns the bytes.
+// A parsed file. The caller owns the bytes.
 struct Stream {
     const uint8_t* bytes = nullptr;
     size_t count = 0;
@@ -104,9 +109,9 @@ struct Stream {
 struct State {
     InUse in_use = std::make_shared<int>(0);
     Buffer *pinned = nullptr, *device = nullptr;
-    Window window = {1, 0, 0, 0, 0};               // to decode
+    Window window = {1, 0, 0, 0, 0};               // window to decode
     int image_width = 0, image_height = 0;
-    const uint8_t* bytes = nullptr;                // of the file, for GPU_HYBRID
+    const uint8_t* bytes = nullptr;                // bytes of the file, for GPU_HYBRID
     size_t count = 0;
     bool decoded = false, transferred = false, tainted = false;
     std::unique_ptr<Buffer> own;                   // buffers that are not attached
@@ -116,19 +121,20 @@ struct State {
 int version[3] = {13, 3, 2};
 Decode decode = nullptr;
 bool scratch = false, hopper = true, lenient = false;
-unsigned skip_every = 0;                           // images of the engines' calls; 0: none is skipped
+unsigned skip_every = 0;                           // the engines skip every so many images; 0: none
 std::atomic<unsigned> engine_images{0};
-int refused_sampling = 0;                          // factors of the luma component in files that the engines do not decode
-bool admits = false;                               // such files, when asked about them
+int refused_sampling = 0;                          // luma sampling factors that the engines refuse
+bool admits = false;                               // whether a support query reports such files as supported
 int engines = 7;
 size_t own_bytes = 0, sample_factor = 1, trial_factor = 1;
 int stray_backend = 0, stray_levels = 0;
 std::atomic<unsigned long long> decoded_images[4];
-std::atomic<unsigned long long> calls_of[65];        // of the engines, by number of images up to 64
-std::atomic<unsigned long long> windows{0};          // that the engines decoded
-std::atomic<unsigned long long> mixed_calls{0};     // of the engines, with images of several chroma samplings
+std::atomic<unsigned long long> calls_of[65];        // calls of the engines, by their number of images up to 64
+std::atomic<unsigned long long> windows{0};          // windows that the engines decoded
+std::atomic<unsigned long long> mixed_calls{0};     // calls of the engines with images of several chroma samplings
 
-// Pattern that depends on the file's bytes and the position; a reduced image samples it at larger steps.
+// Pattern that depends on the file's bytes and on the position. A reduced image samples the pattern
+// in larger steps.
 int pattern(const uint8_t* bytes, size_t count, int reduction, int x0, int y0, int width, int height, uint8_t* rgb) {
     unsigned sum = 0;
     for (size_t i = 0; i < count; i++) sum = sum * 31 + bytes[i];
@@ -138,7 +144,7 @@ int pattern(const uint8_t* bytes, size_t count, int reduction, int x0, int y0, i
     return SUCCESS;
 }
 
-// The decoder that the environment names, or null.
+// Returns the decoder that the environment variable names, or null.
 Decode named_decoder() {
     const char* path = getenv("SIM_NVJPEG_DECODER");
     if (!path) return nullptr;
@@ -151,14 +157,14 @@ Decode named_decoder() {
     return (Decode)found;
 }
 
-// The version that this file is named after.
+// Sets the version that the name of this library implies.
 __attribute__((constructor)) void take_version() {
     Dl_info file;
     const char* end = dladdr((void*)take_version, &file) ? strrchr(file.dli_fname, '.') : nullptr;
     if (end && !strcmp(end, ".12")) version[0] = 12, version[1] = 4, version[2] = 0;
 }
 
-// Parses the markers up to the first scan, if there is one.
+// Parses the markers up to the first scan. Files may end before it.
 int parse(const uint8_t* bytes, size_t count, Stream* stream) {
     *stream = Stream();
     stream->bytes = bytes;
@@ -191,14 +197,15 @@ int parse(const uint8_t* bytes, size_t count, Stream* stream) {
     return stream->frame ? SUCCESS : INCOMPLETE;
 }
 
-// Whether it is a file with which this crate measures memory: it names itself in a comment.
+// Whether this is a trial file, with which feedwater measures nvJPEG's memory. A comment in the
+// file says so.
 bool is_trial(const uint8_t* bytes, size_t count) { return count > 64 && memmem(bytes, 64, "feedwater trial", 15); }
 
 size_t memory_factor(const uint8_t* bytes, size_t count) { return is_trial(bytes, count) ? trial_factor : sample_factor; }
 
 bool is_refused(const Stream& stream) { return stream.components == 3 && stream.sampling[0] == refused_sampling; }
 
-// Whether a backend supports a file.
+// Returns whether a backend supports a file.
 int takes(int backend, const Stream& stream) {
     if (backend == HARDWARE && is_refused(stream)) return NOT_SUPPORTED;
     bool sequential = stream.frame != 0xC2;
@@ -213,7 +220,7 @@ int takes(int backend, const Stream& stream) {
     return known && stream.sampling[1] == 0x11 && stream.sampling[2] == 0x11 ? SUCCESS : NOT_SUPPORTED;
 }
 
-// Window of the parameters, or no window.
+// Sets the window to the one in the parameters, or to the whole image.
 bool choose(const Params& p, const Stream& stream, Window* window) {
     bool whole = p.x == 0 && p.y == 0 && p.width == -1 && p.height == -1;
     int reduction = 1 << p.scale;
@@ -237,7 +244,7 @@ void taint_edges(uint8_t* rgb, const Window& w, int width, int height) {
         }
 }
 
-// Pixels of the window, with the bugs of this version and backend.
+// Decodes the pixels of the window, with the bugs of this version and backend.
 int decode_window(int backend, const uint8_t* bytes, size_t count, const Window& w, int width, int height,
                   std::vector<uint8_t>& rgb) {
     rgb.assign(size_t(3) * w.width * w.height, 0xEE);
@@ -261,7 +268,8 @@ template <class T> int destroy_used(T* it) {
 }  // namespace
 
 #define ENTER(name) if (sim_enter(name)) return EXECUTION_FAILED;
-// As ENTER, but calls for those files are neither counted nor made to fail: tests mean those for samples.
+// Like ENTER. Calls for trial files are neither counted nor made to fail, because tests mean calls
+// for samples.
 #define ENTER_FOR(bytes, count, name) if (!is_trial(bytes, count)) ENTER(name)
 
 API void sim_nvjpeg_set_version(int major, int minor, int patch) {
@@ -274,9 +282,9 @@ API void sim_nvjpeg_set_skipping(unsigned every) { skip_every = every; }
 API void sim_nvjpeg_set_refusing(int sampling, int admitted) { refused_sampling = sampling, admits = admitted; }
 API void sim_nvjpeg_set_lenient(int wanted) { lenient = wanted; }
 API void sim_nvjpeg_set_stray(int backend, int levels) { stray_backend = backend, stray_levels = levels; }
-// Factors of what images need in buffers: samples, and this crate's own files.
+// Factors by which samples and trial files need more buffer memory.
 API void sim_nvjpeg_set_memory_factors(size_t samples, size_t trials) { sample_factor = samples, trial_factor = trials; }
-// Device bytes that a decode state allocates, besides the attached buffers.
+// Device memory in bytes that a decode state allocates in addition to the attached buffers.
 API void sim_nvjpeg_set_own(size_t bytes) { own_bytes = bytes; }
 API void sim_nvjpeg_set_engines(int count) { engines = count; }
 API unsigned long long sim_nvjpeg_decoded(int backend) { return decoded_images[backend]; }
@@ -299,7 +307,7 @@ API int nvjpegGetProperty(unsigned property, int* value) {
 
 static int create_handle(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
     sim_context_used();
-    // This crate requests interpolated chroma; anything else is a mistake.
+    // feedwater requests interpolated chroma. Other flags are a mistake.
     if ((backend != DEFAULT && backend != HARDWARE) || flags != 32) return INVALID_PARAMETER;
     if (backend == HARDWARE && engines == 0) return ARCH_MISMATCH;
     return create(out, new Handle{device, pinned, flags, backend});
@@ -307,13 +315,14 @@ static int create_handle(int backend, Allocator* device, Allocator* pinned, unsi
 
 API int nvjpegCreateEx(int backend, void* device, void* pinned, unsigned flags, Handle** out) {
     ENTER("nvjpegCreateEx")
-    // nvJPEG's own allocators are not simulated: handles that use them cannot decode.
+    // nvJPEG's default allocators are not simulated. Handles that use them cannot decode.
     if (device || pinned) return INVALID_PARAMETER;
     return create_handle(backend, nullptr, nullptr, flags, out);
 }
 API int nvjpegCreateExV2(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
     ENTER("nvjpegCreateExV2")
-    // Like the real library, rejects null allocators. The declaration order is malloc, free, context, as in nvjpeg.h.
+    // Like the real library, rejects null allocators. As in nvjpeg.h, the order of the fields is
+    // malloc, free, context.
     if (!device || !pinned || !device->allocate || !device->release || !pinned->allocate || !pinned->release)
         return INVALID_PARAMETER;
     return create_handle(backend, device, pinned, flags, out);
@@ -370,7 +379,7 @@ API int nvjpegJpegStreamDestroy(Stream* it) { sim_enter("nvjpegJpegStreamDestroy
 
 API int nvjpegJpegStreamParse(Handle*, const uint8_t* bytes, size_t count, int, int save_stream, Stream* stream) {
     ENTER_FOR(bytes, count, "nvjpegJpegStreamParse")
-    if (save_stream) return INVALID_PARAMETER;       // an extra copy, which this crate does not use
+    if (save_stream) return INVALID_PARAMETER;       // would make an extra copy, which feedwater does not use
     if (stream->broken) return BAD_JPEG;
     int code = parse(bytes, count, stream);
     stream->broken = code != SUCCESS;
@@ -486,11 +495,11 @@ API int nvjpegDecodeJpegHost(Handle* handle, Decoder* decoder, State* state, Par
     std::vector<uint8_t> rgb;
     int code = decode_window(decoder->backend, stream->bytes, stream->count, state->window, stream->width, stream->height, rgb);
     if (code && !(decoder->backend == GPU_HYBRID && lenient)) return code;
-    // HYBRID keeps coefficients of the whole image, 16 bits each; GPU_HYBRID some tables.
+    // HYBRID stores coefficients of the whole image, 16 bits each. GPU_HYBRID stores some tables.
     size_t kept = decoder->backend == HYBRID ? size_t(6) * stream->width * stream->height : 1024;
     kept *= memory_factor(stream->bytes, stream->count);
     if (int code = state->pinned->grow(kept, nullptr)) return code;
-    // A state that has failed before returns the buffer's content: the previous image.
+    // If the state has failed before, the buffer still contains the previous image.
     if (!tainted && decoder->backend == HYBRID) memcpy(state->pinned->data, rgb.data(), rgb.size());
     state->bytes = stream->bytes;
     state->count = stream->count;
@@ -528,11 +537,11 @@ API int nvjpegDecodeJpegTransferToDevice(Handle* handle, Decoder* decoder, State
     const void* source = on_device ? state->bytes : state->pinned->data;
     Copy copy = {state->device->data, source, bytes, 1, bytes,
                  state->in_use, state->pinned->in_use, state->device->in_use};
-    // A state that has failed before keeps the previous file.
+    // If the state has failed before, it still has the previous file.
     if (on_device && was_tainted) copy.rows = 0;
     std::vector<uint8_t> staged;
     if (on_device && !sim_pinned(state->bytes, state->count)) {
-        // From ordinary memory the copy is staged before the call returns.
+        // From pageable memory, the file is copied before the call returns.
         staged.assign(state->bytes, state->bytes + state->count);
         auto* held = new std::pair<std::vector<uint8_t>, Copy>(std::move(staged), copy);
         held->second.source = held->first.data();
@@ -548,7 +557,8 @@ API int nvjpegDecodeJpegTransferToDevice(Handle* handle, Decoder* decoder, State
     return SUCCESS;
 }
 
-// Decodes a file when the operation runs: from the device buffer, or from the caller's memory.
+// Job that decodes a file when the operation runs, from the device buffer or from the caller's
+// memory.
 struct DecodeJob {
     int backend;
     const uint8_t* bytes;
@@ -575,7 +585,7 @@ API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, u
     if (handle) need_context(handle->context);
     if (!state->transferred) return INVALID_PARAMETER;
     const Window& window = state->window;
-    // nvjpegImage_t: four pointers, then four pitches.
+    // Layout of nvjpegImage_t: four pointers, then four pitches.
     size_t pitch = ((size_t*)image)[4], row_bytes = size_t(3) * window.width;
     if (pitch < row_bytes) return INVALID_PARAMETER;
     size_t rows = window.height;
@@ -627,7 +637,7 @@ API int nvjpegDecodeBatchedInitialize(Handle* handle, State* state, int batch, i
     return SUCCESS;
 }
 
-// nvjpegImage_t.
+// Same layout as nvjpegImage_t.
 struct Image { uint8_t* channel[4]; size_t pitch[4]; };
 
 API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const* files, const size_t* counts,
@@ -664,7 +674,8 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
     }
     mixed_calls += samplings.size() > 1;
     if (!code) code = state->own->grow(needed, stream);
-    // A failing batch has already started; a state that failed before writes nothing, so the previous images remain.
+    // A call that fails has already started to decode. If the state failed before, nothing is
+    // written, so the previous images remain.
     size_t count = 0;
     for (DecodeJob& job : *jobs) {
         if (is_trial(job.bytes, job.count)) continue;
@@ -681,7 +692,7 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
         for (DecodeJob& job : *jobs) job.window.height = 0;
     }
     if (sim_engines_are_held() && !is_trial(files[0], counts[0]) && sim_endless(stream)) return EXECUTION_FAILED;
-    // The stream gets at least a marker for the end of the engines' work.
+    // At least a marker is enqueued, so that the stream ends after the engines' work.
     if (sim_enqueue(stream, [](void* data) {
             std::unique_ptr<std::vector<DecodeJob>> it((std::vector<DecodeJob>*)data);
             for (const DecodeJob& job : *it) decode_image(job);

@@ -1,6 +1,7 @@
-// A simulated NVML: one device on the bus, with readings that a test sets, or that the environment variable SIM_NVML has: seven
-// numbers in the order of the enumeration below, with commas between them. Every call is counted and can be made to fail, like the
-// driver's. Readings that are not set are unsupported.
+// A simulated NVML with one device on the bus. Its readings are set by a test or by the environment
+// variable SIM_NVML: seven numbers in the order of the enumeration below, separated by commas.
+// Every call is counted and can be made to fail, like those of the driver. Readings that are not
+// set are unsupported.
 #define SIM_NVJPEG
 #include "simulated.h"
 
@@ -15,7 +16,7 @@ enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, 
 
 long initialised = 0;
 char device;
-// Percent, percent, percent, bytes, bytes, KB/s, KB/s; negative: not supported.
+// Units: percent, percent, percent, bytes, bytes, KB/s, KB/s. Negative values mean unsupported.
 enum { GPU, JPEG, DECODER, USED, TOTAL, SENT, RECEIVED, READINGS };
 long long readings[READINGS];
 
@@ -74,7 +75,7 @@ API int nvmlDeviceGetUtilizationRates(void* handle, unsigned* rates) {
     NEED(handle)
     if (readings[GPU] < 0) return NOT_SUPPORTED;
     rates[0] = readings[GPU];
-    rates[1] = 99;                         // of memory: not the requested utilization
+    rates[1] = 99;                         // utilization of memory, which feedwater must not confuse with that of the GPU
     return SUCCESS;
 }
 

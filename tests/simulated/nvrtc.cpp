@@ -1,5 +1,6 @@
-// A simulated run-time compiler: the machine's C++ compiler creates a shared object in place of a cubin. With the environment
-// variable SIM_NVRTC, which names NVIDIA's library, that library compiles, and its PTX takes the place of the cubin (executor.h).
+// A simulated run-time compiler. The machine's C++ compiler creates a shared object instead of a
+// cubin. If the environment variable SIM_NVRTC names NVIDIA's library, that library compiles, and
+// its PTX replaces the cubin (executor.h).
 #include "simulated.h"
 
 #include <dlfcn.h>
@@ -66,7 +67,7 @@ struct Nvrtc {
     }
 };
 
-// Null without SIM_NVRTC.
+// Returns NVIDIA's library, or null without SIM_NVRTC.
 Nvrtc* nvrtc() {
     static Nvrtc* made = getenv("SIM_NVRTC") ? new Nvrtc(getenv("SIM_NVRTC")) : nullptr;
     return made;
@@ -81,7 +82,8 @@ std::string image_of(const Program& program, int architecture, const std::string
     return std::string((char*)&header, sizeof header) + code;
 }
 
-// With the caller's options, and line numbers for reports. NVRTC makes PTX for machine code too.
+// Compiles with the caller's options, and adds line numbers for reports. NVRTC returns PTX even if
+// machine code is requested.
 int compile_for_device(Program* program, int architecture, int count, const char* const* given) {
     std::vector<const char*> options(given, given + count);
     options.push_back("-lineinfo");
@@ -196,16 +198,16 @@ API const char* nvrtcGetErrorString(int code) {
     return code == 5 ? "NVRTC_ERROR_INVALID_OPTION" : "NVRTC_ERROR";
 }
 
-// Sets the architectures that the compiler knows, ascending.
+// Sets the architectures that the compiler supports, in ascending order.
 API void sim_nvrtc_set_architectures(const int* known, int count) { architectures.assign(known, known + count); }
 
-// Architecture of the last compilation, such as "sm_90".
+// Returns the architecture of the last compilation, such as "sm_90".
 API const char* sim_nvrtc_target() { return last_target; }
 
-// What NVIDIA's library said at the last compilation.
+// Returns the log of NVIDIA's library for the last compilation.
 API const char* sim_nvrtc_log() { return last_log.c_str(); }
 
 API unsigned long long sim_compilations() { return __atomic_load_n(&compilations, __ATOMIC_RELAXED); }
 
-// Number of version queries; each opening makes one.
+// Returns the number of version queries, which equals the number of openings.
 API unsigned long long sim_compiler_openings() { return __atomic_load_n(&openings, __ATOMIC_RELAXED); }

@@ -1,4 +1,4 @@
-// Shared by the simulated libraries and the tests. Twin of mod.rs.
+// Declarations for the simulated libraries and the tests. Must match mod.rs and counts.rs.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -11,22 +11,23 @@ struct SimMemory {
 
 struct SimCounts {
     SimMemory device, pinned;
-    uint64_t contexts = 0, streams = 0, events = 0, modules = 0, nvjpeg_objects = 0;    // alive
-    uint64_t timed_events = 0;                                                           // alive, included in `events`
+    uint64_t contexts = 0, streams = 0, events = 0, modules = 0, nvjpeg_objects = 0;    // number of live objects
+    uint64_t timed_events = 0;                                                           // number of live ones, included in `events`
     uint64_t calls = 0, operations = 0, launches = 0, injected = 0;                      // since the last reset
     uint64_t overruns = 0, write_combined = 0, timed_waits = 0, destroyed_in_use = 0, misused = 0;    // misuses
     uint64_t kernel_faults = 0;                                                          // found by the interpreter
 };
 
-// What the interpreter executed, added up over launches.
+// Statistics of the interpreter, summed over launches.
 struct SimTotals {
     uint64_t launches = 0, blocks = 0, instructions = 0, lanes = 0, branches = 0, divergent_branches = 0;
     uint64_t shared_wavefronts = 0, ideal_wavefronts = 0, sectors_loaded = 0, sectors_stored = 0, mma = 0, barriers = 0;
     uint64_t longest_blocks = 0;    // instructions of each launch's longest block
 };
 
-// Output of the simulated compiler: this header, then a shared object, or PTX with a NUL byte if NVRTC compiled it. Both kinds hold
-// the same; the driver treats them differently.
+// Output of the simulated compiler: this header, followed by a shared object, or by PTX with a NUL
+// byte if NVRTC compiled it. For the host, cubins and PTX contain the same shared object, but the
+// driver treats them differently.
 #define SIM_CUBIN_MAGIC "SIMCUBIN"
 #define SIM_PTX_MAGIC "SIM PTX "
 struct SimImage {

@@ -1,5 +1,5 @@
-//! Objects under the chain's transforms: the documented behaviour of `annotation`, against pycocotools and torchvision
-//! (tests/golden/coco.py), against the pixels that operators move, and through the loader.
+//! Objects under the transforms of a chain. Compares `annotation` with pycocotools and torchvision
+//! (tests/golden/coco.py), with the pixels that operators move, and with the batches of a loader.
 
 use crate::common::{self, words::has_words};
 use std::fs;
@@ -43,7 +43,7 @@ pub fn object(bbox: BoundingBox, segmentation: Option<Segmentation>) -> Object {
     Object { id: 1, category: 0, bbox, area: 1.0, crowd: false, segmentation }
 }
 
-/// Run lengths of a mask in column order, background first.
+/// Returns the run lengths of a mask in column-major order, starting with the background.
 fn runs(mask: &[u8], size: Size) -> Vec<u64> {
     let (mut lengths, mut last) = (vec![0], 0);
     for x in 0..size.width {
@@ -126,7 +126,7 @@ fn boxes_equal_torchvision() {
                 continue;
             };
             let made = found.bbox.xywh();
-            // torchvision's ratios are f32.
+            // torchvision computes aspect ratios in f32.
             let near = made.iter().zip(expected).all(|(a, b)| (f64::from(*a) - b).abs() < 2e-3);
             assert!(near, "{case}: box {index} is {made:?}, torchvision has {expected:?}");
             kept += 1;
@@ -135,8 +135,8 @@ fn boxes_equal_torchvision() {
     assert!(kept > 700 && gone > 100, "{kept} {gone}");
 }
 
-/// An operator that moved pixels without reporting it would fail here: red is the column, green the row. Operators that change
-/// values are left to the tests of their formulas.
+/// Red encodes the column and green the row, so an operator that moves pixels without reporting it
+/// fails here. Operators that change values are tested with their formulas.
 #[test]
 fn every_operator_reports_where_it_moves_pixels() {
     let size = Size::new(61, 47);
@@ -149,11 +149,11 @@ fn every_operator_reports_where_it_moves_pixels() {
             [Kind::Crop, Kind::Flip, Kind::Resample, Kind::Warp].iter().any(|it| it.is(*kind))
         };
         let kinds = operator.kinds();
-        // Boxes do not follow single pixels, and not those that a border repeats.
+        // Boxes do not follow single pixels, nor pixels that a border repeats.
         let not_boxes = ["gaussian_blur", "elastic"].contains(&operator.name());
         if !kinds.list().iter().all(moves) || not_boxes {
             if kinds.is_exact() && operator.name() != "pad" {
-                assert_eq!(view(size, &[operator]), View::new(size), "it changes values");
+                assert_eq!(view(size, &[operator]), View::new(size), "no pixel may move");
             }
             continue;
         }
@@ -164,7 +164,7 @@ fn every_operator_reports_where_it_moves_pixels() {
             let view = trace.view;
             actions.demand(output.window());
             let HostImage::U8(out) = actions.reference(&src) else { panic!("expected bytes") };
-            // A pixel of the image, and the blur of a filter at an edge.
+            // Tolerance: one pixel of the image, and the blur of a filter at an edge.
             let near = |scale: f64| 1.0 + 0.6 * (1.0 / scale.abs()).max(1.0);
             for y in 0..output.height {
                 for x in 0..output.width {
@@ -172,7 +172,8 @@ fn every_operator_reports_where_it_moves_pixels() {
                     let [red, green, _] = out.pixel(x, y);
                     let place = format!("{operator:?}, {x}, {y}");
                     let Some((px, py)) = view.back(cx, cy) else {
-                        // Fill values of the examples. The empty corners of a warp are not exact to the pixel.
+                        // Fill values of the examples. The empty corners of a warp are not exact to
+                        // the pixel.
                         let fills = [[0, 0], [1, 128], [7, 7], [1, 100], [114, 114], [0, 1]];
                         let filled = fills.contains(&[red, green]);
                         assert!(filled || !view.is_axis_aligned(), "{place} is not fill");
@@ -196,7 +197,7 @@ fn every_operator_reports_where_it_moves_pixels() {
 #[test]
 fn run_lengths_are_sampled_at_pixel_centres() {
     let stored = Size::new(4, 3);
-    // In column order: 1 1 0, 0 1 1, 0 0 0, 1 0 1.
+    // In column-major order: 1 1 0, 0 1 1, 0 0 0, 1 0 1.
     let runs = RunLengths::new(stored, [0, 2, 2, 2, 3, 1, 1, 1]).unwrap();
     let made = |view: View, orientation: Orientation| {
         let outline = Some(Segmentation::Runs(runs.clone()));
@@ -217,13 +218,14 @@ fn run_lengths_are_sampled_at_pixel_centres() {
     let mut padded = whole;
     padded.crop((3, 2), Size::new(2, 2));
     assert_eq!(made(padded, Orientation::UPRIGHT), [1, 0, 0, 0]);
-    // Stored rotated (EXIF 6): its first column is the first row, from right to left.
+    // The stored image is rotated (EXIF 6): its first column is the first row of the upright image,
+    // from right to left.
     let upright = View::new(Size::new(3, 4));
     let turned = made(upright, Orientation::from_exif(6));
     assert_eq!(turned, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 0, 1]);
 }
 
-/// pycocotools wrote the texts in the golden file.
+/// The texts in the golden file were written by pycocotools.
 #[test]
 fn compressed_run_lengths_are_those_of_pycocotools() {
     let file: Value = serde_json::from_slice(&fs::read(golden("instances.json")).unwrap()).unwrap();
@@ -236,7 +238,7 @@ fn compressed_run_lengths_are_those_of_pycocotools() {
         let size = Size::new(width, height);
         let runs = RunLengths::from_compressed(size, text.as_bytes()).unwrap();
         assert_eq!(String::from_utf8(runs.to_compressed()).unwrap(), text);
-        // The mask by its definition: runs down the columns.
+        // Expands the runs into a mask, column by column.
         let mut mask = vec![0; size.pixels() as usize];
         let mut at = 0;
         for (run, length) in runs.lengths().enumerate() {
@@ -281,7 +283,7 @@ fn parts_outside_a_crop_are_in_no_mask() {
     let objects = Objects::place(objects, Frame::Stored, way, view);
     let mask = objects.mask(0).unwrap();
     assert_eq!(mask, [0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0]);
-    assert_eq!(objects.polygons(0).unwrap()[0][2], [9.0, 9.0], "polygons are not cut");
+    assert_eq!(objects.polygons(0).unwrap()[0][2], [9.0, 9.0], "polygons must not be clipped");
     assert_eq!(objects[0].bbox, BoundingBox::new(1.0, 1.0, 2.0, 2.0));
     assert_eq!(objects[0].visible, 4.0 / 64.0);
 }
@@ -306,7 +308,8 @@ fn turned(jpeg: &[u8], orientation: u8) -> Vec<u8> {
     [&jpeg[..2], &[0xff, 0xe1], &len, &exif, &jpeg[2..]].concat()
 }
 
-/// Creates images of these stored sizes and orientations, each with a box `[4, 6, 20, 10]`, and one in its corner.
+/// Creates images of these stored sizes and orientations. Each has a box `[4, 6, 20, 10]` and one
+/// in its corner.
 fn set(sizes: &[(Size, u8)], settings: &CocoSettings) -> (TempDir, Coco) {
     let root = tempfile::tempdir().unwrap();
     let (mut images, mut annotations) = (Vec::new(), Vec::new());
@@ -388,7 +391,8 @@ fn boxes_come_with_the_batch_and_do_not_depend_on_downscaling_in_the_decoder() {
     }
 }
 
-/// The window of `random_iou_crop` has the centre of a box of the turned image, and objects with their centres outside are dropped.
+/// The window of `random_iou_crop` contains the centre of a box of the upright image. Objects whose
+/// centres are outside are dropped.
 #[test]
 fn operators_read_the_boxes_of_the_sample() {
     let sizes: Vec<_> =
@@ -440,7 +444,7 @@ fn positions_refer_to_the_stored_or_to_the_upright_image() {
         batches(builder(coco, chain).orientation(orientation))[0].objects(0)[0].bbox.xywh()
     };
     assert_eq!(first(Frame::Stored, true, 1, size), [4.0, 6.0, 20.0, 10.0]);
-    // Rotated clockwise: 6 from the top becomes 6 from the right.
+    // Rotated clockwise: a distance of 6 from the top becomes 6 from the right.
     assert_eq!(first(Frame::Stored, true, 6, size), [48.0 - 16.0, 4.0, 10.0, 20.0]);
     assert_eq!(first(Frame::Stored, true, 3, size), [64.0 - 24.0, 48.0 - 16.0, 20.0, 10.0]);
     assert_eq!(first(Frame::Stored, false, 6, size), [4.0, 6.0, 20.0, 10.0]);

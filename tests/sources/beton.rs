@@ -1,4 +1,5 @@
-//! The documented behaviour of `Beton`, on files written by ffcv (tests/golden/beton.py), intact and damaged.
+//! Tests the documented behaviour of `Beton` on files written by ffcv (tests/golden/beton.py),
+//! intact and damaged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,11 +18,12 @@ use tempfile::TempDir;
 
 const LABELS: [i64; 6] = [7, 0, -3, 1 << 40, 5, 6];
 const FIELD: usize = 1 + 16 + 1024;
-/// Number of fields of the files besides `fields.beton`.
+/// Number of fields of all golden files except `fields.beton`.
 const FIELDS: usize = 2;
-/// Offset of their table of samples.
+/// Offset of the table of samples in these files.
 const TABLE: usize = 24 + FIELDS * FIELD;
-/// Bytes per row: an image, padding, and a number; or a number, an image, and padding.
+/// Bytes of a sample in this table: an image, padding and a number, or a number, an image and
+/// padding.
 const ROW: usize = 24;
 
 fn golden(name: &str) -> Vec<u8> {
@@ -47,7 +49,7 @@ fn open_with(path: &Path, image: Option<&str>, label: Option<&str>) -> Result<Be
     Beton::open(&[path.into()], &settings)
 }
 
-/// Checks the byte of an error in a file with these bytes, and values in its message.
+/// Checks that a file with these bytes is refused at this byte, and values in the message.
 #[track_caller]
 fn refused(bytes: &[u8], byte: usize, values: &[&str]) {
     let root = folder(&[("a.beton", bytes)]);
@@ -60,7 +62,7 @@ fn read(source: &Beton, index: u64) -> Result<Vec<u8>, Reason> {
     Ok(page.bytes().to_vec())
 }
 
-/// Returns an image of tests/golden/beton.py as it is read if it is raw.
+/// Returns an image of tests/golden/beton.py as `Beton` returns raw images.
 fn raw(name: &str, number: u32) -> Vec<u8> {
     let head = format!("P6\n{} {}\n255\n", 16 + 5 * number, 12 + 3 * number);
     [head.as_bytes(), &golden(&format!("{name}.{number}"))].concat()
@@ -70,7 +72,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// Returns the file with another number in it.
+/// Returns the file with `number` written at offset `at`.
 fn with(bytes: &[u8], at: usize, number: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[at..at + number.len()].copy_from_slice(number);
@@ -131,10 +133,10 @@ fn fields_are_chosen_by_type_or_by_name_if_there_are_several() {
     let refused = |image, label, values: &[&str]| {
         refused_at(open_with(root.path(), image, label), "source.beton", 24, values);
     };
-    // The type, the key to set, and the fields to choose from.
+    // The message has the type, the key to set, and the fields to choose from.
     refused(None, None, &["RGBImageField", "source.image", "\"thumb\"", "\"image\""]);
     refused(Some("image"), None, &["IntField", "source.label", "\"label\"", "\"epoch\""]);
-    // The type, the name, and the fields of the file.
+    // The message has the type, the name, and the fields of the file.
     let values =
         ["RGBImageField", "\"label\"", "source.image", "\"a name longer th\"", "FloatField"];
     refused(Some("label"), None, &values);
@@ -148,7 +150,7 @@ fn fields_are_chosen_by_type_or_by_name_if_there_are_several() {
             assert_eq!(read(&source, number).unwrap(), golden(&format!("fields.{number}")));
         }
     }
-    // The other image is a quarter as large.
+    // The other image has a quarter of the sides.
     let source = open_with(root.path(), Some("thumb"), Some("")).unwrap();
     let (whole, part) = (golden("raw.1"), read(&source, 1).unwrap());
     assert!(part.starts_with(b"P6\n6 4\n255\n"));
@@ -160,7 +162,7 @@ fn fields_are_chosen_by_type_or_by_name_if_there_are_several() {
     assert!(part[11..] == expected);
 }
 
-/// A name of more than 16 bytes is written, and found, by its first 16.
+/// Of a name with more than 16 bytes, only the first 16 are stored and compared.
 #[test]
 fn names_are_truncated_like_the_writer_does() {
     let name = b"an image of a cat";
@@ -173,7 +175,7 @@ fn names_are_truncated_like_the_writer_does() {
 #[test]
 fn a_file_without_labels_has_minus_one_and_one_without_images_is_an_error() {
     let whole = golden("raw.beton");
-    // The number becomes an array, at the same position.
+    // Changes the type of the number to an array at the same position.
     let root = folder(&[("a.beton", &with(&whole, 24 + FIELD, &[4]))]);
     assert_eq!(open(root.path()).unwrap().label(0), -1);
     refused(&with(&whole, 24, &[3]), 24, &["RGBImageField", "\"image\"", "BytesField"]);
@@ -187,25 +189,25 @@ fn a_file_without_labels_has_minus_one_and_one_without_images_is_an_error() {
 fn with_floats(values: [f64; 5]) -> Vec<u8> {
     let floats = with(&golden("raw.beton"), 24 + FIELD, &[0]);
     (0..5).fold(floats, |bytes, row| {
-        // An image has 13 bytes, and a number is aligned to 8.
+        // In a row, an image has 13 bytes, and a number is aligned to 8 bytes.
         with(&bytes, TABLE + ROW * row + 16, &values[row].to_le_bytes())
     })
 }
 
 #[test]
 fn whole_floats_are_labels_and_any_other_float_is_an_error_with_file_sample_and_value() {
-    // As written by ffcv.
+    // Labels as ffcv wrote them.
     let root = folder(&[("a.beton", &golden("fields.beton"))]);
     let source = open_with(root.path(), Some("image"), Some("a name longer than 16 bytes"));
     let source = source.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!([0, 1, 2, 3].map(|index| source.label(index)), [0, 1, 2, 3]);
 
-    // Larger ones may have been rounded when they were written.
+    // Larger numbers may have been rounded when they were written.
     let most = ((1u64 << 53) - 1) as f64;
     let root = folder(&[("a.beton", &with_floats([3.0, -0.0, -7.0, most, -most]))]);
     let labels = |source: Beton| [0, 1, 2, 3, 4].map(|index| source.label(index));
     let expected = [3, 0, -7, (1 << 53) - 1, 1 - (1 << 53)];
-    // Once from the file, once from the index beside it.
+    // The first time from the file, the second time from the index beside it.
     for _ in 0..2 {
         assert_eq!(labels(open(root.path()).unwrap()), expected);
         assert_eq!(labels(open_with(root.path(), None, Some("label")).unwrap()), expected);
@@ -215,7 +217,7 @@ fn whole_floats_are_labels_and_any_other_float_is_an_error_with_file_sample_and_
     for (value, shown) in
         [(0.5, "0.5"), (f64::NAN, "NaN"), (most + 1.0, "9007199254740992.0"), (1e300, "1e300")]
     {
-        // The sample, its label, the field, the type to write, and the key to set.
+        // The message has the sample, its label, the field, the type to write, and the key to set.
         let values = ["3", shown, "\"label\"", "FloatField", "IntField", "source.label"];
         let bytes = with_floats([1.0, 2.0, 3.0, value, 4.0]);
         refused(&bytes, TABLE + ROW * 3 + 16, &values);
@@ -228,7 +230,7 @@ fn the_index_is_stored_beside_the_file() {
     drop(open(root.path()).unwrap());
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
     let source = open(root.path()).unwrap();
-    assert_eq!(read(&source, 1).unwrap(), raw("smart", 1), "raw pixels from the table on disk");
+    assert_eq!(read(&source, 1).unwrap(), raw("smart", 1), "raw pixels with the stored table");
     assert_eq!(read(&source, 5).unwrap(), golden("smart.5"));
 }
 
@@ -241,7 +243,7 @@ fn a_hostile_number_is_an_error_with_its_byte() {
     let most = &u64::MAX.to_string()[..];
     let [early, odd] = [TABLE, table + 1].map(|at| at.to_string());
     for (bytes, byte, values) in [
-        // The version, and the supported one.
+        // The message has the version and the supported one.
         (with(&whole, 0, &[3, 0]), 0, &["3", "2"][..]),
         // The size of a page.
         (with(&whole, 4, &[0; 4]), 4, &["0"]),
@@ -257,14 +259,14 @@ fn a_hostile_number_is_an_error_with_its_byte() {
         (changed(16, u64::MAX), 16, &[most]),
         (changed(16, TABLE as u64), 16, &[&early]),
         (changed(16, table as u64 + 1), 16, &[&odd]),
-        // The sample; the samples of the file, or the bytes of the image.
+        // The message has the sample, and the number of samples or the bytes of the image.
         (changed(16, table as u64 + 24), TABLE, &["0"]),
         (changed(table, 77), table, &["77", "5"]),
         (changed(table + 8, 0), TABLE, &["0"]),
         (changed(table + 16, u64::MAX), table, &["0", most]),
         (changed(table + 16, 575), table, &["0", "575"]),
         (changed(table + 16, 0), TABLE, &["0"]),
-        // Images: the sample, its size, and its mode.
+        // Images: the message has the sample, its size and its mode.
         (changed(pointer, u64::MAX), TABLE, &["0"]),
         (with(&whole, TABLE, &[2]), TABLE, &["0", "16x12", "2"]),
         (with(&whole, TABLE + 1, &[0, 0]), TABLE, &["0", "0x12"]),
@@ -274,13 +276,17 @@ fn a_hostile_number_is_an_error_with_its_byte() {
     }
 }
 
-/// An image at a position that both tables state but that no image can have.
+/// Both tables agree on the position of an image, but no image can be there.
 #[test]
 fn an_image_must_lie_within_a_page_between_the_tables() {
     let whole = golden("raw.beton");
     let table = u64_at(&whole, 16) as usize;
     let first = u64_at(&whole, TABLE + 5);
-    assert_eq!((first, u64_at(&whole, table + 8)), (4096, 4096), "the first page");
+    assert_eq!(
+        (first, u64_at(&whole, table + 8)),
+        (4096, 4096),
+        "both must point to the first page"
+    );
     let moved = |to: u64| {
         let bytes = with(&whole, TABLE + 5, &to.to_le_bytes());
         with(&bytes, table + 8, &to.to_le_bytes())
@@ -302,7 +308,7 @@ fn an_image_must_lie_within_a_page_between_the_tables() {
     }
 }
 
-/// Fields of a sample without bytes have the pointer of the next field.
+/// Fields without bytes have the same pointer as the next field.
 #[test]
 fn allocations_without_bytes_are_skipped() {
     let whole = golden("jpg.beton");
@@ -328,7 +334,7 @@ fn a_truncated_file_is_an_error_at_any_length() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a.beton");
         let table = u64_at(&whole, 16) as usize;
-        // Every byte that is read on opening; every thirteenth of arguments and pixels.
+        // Tests every length within the tables, and every thirteenth within arguments and pixels.
         let everywhere = (0..whole.len()).step_by(13);
         for len in
             (0..64).chain(TABLE - 20..TABLE + 5 * ROW).chain(everywhere).chain(table..whole.len())
@@ -341,7 +347,8 @@ fn a_truncated_file_is_an_error_at_any_length() {
     }
 }
 
-/// Flips in the tables give an error or samples within the file; in the data, other pixels.
+/// A flipped bit in the tables gives an error, or samples within the file. In the data, it changes
+/// pixels.
 #[test]
 fn a_flipped_byte_is_an_error_or_a_sample_of_the_file() {
     let whole = golden("smart.beton");
@@ -370,7 +377,7 @@ fn a_flipped_byte_is_an_error_or_a_sample_of_the_file() {
             }
         }
     }
-    // Names, labels, padding, and the dimensions of JPEGs can change undetected.
+    // Changes of names, labels, padding and the sizes of JPEGs may be undetected.
     assert!(errors > 200 && sound > 60, "{errors} {sound}");
 }
 
@@ -391,7 +398,8 @@ fn a_pipeline_file_names_fields() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Any numbers in the header, tables and types give a source whose samples are in the file, or an error.
+    /// Any numbers in the header, tables and types give an error, or a source whose samples are
+    /// within the file.
     #[test]
     fn any_tables_give_a_source_or_an_error(
         edits in prop::collection::vec(

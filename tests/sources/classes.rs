@@ -1,4 +1,4 @@
-//! Class numbers: the same table for every kind of source, and warnings about names.
+//! Class numbers: the same class table for every kind of source, and warnings about class names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,8 @@ use feedwater_tools::pack::{self, ShardFormat};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// A training set of three classes as folders, and validation sets without the second one, in other formats.
+/// Creates a training set with folders of three classes, and validation sets without the second
+/// class in other formats.
 fn sets() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (number, class) in ["ant", "bee", "cat"].into_iter().enumerate() {
@@ -64,7 +65,7 @@ const CLASSES: &str = "classes = [\"ant\", \"bee\", \"cat\"]";
 #[test]
 fn every_source_has_the_numbers_of_the_table() {
     let root = sets();
-    // Without a table, "cat" has another number in each set.
+    // Without a class table, "cat" has different numbers in the sets.
     let own = |source: &str| labels(&*opened(source, root.path()).unwrap());
     assert_eq!(own("directory = \"train\""), [0, 1, 2]);
     assert_eq!((own("directory = \"val\""), own("list = \"val.csv\"")), (vec![0, 1], vec![1, 0]));
@@ -79,7 +80,7 @@ fn every_source_has_the_numbers_of_the_table() {
             ("directory = \"train\"", vec![0, 1, 2]),
             ("directory = \"val\"", vec![0, 2]),
             ("list = \"val.csv\"", vec![2, 0]),
-            // Numbers stay, and get names.
+            // Numeric labels do not change, and get names.
             ("list = \"numbers.csv\"", vec![2, 0]),
             ("concat = [{ directory = \"val\" }, { list = \"val.csv\" }]", vec![0, 2, 2, 0]),
             ("mixture = [{ list = \"val.csv\" }, { directory = \"val\" }]", vec![2, 0, 0, 2]),
@@ -91,7 +92,7 @@ fn every_source_has_the_numbers_of_the_table() {
             assert!(source.warnings().is_empty(), "{text}: {:?}", source.warnings());
         }
     }
-    // The table comes first, so a filter has its numbers.
+    // The table is applied before the filter, so the filter uses the numbers of the table.
     let text = format!("list = \"val.csv\"\n{CLASSES}\nfilter = {{ labels = [2] }}");
     assert_eq!(own(&text), [2]);
     let pipeline = Pipeline::from_toml(&format!("[source]\n{text}\n"), root.path()).unwrap();
@@ -111,7 +112,8 @@ fn class_to_index_numbers_the_classes_of_any_source() {
         let source = opened(&text, root.path()).unwrap();
         assert_eq!(source.classes(), ["", "cat|kitten", "", "", "ant"], "{key}");
     }
-    // What a loader and a state say of the classes serves for another set. A part of two names says nothing.
+    // The class table of a loader or a state works for other sets too. A part of a joined name that
+    // belongs to two classes has no number.
     let table = ClassTable::new(["", "cat|kitten", "a|b", "a|c", "ant"]).unwrap();
     let numbers = ["cat", "kitten", "cat|kitten", "a", "b", "ant"].map(|name| table.number(name));
     assert_eq!(numbers, [Some(1), Some(1), Some(1), None, Some(2), Some(4)]);
@@ -136,7 +138,7 @@ fn samples_and_objects_of_other_classes_are_left_out_and_counted() {
         (excluded.why, &excluded.kind[..], excluded.count),
         (ExclusionReason::UnknownClass, "dog", 1)
     );
-    // The sample after the one that is left out is the last of the list.
+    // The sample after the excluded one is the last of the list.
     assert_eq!(source.part(1).1, 2);
 
     let coco = opened(&format!("coco = \"val.json\"\n{CLASSES}"), root.path()).unwrap();
@@ -145,7 +147,7 @@ fn samples_and_objects_of_other_classes_are_left_out_and_counted() {
     let [excluded] = &coco.excluded()[..] else { panic!("{:?}", coco.excluded()) };
     assert_eq!((excluded.why, &excluded.kind[..]), (ExclusionReason::UnknownCategory, "dog"));
     assert_eq!(coco.warnings().len(), 1);
-    // Without a table, categories are numbered in the order of their IDs.
+    // Without a class table, categories are numbered in the order of their IDs.
     assert_eq!(
         Coco::open(root.path().join("val.json"), &CocoSettings::default()).unwrap().objects(0)[1]
             .category,
@@ -164,7 +166,8 @@ fn a_table_that_does_not_fit_is_an_error() {
     assert!(matches!(with("\"none.txt\""), Err(Error::Io { .. })));
     let numbers = opened("list = \"numbers.csv\"\nclasses = [\"ant\", \"bee\"]", root.path());
     refused(numbers, "source.classes", &["2", "cat/1.jpg", "0"]);
-    // A name that differs by a blank is no class of the table, and the warning shows the likely one.
+    // A name with an additional blank is not a class of the table. The warning suggests the likely
+    // class.
     fs::write(root.path().join("blank.csv"), "path,label\nval/cat/1.jpg,cat \nval/ant/1.jpg,ant\n")
         .unwrap();
     let blank = opened(&format!("list = \"blank.csv\"\n{CLASSES}"), root.path()).unwrap();
@@ -193,7 +196,7 @@ fn a_loader_has_the_numbers_of_another_one_and_its_state_knows_them() {
     assert_eq!(state.classes, train.state().classes);
     let without = |state| loader(list()).resume(state).build();
     refused(without(state), "state.classes", &["source.classes"]);
-    // A state of an earlier version.
+    // A state from a version without class tables.
     let older = feedwater::LoaderState { classes: None, ..state };
     assert!(without(older).is_ok());
     let nameless = Loader::builder(crate::common::memory(4), training())
@@ -211,22 +214,22 @@ fn packed_shards_have_the_names_of_the_classes() {
         let out = root.path().join(format.key());
         let settings = pack::Settings { format, shard_bytes: 1, ..Default::default() };
         let manifest = pack::pack(&source, &out, &settings, |_| {}).unwrap();
-        assert_eq!(manifest.shards.len(), 3, "the names do not count as samples");
+        assert_eq!(manifest.shards.len(), 3, "the names must not count as samples");
         assert_eq!(pack::verify(&out, |_| {}).unwrap(), 3);
         let key = format.key();
-        // The first time the shards are scanned, then their tables are read.
+        // The first time, the shards are scanned. The second time, their stored tables are read.
         for _ in 0..2 {
             let packed = opened(&format!("{key} = \"{key}\""), root.path()).unwrap();
             assert_eq!(packed.classes(), ["ant", "bee", "cat"], "{key}");
             assert_eq!(labels(&*packed), [0, 1, 2]);
             assert!(packed.excluded().is_empty(), "{:?}", packed.excluded());
         }
-        // Shards alone, in another folder.
+        // A shard alone in another folder.
         let name = &manifest.shards[1].name;
         fs::copy(out.join(name), root.path().join(name)).unwrap();
         let alone = opened(&format!("{key} = \"{name}\""), root.path()).unwrap();
         assert_eq!((alone.classes().len(), labels(&*alone)), (3, vec![1]));
-        // Shards of another set, where "cat" has another number.
+        // A shard of another set, in which "cat" has another number.
         let val = Directory::open(root.path().join("val")).unwrap();
         let other = root.path().join(format!("{key}-val"));
         pack::pack(&val, &other, &settings, |_| {}).unwrap();
@@ -235,7 +238,7 @@ fn packed_shards_have_the_names_of_the_classes() {
         let joined = format!("concat = [{{ {key} = \"{key}\" }}, {{ {key} = \"{key}-val\" }}]");
         assert_eq!(labels(&*opened(&joined, root.path()).unwrap()), [0, 1, 2, 0, 2]);
     }
-    // Sets without class names have no such member.
+    // Sets without class names have no member with names.
     let flat = FileList::open(root.path().join("numbers.csv")).unwrap();
     let out = root.path().join("flat");
     pack::pack(&flat, &out, &pack::Settings::default(), |_| {}).unwrap();
@@ -255,7 +258,7 @@ fn a_table_keeps_the_files_and_the_originals_of_its_source() {
     let table = ClassTable::new(["cat", "dog", "ant"]).unwrap();
     let classed = Classed::new(shards.clone(), &table).unwrap();
     assert_eq!(labels(&classed), [2, 0]);
-    assert_eq!(classed.file_ends(), [1, 1, 2], "\"bee\" is left out");
+    assert_eq!(classed.file_ends(), [1, 1, 2], "\"bee\" must be left out");
     assert_eq!((classed.original(1), classed.files().len()), (2, 3));
     let all =
         Classed::new(shards.clone(), &ClassTable::new(["cat", "bee", "ant"]).unwrap()).unwrap();
@@ -284,13 +287,13 @@ fn names_that_look_the_same_are_a_warning_with_the_table() {
     warned(&*forms, &["0 = \"cafe\\u{301}\"", "1 = \"caf\u{e9}\""]);
     let fine = list("d.csv", &format!("path,label\n{at},caf\u{e9}\n{at},Caf\u{e9}\n{at},a cat\n"));
     assert!(fine.warnings().is_empty(), "{:?}", fine.warnings());
-    // Parts of a combination, each without a mistake of its own.
+    // Two parts of a combination, neither of which has the problem alone.
     fs::write(root.path().join("e.csv"), format!("path,label\n{at},cat\u{a0}s\n")).unwrap();
     fs::write(root.path().join("f.csv"), format!("path,label\n{at},cat s\n")).unwrap();
     let joined = opened("concat = [{ list = \"e.csv\" }, { list = \"f.csv\" }]", root.path());
     warned(&*joined.unwrap(), &["cat s"]);
     let taken = opened("list = \"a.csv\"\ntake = 1", root.path()).unwrap();
-    assert_eq!(taken.warnings().len(), 1, "once for the list and the part of it");
+    assert_eq!(taken.warnings().len(), 1, "the list and its part must give a single warning");
 }
 
 #[test]

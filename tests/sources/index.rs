@@ -1,4 +1,4 @@
-//! Tables of samples on disk: which file they belong to, and folders from elsewhere.
+//! Stored tables of samples: which file they belong to, and folders that others may write to.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +11,7 @@ use feedwater::source::custom::HostPage;
 use feedwater::source::settings::WebDatasetSettings;
 use feedwater::source::{Source, WebDataset};
 
-/// Builds an archive of one image and its label, both padded to a block.
+/// Returns an archive with one image and its label, both padded to a block.
 fn archive(name: &str, image: &[u8], label: &str) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     for (extension, bytes) in [("jpg", image), ("cls", label.as_bytes())] {
@@ -44,7 +44,7 @@ fn index_of(folder: &Path) -> PathBuf {
     found.next().unwrap()
 }
 
-/// As reproducible builds write them: all times are 0, and tar pads the lengths.
+/// Reproducible builds write such shards: all times are 0, and tar pads the lengths.
 #[test]
 fn a_replaced_shard_of_the_same_length_and_time_is_scanned_again() {
     let root = tempfile::tempdir().unwrap();
@@ -52,7 +52,7 @@ fn a_replaced_shard_of_the_same_length_and_time_is_scanned_again() {
     fs::write(&path, archive("a", b"one", "1")).unwrap();
     set_time(&path);
     assert_eq!(read(&open(&path)).unwrap(), (1, b"one".to_vec()));
-    // By another file.
+    // Replaces the shard by another file.
     let other = root.path().join("other");
     fs::write(&other, archive("a", b"another", "22")).unwrap();
     set_time(&other);
@@ -60,13 +60,14 @@ fn a_replaced_shard_of_the_same_length_and_time_is_scanned_again() {
     assert_eq!(lens[0], lens[1]);
     fs::rename(&other, &path).unwrap();
     assert_eq!(read(&open(&path)).unwrap(), (22, b"another".to_vec()));
-    // In place.
+    // Overwrites the shard in place.
     fs::write(&path, archive("b", b"third", "3")).unwrap();
     set_time(&path);
     assert_eq!(read(&open(&path)).unwrap(), (3, b"third".to_vec()));
 }
 
-/// The table of an open source cannot be compared with the file again, so the header before each sample is.
+/// The table of an open source is not compared with the file again. Instead, the header before each
+/// sample is.
 #[test]
 fn a_shard_that_is_rewritten_while_it_is_read_is_an_error_of_the_sample() {
     let root = tempfile::tempdir().unwrap();
@@ -83,7 +84,7 @@ fn a_shard_that_is_rewritten_while_it_is_read_is_an_error_of_the_sample() {
     assert_eq!(read(&source).unwrap(), (1, b"one".to_vec()));
 }
 
-/// A folder from elsewhere may have a link in place of the table, or of a temporary file.
+/// A folder from elsewhere may have a link in place of a table or of a temporary file.
 #[test]
 fn opening_a_source_follows_no_link_and_opens_no_pipe() {
     let root = tempfile::tempdir().unwrap();
@@ -110,7 +111,7 @@ fn opening_a_source_follows_no_link_and_opens_no_pipe() {
     assert_eq!(fs::read(&index).unwrap(), whole);
 }
 
-/// The table says that it is of this file, and has a correct checksum.
+/// The forged table names this file and has a correct checksum.
 #[test]
 fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
     let root = tempfile::tempdir().unwrap();
@@ -119,11 +120,12 @@ fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
     drop(open(&path));
     let index = index_of(root.path());
     let whole = fs::read(&index).unwrap();
-    // A very long file without contents.
+    // Makes the table a very long sparse file.
     File::options().write(true).open(&index).unwrap().set_len(3 << 30).unwrap();
     assert_eq!(read(&open(&path)).unwrap(), (1, b"one".to_vec()));
     assert_eq!(fs::read(&index).unwrap(), whole);
-    // The entry is the last one before the facts beside the samples: offset, label, length, note.
+    // The last entry lies before the facts at the end. Fields of an entry: offset, label, length,
+    // note.
     let facts = br#"{"excluded":[],"classes":[]}"#;
     assert!(whole.ends_with(facts));
     for (field, value) in [(0, 0u64), (0, 1024), (0, 100), (20, 0)] {
@@ -136,20 +138,22 @@ fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
         File::create(&index).unwrap().write_all(&forged).unwrap();
         assert_eq!(read(&open(&path)).unwrap_err(), Reason::Corrupt, "{field} {value}");
     }
-    // A table that others can write may have any labels, so it is made again.
+    // A forged table can contain any labels. So tables that others could write are not used but
+    // made again.
     let mut forged = whole.clone();
     let entry = forged.len() - facts.len() - 24;
     forged[entry + 8..][..8].copy_from_slice(&7u64.to_le_bytes());
     let sum = crc32c::crc32c(&forged[20..]);
     forged[16..20].copy_from_slice(&sum.to_le_bytes());
     fs::write(&index, &forged).unwrap();
-    assert_eq!(read(&open(&path)).unwrap().0, 7, "the forged table is valid");
+    assert_eq!(read(&open(&path)).unwrap().0, 7, "the forged table must be valid");
     fs::set_permissions(&index, fs::Permissions::from_mode(0o666)).unwrap();
     assert_eq!(read(&open(&path)).unwrap().0, 1);
     assert_eq!(fs::read(&index).unwrap(), whole);
 }
 
-/// Tables in the cache directory or nowhere, and a cache directory that others can write.
+/// Tables are stored in the cache directory or nowhere. A cache directory that others can write to
+/// is not used.
 #[test]
 fn the_settings_say_where_tables_are_stored() {
     use feedwater::storage::{IndexFiles, Storage, StorageSettings};
@@ -179,7 +183,7 @@ fn the_settings_say_where_tables_are_stored() {
     fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o755)).unwrap();
     assert!(open(IndexFiles::Cache).is_empty());
     assert_eq!(counts(), [1, 1]);
-    // The table in the cache directory serves here too.
+    // The table in the cache directory is used with this setting too.
     open(IndexFiles::Beside);
     assert_eq!(counts(), [1, 1]);
     let [stored] = &fs::read_dir(cache.path()).unwrap().collect::<Vec<_>>()[..] else { panic!() };

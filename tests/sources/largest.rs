@@ -1,4 +1,5 @@
-//! Samples that a table lists as the largest are planned for, wherever they are in the set.
+//! Plans inspect the samples that a source's table lists as the largest, wherever they are in the
+//! set.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,11 +16,11 @@ use tempfile::TempDir;
 
 const SMALL: (u32, u32) = (16, 12);
 const HUGE: (u32, u32) = (1200, 900);
-/// Number of images. The huge one is not among 1024 or 256 evenly spaced ones.
+/// Number of images. The huge image at index `PLACE` is not among 1024 or 256 evenly spaced ones.
 const IMAGES: u64 = 5000;
 const PLACE: u64 = 2502;
 
-/// Returns the largest image size of the plan.
+/// Returns the largest image size that the plan expects.
 fn planned(source: Arc<dyn Source>) -> String {
     for looks in [1024, 256] {
         let len = source.len();
@@ -42,7 +43,7 @@ fn files() -> TempDir {
     root
 }
 
-/// Writes a COCO set of these files; `size` is the size recorded for each.
+/// Writes a COCO set of these files. `size` returns the size recorded for each image.
 fn coco(root: &Path, size: impl Fn(u64) -> Option<(u32, u32)>) -> Arc<dyn Source> {
     let images = (0..IMAGES).map(|id| {
         let name = if id == PLACE { "huge.jpg" } else { "small.jpg" };
@@ -63,11 +64,11 @@ fn true_size(id: u64) -> Option<(u32, u32)> {
     Some(if id == PLACE { HUGE } else { SMALL })
 }
 
-/// Writes a `.beton` of these JPEGs, with the fields of a file written by ffcv.
+/// Writes a `.beton` file of these JPEGs, with the fields of a file written by ffcv.
 fn beton(root: &Path) -> Arc<dyn Source> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/beton/jpg.beton");
     let golden = fs::read(golden).unwrap();
-    // The header, and an image and a number, as rows of 24 bytes.
+    // The header describes two fields: an image and a number. Samples are rows of 24 bytes.
     let table = 24 + 2 * (1 + 16 + 1024);
     let [small, huge] = ["small.jpg", "huge.jpg"].map(|name| fs::read(root.join(name)).unwrap());
     let first = table as u64 + 24 * IMAGES;
@@ -105,12 +106,12 @@ fn beton(root: &Path) -> Arc<dyn Source> {
 fn a_huge_image_listed_in_the_table_is_planned_for() {
     let root = files();
     assert_eq!(planned(coco(root.path(), true_size)), "1200x900");
-    // From the file, and from the index beside it.
+    // The first time from the file, the second time from the index beside it.
     assert_eq!(planned(beton(root.path())), "1200x900");
     assert_eq!(planned(beton(root.path())), "1200x900");
 }
 
-/// A table only decides which headers are read.
+/// A wrong table only affects which headers the plan reads.
 #[test]
 fn a_missing_or_wrong_table_does_no_harm() {
     let root = files();
@@ -175,7 +176,7 @@ fn combined_sources_forward_it_with_their_own_indices() {
     let without = Subset::range(source.clone(), 3000..4000).unwrap();
     assert_eq!(without.largest_samples(1), []);
     let parts = || vec![(other.clone(), 2.0), (source.clone(), 1.0)];
-    // All of it is drawn, some of it more than once; and less than half of it.
+    // The mixtures draw each sample at least once, or fewer than half of them.
     for samples in [None, Some(60_000), Some(9_000)] {
         let mixed = Mixture::new(parts(), samples).unwrap();
         for (index, pixels) in mixed.largest_samples(4) {
@@ -186,7 +187,7 @@ fn combined_sources_forward_it_with_their_own_indices() {
             let (index, pixels) = mixed.largest_samples(1)[0];
             assert_eq!(pixels, 1_080_000, "{samples:?}");
             let before = (0..index).any(|it| mixed.location(it) == huge);
-            assert!(!before, "the first of the indices at which it stands");
+            assert!(!before, "the index must be the first one of this sample");
         }
     }
 }

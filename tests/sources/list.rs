@@ -1,4 +1,5 @@
-//! The documented behaviour of `FileList` with tables and JSON lines; tests/sources/source.rs covers text.
+//! Tests the documented behaviour of `FileList` with tables and JSON lines. tests/sources/source.rs
+//! covers text.
 
 use crate::common::words::has_words;
 use crate::common::{self, config_error, position};
@@ -12,7 +13,7 @@ use feedwater::source::{FileList, Source};
 use feedwater::storage::{Storage, StorageSettings};
 use tempfile::TempDir;
 
-/// Opens the list, with at least one of its files present.
+/// Opens a list after making sure that at least one of its files exists.
 fn with(name: &str, text: &str, settings: &FileListSettings) -> Result<FileList, Error> {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join(name);
@@ -24,7 +25,7 @@ fn open(name: &str, text: &str) -> Result<FileList, Error> {
     with(name, text, &FileListSettings::default())
 }
 
-/// Returns names of files and labels, in order.
+/// Returns file name and label of each sample, in order.
 fn samples(list: &FileList) -> Vec<(String, i64)> {
     let name = |index| list.path(index).file_name().unwrap().to_str().unwrap().to_string();
     (0..list.len()).map(|index| (name(index), list.label(index))).collect()
@@ -51,7 +52,7 @@ fn refused(name: &str, text: &str, line: u64, values: &[&str]) {
     check(&error, line, values);
 }
 
-/// Checks the key of an error that is not in a line, and values in its message.
+/// Checks the key of an error that has no line, and values in its message.
 #[track_caller]
 fn check_key(error: &ConfigError, key: &str, values: &[&str]) {
     assert_eq!(error.key, key, "{error}");
@@ -139,7 +140,7 @@ fn text_labels_are_classes_in_byte_order() {
     expect(&list, &[("a.jpg", 1), ("b.jpg", 0), ("c.jpg", -1)]);
 }
 
-/// As pandas writes an integer column with a missing value.
+/// pandas writes integer columns with missing values as floats.
 #[test]
 fn integers_are_labels_in_any_notation() {
     let labels = [0, 1, 2, 9, 10, 11, -3];
@@ -150,7 +151,7 @@ fn integers_are_labels_in_any_notation() {
         let rows: String = labels.iter().map(|it| format!("a.jpg,{}\n", write(*it))).collect();
         let list = open("a.csv", &format!("path,label\n{rows}")).unwrap();
         expect(&list, &expected);
-        assert_eq!(list.classes(), [""; 0], "numbers are not names");
+        assert_eq!(list.classes(), [""; 0], "numbers must not become class names");
         let lines: String = labels.iter().map(|it| format!("a.jpg\t{}\n", write(*it))).collect();
         expect(&open("a.txt", &lines).unwrap(), &expected);
     }
@@ -186,9 +187,9 @@ fn an_invalid_label_is_an_error_with_line_and_value() {
     }
     let names = FileListSettings { labels: LabelSort::Text, ..Default::default() };
     let list = with("a.csv", "path,label\na,1.5\nb,0.5\nc,10\nd,9\n", &names).unwrap();
-    assert_eq!(list.classes(), ["0.5", "1.5", "10", "9"], "text labels on request");
+    assert_eq!(list.classes(), ["0.5", "1.5", "10", "9"], "labels must be texts on request");
     let list = with("a.csv", "path,label\na,10\nb,9\n", &names).unwrap();
-    assert_eq!(list.classes(), ["9", "10"], "numbers are in numeric order");
+    assert_eq!(list.classes(), ["9", "10"], "numbers must be in numeric order");
 }
 
 #[test]
@@ -218,7 +219,7 @@ fn lines_rows_paths_and_names_are_bounded() {
 
 #[test]
 fn integer_and_text_labels_do_not_mix() {
-    // The name, and line and number of the first integer.
+    // The message has the name, and line and number of the first integer.
     refused("a.csv", "path,label\n1,3\n2,4\n3,cat\n", 4, &["\"cat\"", "2", "3"]);
     refused("a.csv", "path,label\n1,cat\n2,5\n", 2, &["\"cat\"", "3", "5"]);
     let lines = "{\"path\": \"1\", \"label\": \"x\"}\n{\"path\": \"2\", \"label\": 9}\n";
@@ -265,7 +266,7 @@ fn invalid_lines_are_errors_with_the_line() {
         ("a.csv", "path,label\n,1\n", 2, &["path"]),
         ("a.csv", "path,label\na,\n", 2, &["label"]),
         ("a.csv", "path,label\na,1\nb,1.5\n", 3, &["\"1.5\"", "labels", "\"text\""]),
-        // The column in the line.
+        // The message has the column in the line.
         ("a.jsonl", "{\"path\": \"a\"}\n{\"path\": ", 2, &["9"]),
         ("a.jsonl", "[]", 1, &[]),
         ("a.jsonl", "{\"path\": 3}", 1, &["\"path\"", "3"]),
@@ -278,7 +279,7 @@ fn invalid_lines_are_errors_with_the_line() {
     ] {
         refused(name, text, line, values);
     }
-    // Parsing stops at the maximum depth, far before the end of the line.
+    // Parsing stops at the maximum depth, long before the end of the line.
     let deep = format!("{{\"path\": \"a\"}}\n{{\"x\": {}", "[".repeat(1 << 16));
     let error = config_error(open("a.jsonl", &deep));
     check(&error, 2, &[]);
@@ -290,7 +291,7 @@ fn invalid_lines_are_errors_with_the_line() {
     check_key(&error, "source.list", &["a.csv", "UTF-8", "6"]);
 }
 
-/// Several MiB in each format, so that lines cross the blocks in which the file is read.
+/// Uses several MiB in each format, so that lines span the blocks in which the file is read.
 #[test]
 fn long_lists_keep_their_order_and_the_numbers_of_their_lines() {
     const LINES: usize = 60_000;
@@ -323,7 +324,7 @@ fn long_lists_keep_their_order_and_the_numbers_of_their_lines() {
     }
 }
 
-/// Returns the error of a list in `root`.
+/// Returns the error for a list in `root` none of whose files exist.
 fn none_there(root: &TempDir, name: &str, text: &str) -> ConfigError {
     fs::write(root.path().join(name), text).unwrap();
     config_error(FileList::open(root.path().join(name)))
@@ -342,30 +343,33 @@ fn a_list_without_any_existing_file_is_an_error_on_opening() {
     for (name, text) in [("a.txt", &many), ("a.csv", &table), ("a.jsonl", &objects)] {
         let error = none_there(&root, &format!("lists/{name}"), text);
         let (list, first) = (format!("{base}/{name}"), format!("{base}/train/0.jpg"));
-        // The list, its files, those that were checked, and the first.
+        // The message has the list, the number of its files, the number of checked files, and the
+        // first file.
         check_key(&error, "source.list", &[&list, "1000", "16", "\"train/0.jpg\"", &first]);
     }
     let of_it = root.path().join("none/of it.jpg");
     let error = none_there(&root, "one.txt", &format!("{}\t3\n", of_it.display()));
     check_key(&error, "source.list", &["one.txt", "1", &format!("{of_it:?}")]);
 
-    // A path below a file does not exist either. One existing file among those searched suffices, even an empty one.
+    // A path below a file does not exist either. One existing file among those checked suffices,
+    // even an empty one.
     fs::create_dir(folder.join("train")).unwrap();
     fs::write(folder.join("train/0.jpg"), "").unwrap();
     assert!(FileList::open(folder.join("a.csv")).is_ok());
     let error = none_there(&root, "b.txt", "lists/a.csv/1.jpg\n");
     check_key(&error, "source.list", &["b.txt", "1", &format!("{base}/a.csv/1.jpg")]);
-    // The last sixteenth begins with number 937.
+    // The last of the sixteen checked files is number 937.
     fs::rename(folder.join("train/0.jpg"), folder.join("train/937.jpg")).unwrap();
     assert!(FileList::open(folder.join("a.jsonl")).is_ok());
-    // Up to 4096 entries are searched for the largest file: any file with bytes suffices.
+    // When the plan searches the largest file, it checks up to 4096 entries. Any file with bytes
+    // suffices.
     fs::rename(folder.join("train/937.jpg"), folder.join("train/938.jpg")).unwrap();
     assert!(FileList::open(folder.join("a.txt")).is_err());
     fs::write(folder.join("train/938.jpg"), "bytes").unwrap();
     assert!(FileList::open(folder.join("a.txt")).is_ok());
 }
 
-/// Only their servers can tell whether files behind URLs exist.
+/// Only servers know whether files at URLs exist.
 #[test]
 fn a_list_with_urls_is_not_checked_for_existing_files() {
     let root = tempfile::tempdir().unwrap();
@@ -373,14 +377,14 @@ fn a_list_with_urls_is_not_checked_for_existing_files() {
     fs::write(root.path().join("a.txt"), text).unwrap();
     let allowed = StorageSettings { allow_urls: vec!["127.0.0.1:1".into()], ..Default::default() };
     let storage = Storage::new(&allowed).unwrap();
-    // Without `remote` the URL itself is the error.
+    // Without the feature `remote`, the error is about the URL.
     match FileList::open_with(root.path().join("a.txt"), &Default::default(), &storage) {
         Ok(list) => assert_eq!(list.len(), 2),
         Err(error) => assert!(!error.to_string().contains("gone.jpg"), "{error}"),
     }
 }
 
-/// Rows come from elsewhere: by default they name only files below the folder of the list.
+/// Rows may come from others. By default, they may name only files below the folder of the list.
 #[test]
 fn rows_stay_below_the_folder_of_the_list_unless_the_settings_allow_more() {
     let root = tempfile::tempdir().unwrap();
@@ -410,7 +414,7 @@ fn rows_stay_below_the_folder_of_the_list_unless_the_settings_allow_more() {
         list.read(1, &mut page, 100).unwrap();
         assert_eq!(page.bytes(), b"b.jpg");
     }
-    // Below the folder by its text only.
+    // A path that is below the folder only by its text.
     fs::create_dir(root.path().join("elsewhere")).unwrap();
     std::os::unix::fs::symlink("../elsewhere", folder.join("l")).unwrap();
     let error = config_error(open("l/../b.jpg", StorageSettings::default()));
@@ -426,7 +430,7 @@ fn rows_stay_below_the_folder_of_the_list_unless_the_settings_allow_more() {
         let error = config_error(open(url, StorageSettings::default()));
         assert!(error.problem.contains(&format!("allow_urls = [{host:?}]")), "{error}");
     }
-    // Relative to the pipeline file.
+    // The folder is relative to the pipeline file.
     fs::write(folder.join("list.txt"), "../b.jpg\t1\n").unwrap();
     let text = "[source]\nlist = \"set/list.txt\"\n[storage]\nallow_folders = [\".\"]\n";
     Pipeline::from_toml(text, root.path()).unwrap().open().unwrap();

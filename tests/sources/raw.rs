@@ -1,4 +1,5 @@
-//! PNM images: the documented behaviour of `header::pnm` and `decode::pnm` beyond the tests of all formats.
+//! PNM images: tests the documented behaviour of `header::pnm` and `decode::pnm` that tests for all
+//! formats do not cover.
 
 use crate::common::{self, words::has_words};
 use std::sync::Arc;
@@ -42,15 +43,15 @@ fn headers_written_by_netpbm_are_parsed() {
         let header = Header::parse(&bytes).unwrap();
         assert_eq!((header.format, header.size), (Format::Pnm, Size::new(3, 2)), "{head:?}");
         assert_eq!((header.orientation, header.jpeg.is_none()), (Orientation::default(), true));
-        // Grey becomes rows of colours, here two of them.
+        // Grey pixels are converted to rows of colours, here two at a time.
         assert_eq!(memory_bytes(&header, &bytes, bytes.len() as u64).total(), 2 * 3 * 3);
         assert_eq!(decode(&bytes).unwrap(), pixels, "{head:?}");
-        // Bytes after the pixels do not matter; one byte fewer is a truncated file.
+        // Bytes after the pixels are ignored. With one byte less, the file is truncated.
         let followed = [&bytes, &b"P6 1 1 255 ..."[..]].concat();
         assert_eq!(decode(&followed).unwrap(), pixels);
         assert_eq!(fault(&bytes[..bytes.len() - 1]).0, Reason::Truncated);
     }
-    // Only one whitespace character follows the largest value: the next byte is a pixel.
+    // A single whitespace character follows the largest value. The next byte is a pixel.
     assert_eq!(decode(b"P5 2 1 255\r\n\n").unwrap(), [10; 6]);
     assert_eq!(decode(b"P5 2 1 255 #\n").unwrap(), [35, 35, 35, 10, 10, 10]);
 }
@@ -83,13 +84,13 @@ fn unsupported_files_are_errors_with_the_reason() {
         assert_eq!(found, reason, "{bytes:?}: {problem}");
         assert!(has_words(&problem, values), "{bytes:?}: {problem}");
     }
-    // The largest value is the third number.
+    // The message names the missing third number, the largest value, and no other.
     let (found, problem) = fault(b"P6 3 2 255");
     assert_eq!(found, Reason::Truncated);
     assert!(["width", "height"].into_iter().all(|it| !has_words(&problem, &[it])), "{problem}");
 }
 
-/// Text pixels are read up to the last needed row; missing or invalid numbers are errors.
+/// Text pixels are parsed up to the last needed row. Missing or invalid numbers are errors.
 #[test]
 fn pixels_in_text_must_be_numbers_within_the_largest_value() {
     assert_eq!(decode(b"P3 1 1 255 1 2 3 and more").unwrap(), [1, 2, 3]);
@@ -129,7 +130,7 @@ fn an_image_that_contradicts_its_header_is_an_error() {
     assert_eq!(header.verify(large).unwrap_err().reason, Reason::Unsupported);
 }
 
-/// RGB rows are passed on in place: decoding a window allocates nothing.
+/// RGB rows are passed on without a copy, so decoding a window allocates nothing.
 #[test]
 fn a_window_of_rgb_is_not_even_copied() {
     let size = Size::new(40, 30);
@@ -141,7 +142,10 @@ fn a_window_of_rgb_is_not_even_copied() {
     decoder
         .decode(&bytes, &header, window, 1, &mut |rows| {
             let mut each = rows.iter();
-            assert!(each.all(|(_, row)| inside.contains(&row.as_ptr())), "rows lie in the file");
+            assert!(
+                each.all(|(_, row)| inside.contains(&row.as_ptr())),
+                "rows must lie in the file"
+            );
         })
         .unwrap();
     assert_eq!(decoder.capacity_bytes(), 0);

@@ -1,5 +1,5 @@
-//! The documented behaviour of `RecordIo`, on files written by MXNet (tests/golden/recordio.py) and on invalid records built
-//! here.
+//! Tests the documented behaviour of `RecordIo` on files written by MXNet
+//! (tests/golden/recordio.py) and on invalid records built here.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -52,7 +52,7 @@ fn read(source: &RecordIo, index: u64) -> Result<Vec<u8>, Reason> {
     Ok(page.bytes().to_vec())
 }
 
-/// Encodes a record in one part, aligned.
+/// Encodes an aligned record in a single part.
 fn record(flag: u32, label: f32, rest: &[u8]) -> Vec<u8> {
     let data = [&flag.to_le_bytes()[..], &label.to_le_bytes(), &[0; 16], rest].concat();
     part(0, &data)
@@ -96,7 +96,7 @@ fn a_record_in_parts_is_one_sample() {
     }
 }
 
-/// Aligned bytes equal to the magic number, anywhere in a record, its header and labels included.
+/// Aligned bytes may equal the magic number anywhere in a record, even in its header and labels.
 #[test]
 fn parts_that_split_the_image_header_are_joined() {
     let data = [&2u32.to_le_bytes()[..], &[0; 4], &MAGIC, &[0; 4], &MAGIC, &[0; 4]].concat();
@@ -121,7 +121,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
         let source = open(root.path().join(path));
         assert_eq!((source.len(), source.label(4)), (5, 9));
     }
-    // The order of the index file is that of the records.
+    // The order of samples is that of the records, not of the index file.
     let text = String::from_utf8(golden("recordio/train.idx")).unwrap();
     let offsets: Vec<u64> =
         text.lines().map(|it| it.split_once('\t').unwrap().1.parse().unwrap()).collect();
@@ -148,7 +148,8 @@ fn a_label_is_an_integer_selected_by_the_settings() {
     }
 }
 
-/// The table of an open source cannot be compared with the file again, so the headers before each image are.
+/// The table of an open source is not compared with the file again. Instead, the headers before
+/// each image are.
 #[test]
 fn a_file_that_is_rewritten_while_it_is_read_is_an_error_of_the_sample() {
     let old = [record(0, 1.0, b"the first image"), record(0, 2.0, b"second")].concat();
@@ -160,7 +161,7 @@ fn a_file_that_is_rewritten_while_it_is_read_is_an_error_of_the_sample() {
     };
     rewrite(&old);
     let source = RecordIo::open(&[path], &RecordIoSettings::default()).unwrap();
-    // Another label, and other lengths of the same sum.
+    // First another label, then other lengths with the same sum.
     for new in [
         [record(0, 3.0, b"another picture"), record(0, 2.0, b"second")].concat(),
         [record(0, 1.0, b"another"), record(0, 2.0, b"the second image")].concat(),
@@ -185,7 +186,8 @@ fn the_key_in_a_pipeline_file_is_recordio() {
     assert_eq!(again.source, pipeline.source);
 }
 
-/// InsightFace's files begin with a record of two numbers, and end with one for each identity.
+/// InsightFace's files begin with a record of two numbers, and end with one such record for each
+/// identity.
 #[test]
 fn records_without_an_image_are_counted() {
     let range =
@@ -198,7 +200,7 @@ fn records_without_an_image_are_counted() {
     let [empty] = &source.excluded()[..] else { panic!("{:?}", source.excluded()) };
     assert_eq!((empty.why, empty.count), (ExclusionReason::EmptyRecord, 2));
     assert!(has_words(&empty.example, &["a.rec", "0"]), "{empty:?}");
-    // Only such records.
+    // A file with only such records.
     let error = config_error(open(&range(1.0, 2.0)));
     assert!(has_words(&error.problem, &["1 record has no image"]), "{error}");
 }
@@ -219,10 +221,10 @@ fn invalid_records_are_errors_with_the_byte() {
     }
     let unfinished = [part(1, &[0; 24]), good.clone()].concat();
     after(&unfinished, 68, &[]);
-    // Bytes of a header, and the end of the file.
+    // The message has the bytes of a header and the end of the file.
     after(&part(1, &[0; 24]), 68, &["8", "68"]);
     after(&[&MAGIC[..], &[255, 255, 255, 31]].concat(), 44, &["536870911"]);
-    // The length of the record, which is too short for a header.
+    // The message has the length of the record, which is too short for a header.
     after(&part(0, &[0; 23]), 36, &["23", "MXNet"]);
     for flag in [1, u32::MAX] {
         after(&record(flag, 0.0, b"abc"), 36, &["27", "MXNet"]);
@@ -237,7 +239,8 @@ fn a_truncated_file_is_an_error_at_any_length() {
         let starts: Vec<usize> =
             text.lines().map(|it| it.split_once('\t').unwrap().1.parse().unwrap()).collect();
         for len in (1..whole.len()).step_by(3) {
-            // A file truncated between two records looks complete; the padding of the last record may be missing.
+            // A file that is truncated between two records looks complete. The padding of the last
+            // record may be missing.
             let next = starts.iter().find(|&&start| start >= len).copied().unwrap_or(whole.len());
             match open(&whole[..len]) {
                 Ok((_root, source)) => {
@@ -270,7 +273,7 @@ proptest! {
         }
         match with(&bytes, RecordIoLabel::None) {
             Ok((_root, source)) => (0..source.len()).for_each(|index| drop(read(&source, index).unwrap())),
-            // In the file, or in no byte because it has no samples.
+            // The error has a byte, unless the file has no samples.
             other => {
                 let error = config_error(other);
                 if error.key != "source.recordio" {

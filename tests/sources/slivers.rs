@@ -1,4 +1,4 @@
-//! Objects of which next to nothing is visible.
+//! Objects of which almost nothing is visible.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use feedwater::annotation::{Frame, Objects};
 use feedwater::internals::geometry::{BoundingBox, Orientation, Size};
 use feedwater::op::Crop;
 
-/// Models take boxes as f32 and reject those without an extent.
+/// Models take boxes as f32 and reject boxes without extent.
 #[test]
 fn a_box_without_extent_as_f32_is_dropped() {
     let size = Size::new(640, 480);
@@ -16,11 +16,11 @@ fn a_box_without_extent_as_f32_is_dropped() {
         let objects = vec![object(BoundingBox::new(left, 100.0, 100.0, 50.0), None)];
         Objects::place(objects, Frame::Stored, (size, Orientation::UPRIGHT), crop)
     };
-    assert!(place(511.99999).is_empty(), "its edges are equal as f32");
-    let [seen] = &place(511.9999)[..] else { panic!("a box that can be told apart is kept") };
+    assert!(place(511.99999).is_empty(), "its edges are equal as f32, so it must be dropped");
+    let [seen] = &place(511.9999)[..] else { panic!("a box with extent must be kept") };
     let [left, _, right, _] = seen.bbox.xyxy();
     assert!(left < right);
-    // Nothing that is kept has an empty box, in pixels or as a share of the image.
+    // No remaining box is empty, neither in pixels nor as a share of the image.
     for step in 0..4000 {
         let left = 512.0 - f64::from(step) * 1e-7;
         for it in place(left).iter() {

@@ -1,4 +1,4 @@
-//! The documented behaviour of `Directory`, `FileList` and `Memory`, on real folders.
+//! Tests the documented behaviour of `Directory`, `FileList` and `Memory` on real folders.
 
 use crate::common::words::has_words;
 use crate::common::{self, Wrapping, config_error, position};
@@ -17,7 +17,7 @@ use feedwater::source::settings::DirectorySettings;
 use feedwater::source::{Directory, Exclusion, ExclusionReason, FileList, Memory, Repeat, Source};
 use tempfile::TempDir;
 
-/// Creates a directory with these files, each containing its own name.
+/// Creates a directory with these files. Each file contains its own name.
 fn tree(files: &[&str]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for file in files {
@@ -28,7 +28,7 @@ fn tree(files: &[&str]) -> TempDir {
     root
 }
 
-/// Returns labels and paths below `root`, in order.
+/// Returns label and path below `root` of each sample, in order.
 fn samples(source: &dyn Source, root: &Path) -> Vec<(i64, String)> {
     (0..source.len())
         .map(|index| {
@@ -51,7 +51,8 @@ fn read(source: &dyn Source, index: u64) -> Vec<u8> {
     page.bytes().to_vec()
 }
 
-/// Writes a list into `root` and opens it. If none of its files exists, the first one is created empty.
+/// Writes a list into `root` and opens it. If none of its files exists, creates the first one as an
+/// empty file.
 fn list(root: &TempDir, text: impl AsRef<[u8]>) -> Result<FileList, Error> {
     let path = root.path().join("list.tsv");
     fs::write(&path, text).unwrap();
@@ -68,7 +69,7 @@ fn every_folder_is_a_class_in_the_byte_order_of_names() {
     expect(&source, &root, &expected);
 }
 
-/// Returns key and text of an error.
+/// Returns key and message of an error.
 fn refused(root: &TempDir, settings: &DirectorySettings) -> (String, String) {
     match Directory::with(root.path(), settings) {
         Err(Error::Config(error)) => (error.key, error.problem),
@@ -137,12 +138,16 @@ fn class_folders_that_contain_class_folders_are_a_warning() {
     let root = tree(&["train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg"]);
     let source = Directory::open(root.path()).unwrap();
     let [warning] = &source.warnings()[..] else { panic!("{:?}", source.warnings()) };
-    // The class folders with their numbers of images, and the line to write.
+    // The message has the class folders with their numbers of images, and the line to write.
     assert!(has_words(warning, &["train", "2", "val", "1"]), "{warning}");
     let line = format!("directory = {:?}", root.path().join("train"));
     assert!(warning.contains(&line), "{warning}");
     let flat = tree(&["train/cat/1.jpg", "val/3.jpg"]);
-    assert_eq!(Directory::open(flat.path()).unwrap().warnings().len(), 1, "by their names");
+    assert_eq!(
+        Directory::open(flat.path()).unwrap().warnings().len(),
+        1,
+        "the folders must be recognized by their names"
+    );
     let fine = tree(&["cat/1.jpg", "cat/more/2.jpg", "train/3.jpg"]);
     assert!(Directory::open(fine.path()).unwrap().warnings().is_empty());
 }
@@ -159,14 +164,15 @@ fn without_folders_the_files_themselves_are_samples_without_a_label() {
 fn files_of_a_folder_come_first_and_then_its_sub_folders() {
     let root = tree(&["a/b/3.jpg", "a/z.jpg", "a/b/1/2.jpg", "a/c.jpg", "a/b-/4.jpg"]);
     let source = Directory::open(root.path()).unwrap();
-    // `-` precedes `/`.
+    // `-` sorts before `/`.
     let paths = ["a/c.jpg", "a/z.jpg", "a/b/3.jpg", "a/b-/4.jpg", "a/b/1/2.jpg"];
     expect(&source, &root, &paths.map(|path| (0, path)));
     assert_eq!(read(&source, 4), b"a/b/1/2.jpg");
 }
 
-/// torchvision's `make_dataset`: for each class in order, `sorted(os.walk(folder))`, whose elements begin with the whole path of a
-/// folder as a text, and then the sorted names of its files.
+/// Compares with the order of torchvision's `make_dataset`. For each class in order, it uses
+/// `sorted(os.walk(folder))`, which sorts by the whole path of a folder as a text, and then the
+/// sorted names of the folder's files.
 #[test]
 fn nested_folders_are_in_the_order_of_image_folder() {
     let names = ["a", "a-b", "a.b", "a b", "b", "A", "a0", "~", "é", "1"];
@@ -250,7 +256,7 @@ fn files_beside_the_class_folders_are_skipped_and_counted() {
     let root = tree(&["a/1.jpg", "a/2.jpg", "readme.txt", "labels.csv"]);
     let source = Directory::open(root.path()).unwrap();
     expect(&source, &root, &[(0, "a/1.jpg"), (0, "a/2.jpg")]);
-    // Files, and classes.
+    // The description has the number of files and the number of classes.
     assert!(has_words(&source.describe(), &["2", "1"]), "{}", source.describe());
     assert_eq!(counts(&source), [(ExclusionReason::BesideClasses, String::new(), 2)]);
 }
@@ -448,7 +454,7 @@ fn a_wrapper_forwards_all_abilities_of_its_source() {
     assert_eq!(page.bytes(), b"b/2");
 }
 
-/// A source with only the four required methods.
+/// A source with only the four required methods of the trait.
 struct Bare(Vec<Vec<u8>>);
 
 impl Source for Bare {

@@ -1,5 +1,5 @@
-//! The documented behaviour of `TfRecord` and its submodules, on files written by TensorFlow (tests/golden/records.py) and on
-//! invalid records built here.
+//! Tests the documented behaviour of `TfRecord` and its submodules, on files written by TensorFlow
+//! (tests/golden/records.py) and on invalid records built here.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -45,7 +45,7 @@ fn open(path: impl Into<PathBuf>) -> Result<TfRecord, Error> {
     TfRecord::open(&[path.into()], &TfRecordSettings::default())
 }
 
-/// Checks that an error is in a file, and values in its message.
+/// Checks that an error names a file, and values in its message.
 #[track_caller]
 fn refused(result: Result<TfRecord, Error>, values: &[&str]) {
     let error = config_error(result);
@@ -60,7 +60,7 @@ fn read(source: &TfRecord, index: u64) -> Result<Vec<u8>, Reason> {
     Ok(page.bytes().to_vec())
 }
 
-/// Returns the hidden files of a folder.
+/// Returns the paths of the hidden files of a folder.
 fn hidden(root: &TempDir) -> Vec<PathBuf> {
     let entries = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().path());
     let is_hidden = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with('.');
@@ -176,7 +176,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern_and_a_list_preserves_its_order() {
     assert!(matches!(open(at("val")), Err(Error::Io { path, .. }) if path == at("val")));
     let none = TfRecord::open(&[], &TfRecordSettings::default());
     common::refused(none, "source.tfrecord", &[]);
-    // The number of files, and the first.
+    // The message has the number of files and the first one.
     let empty = folder(&[("a", b"")]);
     let first = empty.path().join("a");
     common::refused(open(empty.path()), "source.tfrecord", &["1", first.to_str().unwrap()]);
@@ -223,7 +223,7 @@ fn the_index_is_stored_beside_the_file_and_reused_for_the_same_file() {
     drop(open(root.path()).unwrap());
     let indices = hidden(&root);
     assert_eq!(indices.len(), 2);
-    // Another index would have another time.
+    // Sets a recognizable time, which a new index would not have.
     for index in &indices {
         let file = File::options().write(true).open(index).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
@@ -286,7 +286,7 @@ fn an_index_that_cannot_be_beside_the_file_is_in_the_cache() {
         assert_eq!(source.unwrap().len(), 3);
         assert_eq!(fs::read_dir(cache.path().join("cache")).unwrap().count(), 1);
     }
-    assert_eq!(hidden(&root), [index], "a temporary file is left");
+    assert_eq!(hidden(&root), [index], "there must be only the index, and no temporary file");
 }
 
 #[test]
@@ -339,13 +339,13 @@ fn a_missing_feature_is_an_error_that_lists_the_existing_ones() {
         let settings = TfRecordSettings { image: image.into(), label: label.into() };
         TfRecord::open(&[root.path().into()], &settings)
     };
-    // The feature, the key to set, and what it can be.
+    // The message has the feature, the key to set, and its possible values.
     let values = ["\"image\"", "source.image", "image/class/synset", "image/encoded"];
     refused(with("image", "image/class/label"), &values);
     let values = ["\"label\"", "source.label", "\"\"", "image/class/label"];
     refused(with("image/encoded", "label"), &values);
     assert_eq!(with("image/encoded", "").unwrap().label(0), -1);
-    // The feature, the number of its values, and their types.
+    // The message has the feature, the number of its values, and the types.
     let values = ["\"image/object/bbox/label\"", "3", "int64", "float"];
     refused(with("image/encoded", "image/object/bbox/label"), &values);
     refused(with("image/height", ""), &["\"image/height\"", "0", "bytes"]);
@@ -413,14 +413,16 @@ fn a_flipped_byte_is_an_error_of_the_file_or_sample_and_never_another_image() {
             }
         }
     }
-    // Twelve bytes before each of the three records; every other byte belongs to one sample.
+    // The first twelve bytes of each of the three records are checked on opening. Every other byte
+    // belongs to one sample.
     assert_eq!((errors, faults), (36, whole.len() - 36));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Overflowing lengths, invalid wire types, endless numbers, all with correct checksums.
+    /// The records contain overflowing lengths, invalid wire types and endless numbers, all with
+    /// correct checksums.
     #[test]
     fn any_record_gives_a_source_or_an_error(
         pieces in prop::collection::vec(

@@ -1,5 +1,6 @@
-//! The documented behaviour of `WebDataset` and its tar headers, on archives written by webdataset and Python's tarfile
-//! (tests/golden/records.py) and on archives built here. tests/sources/tfrecord.rs covers indices, patterns and reads.
+//! Tests the documented behaviour of `WebDataset` and its tar headers, on archives written by
+//! webdataset and Python's tarfile (tests/golden/records.py) and on archives built here.
+//! tests/sources/tfrecord.rs covers indices, patterns and reads.
 
 use std::fs;
 use std::ops::Range;
@@ -61,12 +62,12 @@ fn samples(source: &WebDataset) -> Vec<Sample> {
     (0..source.len()).map(read).collect()
 }
 
-/// Returns the samples with these numbers from which the archives were written.
+/// Returns the samples with these numbers, as they were written into the archives.
 fn written(numbers: Range<usize>) -> Vec<Sample> {
     numbers.map(|number| (LABELS[number], golden(&format!("{number}.jpg")))).collect()
 }
 
-/// Encodes a header with this size field and a correct checksum.
+/// Encodes a tar header with this size field and a correct checksum.
 fn header(name: &str, size: &[u8], kind: u8) -> Vec<u8> {
     let mut header = vec![0; 512];
     header[..name.len()].copy_from_slice(name.as_bytes());
@@ -85,7 +86,7 @@ fn member(name: &str, content: &[u8], kind: u8) -> Vec<u8> {
     bytes
 }
 
-/// Builds an archive of these files.
+/// Returns an archive of these files.
 fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
     let members = files.iter().map(|(name, content)| member(name, content, b'0'));
     members.chain([vec![0; 1024]]).collect::<Vec<_>>().concat()
@@ -102,7 +103,7 @@ fn files_written_by_webdataset_are_read_sample_by_sample() {
         assert!(source.location(2).ends_with("train-000000.tar[2]"), "{}", source.location(2));
         let named = (&source as &dyn Source).named_location(2);
         assert!(named.ends_with("train-000000.tar[2] train/sample-0002.jpg"), "{named}");
-        // Other files, and samples.
+        // The description has the number of other files and the number of samples.
         assert!(has_words(&source.describe(), &["1", "4"]), "{}", source.describe());
         assert_eq!(source.largest_bytes(), Some(golden("3.jpg").len() as u64));
         let fault = source.read(3, &mut HostPage::default(), 700).unwrap_err();
@@ -129,7 +130,7 @@ fn braces_in_a_path_are_expanded_unless_a_file_has_that_name() {
     assert!(words.contains("train-000002.tar"), "{words}");
     let error = config_error(open("train-{0.tar"));
     assert_eq!(error.key, "source.webdataset");
-    // The path, and the brace that it lacks.
+    // The message has the path and the missing brace.
     assert!(error.problem.contains("train-{0.tar") && error.problem.contains('}'), "{error}");
 }
 
@@ -175,7 +176,7 @@ fn the_first_configured_extension_counts_and_samples_without_an_image_are_skippe
     assert_eq!(with("jpg"), [(1, b"jpg".to_vec())]);
 }
 
-/// Builds a hard link to this member.
+/// Returns a hard link to this member.
 fn hard_link(name: &str, target: &str) -> Vec<u8> {
     let mut link = header(name, b"00000000000", b'1');
     link[157..157 + target.len()].copy_from_slice(target.as_bytes());
@@ -194,7 +195,7 @@ fn excluded(bytes: &[u8]) -> Vec<(ExclusionReason, String, u64)> {
         assert!(all.iter().all(|it| it.example.contains("a.tar: ")), "{all:?}");
         all.into_iter().map(|it| (it.why, it.kind, it.count)).collect::<Vec<_>>()
     };
-    // The second time from the index on disk.
+    // The second time uses the stored index.
     let both = [1, 2].map(counts);
     assert_eq!(both[0], both[1]);
     both[1].clone()
@@ -224,7 +225,7 @@ fn hard_links_are_the_files_before_them() {
     assert_eq!(counts, expected);
 }
 
-/// As GNU tar writes a file with two names, compressed too.
+/// GNU tar writes a file with two names as a file and a hard link. Tested with compression too.
 #[test]
 fn hard_links_of_gnu_tar_are_read() {
     let root = folder(&[("a.jpg", b"one"), ("a.cls", b"1"), ("b.cls", b"2")]);
@@ -378,7 +379,7 @@ fn invalid_samples_are_errors_with_the_byte_and_advice() {
     for (label, shown) in [("cat", "\"cat\""), ("", "\"\"")] {
         refused(&archive(&[("a.jpg", b"x"), ("a.cls", label.as_bytes())]), 1536, &[shown]);
     }
-    // The sample, its missing file, and the key to set.
+    // The message has the sample, its missing file, and the key to set.
     let none = archive(&[("a.cls", b"1"), ("a.jpg", b"x"), ("b.jpg", b"x")]);
     refused(&none, 2048, &["\"b\"", "\"cls\"", "source.label", "\"\""]);
     for name in ["a.jpg", "a.cls"] {
@@ -391,14 +392,14 @@ fn invalid_samples_are_errors_with_the_byte_and_advice() {
         let read = open_with(&bytes, "jpg", "json", "label");
         refused_at(read, "source.webdataset", 1536, &values);
     }
-    // The number of files, and the first.
+    // The message has the number of files and the first one.
     let none = open(&archive(&[("a.txt", b"x")]));
     common::refused(none, "source.webdataset", &["1", "a.tar"]);
 }
 
 #[test]
 fn other_files_are_errors_with_advice() {
-    // The tool to use, and the supported compressions.
+    // The message has the tool to use and the supported compressions.
     refused(b"BZh and so on", 0, &["bunzip2", "gzip", "zstd"]);
     refused(&[b'x'; 600], 0, &["tar"]);
     let root = folder(&[("a.txt", b"x")]);
@@ -407,7 +408,8 @@ fn other_files_are_errors_with_advice() {
     common::refused(none, "source.webdataset", &[root.path().to_str().unwrap()]);
 }
 
-/// Returns the ranges of the contents of an archive with octal sizes, and the start of its end mark.
+/// Returns the ranges of the contents of an archive with octal sizes, and the offset of its end
+/// mark.
 fn contents(bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
     let (mut at, mut ranges) = (0, Vec::new());
     while bytes[at] != 0 {
@@ -423,7 +425,7 @@ fn contents(bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
 fn an_archive_truncated_before_its_end_mark_is_an_error() {
     let whole = golden("train-000000.tar");
     let (_, end) = contents(&whole);
-    // Every byte around the headers, and some between.
+    // Tests every length around the headers, and some lengths between them.
     for len in (0..end + 512).filter(|len| len % 512 < 3 || len % 97 == 0) {
         assert!(open(&whole[..len]).is_err(), "{len} bytes");
     }
@@ -435,7 +437,7 @@ fn a_flipped_byte_of_a_header_is_an_error_or_changes_nothing() {
     let whole = golden("train-000000.tar");
     let (ranges, end) = contents(&whole);
     let mut errors = 0;
-    // Every fifth byte: each is an archive, and an index on disk.
+    // Tests only every fifth byte, because each writes an archive and a stored index.
     for position in (0..end + 512).step_by(5) {
         if ranges.iter().any(|range| range.contains(&position)) {
             continue;
@@ -447,18 +449,19 @@ fn a_flipped_byte_of_a_header_is_an_error_or_changes_nothing() {
             Err(_) => errors += 1,
         }
     }
-    // All but the padding of a file's last block, and the terminators of the checksum's digits.
+    // Only the padding of a file's last block and the bytes after the digits of a checksum may
+    // change undetected.
     assert!(errors > (ranges.len() + 1) * 100, "{errors}");
 }
 
-/// As GNU tar writes numbers that octal digits cannot represent.
+/// GNU tar writes numbers that octal digits cannot represent as binary numbers.
 #[test]
 fn numbers_are_octal_digits_or_binary() {
     let mut bytes = archive(&[("a.jpg", b"one"), ("a.cls", b"1")]);
     let sum = u32::from_str_radix(str::from_utf8(&bytes[148..154]).unwrap(), 8).unwrap();
     bytes[148..156].copy_from_slice(&(1 << 63 | u64::from(sum)).to_be_bytes());
     assert_eq!(open(&bytes).unwrap(), [(1, b"one".to_vec())]);
-    // More than the file can contain, and more than an integer can.
+    // One size is larger than the file, the other one larger than an integer.
     for place in [5, 1] {
         let mut size = [0; 12];
         (size[0], size[place]) = (0x80, 1);
@@ -471,7 +474,7 @@ fn numbers_are_octal_digits_or_binary() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// With correct checksums, or only that of the first header.
+    /// The checksums are correct, or only that of the first header is.
     #[test]
     fn any_archive_gives_a_source_or_an_error(
         blocks in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! The documented behaviour of the disk cache, with files on a test server.
+//! Tests the documented behaviour of the disk cache with files on a test server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ struct Setting {
 }
 
 const LEN: usize = 10_000;
-/// Bytes of an entry's header.
+/// Size of an entry's header in bytes.
 const HEAD: u64 = 24;
 
 fn start(limit: u64) -> Setting {
@@ -27,7 +27,7 @@ fn start(limit: u64) -> Setting {
     Setting { server: Server::start(), directory, limit, storage }
 }
 
-/// A cache without any record of what another one has used.
+/// Returns a handle on the cache that does not know which entries other handles have used.
 fn storage(directory: &Path, limit: u64) -> Storage {
     let cache_directory = Some(directory.to_path_buf());
     Storage::new(&StorageSettings { cache: limit, cache_directory, ..Default::default() }).unwrap()
@@ -37,7 +37,7 @@ fn content(number: u64) -> Vec<u8> {
     (0..LEN).map(|at| (at as u64 * 31 + number * 7 + at as u64 / 251) as u8).collect()
 }
 
-/// Reads a thousand bytes of a file, from a multiple of a thousand on.
+/// Reads a thousand bytes of a file from offset `1000 * part`.
 fn read(storage: &Storage, url: &str, part: usize) -> Vec<u8> {
     let mut bytes = vec![0; 1000];
     let file = storage.open(Path::new(url)).unwrap();
@@ -50,7 +50,7 @@ impl Setting {
         read(&self.storage, url, part)
     }
 
-    /// Continues as another process would.
+    /// Replaces the handle by a new one, as another process would have.
     fn restart(&mut self) {
         self.storage = storage(self.directory.path(), self.limit);
     }
@@ -60,7 +60,7 @@ impl Setting {
         self.server.url(path)
     }
 
-    /// Number of requests for bytes since the last call.
+    /// Returns the number of requests for bytes since the last call.
     fn fetched(&self) -> usize {
         let fetched = self.server.log("/").iter().filter(|it| it.method == "GET").count();
         self.server.forget("/");
@@ -86,7 +86,8 @@ impl Setting {
         text.trim().parse().unwrap()
     }
 
-    /// Sets the time of last use of every folder to this many hours ago, by another process.
+    /// Sets the time of last use of every folder to `hours` hours ago, as if another process had
+    /// used it.
     fn age(&mut self, hours: u64) {
         for folder in self.folders() {
             let file = fs::File::options().write(true).open(folder.join("used")).unwrap();
@@ -143,7 +144,7 @@ fn a_damaged_entry_is_deleted_and_fetched_again() {
         assert_eq!(setting.storage.stats().cache_damaged, before + 1, "{number}");
         assert_eq!((setting.fetched(), fs::read(&entry).unwrap()), (1, whole.clone()));
     }
-    // Files that another process is writing, or left behind, are not entries.
+    // Files that another process is writing, or that it left behind, are not entries.
     fs::rename(&entry, entry.with_file_name("new-1-1")).unwrap();
     assert_eq!((setting.read(&url, 0), setting.fetched()), (content(1)[..1000].to_vec(), 1));
 }
@@ -159,7 +160,7 @@ fn a_set_larger_than_the_limit_keeps_its_entries() {
             assert!(setting.bytes() <= limit);
         }
     }
-    // All ten, then always the six that did not fit.
+    // First all ten parts, then twice the six parts that did not fit.
     assert_eq!(setting.fetched(), 10 + 6 + 6);
     assert_eq!((setting.entries().len(), setting.counted()), (4, 4 * (1000 + HEAD)));
 }
@@ -174,7 +175,7 @@ fn the_least_recently_used_folders_are_evicted() {
         setting.read(url, 1);
     }
     let new = setting.url("/new/3", 3);
-    // Within the hour nothing is evicted, whoever used it.
+    // Entries used within the last hour are not evicted, whichever process used them.
     setting.age(0);
     setting.read(&new, 0);
     assert_eq!(setting.entries().len(), 4);
@@ -182,7 +183,7 @@ fn the_least_recently_used_folders_are_evicted() {
     let before = setting.folders();
     setting.read(&old[0], 0);
     setting.fetched();
-    // This process used `old` just now, so `older` is evicted.
+    // This process has just used `old`, so `older` is evicted.
     setting.read(&new, 0);
     setting.read(&new, 0);
     assert_eq!((setting.fetched(), setting.entries().len()), (1, 3));
@@ -200,7 +201,8 @@ fn a_missing_or_wrong_count_is_rebuilt() {
     fs::remove_file(setting.directory.path().join("bytes")).unwrap();
     setting.read(&url, 1);
     assert_eq!(setting.counted(), 2 * (1000 + HEAD));
-    // A process that ended between the count and the entry leaves too large a count.
+    // A process may end after it increased the count and before it wrote the entry. The count is
+    // then too large.
     fs::write(setting.directory.path().join("bytes"), limit.to_string()).unwrap();
     setting.read(&url, 2);
     assert_eq!((setting.counted(), setting.bytes()), (3 * (1000 + HEAD), 3 * (1000 + HEAD)));
@@ -222,7 +224,11 @@ fn without_a_writable_cache_reading_continues_with_one_warning() {
     let below = storage(&setting.directory.path().join("bytes/below"), 1 << 20);
     assert_eq!(read(&below, &url, 0), content(1)[..1000]);
     assert_eq!(below.warnings().len(), 1);
-    assert_eq!(setting.storage.warnings().len(), 1, "of another handle");
+    assert_eq!(
+        setting.storage.warnings().len(),
+        1,
+        "the warning of another handle must not appear here"
+    );
 }
 
 #[test]
@@ -236,7 +242,8 @@ fn nothing_is_cached_without_the_setting() {
 
 const CHILD: &str = "FEEDWATER_TEST_CHILD";
 
-/// The child processes of the next test: each reads in its own order and checks every byte.
+/// Runs only in the child processes of the next test. Each child reads in its own order and checks
+/// every byte.
 #[test]
 fn child() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -268,10 +275,10 @@ fn several_processes_share_it() {
         assert!(child.wait().unwrap().success());
     }
     assert!(setting.bytes() <= 30 * (1000 + HEAD));
-    // Two processes that fetch the same bytes at once may both have counted them.
+    // Two processes that fetch the same bytes at the same time may both count them.
     assert!(setting.counted() >= setting.bytes());
     let names = setting.entries();
     assert!(names.iter().all(|it| !it.file_name().unwrap().to_str().unwrap().starts_with("new-")));
     assert!(names.len() > 20, "{}", names.len());
-    assert!(setting.fetched() < 4 * 300, "no entry of another process was found");
+    assert!(setting.fetched() < 4 * 300, "no entry of another process was used");
 }

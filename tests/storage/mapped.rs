@@ -1,5 +1,5 @@
-//! Mapped files: the same bytes as `pread`, and no SIGBUS. Tests that end the process run in a child: this program, started
-//! again.
+//! Mapped files: reads return the same bytes as `pread`, and truncation causes no SIGBUS. Tests
+//! that end the process start this program again as a child process.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -23,17 +23,17 @@ use feedwater::storage::{Storage, StorageSettings};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// Number of reads after which most copy from the mapping, for a file in the page cache.
+/// Number of reads of a file in the page cache after which most reads copy from the mapping.
 const READS: usize = 200;
 
-/// Returns a handle that maps files, or does not. `None` if the tests' file system does not report cached pages: nothing is
-/// mapped then.
+/// Returns a handle that maps files or does not. Returns `None` if the file system of the tests
+/// does not report cached pages, because then nothing is mapped.
 fn mapping(map: bool) -> Option<Storage> {
     let (_root, path) = file(b"a");
     let file = fs::File::open(path).unwrap();
     let mut byte = 0_u8;
     let part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: the part is one byte, which lives for the call.
+    // SAFETY: the buffer is one byte that lives during the call.
     let told = unsafe { libc::preadv2(file.as_raw_fd(), &part, 1, 0, libc::RWF_NOWAIT) };
     if told < 0 {
         println!("skipped: {}", io::Error::last_os_error());
@@ -46,7 +46,8 @@ fn content(len: usize) -> Vec<u8> {
     (0..len as u32).map(|it| (it.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// Creates a file in the build directory, whose file system reports cached pages where that of `/tmp` may not.
+/// Creates a file in the build directory. Its file system reports cached pages, unlike some that
+/// are used for `/tmp`.
 fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = root.path().join("file");
@@ -54,7 +55,7 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (root, path)
 }
 
-/// Opens a mapped file whose reads copy from the mapping from now on.
+/// Opens a mapped file. From now on, its reads copy from the mapping.
 fn mapped(path: &Path) -> File {
     let storage = Storage::default();
     let file = storage.map(storage.open(path).unwrap());
@@ -65,7 +66,7 @@ fn mapped(path: &Path) -> File {
 
 fn trust(file: &File) {
     let mut byte = [0];
-    // Residency is checked at reads 1, 3, 7, 15, 31 and 63, then at every 64th.
+    // Reads 1, 3, 7, 15, 31 and 63, and then every 64th read, check whether pages are cached.
     for _ in 0..65 {
         file.read_exact_at(&mut byte, 0).unwrap();
     }
@@ -105,7 +106,7 @@ fn files_that_cannot_be_mapped_are_read_anyway() {
     let empty = open(&path);
     assert_eq!((empty.memory_bytes(), empty.read_at(&mut [0; 4], 0).unwrap()), (0, 0));
     let bytes = content(10_000);
-    // Its file system has no mappable pages.
+    // The file system /proc has no mappable pages.
     let odd = open(Path::new("/proc/self/status"));
     let mut buffer = [0; 5];
     odd.read_exact_at(&mut buffer, 0).unwrap();
@@ -142,7 +143,7 @@ fn settings_and_file_systems_decide_what_is_mapped() {
     assert!(!mapped.is_remote());
 }
 
-/// Without the handler this test kills the program.
+/// Without the signal handler, this test would kill the program.
 #[test]
 fn a_file_truncated_while_mapped_gives_short_reads_and_the_process_survives() {
     let Some(_on) = mapping(true) else { return };
@@ -155,7 +156,7 @@ fn a_file_truncated_while_mapped_gives_short_reads_and_the_process_survives() {
         let mut buffer = vec![1; 150_000];
         let error = mapped.read_exact_at(&mut buffer, 150_000).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
-        // It is not mapped again, and the remaining bytes are read.
+        // The truncated file is not mapped again. The remaining bytes are read.
         for _ in 0..READS {
             let count = mapped.read_at(&mut buffer, 100).unwrap();
             assert_eq!(count as u64, len.saturating_sub(100).min(150_000));
@@ -173,7 +174,7 @@ fn a_file_truncated_while_mapped_gives_short_reads_and_the_process_survives() {
     }
 }
 
-/// No read returns the zeros that replace the missing pages.
+/// No read may return the zeros that replace the missing pages.
 #[test]
 fn threads_that_fault_at_once_all_survive() {
     let Some(_on) = mapping(true) else { return };
@@ -203,10 +204,10 @@ fn threads_that_fault_at_once_all_survive() {
         });
         assert!(mapped.read_exact_at(&mut [0], 0).is_err());
     }
-    assert_ne!(short.into_inner(), 0, "no thread read after the cut");
+    assert_ne!(short.into_inner(), 0, "no thread read after the truncation");
 }
 
-/// The table of mappings has fewer entries than the files opened here.
+/// More files are opened here than the table of mappings has entries.
 #[test]
 fn entries_of_mappings_are_reused_when_files_are_closed() {
     let Some(storage) = mapping(true) else { return };
@@ -232,7 +233,7 @@ fn is_child(name: &str) -> bool {
     env::var("MAPPED_CHILD").is_ok_and(|it| it == name)
 }
 
-/// Reads a mapped file, which installs the handler.
+/// Reads a mapped file, which installs the signal handler.
 fn read_mapped() -> (TempDir, File) {
     let (root, path) = file(&content(10_000));
     let file = mapped(&path);
@@ -245,7 +246,7 @@ fn fault() {
     let _above = read_mapped();
     let (_root, path) = file(&content(10_000));
     let file = fs::File::open(&path).unwrap();
-    // SAFETY: a new mapping, which is read beyond the end of its file.
+    // SAFETY: a new mapping, which is read beyond the end of its file on purpose.
     unsafe {
         let (flags, descriptor) = (libc::MAP_SHARED, file.as_raw_fd());
         let start = libc::mmap(ptr::null_mut(), 10_000, libc::PROT_READ, flags, descriptor, 0);
@@ -258,7 +259,7 @@ fn fault() {
 
 /// Sets the action of SIGBUS.
 fn set(action: usize, flags: libc::c_int) {
-    // SAFETY: zeros are a valid action, and the flags match the handlers of this file.
+    // SAFETY: zeros are a valid action. The flags match the handlers in this file.
     unsafe {
         let mut new: libc::sigaction = mem::zeroed();
         new.sa_sigaction = action;
@@ -268,7 +269,7 @@ fn set(action: usize, flags: libc::c_int) {
 }
 
 fn raise() {
-    // SAFETY: its effect is what is tested.
+    // SAFETY: the test checks the effect of the signal.
     unsafe { libc::raise(libc::SIGBUS) };
 }
 
@@ -317,7 +318,7 @@ fn an_ignored_signal_is_ignored_and_an_ignored_fault_ends_the_process() {
 #[test]
 fn an_earlier_handler_gets_unrelated_faults() {
     extern "C" fn told(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // SAFETY: the pointers are the kernel's; the process ends.
+        // SAFETY: the kernel passes valid pointers. The process ends here.
         unsafe {
             libc::_exit(if (*info).si_signo == signal && (*info).si_code > 0 { 8 } else { 9 })
         }
@@ -356,7 +357,7 @@ fn an_earlier_plain_handler_gets_signals_and_runs_once_with_resethand() {
     assert_eq!(command.output().unwrap().status.signal(), Some(libc::SIGBUS));
 }
 
-/// The kernel would kill a thread that blocks SIGBUS, so it uses `pread`.
+/// The kernel would kill a thread that blocks SIGBUS. So such a thread uses `pread`.
 #[test]
 fn a_thread_that_blocks_the_signal_does_not_use_the_mapping() {
     let Some(_on) = mapping(true) else { return };
@@ -365,7 +366,7 @@ fn a_thread_that_blocks_the_signal_does_not_use_the_mapping() {
     let mapped = mapped(&path);
     thread::scope(|scope| {
         scope.spawn(|| {
-            // SAFETY: plain numbers, and the mask of this thread only.
+            // SAFETY: only integers, and the signal mask of this thread.
             unsafe {
                 let mut set = mem::zeroed();
                 libc::sigfillset(&mut set);
@@ -382,7 +383,7 @@ fn a_thread_that_blocks_the_signal_does_not_use_the_mapping() {
     });
 }
 
-/// Returns every sample of a source, and the result of reads after the file was truncated.
+/// Returns every sample of a source, and the error of a read after the file was truncated.
 fn samples<S: Configured>(
     path: &Path,
     settings: &S::Settings,
@@ -396,7 +397,8 @@ fn samples<S: Configured>(
         all.push(page.bytes().to_vec());
     }
     let bytes = fs::read(path).unwrap();
-    // Truncated at a page boundary: within a page the rest is zeros, and the error is that the file has changed.
+    // Truncates at a page boundary. Otherwise the rest of the page would be zeros, and the error
+    // would be that the file has changed.
     cut(path, (bytes.len() as u64 / 3) & !4095);
     let last = source.len() - 1;
     let fault = source.read(last, &mut page, 1 << 30).unwrap_err();
@@ -416,7 +418,7 @@ fn same_either_way<S: Configured>(golden: &str, settings: S::Settings) {
     let Some((with, without)) = read(true).zip(read(false)) else { return };
     assert!(with.0 == without.0, "the samples differ");
     assert_eq!((with.2, without.2), (Reason::Truncated, Reason::Truncated));
-    assert!(with.1 > without.1, "the page tables of the mapping belong to the source's memory");
+    assert!(with.1 > without.1, "the source's memory must include the page tables of the mapping");
 }
 
 #[test]
@@ -441,6 +443,6 @@ fn a_sample_truncated_within_a_page_is_an_error_too() {
     cut(&path, fs::metadata(&path).unwrap().len() - 1);
     let fault = npy.read(last, &mut page, 1 << 30).unwrap_err();
     assert_eq!(fault.reason, Reason::Unreadable);
-    // The read itself succeeded.
+    // The read itself succeeded, so there is no system error.
     assert_eq!(fault.source, None, "{fault}");
 }

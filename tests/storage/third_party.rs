@@ -1,5 +1,6 @@
-//! URLs on third-party servers: moto, an S3 emulator, and Python's HTTP server. `tests/servers/run.sh` starts them with the files
-//! of `tests/golden/records` and runs these tests.
+//! URLs on third-party servers: moto (an S3 emulator) and Python's HTTP server.
+//! `tests/servers/run.sh` starts them with the files of `tests/golden/records` and runs these
+//! tests.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -113,7 +114,7 @@ fn objects_from_an_s3_emulator_are_cached_on_disk_and_found_again() {
     let source = directory("s3://feedwater", &storage).unwrap();
     let first: Vec<_> = (0..source.len()).map(|index| read(&source, index)).collect();
     let before = storage.stats();
-    // Listed again, the objects have the same versions.
+    // In a second listing, the objects have the same versions.
     let source = directory("s3://feedwater", &storage).unwrap();
     let second: Vec<_> = (0..source.len()).map(|index| read(&source, index)).collect();
     let hits = storage.stats().cache_hits - before.cache_hits;

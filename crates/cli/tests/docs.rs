@@ -1,5 +1,5 @@
-//! The user documentation: its TOML is valid, its commands exist, its links resolve. Its Rust blocks are doctests (`src/lib.rs`,
-//! `mod pages`).
+//! Tests of the user documentation: its TOML is valid, its commands exist, its links resolve. Its
+//! Rust blocks are doctests (`src/lib.rs`, `mod pages`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,14 +10,14 @@ use feedwater::internals::config::Pipeline;
 use feedwater::loader::DeviceChoice;
 use feedwater_tools::synth;
 
-/// Root of the repository: the nearest parent folder with the pages.
+/// Returns the root of the repository: the nearest parent folder with the pages.
 fn top() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = here.ancestors().find(|it| it.join("docs/recipes.md").is_file());
     found.expect("a folder with docs/recipes.md").to_path_buf()
 }
 
-/// Returns names, relative to the repository, and texts of the pages for users.
+/// Returns the pages for users: names relative to the repository, and texts.
 fn pages() -> BTreeMap<String, String> {
     let mut names = vec!["README.md".to_string()];
     for entry in fs::read_dir(top().join("docs")).unwrap() {
@@ -33,7 +33,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(top().join(name)).unwrap()
 }
 
-/// Returns the fenced blocks: line of the first fence, language, text.
+/// Returns the fenced code blocks: line of the opening fence, language, text.
 fn blocks(page: &str) -> Vec<(usize, String, String)> {
     let mut found: Vec<(usize, String, String)> = Vec::new();
     let mut open = false;
@@ -54,7 +54,7 @@ fn blocks(page: &str) -> Vec<(usize, String, String)> {
     found
 }
 
-/// Returns the text without its blocks.
+/// Returns the text without its code blocks.
 fn prose(page: &str) -> String {
     let mut open = false;
     let lines = page.lines().filter(|line| {
@@ -98,7 +98,8 @@ fn every_toml_block_is_a_valid_pipeline() {
             if let Err(error) = Pipeline::from_toml(&text, "") {
                 panic!("{name}:{line}: {error}");
             }
-            // Settings in comments are checked too; a comment or another setting follows them.
+            // Also checks settings in comments. A setting in a comment is followed by another
+            // comment or setting.
             let all: Vec<String> = text
                 .lines()
                 .map(|it| match it.strip_prefix("# ") {
@@ -160,7 +161,7 @@ fn the_keys_of_sources_and_operators_are_in_their_pages() {
     }
 }
 
-/// The recipes build, and load a batch.
+/// Every recipe must build and load a batch.
 #[test]
 fn every_recipe_loads_a_batch() {
     let dir = tempfile::tempdir().unwrap();
@@ -210,7 +211,7 @@ fn options(command: &str) -> Option<BTreeSet<String>> {
     Some(words.filter(|word| word.starts_with("--")).map(str::to_string).collect())
 }
 
-/// Returns the calls of the program in a text: command and options of each.
+/// Returns the calls of the program in a text, as command and options.
 fn calls(text: &str) -> Vec<(String, Vec<String>)> {
     let mut calls = Vec::new();
     for part in text.split("feedwater ").skip(1) {
@@ -234,7 +235,7 @@ fn every_command_that_a_page_names_exists_with_its_options() {
                 texts.extend(text.lines().map(str::to_string));
             }
         }
-        // Inline code that begins with the program's name.
+        // Inline code that begins with the name of the program.
         let prose = prose(&page);
         texts.extend(prose.split('`').skip(1).step_by(2).map(str::to_string));
         for text in texts.iter().filter(|text| text.trim_start().starts_with("feedwater ")) {
@@ -324,7 +325,8 @@ fn every_page_is_compiled_and_is_reached_from_the_readme() {
     }
 }
 
-/// Rust prints the error of `main` in its debug form, which of [`feedwater::Error`] is a struct.
+/// Rust prints the error of `main` in its debug form. For [`feedwater::Error`], this form would be
+/// a struct.
 #[test]
 fn programs_end_with_an_error_that_prints_itself() {
     let mut texts: BTreeMap<String, String> = pages();
@@ -352,7 +354,7 @@ fn programs_end_with_an_error_that_prints_itself() {
     assert!(programs > 20, "{programs}");
 }
 
-/// A new user has only the images that the README says how to make.
+/// A new user has only the images that the README tells how to create.
 #[test]
 fn the_first_programs_run_with_the_images_that_are_made_for_them() {
     let (readme, start, python) =
@@ -372,7 +374,7 @@ fn the_first_programs_run_with_the_images_that_are_made_for_them() {
     ] {
         let (_, rest) = text.split_once(key).unwrap();
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        // A batch must be full, unless the last one may be smaller.
+        // A full batch must be possible, unless the last batch may be smaller.
         assert!(digits.parse::<u32>().unwrap() <= 200, "{text}");
     }
     for needed in

@@ -1,4 +1,5 @@
-//! Failed allocations are errors and never abort, under a real limit (`ulimit -v`) in child processes.
+//! Failed allocations are errors and never abort the process. Tested in child processes with a real
+//! limit (`ulimit -v`).
 
 #[path = "../../../tests/common/mod.rs"]
 mod common;
@@ -26,7 +27,7 @@ fn limited(mebibytes: u64, program: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", mebibytes << 10);
     command.args(["-c", &script]).arg(program).args(args);
-    // One heap for all threads: each further one reserves 64 MiB of addresses.
+    // Uses a single heap for all threads, because each additional one reserves 64 MiB of addresses.
     command.env("MALLOC_ARENA_MAX", "1");
     command
 }
@@ -44,7 +45,7 @@ fn is_child(test: &str, mebibytes: u64) -> bool {
     false
 }
 
-/// Returns the header of a lossless WebP of this size, without any data.
+/// Returns only the header of a lossless WebP of this size.
 fn webp(width: u32, height: u32) -> Vec<u8> {
     let bits = (width - 1) | (height - 1) << 14;
     let mut bytes = b"RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0\x2f".to_vec();
@@ -59,7 +60,8 @@ fn png(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     let mut encoder = png::Encoder::new(&mut bytes, 1, 1);
     encoder.set_color(png::ColorType::Grayscale);
     encoder.write_header().unwrap().write_image_data(&[7]).unwrap();
-    // IHDR is at byte 8: length, name, width, height, depth, colour, compression, filter, interlacing, checksum.
+    // Offsets in the file: IHDR begins at byte 8 with length, name, width, height, depth, colour,
+    // compression, filter, interlacing and checksum.
     bytes[16..20].copy_from_slice(&width.to_be_bytes());
     bytes[20..24].copy_from_slice(&height.to_be_bytes());
     bytes[28] = u8::from(interlaced);
@@ -68,7 +70,7 @@ fn png(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     bytes
 }
 
-/// Returns a progressive JPEG whose header states this size: libjpeg buffers all its coefficients.
+/// Returns a progressive JPEG whose header states this size. libjpeg buffers all its coefficients.
 fn jpeg_of(width: u16, height: u16) -> Vec<u8> {
     let mut bytes = progressive(1, 40, 30);
     // The frame header: marker, length, precision, height, width.
@@ -95,7 +97,7 @@ fn an_image_that_cannot_be_allocated_is_an_error_of_the_sample() {
         let fault = decoder.decode(&bytes, &header, window, 1, &mut |_| ()).unwrap_err();
         assert_eq!(fault.reason, Reason::OutOfMemory, "{fault}");
     }
-    // The next image is decoded normally.
+    // The next image must be decoded normally.
     let small = jpeg(1, 40, 30);
     let header = Header::parse(&small).unwrap();
     let mut rows = 0;
@@ -160,7 +162,11 @@ fn a_pipeline_that_needs_too_much_memory_names_the_settings_to_change() {
         assert!(stderr.contains(words), "{stderr}");
     }
     let output = feedwater(&dir, &["plan", "pipeline.toml", "--json"]);
-    assert_eq!(output.status.code(), Some(0), "plan does not run the pipeline");
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "plan must succeed, because it does not run the pipeline"
+    );
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
     let needed = plan["host_bytes_to_take"].as_u64().unwrap();
     assert!(needed > plan["available"]["bytes"].as_u64().unwrap(), "{plan}");
@@ -172,7 +178,7 @@ fn a_pipeline_that_needs_too_much_memory_names_the_settings_to_change() {
     assert!(stderr.contains("loader.batch_size"), "{stderr}");
 }
 
-/// The demo, which is usually the first command that a user runs, with its contact sheet.
+/// Runs `demo` with its contact sheet. It is usually the first command that a user runs.
 #[test]
 fn the_demo_uses_the_predicted_memory() {
     let dir = tempfile::tempdir().unwrap();
@@ -185,7 +191,8 @@ fn the_demo_uses_the_predicted_memory() {
     let stdout = String::from_utf8(output.stdout).unwrap();
     let told: Value = serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap();
     let of = |key: &str| told[key].as_u64().unwrap();
-    // The pages of the program are the system's, and how many it keeps depends on how the program was compiled.
+    // The system manages the pages of the program itself. Their number depends on how the program
+    // was compiled, so they are subtracted.
     let own = of("peak_rss_bytes") - of("file_rss_bytes");
     let predicted = of("host_bytes_predicted");
     assert!((predicted * 4 / 5..=predicted).contains(&own), "{own} of {predicted} bytes");

@@ -1,4 +1,4 @@
-//! Tests the model on other hardware, and its JavaScript twin.
+//! Tests the model with other hardware, and that its JavaScript version gives the same results.
 
 mod words;
 
@@ -72,7 +72,7 @@ fn other_hardware_changes_only_its_fields() {
     let engines = Hardware { resources: vec![("engine".into(), 7)], ..Hardware::default() };
     assert_eq!(on(engines).resources[0].servers, 7);
 
-    // Four cores for eight loaders are half a core each: one core at half the speed.
+    // With four cores for eight loaders, each gets half a core: one core at half the speed.
     let host = on(Hardware { gpus_per_host: 8, hosts: 3, ..Hardware::default() });
     assert_eq!(host.cores, 1);
     close(rate(&host), 50.0, 0.01);
@@ -80,7 +80,8 @@ fn other_hardware_changes_only_its_fields() {
     assert_eq!(uneven.cores, 2);
     close(rate(&uneven), 400.0 / 3.0, 0.01);
 
-    // 100 KB per sample; 80 MB/s for the disk of a host, and 120 MB/s for the link of both hosts and four GPUs.
+    // Samples have 100 KB. The disk of each host allows 80 MB/s. The link, which both hosts and
+    // four GPUs share, allows 120 MB/s.
     let plenty = Hardware {
         cores: Some(64),
         workers: Some(16),
@@ -116,7 +117,7 @@ fn other_hardware_changes_only_its_fields() {
     }
 }
 
-/// Writes numbers as the bits of their doubles, for an exact comparison.
+/// Writes numbers as the bits of their doubles, so that they are compared exactly.
 fn bits(value: &Value, out: &mut String) {
     match value {
         Value::Number(number) => {
@@ -134,7 +135,7 @@ fn bits(value: &Value, out: &mut String) {
     }
 }
 
-/// Random models that use every feature; the test makes thirty.
+/// Returns a random model. Over thirty seeds, every feature is used.
 fn random_model(seed: u64) -> (Model, Options) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut below = |end: u64| {
@@ -186,7 +187,7 @@ fn random_model(seed: u64) -> (Model, Options) {
 #[test]
 fn javascript_gives_equal_bits() {
     if !Command::new("node").arg("--version").output().is_ok_and(|it| it.status.success()) {
-        eprintln!("skipped: there is no node");
+        eprintln!("skipped: Node.js is not installed");
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Arithmetic, bits and conversions against Rust's own.
+//! Compares arithmetic, bit operations and conversions with Rust's.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn longs(text: &str, expected: impl Fn(u64, u64, u64) -> u64) {
     check(text, 'd', 'd', |[a, b, c]| expected(a, b, c));
 }
 
-/// The result of an f32 operation, with the NaN of a device.
+/// Compares the result of an f32 operation. NaN is expected in the form that devices return.
 fn singles(text: &str, expected: impl Fn(f32, f32, f32) -> f32) {
     check(text, 'f', 'f', |[a, b, c]| {
         let [a, b, c] = [a, b, c].map(|it| f32::from_bits(it as u32));
@@ -58,7 +58,7 @@ fn integers() {
     check("cvt.u64.u32 %d2, %r3; mad.wide.u32 %d5, %r1, %r2, %d2;", 'r', 'd', |[a, b, c]| {
         (u64::from(a as u32) * u64::from(b as u32)).wrapping_add(u64::from(c as u32))
     });
-    // A sum of 64 bits from two of 32.
+    // A 64-bit sum of two 32-bit halves with carry.
     longs(
         "mov.b64 {%r1, %r2}, %d2; mov.b64 {%r3, %r4}, %d3; add.cc.u32 %r5, %r1, %r3;\
            addc.u32 %r6, %r2, %r4; mov.b64 %d5, {%r5, %r6};",
@@ -171,7 +171,7 @@ fn floats() {
         let value = a * b;
         if value > 0.0 { value.min(1.0) } else { 0.0 }
     });
-    // Rounding down and up: around the exact sum, which double precision holds for these.
+    // Rounds down and up. For these operands, the sum in double precision is exact.
     for (text, down) in [("add.rm.f32 %f4, %f1, %f2;", true), ("add.rp.f32 %f4, %f1, %f2;", false)]
     {
         let inputs: Vec<[u64; 3]> = (0..500u32)
@@ -202,7 +202,7 @@ fn floats() {
     longs("sub.f64 %x4, %x1, %x2;", |a, b, _| a - b);
 }
 
-/// f16 results against f32 arithmetic, which is exact enough for one operation.
+/// Compares f16 results with f32 arithmetic, which is exact enough for a single operation.
 #[test]
 fn halves() {
     let decode = |bits: u64| -> f32 {
@@ -260,7 +260,7 @@ fn conversions() {
         let half = |it: u64| u64::from((it as i32).clamp(-32768, 32767) as u16);
         half(a) << 16 | half(b)
     });
-    // NaN becomes 0, or the highest bit alone where either side has 64 bits (PTX ISA, `cvt`).
+    // NaN becomes 0. If either side has 64 bits, it becomes the highest bit alone (PTX ISA, `cvt`).
     let nan = [[f32::NAN.to_bits().into(), 0, 0]];
     assert_eq!(evaluate("cvt.rzi.s32.f32 %r4, %f1;", 'f', 'r', &nan), [0]);
     assert_eq!(evaluate("cvt.rzi.u64.f32 %d5, %f1;", 'f', 'd', &nan), [1 << 63]);

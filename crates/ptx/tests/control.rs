@@ -1,4 +1,4 @@
-//! Branches, calls, barriers, and what the parser refuses.
+//! Branches, calls, barriers, and texts that the parser refuses.
 
 mod common;
 
@@ -7,7 +7,7 @@ use feedwater_ptx::{Access, Error, Launch, Memory, Module, Options, Schedule};
 
 #[test]
 fn lanes_diverge_and_meet_again() {
-    // Nested branches; `activemask` behind them is whole again.
+    // Nested branches. After them, `activemask` contains all lanes again.
     let body = format!(
         "and.b32 %r1, %r0, 1; setp.eq.s32 %p1, %r1, 0; and.b32 %r3, %r0, 2; setp.eq.s32 %p2, %r3, 0;
          @%p1 bra even;
@@ -48,7 +48,8 @@ fn lanes_exit_early_and_choose_targets_by_index() {
     assert_eq!(words(&body, 8), [1, 2, 3, 0, 1, 2, 3, 0]);
 }
 
-/// Factorials by recursion, called by some lanes only; every call has its own registers, parameters and local memory.
+/// Some lanes compute factorials by recursion. Every call has its own registers, parameters and
+/// local memory.
 #[test]
 fn functions_call_each_other() {
     let text = ".version 8.0 .target sm_80 .address_size 64
@@ -95,7 +96,7 @@ fn functions_call_each_other() {
 
 #[test]
 fn barriers_with_numbers_counts_and_reductions() {
-    // Warp 0 produces and does not wait; warp 1 consumes.
+    // Warp 0 produces and does not wait. Warp 1 consumes.
     let body = format!(
         "setp.lt.u32 %p1, %r0, 32; mov.u32 %r2, 1; mov.u32 %r3, shared; and.b32 %r4, %r0, 31; shl.b32 %r4, %r4, 2;
          add.u32 %r4, %r3, %r4; @!%p1 bra consume;
@@ -114,7 +115,7 @@ fn barriers_with_numbers_counts_and_reductions() {
     assert_eq!(words(&any, 64), [1; 64]);
 }
 
-/// Diverged lanes that meet at two `bar.warp.sync` of one mask.
+/// Diverged lanes meet at two `bar.warp.sync` with the same mask.
 #[test]
 fn diverged_lanes_synchronize() {
     let body = format!(

@@ -1,4 +1,4 @@
-//! Every check finds a fault that is planted for it.
+//! Every check must detect a fault that is planted for it.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn correct_kernels_have_no_faults() {
         own("st.shared.u32 [%r1], %r0; bar.sync 0; xor.b32 %r4, %r0, 32; shl.b32 %r4, %r4, 2;\
          add.s32 %r4, %r4, %r3; ld.shared.u32 %r5, [%r4]; st.global.u32 [%d2], %r5;");
     assert_eq!(faults(&body), []);
-    // Lanes that store the same value to one place do not race.
+    // Lanes that store the same value at the same address do not race.
     assert_eq!(faults_of(&own("mov.u32 %r2, 5; st.shared.u32 [%r3], %r2;"), 32), []);
 }
 
@@ -56,7 +56,7 @@ fn read_of_what_was_never_written() {
     );
     let fault = assert_fault("add.s32 %r2, %r0, %r17;", FaultKind::UnwrittenRegister);
     assert!(fault.message.contains("%r17"), "{fault}");
-    // Written in some lanes only.
+    // Only some lanes have written the register.
     let half = "setp.lt.u32 %p1, %r0, 5; @%p1 mov.u32 %r17, 0; add.s32 %r2, %r0, %r17;";
     let fault = assert_fault(half, FaultKind::UnwrittenRegister);
     assert_eq!(fault.lane, Some(5));
@@ -64,11 +64,11 @@ fn read_of_what_was_never_written() {
 
 #[test]
 fn race_in_shared_memory() {
-    // Every warp writes, and the other reads, without a barrier.
+    // Every warp writes and reads the other warp's word without a barrier.
     let read = "xor.b32 %r4, %r0, 32; shl.b32 %r4, %r4, 2; add.s32 %r4, %r4, %r3; ld.shared.u32 %r5, [%r4];";
     let found = faults(&own(&format!("st.shared.u32 [%r1], %r0; {read}")));
     assert!(found.iter().any(|it| it.kind == FaultKind::SharedRace), "{found:?}");
-    // Reads, then writes of the other warp.
+    // Reads that are followed by writes of the other warp.
     assert_fault(
         &own("st.shared.u32 [%r1], %r0; bar.sync 0; xor.b32 %r4, %r0, 32; shl.b32 %r4, %r4, 2;\
               add.s32 %r4, %r4, %r3; ld.shared.u32 %r5, [%r4]; st.shared.u32 [%r1], %r0;"),
@@ -81,7 +81,7 @@ fn race_in_shared_memory() {
         ),
         FaultKind::SharedRace,
     );
-    // A barrier of one warp alone orders nothing for the other.
+    // A barrier of one warp alone does not order the other warp.
     let named = "setp.lt.u32 %p1, %r0, 32; @%p1 st.shared.u32 [%r3], %r0;\
          @%p1 bra one; bar.sync 2, 32; ld.shared.u32 %r5, [%r3]; bra all; one: bar.sync 1, 32; all:";
     let found = faults(&own(named));
@@ -93,7 +93,7 @@ fn race_within_a_warp() {
     let swap = "st.shared.u32 [%r1], %r0; SYNC xor.b32 %r4, %r1, 4; ld.shared.u32 %r5, [%r4];";
     assert_fault(&own(&swap.replace("SYNC", "")), FaultKind::WarpRace);
     assert_eq!(faults(&own(&swap.replace("SYNC", "bar.warp.sync -1;"))), []);
-    // Different values with one instruction.
+    // One instruction stores different values at the same address.
     assert_eq!(faults_of(&own("st.shared.u32 [%r3], %r0;"), 32)[0].kind, FaultKind::WarpRace);
 }
 
@@ -115,7 +115,8 @@ fn race_in_global_memory_between_blocks() {
 
 #[test]
 fn divergent_barrier() {
-    // Half of a warp, a whole warp that has exited, two barriers in the text, a barrier that nobody else reaches.
+    // Half of a warp; a warp that has exited; two barriers at different places in the text; a
+    // barrier that no other warp reaches.
     for body in [
         "setp.lt.u32 %p1, %r0, 16; @%p1 bar.sync 0;",
         "setp.lt.u32 %p1, %r0, 32; @%p1 exit; bar.sync 0;",
@@ -190,7 +191,8 @@ fn reports_are_limited() {
     assert_eq!((outcome.faults.len(), outcome.dropped_faults), (3, 7 * 32));
 }
 
-/// What the result depends on, `compare` finds: the fill of shared memory, the order of warps, of blocks and of lanes.
+/// `compare` detects results that depend on the initial shared memory, or on the order of warps,
+/// blocks or lanes.
 #[test]
 fn results_that_depend_on_order_or_fill_are_found() {
     let runs = Options::every_schedule(1);

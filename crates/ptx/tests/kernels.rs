@@ -1,11 +1,12 @@
-//! Feedwater's own kernels as NVRTC compiled them (`tests/fixtures/`), against plain Rust.
+//! Compares feedwater's own kernels, as compiled by NVRTC (`tests/fixtures/`), with plain Rust.
 //!
-//! The fixtures are the chains `Normalize<Flip<Crop<Roi>>>` and `Flip<Resample<Roi>>` with line numbers (`-lineinfo`), without
-//! debug sections. `tile_u8_sm90.ptx` is by NVRTC 13.5, without the kernel `fused`.
+//! The fixtures are the chains `Normalize<Flip<Crop<Roi>>>` and `Flip<Resample<Roi>>` with line
+//! numbers (`-lineinfo`) and without debug sections. `tile_u8_sm90.ptx` was compiled by NVRTC 13.5,
+//! and lacks the kernel `fused`.
 
 use feedwater_ptx::{Access, FaultKind, Launch, Memory, Module, Options, Outcome};
 
-/// A window of an image, and the tensor that it is resampled to.
+/// A window of an image, and the size to which it is resampled.
 #[derive(Clone, Copy)]
 struct Case {
     /// Size of the whole image.
@@ -13,7 +14,7 @@ struct Case {
     /// Left, top, width, height.
     window: (usize, usize, usize, usize),
     size: (usize, usize),
-    /// Width of the filter, in those of a bilinear one.
+    /// Width of the filter, relative to that of a bilinear filter.
     blur: f64,
     grid: [u32; 3],
 }
@@ -21,11 +22,11 @@ struct Case {
 const SMALL: Case =
     Case { stored: (100, 80), window: (11, 5, 60, 47), size: (64, 48), blur: 1.0, grid: [1, 3, 1] };
 
-/// At the right border, columns have coefficients for many pixels past the window.
+/// At the right border, columns have coefficients for many pixels beyond the window.
 const WIDE: Case =
     Case { stored: (700, 60), window: (0, 0, 640, 37), size: (32, 9), blur: 3.0, grid: [2, 1, 1] };
 
-/// Size of the crop, which lies in the small window.
+/// Size of the crop within the small window.
 const CROP: (usize, usize) = (56, 40);
 
 fn pixel(x: usize, y: usize, channel: usize) -> u8 {
@@ -33,12 +34,12 @@ fn pixel(x: usize, y: usize, channel: usize) -> u8 {
 }
 
 impl Case {
-    /// Bytes of a row: whole groups of 16 pixels.
+    /// Bytes per row. Rows consist of whole groups of 16 pixels.
     fn pitch(&self) -> usize {
         (3 * self.window.2).next_multiple_of(48)
     }
 
-    /// Pixels of the window.
+    /// Returns the pixels of the window with padded rows.
     fn pixels(&self) -> Vec<u8> {
         let ((left, top, width, height), pitch) = (self.window, self.pitch());
         let mut rows = vec![0xee; pitch * height];
@@ -51,13 +52,13 @@ impl Case {
         rows
     }
 
-    /// Filters of the columns and rows.
+    /// Returns the filters for columns and rows.
     fn filters(&self) -> (Filter, Filter) {
         let ((_, _, width, height), (columns, rows)) = (self.window, self.size);
         (Filter::new(width, columns, self.blur), Filter::new(height, rows, self.blur))
     }
 
-    /// The tensor that the tile kernel must make: mirrored bytes, channels last.
+    /// Returns the tensor that the tile kernel must produce: mirrored bytes, channels last.
     fn resampled(&self) -> Vec<u8> {
         let ((left, top, ..), (across, down)) = (self.window, self.filters());
         let mut expected = Vec::new();
@@ -77,14 +78,14 @@ fn ints(values: &[usize]) -> Vec<u8> {
     values.iter().flat_map(|it| (*it as i32).to_le_bytes()).collect()
 }
 
-/// Parameters of the leaf: tensor, window, no orientation.
+/// Returns the parameters of `Roi`, the innermost type of a chain: tensor, window, no orientation.
 fn roi(case: &Case, out: u64, window: u64) -> Vec<u8> {
     let ((left, top, width, height), stored) = (case.window, case.stored);
     let numbers = ints(&[case.pitch(), left, top, width, height, stored.0, stored.1, 0]);
     [out.to_le_bytes().to_vec(), window.to_le_bytes().to_vec(), numbers].concat()
 }
 
-/// A launch of one sample, and its tensor.
+/// A launch for one sample, with its tensor.
 struct Job {
     module: Module,
     memory: Memory,
@@ -114,7 +115,7 @@ impl Job {
         Self { module, memory, launch, out, out_bytes }
     }
 
-    /// `Normalize<Flip<Crop<Roi>>>` to f16, with a mirror.
+    /// Prepares `Normalize<Flip<Crop<Roi>>>` to f16, mirrored.
     fn pointwise(text: &str) -> Self {
         let mut job = Self::new(text, &SMALL, CROP, CROP.0 * CROP.1 * 6, 0, |_| {
             let ((left, top, ..), stored) = (SMALL.window, SMALL.stored);
@@ -130,7 +131,7 @@ impl Job {
         job
     }
 
-    /// `Flip<Resample<Roi>>` to u8, with a mirror; the tensor lacks `missing` bytes.
+    /// Prepares `Flip<Resample<Roi>>` to u8, mirrored. The tensor is `missing` bytes too short.
     fn tile(case: &Case, missing: usize) -> Self {
         let text = include_str!("fixtures/tile_u8_sm90.ptx");
         let size = case.size;
@@ -214,7 +215,7 @@ fn pointwise_chains_give_the_expected_bits() {
     }
 }
 
-/// Pillow's coefficients of a bilinear filter, or a wider one, in 22 bits.
+/// Pillow's coefficients of a bilinear or wider filter, with 22 bits.
 struct Filter {
     width: usize,
     windows: Vec<(usize, Vec<i32>)>,

@@ -1,4 +1,4 @@
-//! Instructions that few kernels use, against the definitions in the PTX ISA.
+//! Compares rarely used instructions with their definitions in the PTX ISA.
 
 mod common;
 
@@ -53,7 +53,8 @@ fn extensions_of_the_sign() {
     check("szext.clamp.u32 %r4, %r1, %r2;", |a, b, _| if b >= 32 { a } else { a & ((1 << b) - 1) });
 }
 
-/// Bytes of the result, from the highest, for each value of the selector's two bits.
+/// Tests the bytes of the result, starting with the highest, for each value of the selector's two
+/// bits.
 #[test]
 fn modes_of_byte_permutation() {
     let modes: [(&str, [[u32; 4]; 4]); 6] = [
@@ -94,7 +95,7 @@ fn smaller_and_larger_floats() {
                 (true, false) | (false, true) if keeps_nan => NAN,
                 (true, false) => b.to_bits(),
                 (false, true) => a.to_bits(),
-                // -0 is smaller than +0.
+                // -0 counts as smaller than +0.
                 _ if (a.total_cmp(&b).is_gt()) == larger => a.to_bits(),
                 _ => b.to_bits(),
             };
@@ -103,7 +104,7 @@ fn smaller_and_larger_floats() {
     }
 }
 
-/// The ISA allows errors; the interpreter rounds a result of double precision.
+/// The ISA allows errors. The interpreter rounds the result in double precision.
 #[test]
 fn approximations_are_within_their_bounds() {
     let inputs: Vec<[u64; 3]> =
@@ -135,7 +136,7 @@ fn one_lane_is_elected() {
 
 #[test]
 fn matrices_are_stored_to_shared_memory() {
-    // Lane n holds columns 2 (n mod 4) and the next of row n / 4.
+    // Lane n holds columns 2 (n mod 4) and 2 (n mod 4) + 1 of row n / 4.
     let body = format!(
         "mov.u32 %r3, shared; shl.b32 %r4, %r0, 4; and.b32 %r4, %r4, 112; add.u32 %r4, %r4, %r3;
          shl.b32 %r5, %r0, 1; add.u32 %r6, %r5, 1; shl.b32 %r6, %r6, 16; or.b32 %r5, %r5, %r6;

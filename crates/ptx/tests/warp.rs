@@ -1,4 +1,4 @@
-//! Memory, atomics, exchange between lanes and matrices.
+//! Memory, atomics, exchange of values between lanes, and matrices.
 
 mod common;
 
@@ -47,7 +47,7 @@ fn votes_matches_and_reductions() {
         "redux.sync.add.s32 %r2, %r0, -1; redux.sync.min.s32 %r3, %r0, -1; redux.sync.xor.b32 %r4, %r0, -1; add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; {STORE}"
     );
     assert_eq!(words(&sum, 32), [496; 32]);
-    // Some lanes only.
+    // Only some lanes take part.
     let half = format!(
         "mov.u32 %r2, 0; setp.lt.u32 %p1, %r0, 16; @!%p1 bra end; redux.sync.max.u32 %r2, %r0, 65535; end: {STORE}"
     );
@@ -89,7 +89,8 @@ fn vectors_generic_addresses_and_local_memory() {
     assert_eq!(words(&body, 64), (0..64).map(|n| 4 * n + 2).collect::<Vec<u32>>());
 }
 
-/// Products of bytes against loops over rows, columns and depth, with the fragments' layout of the PTX ISA.
+/// Compares products of bytes with loops over rows, columns and depth. Uses the fragment layout of
+/// the PTX ISA.
 #[test]
 fn matrix_products_equal_a_naive_product() {
     for (shape, rows, depth) in
@@ -104,7 +105,8 @@ fn matrix_products_equal_a_naive_product() {
                 (0..rows * depth).map(|at| byte(at, 1)).collect(),
                 (0..8 * depth).map(|at| byte(at, 77)).collect(),
             );
-            // Row-major left matrix, column-major right one: word `q + 4 n` of row or column `r`.
+            // The left matrix is row-major, the right one column-major: word `q + 4 n` of row or
+            // column `r`.
             let (sums, lefts, rights) = (rows / 4, rows / 8 * depth / 16, depth / 16);
             let mut body = "shr.u32 %r1, %r0, 2; and.b32 %r3, %r0, 3;".to_string();
             let mut load = |name: usize, base: usize, row: usize, word: usize| {
@@ -160,7 +162,7 @@ fn matrix_products_equal_a_naive_product() {
 
 #[test]
 fn matrices_are_loaded_from_shared_memory() {
-    // Halves of row r have the values 8 r to 8 r + 7, matrix after matrix.
+    // Row r contains 16-bit values from 8 r to 8 r + 7, one matrix after another.
     let fill = "mov.u32 %r3, shared; shl.b32 %r4, %r0, 2; add.u32 %r4, %r4, %r3; shl.b32 %r5, %r0, 1; add.u32 %r6, %r5, 1;
         shl.b32 %r6, %r6, 16; or.b32 %r5, %r5, %r6; st.shared.u32 [%r4], %r5; bar.warp.sync -1;
         and.b32 %r4, %r0, 7; shl.b32 %r4, %r4, 4; add.u32 %r4, %r4, %r3;";
@@ -183,7 +185,7 @@ fn counts_are_those_of_a_known_kernel() {
         setp.lt.u32 %p1, %r0, 8; @%p1 bra end; ld.global.u32 %r4, [%d0]; end:";
     let mut setup = Setup::new(body, 64, &[0; 64]);
     let counts = setup.run(&Options::default()).expect_clean();
-    // Three instructions before the body; one warp diverges.
+    // There are three instructions before the body. One warp diverges.
     assert_eq!(counts.instructions, 2 * (3 + 7 + 1 + 1));
     assert_eq!(counts.longest_block, counts.instructions);
     assert_eq!((counts.branches, counts.divergent_branches, counts.barriers), (2, 1, 2));

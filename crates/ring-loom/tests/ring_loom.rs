@@ -1,4 +1,4 @@
-//! The ring under the model checker loom: every interleaving of small programs.
+//! Checks the ring with the model checker loom, which tries every interleaving of small programs.
 
 use feedwater_ring_loom::error::Result;
 use feedwater_ring_loom::ring::{Producer, Slot, ring};
@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-/// Checks that a slot has one owner at a time, and counts live slots.
+/// A slot that checks that it has one owner at a time, and counts live slots.
 struct Checked {
     live: Arc<AtomicUsize>,
     filling: bool,
@@ -58,8 +58,8 @@ fn fill(producer: &Producer<Checked>, value: usize) -> bool {
     true
 }
 
-/// Runs the model checker with three preemptions: they find nearly every bug (Musuvathi and Qadeer, "Iterative context bounding",
-/// PLDI 2007), and keep the number of interleavings small.
+/// Runs the model checker with at most three preemptions. They find nearly every bug (Musuvathi and
+/// Qadeer, "Iterative context bounding", PLDI 2007), and keep the number of interleavings small.
 fn model(program: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

@@ -1,4 +1,4 @@
-"""A typical program, whose types are those that it says."""
+"""A typical program for the type checker. Its comments and annotations state the expected types."""
 
 from typing import Any
 

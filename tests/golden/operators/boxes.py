@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/operators/boxes.json: boxes, points and masks of torchvision v2 after affine and perspective maps.
+"""Writes tests/golden/operators/boxes.json: boxes, points and masks after affine and perspective maps of torchvision
+v2.
 
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
     venv/bin/python tests/golden/operators/boxes.py [--check]
 
-torchvision moves them in f32, by the forward matrix. Masks are images that it samples at the nearest pixel, as tensors.
+torchvision maps boxes and points in f32 with the forward matrix. It treats masks as tensors of images and samples the
+nearest pixel.
 """
 
 import random

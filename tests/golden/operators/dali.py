@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/operators/dali.json: results of DALI's color_twist and grid_mask on the CPU.
+"""Writes tests/golden/operators/dali.json: results of DALI's color_twist and grid_mask on the CPU.
 
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0 nvidia-dali-cuda120==2.4.0
     venv/bin/python tests/golden/operators/dali.py [--check]
@@ -23,7 +23,7 @@ TWISTS = [
     {"brightness": 1.15, "contrast": 0.85, "saturation": 1.3, "hue": 18.0},
 ]
 
-# Tile and shifts in pixels, angle in degrees as in feedwater.
+# Tile and shifts in pixels. The angle is in degrees, as in feedwater; DALI takes radians.
 MASKS = [
     {"tile": 10, "ratio": 0.5, "angle": 0.0, "shift_x": 0.0, "shift_y": 0.0},
     {"tile": 54, "ratio": 0.2, "angle": 0.0, "shift_x": 0.0, "shift_y": 0.0},
@@ -37,7 +37,7 @@ MASKS = [
 
 
 def run(operator, image, **settings):
-    """Result of an operator for one image."""
+    """Returns the result of a DALI operator for one image."""
 
     @pipeline_def(batch_size=1, num_threads=1, device_id=None, prefetch_queue_depth=1)
     def pipeline():
@@ -55,7 +55,8 @@ def twists():
 
 
 def masks():
-    """Whether pixels of a white image are black, row by row, the first pixel in the highest bit."""
+    """Yields, for each pixel of a white image, whether grid_mask blackens it: bits in row-major order, the first
+    pixel in the highest bit."""
     image = np.full((35, 48, 3), 255, np.uint8)
     for settings in MASKS:
         result = run(fn.grid_mask, image, **{**settings, "angle": math.radians(settings["angle"])})

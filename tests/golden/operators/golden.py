@@ -1,4 +1,4 @@
-"""Shared by the scripts of this folder: the picture, and writing or comparing golden data."""
+"""Functions that all scripts of this folder share: the test image, and writing or comparing golden data."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ def versions():
 
 
 def text_of(golden):
-    """One row per line."""
+    """Returns the JSON text, with one row per line."""
     parts = []
     for key, value in golden.items():
         value = value if isinstance(value, dict) else list(value)
@@ -33,8 +33,8 @@ def text_of(golden):
 
 
 def is_near(was, now):
-    """Whether two numbers are equal but for what differs between processors, whose linear algebra rounds differently: two units of
-    a fifth place after the point, with which boxes are printed, or a billionth."""
+    """Whether two texts of numbers differ by less than what rounding in different processors' linear algebra causes:
+    two units of the fifth decimal place, to which boxes are printed, or a relative difference of 1e-9."""
     try:
         first, second = float(was), float(now)
     except ValueError:
@@ -44,7 +44,8 @@ def is_near(was, now):
 
 
 def is_same(was, now):
-    """Whether golden data are equal. Texts of numbers may be near each other; hashes and counts may not."""
+    """Whether golden data are equal. Texts of numbers are compared with the tolerance of `is_near`. Hashes and counts
+    must be equal."""
     if isinstance(was, dict) and isinstance(now, dict):
         return was.keys() == now.keys() and all(is_same(was[key], now[key]) for key in was)
     if isinstance(was, list) and isinstance(now, list):
@@ -56,7 +57,7 @@ def is_same(was, now):
 
 
 def main(name, make, **others):
-    """`others` are the versions of further libraries."""
+    """Writes or checks the golden file `name`. `others` are the versions of further libraries."""
     installed = {**versions(), **others}
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true")

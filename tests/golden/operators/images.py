@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/operators/images.json: images after compression.
+"""Writes tests/golden/operators/images.json: images after JPEG compression.
 
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
     venv/bin/python tests/golden/operators/images.py [--check]

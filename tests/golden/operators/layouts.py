@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/operators/layouts.json: sizes and places of padded, fitted and cropped images, elastic transforms, and draws.
+"""Writes tests/golden/operators/layouts.json: sizes and positions of padded, fitted and cropped images, elastic
+transforms, and quantiles of random parameters.
 
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
     venv/bin/pip install --no-deps ultralytics==8.4.190        # letterbox only
@@ -44,7 +45,8 @@ def pads():
 
 
 def letterbox_class():
-    """The class alone, without the libraries that its module imports."""
+    """Returns Ultralytics' LetterBox class. Its module is not imported, because it needs libraries that are not
+    installed."""
     folder = pathlib.Path(importlib.util.find_spec("ultralytics").submodule_search_locations[0])
     module = ast.parse((folder / "data" / "augment.py").read_text())
     names = {"BaseTransform": object, "cv2": mock.Mock(), "np": np, "Any": object}
@@ -79,7 +81,7 @@ def thumbnails():
 
 
 class Given:
-    """Gives numbers in place of torch.rand."""
+    """Replaces torch.rand by numbers from a seeded generator, and records them in `given`."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -120,7 +122,7 @@ def boxes_of(size, rng, count):
 
 
 def iou_crops():
-    """Single trials: what becomes of four numbers, with the overlap that is asked for."""
+    """Yields the results of single trials for four given random numbers and a given minimum overlap."""
     rng = random.Random(6)
     for size in ((31, 22), (640, 427), (333, 500)):
         boxes = list(boxes_of(size, rng, 3))
@@ -156,7 +158,7 @@ def iou_crops():
 
 
 def noise(count, seed):
-    """The same numbers as `noise` in tests/formulas/layouts.rs."""
+    """The same numbers as `noise` in tests/operators/formulas/layouts.rs."""
     at = np.arange(count, dtype=np.uint64) + np.uint64(seed)
     value = at * np.uint64(0x9E3779B97F4A7C15)
     value ^= value >> np.uint64(29)
@@ -183,7 +185,7 @@ def elastics():
 
 
 def pictures():
-    """Images of whole operators."""
+    """Hashes of the images that whole operators produce."""
     for size in ((31, 22), (22, 31), (64, 48), (1, 9)):
         image = picture(*size, 23)
         row = lambda name, result: {"name": name, "source": size, "size": result.size, "sha256": digest(result)}
@@ -209,7 +211,7 @@ def blurs():
 
 
 def distributions():
-    """Quantiles of numbers that are drawn for an image of 64x48."""
+    """Quantiles of random parameters for an image of 64x48."""
     torch.manual_seed(4)
     image = Image.new("L", (64, 48))
     count = 20000

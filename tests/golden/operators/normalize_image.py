@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/operators/normalize_image.json: results of Albumentations' Normalize with an image's own statistics.
+"""Writes tests/golden/operators/normalize_image.json: results of Albumentations' Normalize with the statistics of
+each image.
 
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0 scipy albumentations==2.0.8
     venv/bin/python tests/golden/operators/normalize_image.py [--check]
 
-Albumentations returns f64. A result is the first 16 digits of the SHA-256 of its values in f32, little endian, one per
-picture of colour.py.
+Albumentations returns f64. A result is the first 16 digits of the SHA-256 of its values in f32, little endian, one
+per image of colour.py.
 """
 
 import albumentations

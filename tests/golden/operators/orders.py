@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/operators/orders.json: what timm's RepeatAugSampler hands to each rank of a set that is not shuffled.
+"""Writes tests/golden/operators/orders.json: the indices that timm's RepeatAugSampler gives each rank if it does not
+shuffle.
 
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0 timm==1.0.31
     venv/bin/python tests/golden/operators/orders.py [--check]
@@ -13,7 +14,7 @@ from timm.data.distributed_sampler import RepeatAugSampler
 def repeats():
     for samples, world, repeats in [(10, 1, 3), (64, 4, 4), (61, 3, 4), (40, 8, 3), (7, 2, 9)]:
         for rank in range(world):
-            # Without rounding to a multiple of 256 samples.
+            # `selected_round=0` turns off rounding to a multiple of 256 samples.
             sampler = RepeatAugSampler(
                 range(samples), num_replicas=world, rank=rank, shuffle=False, num_repeats=repeats, selected_round=0
             )

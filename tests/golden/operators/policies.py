@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/operators/policies.json: tables of torchvision's and timm's policies, and how often they draw what.
+"""Writes tests/golden/operators/policies.json: tables of torchvision's and timm's policies, and how often they draw
+each step.
 
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0 timm==1.0.31
     venv/bin/python tests/golden/operators/policies.py [--check]
 
-Tables come from the classes themselves. Steps are what the functions that change pixels are called with.
+Tables come from the classes themselves. Steps are recorded from calls of the functions that change pixels, with their
+arguments.
 """
 
 import collections
@@ -28,7 +30,7 @@ def texts(values):
 
 
 def magnitudes():
-    """Magnitude of each bin."""
+    """Yields the magnitude of each bin."""
     spaces = {
         "rand_augment": (RandAugment._AUGMENTATION_SPACE, (2, 10, 31)), "auto_augment": (AutoAugment._AUGMENTATION_SPACE, (10,)),
         "trivial_augment_wide": (TrivialAugmentWide._AUGMENTATION_SPACE, (2, 31)), "aug_mix": (AugMix._AUGMENTATION_SPACE, (10,)),
@@ -51,7 +53,7 @@ def pairs():
 
 
 def calls_of(run):
-    """What `run` calls, as a list of texts."""
+    """Returns the calls of pixel functions that `run` makes, as texts."""
     calls = []
 
     def recorded(name, keep):
@@ -106,7 +108,7 @@ def calls_of(run):
 
 
 def steps():
-    """Step of a magnitude in torchvision's policies."""
+    """Yields the step of each magnitude in torchvision's policies."""
     policy = AutoAugment()
     image = Image.new("RGB", (97, 64))
     for operation in AutoAugment._AUGMENTATION_SPACE | {"Identity": None}:
@@ -119,14 +121,14 @@ def steps():
 
 
 def timm_steps():
-    """Step of a magnitude in timm's operations."""
+    """Yields the step of each magnitude in timm's operations."""
     image = Image.new("RGB", (97, 64))
     for operation in timm.LEVEL_TO_ARG:
         if operation in ("TranslateX", "TranslateY", "PosterizeOriginal", "GaussianBlurRand"):
             continue
         for magnitude in (0.0, 2.5, 6.123, 9.0, 10.0, 12.5):
             if operation == "PosterizeIncreasing" and magnitude > 10:
-                continue  # less than no bits
+                continue  # the number of bits would be negative
             for negated in (False, True):
                 op = timm.AugmentOp(operation, prob=1.0, magnitude=magnitude, hparams={"magnitude_max": 20})
                 with mock.patch.object(timm.random, "random", lambda: 0.7 if negated else 0.2):
@@ -138,7 +140,7 @@ def timm_steps():
 
 
 def pixels():
-    """Images of single steps."""
+    """Yields hashes of images after single steps."""
     def row(library, operation, magnitude, negated, filter, size, result):
         digest = hashlib.sha256(np.ascontiguousarray(np.asarray(result)).tobytes()).hexdigest()[:32]
         return {
@@ -171,7 +173,7 @@ def pixels():
 
 
 def timm_texts():
-    """Settings of a text."""
+    """Yields the settings that timm reads from a configuration string."""
     for text in ("rand", "rand-m9-mstd0.5-inc1", "rand-m9-n3-mstd0.5", "rand-mstd1-tweights", "rand-m7-mstd0.5-mmax20-p0.3", "rand-m15-n2-mmax15",
                  "rand-m9-mstd101-inc1", "rand-n1-t3a", "rand-n1-t3aw-inc1"):
         policy = timm.rand_augment_transform(text, {})
@@ -185,7 +187,7 @@ def timm_texts():
 
 
 def draws():
-    """How often a step is drawn, as (operation and, rounded, magnitude)."""
+    """Yields how often each step is drawn. A step is an operation with its rounded magnitude."""
     image = Image.new("RGB", (64, 48))
     policies = {
         "rand_augment": RandAugment(num_ops=1), "trivial_augment_wide": TrivialAugmentWide(num_magnitude_bins=5),
@@ -217,7 +219,7 @@ def draws():
 
 
 def distributions():
-    """Quantiles of numbers that are drawn."""
+    """Yields quantiles of random parameters."""
     random.seed(2)
     torch.manual_seed(2)
     np.random.seed(2)

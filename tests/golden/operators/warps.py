@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/operators/warps.json: what Pillow and torchvision v2 make of pictures by affine and perspective maps.
+"""Writes tests/golden/operators/warps.json: results of Pillow's and torchvision v2's affine and perspective maps.
 
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
     venv/bin/python tests/golden/operators/warps.py            # writes
-    venv/bin/python tests/golden/operators/warps.py --check    # compares with what is stored
-    venv/bin/python tests/golden/operators/warps.py --seed 7   # other random maps, to compare more of them once
+    venv/bin/python tests/golden/operators/warps.py --check    # compares with the stored results
+    venv/bin/python tests/golden/operators/warps.py --seed 7   # compares once with other random maps
 
-Numbers are texts, because JSON readers round. Results are the first half of the SHA-256 of their bytes.
+Numbers are stored as texts, because JSON readers round them. Results are the first half of the SHA-256 of their
+bytes.
 """
 
 import hashlib
@@ -32,7 +33,7 @@ def texts(values):
 
 
 def matrices(rng, width, height):
-    """Affine maps from output to input: usual ones, extreme ones, and those with whole numbers."""
+    """Yields affine maps from output to input: common ones, extreme ones, and maps with integer coefficients."""
     yield from [
         [1, 0, 0, 0, 1, 0], [1, 0, 3, 0, 1, -2], [1, 0, 0.5, 0, 1, 0.25], [-1, 0, width, 0, -1, height],
         [0, 1, 0, 1, 0, 0], [2, 0, 0, 0, 3, 0], [0.3, 0, 0.1, 0, 1.7, -1], [1, 0.3, 0, 0, 1, 0],
@@ -75,7 +76,7 @@ def perspective_maps(seed):
                    small(0.3 / width), small(0.3 / height)]
             if number == 6:  # A line at infinity crosses the image.
                 map[6] = -2 / (2 * width + 1)
-            if number == 7:  # Not a number at the centre of a pixel.
+            if number == 7:  # NaN at the centre of a pixel.
                 map = [1, 0, -0.5, 0, 1, -0.5, -2, 0]
             for name, filter in FILTERS.items():
                 fill = (7, 130, 255) if number % 2 else (0, 0, 0)
@@ -129,7 +130,7 @@ def affines(seed):
 
 
 def policy_moves(seed):
-    """Shears and translations as the policies apply them."""
+    """Yields shears and translations as torchvision's policies apply them."""
     policy = AutoAugment(AutoAugmentPolicy.IMAGENET)
     for width, height in SIZES:
         image = picture(width, height, 15)
@@ -147,7 +148,7 @@ def policy_moves(seed):
 
 
 def corners(seed):
-    """Perspectives by their corners, with torchvision's coefficients."""
+    """Yields perspective maps given by their corners, with torchvision's coefficients."""
     rng = random.Random(f"corners {seed}")
     for width, height in [(13, 17), (31, 22), (64, 48), (500, 375), (224, 224)]:
         start = [[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]]

@@ -4,14 +4,14 @@ use super::*;
 use feedwater::gpu::{Runtime, compile};
 use feedwater::internals::gpu::compiler;
 
-/// A runtime with an empty cache of kernels.
+/// Returns a runtime with an empty kernel cache.
 fn uncached() -> (tempfile::TempDir, Runtime) {
     let directory = tempfile::tempdir().unwrap();
     let runtime = runtime().with_cache_directory(directory.path());
     (directory, runtime)
 }
 
-/// Runs a kernel that adds 2 to 40.
+/// Runs a kernel that adds 2 to 40, and returns the result.
 fn run(device: &Arc<Device>) -> Vec<u8> {
     let (memory, pinned) = pools(device).unwrap();
     let stream = Stream::new(device).unwrap();
@@ -38,7 +38,7 @@ fn a_newer_gpu_runs_the_drivers_translation_of_the_newest_known_architecture() {
     assert_eq!(machine.compiled_for(), "compute_100");
     let before = machine.compilations();
     assert_eq!(run(&device), [42; 256]);
-    assert_eq!(machine.compilations(), before, "the result is cached");
+    assert_eq!(machine.compilations(), before, "the result must come from the cache");
     drop(device);
 
     machine.compiler_knows(&[75, 80, 90, 100, 103, 120]);

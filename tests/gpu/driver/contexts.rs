@@ -1,4 +1,5 @@
-//! The calling thread's context: every function leaves it as it was, and a wrong one is found by the simulated driver.
+//! The calling thread's CUDA context: every function leaves it unchanged, and the simulated driver
+//! reports calls in a wrong context.
 
 #![allow(unsafe_code, reason = "the driver is called as a framework would call it")]
 
@@ -15,7 +16,7 @@ fn keeps<T>(what: &str, step: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Uses everything of the module on GPU 0.
+/// Calls every function of the module on GPU 0.
 fn every_function() {
     let device = keeps("open", || Device::open_with(0, &runtime()).unwrap());
     keeps("memory", || device.memory_bytes().unwrap());
@@ -85,7 +86,8 @@ fn a_thread_stays_bound_only_if_it_asks_for_it() {
         drop(Stream::new(&devices[0]).unwrap());
         assert_eq!(result::ctx::get_current(), Ok(bound));
     });
-    // A binding ends with the context's life; opening renews this thread's.
+    // A binding ends when its context is destroyed. Opening the device again renews the binding of
+    // this thread.
     on_a_new_thread(|| {
         let device = Device::open_with(0, &runtime()).unwrap();
         device.bind().unwrap();
@@ -95,7 +97,7 @@ fn a_thread_stays_bound_only_if_it_asks_for_it() {
     assert_clean(&machine, "bound");
 }
 
-/// The simulated driver's own rules, on which the tests above rely.
+/// Checks the rules of the simulated driver on which the tests above rely.
 #[test]
 fn the_simulated_driver_refuses_objects_of_another_context() {
     use cudarc::driver::sys::CUresult;
@@ -114,7 +116,7 @@ fn the_simulated_driver_refuses_objects_of_another_context() {
         devices[0].bind().unwrap();
         assert_eq!(code(record(&streams[0])), Ok(()));
         assert_eq!(code(record(&streams[1])), Err(CUresult::CUDA_ERROR_INVALID_HANDLE));
-        // Streams of another device may wait for an event.
+        // A stream may wait for an event of another device.
         streams[1].wait(&event).unwrap();
 
         let (memory, pinned) = pools(&devices[0]).unwrap();

@@ -9,7 +9,7 @@ fn a_text_that_does_not_compile_gives_the_compilers_log() {
     let Err(Error::Compile { log }) =
         Kernel::load(&device, "int f() { return wrong; }", "fused", 8)
     else {
-        panic!("it compiled");
+        panic!("the invalid text compiled");
     };
     assert!(log.contains("wrong"), "{log}");
     let Err(Error::Device { call, .. }) = Kernel::load(&device, "enum { UNUSED };", "fused", 8)
@@ -63,7 +63,7 @@ fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
     assert_eq!(compilations(), 1);
     let opened = machine.compiler_openings();
     assert_eq!(compilations(), 0);
-    assert_eq!(machine.compiler_openings(), opened, "a cached kernel needs no compiler");
+    assert_eq!(machine.compiler_openings(), opened, "a cached kernel must need no compiler");
     let files = fs::read_dir(directory.path()).unwrap().map(|it| it.unwrap().path());
     let mut kernels = files.filter(|it| it.extension().is_some_and(|it| it == "cubin"));
     let file = kernels.next().unwrap();
@@ -75,10 +75,14 @@ fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
     assert_eq!(compilations(), 1, "cut");
     assert_eq!(compilations(), 0, "mended");
 
-    // Another handle has its own directory at the same time.
+    // A second handle uses another directory at the same time.
     let elsewhere = tempfile::tempdir().unwrap();
     let other = kept_in(elsewhere.path());
-    assert_eq!([1, 0].map(|_| compilations_on(&other)), [1, 0], "another directory");
+    assert_eq!(
+        [1, 0].map(|_| compilations_on(&other)),
+        [1, 0],
+        "compilations with and without an empty cache"
+    );
     assert_eq!(compilations(), 0);
     let lost = kept_in(&file.join("below a file"));
     assert_eq!(
@@ -90,7 +94,7 @@ fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
     assert_clean(&machine, "cache");
 }
 
-/// Launches the kernel once, in a stream where nothing has run yet.
+/// Launches the kernel once, in a stream in which nothing has run yet.
 fn launch(stream: &Stream, kernel: &Kernel, samples: &mut Staged, out: &DeviceBuffer) {
     describe(samples, 0, out, 0, out, 0).unwrap();
     fill(stream, out, 0..16, 1).unwrap();

@@ -45,7 +45,7 @@ fn dropped_staged_bytes_are_freed_after_the_copy() {
     page.bytes().unwrap().fill(5);
     page.upload(&stream, 0..512).unwrap();
     drop(page);
-    // The same bytes, host and device, for another owner.
+    // Another owner gets the same bytes, on the host and on the device.
     pinned.buffer("pages", 512).unwrap().fill(6);
     let mut seen = vec![0; 512];
     read_back(&stream, &memory.buffer("slots", 512).unwrap(), 0, &mut seen).unwrap();
@@ -54,7 +54,7 @@ fn dropped_staged_bytes_are_freed_after_the_copy() {
     assert_clean(&machine, "dropped");
 }
 
-/// Bytes outside of the buffers are errors, and nothing is copied.
+/// Ranges outside of the buffers are errors, and nothing is copied.
 #[test]
 fn downloaded_bytes_are_read_after_the_last_copy() {
     let machine = exclusive();
@@ -76,7 +76,7 @@ fn downloaded_bytes_are_read_after_the_last_copy() {
             assert!(matches!(error, Error::Internal { .. }), "{error}");
         }
         assert_eq!(found.bytes().unwrap(), [3; 512]);
-        // The same page-locked bytes for another owner, after a copy that may not have run.
+        // Another owner gets the same page-locked bytes, after a copy that may not have run yet.
         feedwater::internals::gpu::fill(&stream, &source, 0..512, 9).unwrap();
         found.copy(&stream, &source, 0..512, 0).unwrap();
         drop(found);
@@ -89,7 +89,8 @@ fn downloaded_bytes_are_read_after_the_last_copy() {
     }
 }
 
-/// The driver waits by itself only for copies into ordinary memory.
+/// The driver itself waits only for copies into pageable memory, so copies into page-locked memory
+/// need an explicit wait.
 #[test]
 fn bytes_are_read_back_into_page_locked_memory_before_the_call_returns() {
     let machine = exclusive();
@@ -110,7 +111,7 @@ fn a_pool_allocates_its_rows_once_and_never_more() {
     let machine = exclusive();
     let device = Device::open_with(0, &runtime()).unwrap();
     let mut footprint = Footprint::default();
-    footprint.add(Memory::Host, "pages", 1 << 40, 1, "not this pool's");
+    footprint.add(Memory::Host, "pages", 1 << 40, 1, "memory of another kind");
     footprint.add(Memory::Device, "slots", 1024, 3, "");
     footprint.add(Memory::Device, "nvjpeg", 8192, 1, "");
     footprint.add(Memory::Pinned, "pages", 512, 2, "");
@@ -133,14 +134,14 @@ fn a_pool_allocates_its_rows_once_and_never_more() {
     assert!(matches!(memory.buffer("no row", 1), Err(Error::Budget { limit: 0, .. })));
     slots.pop();
     assert_eq!((memory.used_bytes(), memory.peak_bytes()), (2048, 3072));
-    assert_eq!(machine.counts().calls, calls, "acquiring and releasing never calls the driver");
+    assert_eq!(machine.counts().calls, calls, "acquiring and releasing must not call the driver");
 
     let mut page = pinned.buffer("pages", 512).unwrap();
     assert!(page.iter().all(|byte| *byte == 0));
     page.fill(7);
     assert_eq!(machine.counts().write_combined, 0);
 
-    // Buffers hold the pool, and the pool holds the device: drop in any order.
+    // Buffers own the pool, and the pool owns the device, so they may be dropped in any order.
     drop((device, memory, pinned));
     assert_eq!(machine.counts().contexts, 1);
     drop((slots, page));
@@ -153,9 +154,9 @@ fn a_pool_that_does_not_fit_is_an_error() {
     let device = Device::open_with(0, &runtime()).unwrap();
     machine.memory_limit(1000);
     let Err(Error::Device { call, problem }) = pools(&device).map(drop) else {
-        panic!("it fitted")
+        panic!("the pool was allocated")
     };
     assert_eq!((call, problem.contains("OUT_OF_MEMORY")), ("cuMemAlloc", true), "{problem}");
     drop(device);
-    assert_clean(&machine, "too little memory");
+    assert_clean(&machine, "after a pool that does not fit");
 }

@@ -1,4 +1,4 @@
-//! CUDA code on a simulated machine: event order, accounting, failures. Needs no GPU.
+//! CUDA code on a simulated machine: order of events, accounting of memory, failures. Needs no GPU.
 
 mod architectures;
 mod contexts;
@@ -20,7 +20,7 @@ use feedwater::internals::gpu::{
 };
 use feedwater::internals::ring::Slot;
 
-/// Writes `value` to `length` bytes, a minimal version of the fused kernel. One thread per column.
+/// A minimal version of the fused kernel: writes `in + add` to `out`. One thread per column.
 const KERNEL: &str = r#"
 struct Sample { unsigned char* out; const unsigned char* in; int add, unused; };
 #ifdef __CUDACC__
@@ -70,7 +70,7 @@ fn pools(device: &Arc<Device>) -> Result<(DevicePool, PinnedPool)> {
 
 fn assert_clean(machine: &Simulated, what: &str) {
     let counts = machine.counts();
-    assert_eq!(counts.live(), 0, "{what}: something is left: {counts:?}");
+    assert_eq!(counts.live(), 0, "{what}: not everything was freed: {counts:?}");
     assert_eq!(counts.faults(), 0, "{what}: {counts:?}");
 }
 
@@ -101,7 +101,7 @@ fn a_missing_device_is_unavailable_with_advice() {
         Err(Error::Unavailable { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
-    // The requested number, and the number of devices.
+    // The message contains the requested number and the number of devices.
     let text = reason(3);
     assert!(text.contains('3') && text.contains('1'), "{text}");
     machine.devices(0);
@@ -124,7 +124,7 @@ fn an_old_nvjpeg_is_warned_about() {
     assert!(probe(&runtime()).nvjpeg.unwrap().warnings.is_empty());
 }
 
-/// Libraries of one runtime do not affect another.
+/// Two runtimes load their own libraries and do not affect each other.
 #[test]
 fn two_runtimes_use_their_own_libraries_at_the_same_time() {
     let machine = exclusive();
@@ -144,7 +144,7 @@ fn two_runtimes_use_their_own_libraries_at_the_same_time() {
     assert_ne!(versions[0].version, versions[1].version);
     assert_eq!((&*versions[0].version, &*versions[1].path), ("13.0.1", nvjpeg.to_str().unwrap()));
 
-    // The other runtime's compiler is called, and counts separately.
+    // The other runtime uses its own compiler, which has its own counter.
     let before = machine.compilations();
     let device = Device::open_with(0, &other).unwrap();
     Kernel::load(&device, KERNEL, "fused", SAMPLE_BYTES).unwrap();
@@ -177,14 +177,16 @@ fn a_second_driver_in_one_process_is_an_error_that_names_both_files() {
     assert_clean(&machine, "drivers");
 }
 
-/// Runs a producer that fills and a consumer that sums up; `hooks` is whether they wait for each other.
+/// A producer fills a buffer, and a consumer sums up its bytes. `hooks` is whether they wait for
+/// each other.
 fn fill_and_use(device: &Arc<Device>, hooks: bool) -> Vec<u8> {
     let (memory, _) = pools(device).unwrap();
     let producer = Arc::new(Stream::new(device).unwrap());
     let consumer = Arc::new(Stream::new(device).unwrap());
     let kept = memory.buffer("slots", 1024).unwrap();
     let buffer = memory.buffer("slots", 1024).unwrap();
-    // Without hooks the consumer may be first. What it reads is then old, but written.
+    // Without hooks the consumer may read before the producer writes. It then reads old bytes, but
+    // not uninitialized ones.
     fill(&producer, &buffer, 0..1024, 0).unwrap();
     producer.synchronize().unwrap();
     let mut slot = TensorSlot::new(buffer, producer.clone(), consumer.clone()).unwrap();
@@ -220,7 +222,7 @@ fn copy_kernel(device: &Arc<Device>, memory: &DevicePool, pinned: &PinnedPool) -
     (kernel, Staged::new(host, memory.buffer("samples", 256).unwrap()).unwrap())
 }
 
-/// Writes the description of a sample: `out` becomes `input` plus `add`.
+/// Writes the description of a sample: the kernel sets `out` to `input` plus `add`.
 fn describe(
     samples: &mut Staged,
     index: usize,
@@ -251,7 +253,8 @@ fn slots_order_producer_and_consumer_and_the_simulator_shows_missing_order() {
         drop(device);
         assert_clean(&machine, "slots");
     }
-    // A lazy schedule always shows a missing wait, a random one usually, an eager one never.
+    // A missing wait always shows with a lazy schedule, usually with a random one, and never with
+    // an eager one.
     assert_eq!(wrong[0], Schedule::Lazy);
     assert!(wrong.iter().any(|schedule| matches!(schedule, Schedule::Random(_))), "{wrong:?}");
 }
@@ -263,7 +266,7 @@ fn an_event_is_reached_when_its_stream_gets_there() {
     let (memory, _) = pools(&device).unwrap();
     let stream = Stream::new(&device).unwrap();
     let event = Event::new(&device).unwrap();
-    assert!(event.query().unwrap(), "an event that was never recorded counts as reached");
+    assert!(event.query().unwrap(), "an event that was never recorded must count as reached");
     let buffer = memory.buffer("slots", 16).unwrap();
     fill(&stream, &buffer, 0..16, 1).unwrap();
     event.record(&stream).unwrap();
@@ -274,7 +277,7 @@ fn an_event_is_reached_when_its_stream_gets_there() {
     assert_clean(&machine, "event");
 }
 
-/// Opens the device, fills and uses a slot once, and reads it back.
+/// Opens the device, fills a slot, runs a kernel on it, and reads it back.
 fn whole_path() -> Result<Vec<u8>> {
     let device = Device::open_with(0, &runtime())?;
     let (memory, pinned) = pools(&device)?;
@@ -300,7 +303,7 @@ fn whole_path() -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Runs work on a thread without a CUDA context.
+/// Runs `work` on a new thread, which has no CUDA context.
 fn on_a_new_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
@@ -315,7 +318,8 @@ fn every_call_may_fail_and_nothing_leaks() {
         machine.schedule(if nth % 2 == 0 { Schedule::Lazy } else { Schedule::Random(nth) });
         machine.fail("", nth, LAUNCH_FAILED);
         let before = machine.counts().injected;
-        // Calls that only query or release may fail without consequence; then the result is correct.
+        // If a call that only queries or frees fails, the run may continue. Its result must then be
+        // correct.
         match on_a_new_thread(whole_path) {
             Ok(bytes) => assert_eq!(bytes, [42; 256], "call {nth}"),
             Err(Error::Device { call, problem }) => {
@@ -336,7 +340,9 @@ fn every_call_may_fail_and_nothing_leaks() {
         ["cuMemAlloc", "cuMemHostAlloc", "cuLaunchKernel", "cuEventRecord", "cuModuleLoadData"]
     {
         machine.fail(name, 1, LAUNCH_FAILED);
-        let Err(Error::Device { call, .. }) = whole_path() else { panic!("{name} did not matter") };
+        let Err(Error::Device { call, .. }) = whole_path() else {
+            panic!("the failure of {name} had no effect")
+        };
         assert_eq!(call, name);
         assert_clean(&machine, name);
     }

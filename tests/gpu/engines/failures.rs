@@ -1,4 +1,4 @@
-//! Failing files and calls.
+//! Files and calls that fail.
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn after_any_failure_the_next_batch_has_no_pixels_of_the_one_before() {
             setup.decode(&files(1)[..2], IMAGE.window()).unwrap();
             machine.fail(phase, 1, LAUNCH_FAILED);
             match setup.decode(&files(10), IMAGE.window()) {
-                // One of its files may be the reason.
+                // nvJPEG may report a failure caused by one of the files.
                 Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
                     assert!(phase.starts_with("nvjpegDecodeBatched") && call == phase, "{call}");
                 }
@@ -111,7 +111,7 @@ fn wrong_arguments_are_errors_before_nvjpeg_is_called() {
     let refused = |jpeg, capacity, largest| match BatchDecoder::new(jpeg, capacity, largest) {
         Err(Error::Internal { problem }) => problem,
         Err(error) => panic!("{error}"),
-        Ok(_) => panic!("{capacity} images of {largest}"),
+        Ok(_) => panic!("{capacity} images of {largest} were accepted"),
     };
     for (capacity, largest, value) in
         [(0, IMAGE, "0"), (1, Size::new(0, 1), "0x1"), (1, Size::new(1, 65536), "1x65536")]
@@ -131,7 +131,8 @@ fn wrong_arguments_are_errors_before_nvjpeg_is_called() {
     assert_clean(&machine, "callers");
 }
 
-/// Entropy decoding on a device may not report a broken file; nothing here depends on it.
+/// Engines decode entropy on the device, and may not report a broken file. Nothing here depends on
+/// such a report.
 #[test]
 fn engines_may_not_report_a_broken_file() {
     unsafe extern "C" fn refuse(
@@ -193,7 +194,7 @@ fn every_call_may_fail_and_nothing_leaks() {
     }
 }
 
-/// The destination of a skipped image keeps what was there.
+/// nvJPEG may skip an image, so that its destination keeps the previous pixels.
 #[test]
 fn skipped_images_are_noticed() {
     let machine = exclusive();
@@ -207,7 +208,7 @@ fn skipped_images_are_noticed() {
         machine.skipping(2);
         let mut setup = setup(CAPACITY, 1 << 20).unwrap();
         let mut expected = [true, false, true];
-        // The narrowest windows have fewer bytes than a stamp.
+        // These windows are so narrow that a row has fewer bytes than a stamp.
         for window in [IMAGE.window(), Roi::new(7, 5, 1, 1), Roi::new(3, 0, 2, 30)] {
             setup.decode(&files, window).unwrap();
             assert_eq!(setup.decoder.written().unwrap(), expected, "{window}");

@@ -1,5 +1,5 @@
-//! nvJPEG's batched decoder on a simulated machine whose JPEG engines, like Hopper's, write their destinations when called and
-//! not in stream order.
+//! nvJPEG's batched decoder on a simulated machine. Its JPEG engines, like Hopper's, write the
+//! destinations during the call and not in stream order.
 
 #![allow(unsafe_code)] // copies on the simulated device
 
@@ -34,7 +34,7 @@ const CAPACITY: usize = 4;
 /// Largest size of an image.
 const LARGEST: Size = Size::new(64, 64);
 
-/// Bytes that the simulated engines store for a batch of [`CAPACITY`].
+/// Bytes that the simulated engines allocate for a batch of [`CAPACITY`] images.
 const STATE_BYTES: u64 = 4 * 3 * 64 * 64;
 
 struct Setup {
@@ -46,12 +46,12 @@ struct Setup {
     pinned: PinnedPool,
 }
 
-/// Source and destination of an image.
+/// Encoded bytes and destination of an image.
 struct Page {
     encoded: PinnedBuffer,
     bytes: usize,
     pixels: DeviceBuffer,
-    /// Recorded after the last work that uses the pixels.
+    /// Recorded after the last work that reads the pixels.
     used: Event,
 }
 
@@ -92,7 +92,7 @@ impl Page {
         self.bytes = bytes.len();
     }
 
-    /// Returns a job after waiting on the host for all users of the pixels.
+    /// Returns a job. Waits on the host until all users of the pixels have finished.
     fn job(&self, wanted: Roi) -> Result<BatchJob<'_>> {
         Ok(BatchJob {
             bytes: &self.encoded[..self.bytes],
@@ -105,7 +105,7 @@ impl Page {
 }
 
 impl Setup {
-    /// Decodes a batch into the first pages, all with the same window.
+    /// Decodes a batch into the first pages. All images have the same window.
     fn decode(&mut self, files: &[Vec<u8>], wanted: Roi) -> Result<(), DecodeError> {
         self.decoder.done().synchronize()?;
         self.pages.iter_mut().zip(files).for_each(|(page, bytes)| page.read(bytes));
@@ -122,7 +122,7 @@ impl Setup {
         Ok(dense(&bytes, window))
     }
 
-    /// Checks that the next batch is correct.
+    /// Decodes another batch and checks its pixels.
     fn assert_usable(&mut self, what: &str) {
         let files: Vec<_> = (0..3).map(|tag| file(IMAGE, 200 + tag)).collect();
         self.decode(&files, IMAGE.window()).unwrap();
@@ -133,10 +133,11 @@ impl Setup {
     }
 }
 
-/// Queues a copy of this many bytes in the stream.
+/// Queues a copy of `bytes` bytes in the stream.
 fn copy(stream: &Stream, target: &DeviceBuffer, source: &DeviceBuffer, bytes: usize) {
     stream.device().bind().unwrap();
-    // SAFETY: both are buffers of at least that many bytes, and the test waits before it frees them.
+    // SAFETY: both buffers have at least `bytes` bytes, and the test waits for the stream before it
+    // frees them.
     unsafe {
         memcpy_dtod_async(target.address(), source.address(), bytes, stream.raw().cast()).unwrap();
     }
@@ -175,7 +176,8 @@ fn batches_of_changing_size_decode_their_windows_in_any_execution_order() {
     assert_eq!(machine.decoded(Backend::Hybrid) + machine.decoded(Backend::GpuHybrid), 0);
 }
 
-/// As nvImageCodec and torchvision do it. A state is made again only after a failure.
+/// nvImageCodec and torchvision initialize a state in the same way. A state is created again only
+/// after a failure.
 #[test]
 fn a_state_is_initialized_before_each_call_for_its_images() {
     let machine = exclusive();
@@ -190,14 +192,15 @@ fn a_state_is_initialized_before_each_call_for_its_images() {
         assert_eq!(machine.decoded(Backend::Hardware) - before, count as u64);
     }
     setup.decode(&[], IMAGE.window()).unwrap();
-    assert_eq!(machine.calls("nvjpegDecodeBatchedEx"), 4, "no images, no call");
+    assert_eq!(machine.calls("nvjpegDecodeBatchedEx"), 4, "without images there is no call");
     machine.fail("nvjpegDecodeBatchedEx", 1, LAUNCH_FAILED);
     setup.decode(&files[..2], IMAGE.window()).unwrap_err();
     setup.decode(&files[..2], IMAGE.window()).unwrap();
     assert_eq!((machine.calls(made), machine.calls(initialised)), (2, 6));
 }
 
-/// Files are refused before they are in a call, and one that nvJPEG refuses in spite of its answer is refused from then on.
+/// Unsupported files are refused before a call contains them. If a call refuses a file although
+/// nvJPEG had declared it supported, later files of its class are refused before a call.
 #[test]
 fn nvjpeg_is_asked_whether_the_engines_decode_a_file() {
     let machine = exclusive();
@@ -211,7 +214,7 @@ fn nvjpeg_is_asked_whether_the_engines_decode_a_file() {
         }
         assert_eq!(support.decodes(&bytes, 4, None).unwrap(), Some(decodes), "{sampling:x}");
     }
-    // A file that is none does not make it refuse the next one.
+    // Bytes that are no JPEG must not affect the answer for the next file.
     assert_eq!(support.decodes(b"no JPEG", 1, None).unwrap(), None);
     assert_eq!(support.decodes(&file(IMAGE, 1), 1, None).unwrap(), Some(true));
     drop((support, setup));
@@ -256,7 +259,7 @@ fn windows_at_corners_and_edges_are_right_with_every_version() {
     assert_clean(&machine, "windows");
 }
 
-/// A window together with a scale factor is not documented: the whole downscaled image is decoded.
+/// A window together with a scale factor is undocumented. So the whole downscaled image is decoded.
 #[test]
 fn downscaling_decodes_the_whole_image() {
     let machine = exclusive();
@@ -269,7 +272,7 @@ fn downscaling_decodes_the_whole_image() {
     for reduction in [2, 4, 8] {
         let reduced = Size::new(40u32.div_ceil(reduction), 30u32.div_ceil(reduction));
         let wanted = Roi::new(1, 1, 3, 2);
-        // One image is downscaled, the other has a window, in both orders.
+        // One image is downscaled and the other has a window, in both orders.
         for places in [[0, 1], [1, 0]] {
             let jobs = places.map(|place| {
                 let job = setup.pages[place].job(wanted).unwrap();
@@ -329,9 +332,9 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     for count in [4, 1, 4] {
         setup.decode(&files[..count], IMAGE.window()).unwrap();
     }
-    assert_eq!(used(&setup), taken, "nothing has grown");
+    assert_eq!(used(&setup), taken, "buffers must not have grown");
 
-    // An image that needs more memory than available: the batch fails, and the next one is decoded.
+    // If an image needs more memory than available, its batch fails, and the next batch is decoded.
     let large = Size::new(200, 100);
     setup.pages[0].read(&file(large, 1));
     let job = setup.pages[0].job(Roi::new(0, 0, 20, 20)).unwrap();
@@ -344,7 +347,8 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     }
     setup.assert_usable("after an image that is too large");
 
-    // If images of the given size do not fit, smaller ones do, and are decoded.
+    // If the memory for images of the given size is not available, buffers for smaller images are
+    // allocated and work.
     let before = setup.memory.used_bytes();
     let large = BatchDecoder::new(&setup.jpeg, 4, Size::new(400, 300)).unwrap();
     let smaller = (4 * 3 * 25 * 19u64).next_multiple_of(256);
@@ -359,7 +363,7 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     assert_clean(&machine, "memory");
 }
 
-/// Until then the engines may still read the file: shown with engines that keep the stream order.
+/// The engines may read a file until `done`. Shown with engines that keep the stream's order.
 #[test]
 fn files_must_not_change_until_done() {
     let machine = exclusive();
@@ -398,7 +402,8 @@ fn a_dropped_decoder_lets_its_batch_finish() {
     }
 }
 
-/// Two threads, each with its decoder, keep the engines busy; a third queues the consumer's work after them.
+/// Two threads with one decoder each keep the engines busy. The consumer's work on a third stream
+/// follows them.
 #[test]
 fn threads_take_turns_with_their_decoders() {
     let machine = exclusive();

@@ -1,10 +1,11 @@
-//! Order of the engines' writes: Hopper's engines write when called.
+//! Order of the engines' writes. Hopper's engines write during the call.
 
 use super::*;
 
-/// Behaviour of Hopper's engines: a reader's work is still in a stream, the next batch's stream waits for its event, and the
-/// reader sees the next batch anyway. Only a wait on the host helps, and [`HostIdle`] proves one. On other GPUs the same holds for
-/// the stamps.
+/// Shows a hazard of Hopper's engines. A reader's work is still queued in its stream, and the
+/// stream of the next batch waits for the reader's event. The engines write anyway, so the reader
+/// sees the next batch. Only a wait on the host prevents this, and [`HostIdle`] is the proof of
+/// such a wait. On other GPUs, the same hazard exists for the stamps.
 #[test]
 fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
     let machine = exclusive();
@@ -18,13 +19,13 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
         let seen = setup.memory.buffer("copies", PAGE_BYTES).unwrap();
         setup.decode(std::slice::from_ref(&first), window).unwrap();
         setup.decoder.done().synchronize().unwrap();
-        // The consumer's copy of the first image is in its stream and has not run.
+        // The consumer's copy of the first image is queued and has not run.
         copy(&consumer, &seen, &setup.pages[0].pixels, ROWS_BYTES);
         setup.pages[0].used.record(&consumer).unwrap();
         setup.stream.wait(&setup.pages[0].used).unwrap();
         setup.pages[0].read(&second);
         let page = &setup.pages[0];
-        // An event that was never recorded orders nothing; this is the deliberate misuse.
+        // Passes on purpose an event that was never recorded, which orders nothing.
         let unrelated = Event::new(setup.stream.device()).unwrap();
         let last_use = if through_the_host { &page.used } else { &unrelated };
         let job = BatchJob {
@@ -37,18 +38,19 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
         setup.decoder.decode(&setup.stream, &[job]).unwrap();
         let mut bytes = vec![0; ROWS_BYTES];
         read_back(&consumer, &seen, 0, &mut bytes).unwrap();
-        // The second image is always correct; the reader of the first one gets wrong pixels.
+        // The second image is always correct. Without the wait, the reader of the first image gets
+        // wrong pixels.
         assert_eq!(setup.pixels(0, window).unwrap(), pattern(&second, window));
         dense(&bytes, window) == pattern(&first, window)
     };
-    assert!(!run(&machine, true, false), "hopper does not keep the stream's order");
-    assert!(run(&machine, true, true), "hopper, and the host has seen the buffer free");
-    assert!(!run(&machine, false, false), "stamps are written at once");
+    assert!(!run(&machine, true, false), "hopper must not keep the stream's order");
+    assert!(run(&machine, true, true), "hopper, after a wait on the host");
+    assert!(!run(&machine, false, false), "stamps must be written during the call");
     assert!(run(&machine, false, true));
     assert_clean(&machine, "hazard");
 }
 
-/// The same hazard in reverse: work queued in the stream before the batch runs after it.
+/// Shows the opposite hazard: work that was queued in the stream before the batch runs after it.
 #[test]
 fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
     let machine = exclusive();
@@ -64,7 +66,7 @@ fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
         if through_the_host {
             setup.pages[0].used.record(&setup.stream).unwrap();
         }
-        // Without the record the event orders nothing.
+        // Without this record the event orders nothing.
         let job = setup.pages[0].job(window).unwrap();
         setup.decoder.decode(&setup.stream, &[job]).unwrap();
         let is_right = setup.pixels(0, window).unwrap() == pattern(&file(IMAGE, 1), window);
@@ -79,7 +81,7 @@ fn a_buffer_is_known_to_be_free_when_its_event_completes() {
     machine.schedule(Schedule::Lazy);
     let setup = setup(1, 1 << 20).unwrap();
     let Page { pixels, used, .. } = &setup.pages[0];
-    assert!(HostIdle::query(pixels, used).unwrap().is_some(), "unused so far");
+    assert!(HostIdle::query(pixels, used).unwrap().is_some(), "a buffer without uses must be idle");
     fill(&setup.stream, pixels, 0..PAGE_BYTES, 7).unwrap();
     used.record(&setup.stream).unwrap();
     assert!(HostIdle::query(pixels, used).unwrap().is_none());

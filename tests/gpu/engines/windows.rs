@@ -1,10 +1,11 @@
-//! Whether the engines are given windows.
+//! The check that decides whether the engines decode windows or whole images.
 
 use std::ffi::OsString;
 
 use super::*;
 
-/// The engines decode whole images unless a check in a process of its own has found that they decode windows.
+/// The engines decode whole images, unless a check in a separate process has shown that they decode
+/// windows correctly.
 #[test]
 fn windows_are_given_to_the_engines_only_after_a_check() {
     let machine = exclusive();
@@ -15,17 +16,17 @@ fn windows_are_given_to_the_engines_only_after_a_check() {
     let checks = [
         (script(&format!("{begun}{equal}")), Some(true)),
         (script(&format!("{begun}echo windows: different")), Some(false)),
-        // Crashes after the engines got a window, and before.
+        // Crashes of the check, after and before the engines received a window.
         (script(&format!("{begun}kill -SEGV $$")), Some(false)),
         (script(&format!("{begun}kill -ABRT $$")), Some(false)),
         (script("kill -SEGV $$"), None),
-        // Ends that tell nothing about windows.
+        // Exits that are no evidence about windows.
         (script(&format!("{begun}kill -INT $$")), None),
         (script(&format!("{begun}kill -KILL $$")), None),
         (script(&format!("{begun}{equal}; exit 1")), None),
         (script(begun), None),
         (script("exit 2"), None),
-        // A child keeps standard output open, and much is printed.
+        // A child process keeps standard output open, or the check prints a lot.
         (script(&format!("sleep 600 & {begun}{equal}")), Some(true)),
         (script(&format!("{begun}{equal}; head -c 1000000 /dev/zero")), Some(true)),
         (vec!["/there/is/no/such/program".into()], None),
@@ -34,7 +35,7 @@ fn windows_are_given_to_the_engines_only_after_a_check() {
     for (program, expected) in checks {
         machine.restart();
         nvjpeg::set_checking_program(program.clone());
-        // A verdict is kept.
+        // The result of the check is cached.
         let folder = tempfile::tempdir().unwrap();
         let runtime = simulated::runtime().with_cache_directory(folder.path());
         let device = Device::open_with(0, &runtime).unwrap();
@@ -57,7 +58,7 @@ fn windows_are_given_to_the_engines_only_after_a_check() {
     nvjpeg::set_checking_program(simulated::checking_program());
 }
 
-/// A verdict is kept for the driver, the library and the card; the check is not run again.
+/// The result of the check is cached per driver, library and GPU. The check does not run again.
 #[test]
 fn the_verdict_on_windows_is_kept() {
     let machine = exclusive();
@@ -75,20 +76,21 @@ fn the_verdict_on_windows_is_kept() {
         nvjpeg::window_verdict(&device, again).unwrap()
     };
     assert_eq!((verdict(false), runs()), (Some(true), 1));
-    assert_eq!((verdict(false), runs()), (Some(true), 1), "known to the process");
+    assert_eq!((verdict(false), runs()), (Some(true), 1), "cached in the process");
     machine.restart();
-    assert_eq!((verdict(false), runs()), (Some(true), 1), "known on the machine");
+    assert_eq!((verdict(false), runs()), (Some(true), 1), "cached on the machine");
     assert_eq!((verdict(true), runs()), (Some(true), 2));
     machine.nvjpeg_version(13, 2, 0);
     assert_eq!((verdict(false), runs()), (Some(true), 3), "another library");
-    // The program knows that it is one, and the library that is to be checked.
+    // The environment tells the program that it is a check, and which library it must check.
     let text = std::fs::read_to_string(&log).unwrap();
     let known = |line: &str| line.starts_with("1 /") && line.ends_with("libnvjpeg.so");
     assert!(text.lines().all(known), "{text}");
     nvjpeg::set_checking_program(simulated::checking_program());
 }
 
-/// The check itself, with engines that decode windows and with engines whose windows are shifted.
+/// Runs the check itself with engines that decode windows correctly, and with engines whose windows
+/// are shifted.
 #[test]
 fn the_check_of_windows_compares_pixels() {
     let machine = exclusive();
@@ -108,7 +110,7 @@ fn the_check_of_windows_compares_pixels() {
     }
 }
 
-/// Decodes windows one row too low.
+/// A decoder whose windows are one row too low.
 unsafe extern "C" fn shifted(
     bytes: *const u8,
     count: usize,

@@ -1,4 +1,5 @@
-//! A framework's thread, which may have another GPU's context current, or none: loaders and batches leave it as it was.
+//! Threads of a framework: the thread may have the context of another GPU, or no context. Loaders
+//! and batches leave its context unchanged.
 
 use super::*;
 use feedwater::internals::gpu::BorrowedSlice;
@@ -41,7 +42,8 @@ fn every_way() {
     keeps("Loader::drop", || drop(loader));
 }
 
-/// cudarc leaves the context of its own stream current, so the framework's is set again after its calls.
+/// Uses cudarc with a batch. cudarc leaves its own context current, so `current` restores the
+/// framework's context after each of its calls.
 fn cudarc_ways(current: &dyn Fn()) {
     let context = CudaContext::new(0).unwrap();
     let stream = context.new_stream().unwrap();
@@ -54,7 +56,7 @@ fn cudarc_ways(current: &dyn Fn()) {
     let buffer = batch.device_buffer().unwrap().clone();
     let slice = keeps("borrow", || BorrowedSlice::<u8, _>::new(buffer, 8, &stream, batch).unwrap());
     keeps("give back", || drop(slice));
-    // The last owner of a stream of cudarc.
+    // The batch is the last owner of the stream of cudarc.
     let batch = first(&mut loader);
     let ours = ours(&batch, &stream);
     drop((stream, context));

@@ -1,8 +1,8 @@
-//! Kernels of the user that read and write batches through cudarc.
+//! Users' kernels that read and write batches through cudarc.
 
 use super::*;
 
-/// A user's kernel, and the code that runs it on the simulated machine.
+/// A user's kernel, and the host code that runs it on the simulated machine.
 const SUM: &str = r#"
 #ifndef __CUDACC__
 #define __global__
@@ -25,7 +25,8 @@ extern "C" __global__ void sums(const float* batch, float* out, int elements) {
 }
 "#;
 
-/// A user's kernel, in its own stream, on views of the batch; two events per batch are cudarc's.
+/// Launches a user's kernel in its own stream on views of a batch. cudarc records two events per
+/// batch.
 #[test]
 fn a_cudarc_kernel_reads_and_writes_a_batch() {
     let machine = exclusive();
@@ -42,7 +43,7 @@ fn a_cudarc_kernel_reads_and_writes_a_batch() {
         for batch in &mut loader {
             let mut tensor = CudaTensor::<f32>::new(batch.unwrap(), &stream).unwrap();
             let (samples, elements) = (tensor.batch().len(), tensor.batch().shape().sample_len());
-            assert_eq!(tensor.len(), samples * elements, "a partial batch is shorter");
+            assert_eq!(tensor.len(), samples * elements, "a partial batch must be shorter");
             let mut sums = stream.alloc_zeros::<f32>(samples).unwrap();
             let config = LaunchConfig {
                 grid_dim: (samples as u32, 1, 1),
@@ -52,10 +53,10 @@ fn a_cudarc_kernel_reads_and_writes_a_batch() {
             let (view, elements) = (tensor.view(), elements as i32);
             let mut launch = stream.launch_builder(&function);
             launch.arg(&view).arg(&mut sums).arg(&elements);
-            // SAFETY: the arguments are those of the text above.
+            // SAFETY: the arguments match the parameters of the kernel in `SUM`.
             unsafe { launch.launch(config) }.unwrap();
             made.push(sums);
-            // In place, after the kernel: the next batch must not be affected.
+            // Overwrites the batch after the kernel. The next batch must not be affected.
             stream.memset_zeros(&mut tensor.view_mut()).unwrap();
         }
         let made: Vec<f32> =
@@ -74,7 +75,7 @@ fn a_cudarc_kernel_reads_and_writes_a_batch() {
     }
 }
 
-/// cudarc tracks the streams that use its slices; the slot waits for all of them.
+/// cudarc tracks which streams use its slices. The slot waits for all of them.
 #[test]
 fn slots_wait_for_uses_that_cudarc_tracks_in_other_streams() {
     let machine = exclusive();

@@ -1,7 +1,7 @@
-//! Exporting batches: DLPack, `__cuda_array_interface__`, cudarc, foreign streams.
+//! Export of batches: DLPack, `__cuda_array_interface__`, cudarc, and streams of other libraries.
 //!
-//! Device tests use the simulated driver, whose streams run as late or as randomly as the schedule allows: a missing wait shows
-//! as a wrong batch.
+//! Device tests use the simulated driver, whose streams run as late or as randomly as the schedule
+//! allows. So a missing wait shows as a wrong batch.
 
 #![allow(unsafe_code, reason = "deleters and copies are called as C and cudarc's users call them")]
 
@@ -32,7 +32,7 @@ use half::f16;
 const SCHEDULES: [Schedule; 4] =
     [Schedule::Eager, Schedule::Lazy, Schedule::Random(3), Schedule::Random(4)];
 
-/// Eighteen images in five batches, the last one of two.
+/// Returns a loader of 18 images in five batches. The last batch has two images.
 fn builder(device: DeviceChoice) -> LoaderBuilder {
     Loader::builder(Memory::new(jpegs(18)).unwrap(), training())
         .device(device)
@@ -52,7 +52,7 @@ fn on_host() -> Loader {
     builder(DeviceChoice::Cpu).epochs(Some(2)).build().unwrap()
 }
 
-/// Returns the bytes of both epochs, from the CPU.
+/// Returns the bytes of both epochs, computed on the CPU.
 fn expected() -> Vec<Vec<u8>> {
     let mut loader = on_host();
     let mut epoch =
@@ -64,7 +64,8 @@ fn first(loader: &mut Loader) -> Batch {
     loader.into_iter().next().unwrap().unwrap()
 }
 
-/// Checks that nothing leaked and no call was wrong. Call it after everything is dropped.
+/// Checks that nothing leaked and that no call was wrong. All objects must have been dropped
+/// before.
 fn assert_clean(machine: &Simulated, what: &str) {
     let counts = machine.counts();
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
@@ -81,15 +82,15 @@ impl Copier {
         Self { stream, copies: Vec::new() }
     }
 
-    /// Queues a copy of these bytes in the stream.
+    /// Queues a copy of `bytes` bytes in the stream.
     fn copy(&mut self, address: u64, bytes: usize) {
         self.stream.context().bind_to_thread().unwrap();
-        // SAFETY: a context is bound; the slice below owns it.
+        // SAFETY: a context is bound. The slice below takes ownership.
         let target = unsafe { result::malloc_sync(bytes) }.unwrap();
-        // SAFETY: just allocated, that many bytes.
+        // SAFETY: `target` was just allocated with this many bytes.
         let target = unsafe { self.stream.upgrade_device_ptr::<u8>(target, bytes) };
         let (to, _) = cudarc::driver::DevicePtr::device_ptr(&target, &self.stream);
-        // SAFETY: both ranges are device memory; that the source stays filled is what is tested.
+        // SAFETY: both ranges are device memory. The test checks that the source stays filled.
         unsafe { result::memcpy_dtod_async(to, address, bytes, self.stream.cu_stream()) }.unwrap();
         self.copies.push(target);
     }
@@ -103,7 +104,7 @@ impl Copier {
 /// Owner of a batch, which may be dropped on any thread.
 type Owner = Box<dyn Any + Send>;
 
-/// A way to export a batch, which returns the tensor's address and its owner.
+/// A way to export a batch. Returns the address of the tensor and its owner.
 type Way = fn(Batch, &Arc<CudaStream>) -> Result<(u64, Owner)>;
 
 fn ours(batch: &Batch, stream: &Arc<CudaStream>) -> Arc<Stream> {
@@ -128,7 +129,7 @@ const WAYS: [(&str, Way); 7] = [
             0 => None,
             number => Some(number),
         };
-        // SAFETY: the test keeps the stream.
+        // SAFETY: the test keeps the stream alive.
         let stream = unsafe { ConsumerStream::from_number(&batch, number) }?;
         Ok(exported(dlpack::export(batch, &stream)?))
     }),
@@ -155,8 +156,9 @@ const WAYS: [(&str, Way); 7] = [
     }),
 ];
 
-/// A consumer with any stream copies each batch, releases it at once, on this or another thread, and reads the copies only at the
-/// end. So each slot is reused while its copies are still pending.
+/// A consumer copies each batch in its own stream and releases the batch at once, on this or
+/// another thread. It reads the copies only at the end, so slots are reused while their copies are
+/// still pending.
 #[test]
 fn a_foreign_stream_sees_each_batch_filled_and_not_yet_overwritten() {
     let machine = exclusive();
@@ -197,7 +199,7 @@ fn a_foreign_stream_sees_each_batch_filled_and_not_yet_overwritten() {
     }
 }
 
-/// Without synchronization the consumer must use the loader's stream, in which the batch is ready.
+/// Without synchronization, the consumer must use the loader's stream, in which the batch is ready.
 #[test]
 fn an_unsynchronized_export_is_ordered_by_the_loaders_stream() {
     let machine = exclusive();
@@ -213,7 +215,7 @@ fn an_unsynchronized_export_is_ordered_by_the_loaders_stream() {
                 let (bytes, raw) = (batch.shape().bytes(), batch.stream().unwrap().raw());
                 // SAFETY: the loader lives as long as this stream is used.
                 let stream = unsafe { context.wrap_borrowed_stream(raw.cast()) };
-                // SAFETY: no handle.
+                // SAFETY: -1 is not a handle.
                 let number = unsafe { ConsumerStream::from_number(&batch, Some(-1)) }.unwrap();
                 assert!(matches!(number, ConsumerStream::Unsynchronized));
                 let exported = dlpack::export(batch, &number).unwrap();
@@ -230,7 +232,8 @@ fn an_unsynchronized_export_is_ordered_by_the_loaders_stream() {
     }
 }
 
-/// A stream driven by other code waits for the event; the batch is held until its work is done.
+/// A stream that other code drives waits for the ready event. The batch is held until the work is
+/// done.
 #[test]
 fn a_stream_can_wait_for_the_handle_of_the_ready_event() {
     let machine = exclusive();
@@ -256,7 +259,8 @@ fn a_stream_can_wait_for_the_handle_of_the_ready_event() {
     assert!(first(&mut on_host()).ready().is_none());
 }
 
-/// A consumer may destroy its stream as soon as the deleter has returned, while its work is still in the stream.
+/// A consumer may destroy its stream as soon as the deleter has returned, while work is still
+/// queued in the stream.
 #[test]
 fn a_stream_is_not_used_after_the_deleter() {
     let machine = exclusive();
@@ -288,7 +292,7 @@ fn a_stream_is_not_used_after_the_deleter() {
 
 /// Calls the deleter like a C consumer.
 fn delete<M: Managed>(managed: *mut M, deleter: Option<unsafe extern "C" fn(*mut M)>) {
-    // SAFETY: null, or a pointer from `into_raw`, used once.
+    // SAFETY: null, or a pointer from `into_raw` that is used once.
     unsafe { deleter.unwrap()(managed) };
 }
 
@@ -312,7 +316,8 @@ fn the_deleter_drops_the_batch_from_any_thread_after_the_loader_is_gone() {
         std::thread::spawn(move || {
             let versioned = versioned as *mut dlpack::DLManagedTensorVersioned;
             let legacy = legacy as *mut dlpack::DLManagedTensor;
-            // SAFETY: returned by `into_raw`, deleted once below. Simulated device memory can be read by the host.
+            // SAFETY: returned by `into_raw`, deleted once below. The host can read simulated
+            // device memory.
             unsafe {
                 if !gpu {
                     assert!(read(&(*versioned).dl_tensor, bytes.0) == expected.0);
@@ -349,13 +354,14 @@ impl FirstTwo for Loader {
 }
 
 /// # Safety
-/// `tensor` is on the host and has that many bytes.
+/// `tensor` is on the host and has `bytes` bytes.
 unsafe fn read(tensor: &DLTensor, bytes: usize) -> Vec<u8> {
     // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(tensor.data.cast::<u8>(), bytes) }.to_vec()
 }
 
-/// A driver that refuses an export gives an error there; one that refuses the return ends the loader without leaks.
+/// If the driver refuses an export, the export is an error. If it refuses the event when the batch
+/// is returned, the loader ends. Nothing leaks.
 #[test]
 fn driver_failures_are_errors_and_leak_nothing() {
     let machine = exclusive();
@@ -364,7 +370,8 @@ fn driver_failures_are_errors_and_leak_nothing() {
     let stream = Arc::new(Stream::new(&device).unwrap());
     let batches = loader.first_two();
     machine.schedule(Schedule::Eager);
-    // The other threads wait for slots by now or soon: only this one uses the driver's events in between.
+    // The other threads wait for free slots now or soon. So only this thread uses the driver's
+    // events.
     let refused = (0..100).any(|_| {
         machine.fail("cuStreamWaitEvent", 1, LAUNCH_FAILED);
         let one = batches[0].on(&stream);

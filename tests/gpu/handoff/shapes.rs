@@ -1,4 +1,4 @@
-//! What exported tensors say of themselves, and exports that are refused.
+//! Shapes, strides and types of exported tensors, and exports that are refused.
 
 use feedwater::error::{ConfigError, Error};
 
@@ -8,7 +8,7 @@ fn config<T>(result: Result<T>) -> ConfigError {
     match result {
         Err(Error::Config(error)) => error,
         Err(error) => panic!("{error}"),
-        Ok(_) => panic!("it is accepted"),
+        Ok(_) => panic!("the export was accepted"),
     }
 }
 
@@ -41,7 +41,7 @@ fn shape_strides_and_type_are_those_of_the_batch() {
                 assert_eq!(batch.host_mut().is_some(), !gpu);
                 let exported = dlpack::export(batch, &ConsumerStream::default()).unwrap();
                 let tensor = exported.tensor();
-                // SAFETY: four axes each, in the owner.
+                // SAFETY: the owner has four values in each array.
                 let (dims, steps) = unsafe {
                     (*tensor.shape.cast::<[i64; 4]>(), *tensor.strides.cast::<[i64; 4]>())
                 };
@@ -54,7 +54,7 @@ fn shape_strides_and_type_are_those_of_the_batch() {
                 if gpu {
                     assert_eq!(Some(tensor.data as u64), address);
                 } else {
-                    // SAFETY: that many bytes, on the host.
+                    // SAFETY: `host.len()` bytes on the host.
                     assert!(unsafe { read(tensor, host.len()) } == host);
                 }
                 let managed = exported.managed();
@@ -81,7 +81,7 @@ fn soft_targets_are_a_tensor_of_their_own() {
         let exported = dlpack::export_soft_targets(batch.clone(), &stream).unwrap();
         let _images = dlpack::export(batch.clone(), &stream).unwrap();
         let tensor = exported.tensor();
-        // SAFETY: two axes each, in the owner.
+        // SAFETY: the owner has two values in each array.
         let (dims, steps) =
             unsafe { (*tensor.shape.cast::<[i64; 2]>(), *tensor.strides.cast::<[i64; 2]>()) };
         assert_eq!((dims, steps, tensor.ndim), ([4, 7], [7, 1], 2));
@@ -91,7 +91,7 @@ fn soft_targets_are_a_tensor_of_their_own() {
         if gpu {
             assert_eq!(Some(tensor.data as u64), batch.soft_targets_ptr());
         } else {
-            // SAFETY: that many bytes, on the host.
+            // SAFETY: 4 samples with 7 classes of 4 bytes each, on the host.
             let read = unsafe { read(tensor, 4 * 4 * 7) };
             assert!(read == bytemuck::cast_slice::<f32, u8>(&expected));
         }
@@ -117,9 +117,9 @@ fn a_shared_batch_is_read_only_and_cannot_use_the_legacy_form() {
     assert_eq!(error.key, "batch");
     assert!(error.problem.contains("versioned"), "{error}");
     drop((one, two));
-    // Now there is no other owner, and the batch may be changed in place through the pointer.
+    // The batch now has no other owner, so it may be changed through the pointer.
     let alone = dlpack::export_legacy(batch, &none).unwrap();
-    // SAFETY: at least one byte, which no other code reads.
+    // SAFETY: the tensor has at least one byte, and no other code reads it.
     unsafe { *alone.tensor().data.cast::<u8>() ^= 1 };
 }
 
@@ -129,10 +129,10 @@ fn invalid_stream_numbers_are_errors() {
     let mut loader = on_gpu();
     let batch = first(&mut loader);
     for number in [0, -2] {
-        // SAFETY: no handle.
+        // SAFETY: the number is not a handle.
         let error = config(unsafe { ConsumerStream::from_number(&batch, Some(number)) });
         assert_eq!(error.key, "stream");
-        // The number, and those of the other streams.
+        // The message contains the number and the valid special numbers.
         let words = error.problem.split([' ', ',', ':']);
         let named: Vec<i64> = words.filter_map(|word| word.parse().ok()).collect();
         for value in [number, 1, 2, -1] {
@@ -141,8 +141,8 @@ fn invalid_stream_numbers_are_errors() {
     }
     let mut host = on_host();
     let batch = first(&mut host);
-    // On the host the number is ignored.
-    // SAFETY: no handle.
+    // For a batch on the host, the number is ignored.
+    // SAFETY: 0 is not a handle.
     assert!(unsafe { ConsumerStream::from_number(&batch, Some(0)) }.is_ok());
 }
 
@@ -166,7 +166,7 @@ fn the_array_interface_has_the_fields_of_version_3() {
 
     // A null stream is the legacy default stream.
     let device = Device::open_with(0, &runtime()).unwrap();
-    // SAFETY: null is always a stream.
+    // SAFETY: null is always a valid stream.
     let null = Arc::new(unsafe { Stream::borrowed(&device, std::ptr::null_mut::<c_void>()) });
     let mut on_null = builder(DeviceChoice::Gpu(0)).consumer(null).build().unwrap();
     assert_eq!(CudaArrayInterface::new(&first(&mut on_null)).unwrap().stream, 1);
@@ -207,7 +207,8 @@ fn unsupported_exports_are_errors() {
     assert_eq!(error.key, "device");
     assert!(error.problem.contains("Batch::host"), "{error}");
 
-    // A batch in host memory has nothing to wait for. The loader's threads would be counted too.
+    // Batches in host memory need no waits. The loader is dropped first, because the waits of its
+    // threads would be counted too.
     drop(loader);
     let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Arc::new(Stream::new(&device).unwrap());

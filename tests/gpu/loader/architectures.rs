@@ -3,7 +3,7 @@
 use super::*;
 use feedwater::gpu::Runtime;
 
-/// Builds a loader with an empty cache of kernels.
+/// Builds a loader with an empty kernel cache.
 fn build(choice: DeviceChoice) -> Result<Loader, Error> {
     let directory = tempfile::tempdir().unwrap();
     let runtime: Runtime = runtime().with_cache_directory(directory.path());

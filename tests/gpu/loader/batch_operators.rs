@@ -1,10 +1,10 @@
-//! The batch stage on the device: pixels and soft targets equal those of the CPU.
+//! Batch operators on the device: pixels and soft targets equal those of the CPU.
 
 use feedwater::loader::Pair;
 
 use super::*;
 
-/// Pairs and soft targets of two epochs.
+/// Returns the pairs and soft targets of each batch of two epochs.
 fn targets(loader: &mut Loader) -> Vec<(Vec<Pair>, Vec<f32>)> {
     let mut all = Vec::new();
     for _ in 0..2 {
@@ -20,7 +20,7 @@ fn targets(loader: &mut Loader) -> Vec<(Vec<Pair>, Vec<f32>)> {
     all
 }
 
-/// Compares pixels, pairs and soft targets with those of the CPU.
+/// Compares pixels, pairs and soft targets of the device with those of the CPU.
 fn same_targets(make: impl Fn() -> LoaderBuilder, what: &str) {
     same(&make, what);
     let cpu = targets(&mut on_cpu(make()).build().unwrap());
@@ -86,7 +86,8 @@ fn every_dtype_and_layout_equals_the_cpu() {
     }
 }
 
-/// Batches of samples that were decoded on the device, decoded on the CPU, made on the CPU, and replaced with zeros.
+/// Mixes samples that were decoded on the device, decoded on the CPU, processed entirely on the
+/// CPU, and replaced by zeros.
 #[test]
 fn samples_of_all_routes_are_mixed_where_the_batch_is() {
     let machine = machine();

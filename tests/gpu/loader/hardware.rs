@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// No state is made after the start, although groups differ in size and each epoch ends with a smaller one.
+/// No decode state is created after the start, although calls differ in size and each epoch ends
+/// with a smaller call.
 #[test]
 fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
     let machine = machine();
@@ -18,7 +19,7 @@ fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
         let loader = same(make, &format!("{group} images per call"));
         let device = loader.plan().device.clone().unwrap();
         assert_eq!(device.hardware_group, group);
-        // Two of the loader, and those of the trials: of one image and of a group.
+        // Two states of the loader, and those of the trial calls with one image and with a group.
         let states = 2 * group.min(2) as u64;
         assert_eq!(machine.calls("nvjpegJpegStateCreate"), states, "{group}");
         let stats = loader.stats();
@@ -27,8 +28,9 @@ fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
     }
 }
 
-/// With the fewest pages each is used again while work on its previous image is still in the streams. Engines that keep the
-/// stream's order read the file late, and those of Hopper write the pixels early.
+/// With the minimum number of pages, each page is reused while work on its previous image is still
+/// queued. Engines that keep the stream's order read the file late. Hopper's engines write the
+/// pixels early.
 #[test]
 fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
     let machine = machine();
@@ -53,7 +55,7 @@ fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
     }
 }
 
-/// nvImageCodec avoids mixed calls.
+/// nvImageCodec avoids calls with mixed chroma subsampling too.
 #[test]
 fn a_call_has_images_of_one_chroma_sampling() {
     let machine = machine();
@@ -81,7 +83,8 @@ fn a_call_has_images_of_one_chroma_sampling() {
     }
 }
 
-/// Calls of the engines that do not end hold up their own images only: all others are launched, and the kernels run.
+/// If calls of the engines do not end, only their own images are delayed. All others are launched,
+/// and the kernels run.
 #[test]
 fn a_slow_call_of_the_engines_delays_no_other_image() {
     let machine = machine();
@@ -99,7 +102,8 @@ fn a_slow_call_of_the_engines_delays_no_other_image() {
         let before = machine.samples_run();
         let gpu = || make().device(DeviceChoice::Gpu(0)).runtime(&runtime());
         let mut loader = gpu().build().unwrap();
-        // All that fits into the slots, but for what two calls and the images that wait for the next one have.
+        // All images that fit into the slots, minus the images of two calls and those that wait for
+        // the next call.
         let begun = 4 * loader.plan().slots();
         let expected = (begun - 3 * GROUP) as u64;
         assert!(expected >= 24, "{begun}");
@@ -108,7 +112,7 @@ fn a_slow_call_of_the_engines_delays_no_other_image() {
             std::thread::yield_now();
             run = machine.samples_run() - before;
         }
-        // Before the loader is dropped, which waits for its calls.
+        // Ends the calls before the loader is dropped, because dropping waits for them.
         machine.end_work();
         assert!(run >= expected, "hopper {hopper}: {run} of {expected} samples");
         let expected = epochs(&mut on_cpu(make()).build().unwrap());
@@ -120,7 +124,7 @@ fn a_slow_call_of_the_engines_delays_no_other_image() {
     }
 }
 
-/// The page of a skipped image still holds the image before it.
+/// The page of a skipped image still contains the previous image.
 #[test]
 fn an_image_that_the_engines_skip_is_made_on_the_cpu_and_counted() {
     let machine = machine();
@@ -143,14 +147,14 @@ fn an_image_that_the_engines_skip_is_made_on_the_cpu_and_counted() {
             let skipped = stats.cpu_fallback["nvJPEG skipped it and reported success"];
             assert_eq!(skipped, 80 / u64::from(every), "{what}: {stats:?}");
             assert_eq!(stats.outcomes["nvjpeg-hardware"], 80 - skipped, "{what}: {stats:?}");
-            // After the first call, each has one image.
+            // After the first call, each call has one image.
             let calls = machine.calls("nvjpegDecodeBatchedEx");
             assert!(calls > 80 - 4 * 7, "{what}: {calls}");
         }
     }
 }
 
-/// Calls that end at any time, fail, and skip images.
+/// Calls end at any time, fail, and skip images.
 #[test]
 fn failing_and_skipping_calls_change_no_byte_and_are_counted() {
     let machine = machine();
@@ -160,7 +164,8 @@ fn failing_and_skipping_calls_change_no_byte_and_are_counted() {
         machine.schedule(Schedule::Random(60 + seed));
         machine.hopper(seed % 2 == 0);
         machine.skipping(4 + seed as u32);
-        // The first one fails for a group, and the next for some of its images, which are decoded one by one.
+        // The first call fails as a group, and later ones for some of its images, which are decoded
+        // one by one.
         for nth in [1, 3, 4, 11] {
             machine.fail("nvjpegDecodeBatchedEx", nth, LAUNCH_FAILED);
         }
@@ -179,7 +184,7 @@ fn failing_and_skipping_calls_change_no_byte_and_are_counted() {
     }
 }
 
-/// What no trial can know: the buffers of real images may be larger than those of the trial image.
+/// The buffers of real images may be larger than those of the trial image.
 #[test]
 fn images_that_need_more_memory_than_was_measured_change_no_byte_and_are_counted() {
     let machine = machine();
@@ -208,7 +213,8 @@ fn images_that_need_more_memory_than_was_measured_change_no_byte_and_are_counted
     }
 }
 
-/// Files that the engines refuse are made on the CPU. If nvJPEG says so when asked, no call fails; if not, one does.
+/// The CPU decodes files that the engines refuse. If nvJPEG reports in advance that it refuses
+/// them, no call fails; otherwise, one call does.
 #[test]
 fn a_class_of_files_that_the_engines_refuse_is_remembered() {
     let machine = machine();
@@ -234,14 +240,15 @@ fn a_class_of_files_that_the_engines_refuse_is_remembered() {
             ["nvJPEG's engines do not support it", "nvJPEG refused it: not supported"]
                 .map(|why| reasons.get(why).copied().unwrap_or(0));
         assert_eq!((told + tried, stats.outcomes["nvjpeg-hardware"]), (68, 132), "{stats:?}");
-        // Three, and those that were gathered before the third was refused, alone in its call.
+        // Three tries, and the images that were gathered before the third was refused in a call of
+        // its own.
         assert!(if admitted { (3..=30).contains(&tried) } else { tried == 0 }, "{stats:?}");
-        // Windows of 100 images differ in no class, so nvJPEG is asked about two.
+        // All 100 images belong to the same classes, so nvJPEG is queried only twice.
         assert_eq!(machine.calls("nvjpegDecodeBatchedSupportedEx"), 2, "{stats:?}");
     }
 }
 
-/// Engines that are idle in a call cost as much as those that work.
+/// An idle engine makes a call as expensive as a busy one.
 #[test]
 fn calls_have_as_many_images_as_there_are_engines_or_a_multiple() {
     let machine = machine();
@@ -253,18 +260,18 @@ fn calls_have_as_many_images_as_there_are_engines_or_a_multiple() {
     };
     let loader = same(make, "five engines");
     assert_eq!(loader.stats().outcomes["nvjpeg-hardware"], 600);
-    // Calls of 6 to 9, 11 and 12 images do not occur.
+    // With five engines, calls of 6 to 9, 11 and 12 images must not occur.
     let sizes = machine.call_sizes();
     let odd = sizes.iter().filter(|(size, _)| **size > 5 && **size % 5 != 0);
     assert_eq!(odd.count(), 0, "{sizes:?}");
 }
 
-/// A file that nvJPEG does not parse says nothing about others of its class.
+/// If nvJPEG cannot parse a file, other files of the same class are still decoded by the engines.
 #[test]
 fn one_unusual_file_does_not_keep_its_class_from_the_engines() {
     let machine = machine();
     machine.set_decoder(Some(libjpeg));
-    // Once, nvJPEG has no answer; once, a call refuses one file alone.
+    // In the first run nvJPEG cannot answer for one file. In the second, a call refuses one file.
     for function in ["nvjpegJpegStreamParseHeader", "nvjpegDecodeBatchedSupportedEx"] {
         machine.restart();
         machine.set_decoder(Some(libjpeg));

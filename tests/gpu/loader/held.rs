@@ -1,10 +1,11 @@
-//! Consumers that hold every batch of a device, and looks at the next one.
+//! Consumers that hold every batch of a device, and `peek` at the next batch.
 
 use std::task::Poll;
 
 use super::*;
 
-/// Memory for batches is added while the consumer holds all of them, and freed. A look at the next batch is a copy on the host.
+/// Memory for batches is added while the consumer holds all of them, and is freed later. `peek`
+/// copies the next batch to the host.
 #[test]
 fn batches_are_added_on_the_device_within_its_limit() {
     let machine = machine();

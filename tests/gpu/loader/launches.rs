@@ -4,7 +4,8 @@ use feedwater::loader::Batch;
 
 use super::*;
 
-/// Four blocks of 57 KiB need all of a multiprocessor's shared memory, of which the driver gives a part by default.
+/// Four blocks of 57 KiB need all the shared memory of a multiprocessor. By default, the driver
+/// provides only a part of it.
 #[test]
 fn a_multiprocessor_holds_four_blocks_of_a_tiled_kernel() {
     let machine = machine();
@@ -12,7 +13,7 @@ fn a_multiprocessor_holds_four_blocks_of_a_tiled_kernel() {
     assert_eq!(machine.resident_blocks(), 4);
 }
 
-/// An image or a slot that a launch waits for does not delay the tables of launches after it.
+/// A launch may wait for an image or a slot. The tables of later launches are not delayed.
 #[test]
 fn tables_are_not_uploaded_behind_the_images_of_a_launch() {
     let machine = machine();
@@ -22,7 +23,8 @@ fn tables_are_not_uploaded_behind_the_images_of_a_launch() {
     }
 }
 
-/// The driver loads a kernel's code at its first launch, which belongs to the start.
+/// The driver loads a kernel's code at its first launch, so a loader launches its kernels once at
+/// the start.
 #[test]
 fn no_device_memory_is_taken_after_the_start() {
     let machine = machine();
@@ -38,7 +40,7 @@ fn no_device_memory_is_taken_after_the_start() {
     drop((loader, machine));
 }
 
-/// A chain whose tensors are seven low tiles or one high tile, of 112 rows.
+/// A chain whose tensors of 112 rows have either seven low tiles or one high tile.
 fn tall() -> Chain {
     Chain::new().then(op::Resize::to(32, 112)).then(op::Normalize::IMAGENET)
 }
@@ -47,7 +49,7 @@ fn tall_epoch() -> LoaderBuilder {
     builder(jpegs(40), tall()).epochs(Some(1))
 }
 
-/// The consumer holds one of two batches. So none is finished while the other is filled.
+/// The consumer holds one of two batches, so no finished batch waits while the other one is filled.
 #[test]
 fn tiles_are_low_while_the_consumer_waits() {
     let machine = machine();
@@ -67,8 +69,8 @@ fn tiles_are_low_while_the_consumer_waits() {
     }
 }
 
-/// The consumer takes nothing until all three slots are filled, and then one batch at a time. So finished batches wait for it
-/// while the free slot is filled.
+/// The consumer takes the first batch only after all three slots are filled, and then one batch at
+/// a time. So finished batches wait while the free slot is filled.
 #[test]
 fn tiles_are_high_while_finished_batches_wait_for_the_consumer() {
     let machine = machine();

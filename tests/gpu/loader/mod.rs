@@ -1,7 +1,9 @@
-//! Whole epochs on the device path with a simulated driver: loader, launcher and real kernel text. The CPU decoder stands in for
-//! nvJPEG, so that every bit can be compared with the CPU path.
+//! Whole epochs on the device path with a simulated driver: the loader, its launcher and the text
+//! of the real kernels. The CPU decoder replaces nvJPEG, so that every bit can be compared with the
+//! CPU path.
 //!
-//! Streams are queues that run as late or as randomly as the schedule allows: a missing wait shows as a wrong batch.
+//! Streams are queues that run as late or as randomly as the schedule allows. So a missing wait
+//! shows as a wrong batch.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -53,7 +55,7 @@ fn settled(builder: LoaderBuilder) -> LoaderBuilder {
     builder.batch_size(4).num_workers(2).tune(false).shuffle(true).seed(3)
 }
 
-/// A source that is slow to read out of order, so that a plan inspects few samples.
+/// A source whose hints say that reading out of order is slow, so that a plan inspects few samples.
 struct SlowShuffled(Memory);
 
 impl Source for SlowShuffled {
@@ -77,7 +79,7 @@ impl Source for SlowShuffled {
         Some(&self.0)
     }
 
-    // Headers cannot be read separately.
+    // Without `heads`, a plan cannot read headers separately.
     fn heads(&self) -> Option<&dyn Heads> {
         None
     }
@@ -107,12 +109,12 @@ fn epochs(loader: &mut Loader) -> Vec<(Vec<SampleRecord>, Vec<u8>)> {
     all
 }
 
-/// Returns the same loader, decoding on the CPU.
+/// Returns the same loader, but it decodes on the CPU.
 fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
     builder.decode(Placement::Cpu).device(DeviceChoice::Cpu)
 }
 
-/// Runs the same loader on the CPU and on the device, and compares everything but the decode route.
+/// Runs the same loader on the CPU and on the device. Compares everything except the decode route.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
     let cpu = epochs(&mut on_cpu(make()).build().unwrap());
     let mut loader = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
@@ -129,7 +131,7 @@ fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
     loader
 }
 
-/// Every route alone, and all of them.
+/// Returns each route alone, and all of them together.
 fn routes() -> Vec<Vec<Route>> {
     Route::ALL.into_iter().map(|route| vec![route]).chain([Route::ALL.to_vec()]).collect()
 }
@@ -152,7 +154,7 @@ fn an_operator_without_cuda_text_runs_on_the_cpu_and_later_ones_on_the_gpu() {
     for value in ["invert", "chain[1]", "CUDA"] {
         assert!(reason.contains(value), "{value}: {reason}");
     }
-    // Nothing remains for the GPU.
+    // No operator remains for the GPU.
     let all = builder(jpegs(10), Chain::new().then(op::Resize::to(24, 16)).then(Invert));
     assert!(!all.device(DeviceChoice::Gpu(0)).build().unwrap().plan().uses_gpu());
 }
@@ -164,8 +166,9 @@ fn the_harness_for_operators_compares_the_device_too() {
     assert_eq!((report.no_host_kernel, report.no_device), (None, None));
 }
 
-/// More images than pages, and more prefetched batches than pages hold: each page is reused while work on it is still in the
-/// streams. The hardware engines write when called, or in stream order.
+/// There are more images than pages, and more prefetched batches than pages hold. So each page is
+/// reused while work on it is still queued. The hardware engines write either during the call or in
+/// stream order.
 #[test]
 fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
     let machine = machine();
@@ -177,7 +180,7 @@ fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
         let what = format!("{routes:?} {schedule:?} hopper {hopper}");
         machine.schedule(schedule);
         machine.hopper(hopper);
-        // `cpu` alone is not a route of the GPU: only the operators run on it.
+        // The route `cpu` alone does not use the GPU for decoding. Only the operators run on it.
         let gpu = if routes == [Route::Cpu] { Placement::Cpu } else { Placement::Gpu };
         let make = || {
             let builder = builder(jpegs(58), training())
@@ -212,7 +215,8 @@ fn every_dtype_layout_and_chain_equals_the_cpu() {
     same(|| builder(jpegs(8), bytes()).output(DType::U8, Layout::Nhwc), "u8");
 }
 
-/// Decoding and operators on either side of the transfer: uploaded bytes, uploaded floats, nvJPEG.
+/// Runs decoding and operators on either side of the transfer, so that uploads are bytes, floats or
+/// encoded files.
 #[test]
 fn every_placement_equals_the_cpu() {
     let machine = machine();
@@ -234,7 +238,10 @@ fn every_placement_equals_the_cpu() {
     }
     let all = || builder(jpegs(10), chain(3)).device(DeviceChoice::Gpu(0)).runtime(&runtime());
     let loader = all().build().unwrap();
-    assert!(!loader.plan().uses_gpu(), "a chain entirely on the cpu has batches there");
+    assert!(
+        !loader.plan().uses_gpu(),
+        "the batches of a chain that runs only on the cpu must be in host memory"
+    );
 }
 
 #[test]
@@ -271,7 +278,8 @@ fn damaged() -> Vec<(Vec<u8>, i64)> {
 fn every_error_policy_works_on_the_device_as_on_the_cpu() {
     let machine = machine();
     machine.schedule(Schedule::Random(6));
-    // A lenient GPU does not report a damaged file, and real ones may not either: the checks before it must detect the damage.
+    // A lenient GPU, simulated or real, does not report a damaged file. The checks before it must
+    // detect the damage.
     for (policy, lenient) in [
         (OnError::Skip, false),
         (OnError::Skip, true),
@@ -305,7 +313,8 @@ fn every_error_policy_works_on_the_device_as_on_the_cpu() {
     assert_eq!(machine.counts().live(), 0);
 }
 
-/// The CPU decides on images that nvJPEG refuses, so that a file is good or bad on every machine alike.
+/// If nvJPEG refuses an image, the CPU decoder decides whether it is valid. So a file is valid or
+/// invalid on every machine alike.
 #[test]
 fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
     let machine = machine();
@@ -325,7 +334,7 @@ fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
         if width % 2 == 1 {
             return 3;
         }
-        // SAFETY: the same arguments.
+        // SAFETY: the same arguments as ours.
         unsafe { libjpeg(bytes, count, reduction, x, y, width, height, rgb) }
     }
     machine.set_decoder(Some(moody));
@@ -341,12 +350,13 @@ fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
         let (there, on_cpu) = (stats.outcomes[route.name()], stats.outcomes["cpu"]);
         assert_eq!(there + on_cpu, 16, "{stats:?}");
         assert_eq!(stats.cpu_fallback.values().sum::<u64>(), on_cpu, "{stats:?}");
-        // Only the refused images fall back, even on the hardware route, where a call has many images.
+        // Only the refused images fall back, even on the hardware route, where one call has many
+        // images.
         assert!(there > 0 && on_cpu > 0, "{stats:?}");
     }
 }
 
-/// The prediction is exact: peak use equals the allocation, and nothing is allocated after the start.
+/// The prediction is exact: peak use equals the allocation. Nothing is allocated after the start.
 #[test]
 fn memory_equals_the_plan() {
     let machine = machine();
@@ -393,8 +403,8 @@ fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch
     }
 }
 
-/// A consumer whose work is still queued when it drops its batch, like a training step: the slot is not refilled before that work
-/// is done.
+/// A training step may still be queued when the consumer drops its batch. The slot is not refilled
+/// before the step is done.
 #[test]
 fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
     let machine = machine();
@@ -422,8 +432,8 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         for (batch, copy) in loader.epoch().zip(&copies) {
             let batch = batch.unwrap();
             let (source, target) = (batch.device_ptr().unwrap(), copy.address());
-            // SAFETY: both are device memory of that many bytes. The batch is alive while the copy is queued, which is all that its
-            // contract requires; the target lives until the stream is empty.
+            // SAFETY: both are device memory of that many bytes. The batch is alive while the copy
+            // is queued, as its contract requires. The target lives until the stream is empty.
             unsafe {
                 let stream = stream.raw().cast();
                 let bytes = batch.shape().bytes();
@@ -438,7 +448,8 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
     }
 }
 
-/// Under the smallest limits, which the error names, a loader produces the same bytes with less memory.
+/// Under the smallest limits, which the error for smaller limits names, a loader produces the same
+/// bytes with less memory.
 #[test]
 fn memory_limits_change_no_byte() {
     let machine = machine();
@@ -447,7 +458,7 @@ fn memory_limits_change_no_byte() {
     let on_gpu = || make().device(DeviceChoice::Gpu(0)).runtime(&runtime());
     let error = on_gpu().device_memory(Some(0)).pinned_memory(Some(0)).build().err().unwrap();
     let text = error.to_string();
-    // The largest number that follows a key: its limit is 0.
+    // The error names the smallest limit after each key. The limits here are 0.
     let smallest = |key: &str| {
         let (_, rest) = text.split_once(key).unwrap();
         let line = rest.split("limits.").next().unwrap().lines().next().unwrap();
@@ -463,7 +474,7 @@ fn memory_limits_change_no_byte() {
     assert!(free.device_bytes_predicted > device && free.pinned_bytes_predicted > pinned);
 }
 
-/// Each loader compiles for itself, and their batches are equal.
+/// Each loader compiles its own kernels. All produce equal batches.
 #[test]
 fn concurrent_loaders_store_kernels_in_the_directory_of_their_runtime() {
     let machine = machine();

@@ -1,5 +1,5 @@
-//! Passes of the program kernel: samples of one launch that differ in number and size of passes, tables behind tables, and the number
-//! of launches.
+//! Passes of the program kernel: launches whose samples differ in number and size of passes,
+//! consecutive tables, and the number of launches.
 
 use feedwater::internals::geometry::{Orientation, Size};
 use feedwater::internals::op::Actions;
@@ -16,7 +16,8 @@ use feedwater::op::{
 
 use super::*;
 
-/// Images of very different sizes: one pixel, one row, one column, a few tiles, and more pixels than two blocks count.
+/// Returns images of very different sizes: one pixel, one row, one column, a few tiles, and more
+/// pixels than two blocks count.
 fn mixed(samples: usize) -> Vec<(Vec<u8>, i64)> {
     const SIZES: [(u32, u32); 6] = [(149, 131), (1, 1), (37, 1), (1, 41), (33, 31), (64, 49)];
     let sizes = SIZES.into_iter().cycle().take(samples);
@@ -41,7 +42,8 @@ fn scale() -> RandomAffine {
     }
 }
 
-/// A sharpening of some samples, and for some of those a second one with a table behind it: one to three passes.
+/// Sharpens some samples, and some of those a second time, followed by a table: one to three
+/// passes.
 #[derive(Debug)]
 struct Sometimes;
 
@@ -131,7 +133,8 @@ fn every_element_type_and_layout_of_a_tensor_is_made_in_tiles() {
 #[test]
 fn a_pass_is_a_launch_and_a_table_two_more() {
     let machine = machine();
-    // A loader launches before it is returned: to warm up, the same for each chain here, and perhaps its sample.
+    // Building a loader launches kernels too: always the same warm-up for each chain here, and
+    // perhaps the first sample.
     let launches = |chain: Chain| {
         let builder =
             builder(vec![(common::jpeg(0, 128, 80), 0)], chain).batch_size(1).epochs(Some(1));
@@ -152,7 +155,7 @@ fn a_pass_is_a_launch_and_a_table_two_more() {
     assert_eq!((two - one, three - one), (1, 2));
 }
 
-/// Launch parameters are written over those of earlier launches.
+/// Launch parameters overwrite those of earlier launches.
 #[test]
 fn histograms_begin_with_zeros_whatever_the_memory_held() {
     let (equalize, size) = (Equalize::default(), Size::new(9, 7));
@@ -168,7 +171,8 @@ fn histograms_begin_with_zeros_whatever_the_memory_held() {
         [chain.program_bytes(), chain.passes_bytes()].map(|bytes| vec![0xaa; bytes]);
     let block = Block { fused: &mut [], program: &mut program, passes: &mut passes };
     chain.write(&sample, &at, block, &mut Extent::default());
-    // Histograms of three channels and of gray, then a table of floats.
+    // The parameters end with histograms of three channels and of gray, followed by a table of
+    // floats.
     let end = passes.len() - 3 * 256 * size_of::<f32>();
     let histograms = &passes[end - 4 * 256 * size_of::<u32>()..end];
     assert!(histograms.iter().all(|byte| *byte == 0));

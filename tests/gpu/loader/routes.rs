@@ -1,9 +1,9 @@
-//! Which route decodes an image.
+//! The choice of the decode route.
 
 use super::*;
 
-/// PNGs and images larger than a page are processed on the CPU and uploaded, in the same batch as the others, and counted with
-/// the reason.
+/// PNGs and images larger than a page are processed on the CPU and uploaded in the same batch as
+/// the others. The reason is counted.
 #[test]
 fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
     let machine = machine();
@@ -12,7 +12,7 @@ fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
         let mut all = jpegs(40);
         all[3].0 = common::png(5, 31, 27);
         all[8].0 = common::jpeg(70, 1400, 1000);
-        // Made larger than a page's file buffer by trailing bytes that no decoder reads.
+        // Trailing bytes, which no decoder reads, make the file larger than a page's buffer.
         all[9].0.extend(vec![0; 1 << 20]);
         all
     };
@@ -31,8 +31,8 @@ fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
         let on_cpu: u64 = stats.cpu_fallback.values().sum();
         assert_eq!(stats.images, 80);
         assert_eq!(stats.outcomes.values().sum::<u64>(), 80);
-        // With the route `cpu`, images that nvJPEG does not support are decoded on the CPU and still processed by the kernel. The
-        // large image fits no page in any case.
+        // With the route `cpu`, images that nvJPEG does not support are decoded on the CPU, but
+        // still processed by the kernel. The large image does not fit into a page in any case.
         let with_cpu = routes.contains(&Route::Cpu);
         assert_eq!(on_cpu, if with_cpu { 2 } else { 6 }, "{stats:?}");
         assert!(with_cpu || stats.outcomes["cpu"] == on_cpu, "{stats:?}");
@@ -44,7 +44,7 @@ fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
     }
 }
 
-/// Progressive images use the routes whose entropy decoder runs on the CPU.
+/// Progressive images use routes whose entropy decoder runs on the CPU.
 #[test]
 fn the_header_decides_which_routes_support_an_image() {
     let machine = machine();
@@ -67,7 +67,8 @@ fn the_header_decides_which_routes_support_an_image() {
     assert_eq!(stats.cpu_fallback.values().sum::<u64>(), 16, "{stats:?}");
 }
 
-/// Files that look damaged never reach nvJPEG. The CPU decoder decides; here it is tolerant.
+/// Files that look damaged never reach nvJPEG. The CPU decoder decides, and is tolerant in this
+/// test.
 #[test]
 fn files_that_look_damaged_never_reach_the_device() {
     let machine = machine();
@@ -81,13 +82,13 @@ fn files_that_look_damaged_never_reach_the_device() {
         _: i32,
         _: *mut u8,
     ) -> i32 {
-        panic!("nvJPEG was asked");
+        panic!("nvJPEG was called");
     }
     machine.set_decoder(Some(never));
     let samples = || {
         let mut all = jpegs(8);
         for (bytes, _) in &mut all {
-            // Without an end marker, for which libjpeg only warns.
+            // Removes the end marker. libjpeg only warns about this.
             bytes.truncate(bytes.len() - 2);
         }
         all
@@ -119,12 +120,12 @@ fn a_version_that_is_known_to_be_unsafe_is_a_warning() {
     assert!(warning.contains("13.2.2") && warning.contains("13.2.3"), "{warning}");
 }
 
-/// With `decode.prescale`, the routes that can downscale equal the CPU, and the others are not used.
+/// With `decode.prescale`, only routes that can downscale are used. Their pixels equal the CPU's.
 #[test]
 fn downscaled_images_use_the_routes_that_downscale() {
     let machine = machine();
     machine.schedule(Schedule::Random(15));
-    // Sides that no reduction divides, in every orientation.
+    // No reduction divides these sides. The images have every orientation.
     let image = |tag| common::with_orientation(&common::jpeg(tag, 401, 303), tag as u16 + 1);
     let large = || (0..8).map(|tag| (image(tag), 0)).collect::<Vec<_>>();
     let run = |routes: &[Route]| {
@@ -137,15 +138,16 @@ fn downscaled_images_use_the_routes_that_downscale() {
     assert_eq!((stats.outcomes["nvjpeg-hybrid"], stats.cpu_fallback.len()), (0, 0), "{stats:?}");
 }
 
-/// The number of threads that decode on the CPU never exceeds the setting; the others wait, and nothing hangs.
+/// At most as many threads as the setting allows decode on the CPU at the same time. The others
+/// wait, and nothing hangs.
 #[test]
 fn the_threads_that_decode_on_the_cpu_can_be_limited() {
     let machine = machine();
     machine.schedule(Schedule::Random(16));
     static NOW: AtomicUsize = AtomicUsize::new(0);
     static MOST: AtomicUsize = AtomicUsize::new(0);
-    /// As many threads wait for one another, so that the maximum does not depend on time; without them the wait ends after a
-    /// minute.
+    /// Number of threads that wait for each other, so that the maximum does not depend on timing.
+    /// If fewer threads arrive, the wait ends after a minute.
     static WANTED: AtomicUsize = AtomicUsize::new(0);
     static BEGIN: Mutex<Option<Instant>> = Mutex::new(None);
     unsafe extern "C" fn counted(
@@ -159,7 +161,7 @@ fn the_threads_that_decode_on_the_cpu_can_be_limited() {
         rgb: *mut u8,
     ) -> i32 {
         MOST.fetch_max(NOW.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        // A thread that decodes beside it despite the limit is detected.
+        // Gives another thread time to decode at the same time, so that the test detects it.
         std::thread::sleep(Duration::from_millis(1));
         let begin = *BEGIN.lock().unwrap().get_or_insert_with(Instant::now);
         while MOST.load(Ordering::SeqCst) < WANTED.load(Ordering::SeqCst)
@@ -167,7 +169,7 @@ fn the_threads_that_decode_on_the_cpu_can_be_limited() {
         {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // SAFETY: the same arguments.
+        // SAFETY: the same arguments as ours.
         let status = unsafe { libjpeg(bytes, count, reduction, x, y, width, height, rgb) };
         NOW.fetch_sub(1, Ordering::SeqCst);
         status

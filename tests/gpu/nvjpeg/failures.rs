@@ -60,7 +60,8 @@ fn after_any_failure_the_next_image_has_no_pixels_of_the_one_before() {
             setup.decode(0, &file(IMAGE, tag), whole).unwrap();
             machine.fail(phase, 1, LAUNCH_FAILED);
             match setup.decode(0, &file(IMAGE, tag + 1), whole) {
-                // The phases may fail because of the file, with any status; other calls may not.
+                // The phases of decoding may fail because of the file, with any status. Other calls
+                // may not.
                 Err(DecodeError::Failed(why, Error::Device { call, problem }))
                     if of_the_file(phase) =>
                 {
@@ -82,7 +83,8 @@ fn after_any_failure_the_next_image_has_no_pixels_of_the_one_before() {
     }
 }
 
-/// Memory may be short while one loader is built, and free when the next one is.
+/// Memory may be short while one loader is built and sufficient for the next, so a failed probe is
+/// repeated.
 #[test]
 fn a_failed_probe_is_repeated_and_a_missing_engine_is_remembered() {
     let machine = exclusive();
@@ -104,12 +106,12 @@ fn a_failed_probe_is_repeated_and_a_missing_engine_is_remembered() {
     assert_clean(&machine, "probes");
 }
 
-/// Whether a call of nvJPEG may fail because of the file.
+/// Whether a call of nvJPEG may fail because of a bad file.
 fn of_the_file(call: &str) -> bool {
     call.starts_with("nvjpegDecodeJpeg") || call.starts_with("nvjpegJpegStream")
 }
 
-/// The driver's own status distinguishes an nvJPEG failure from a lost device.
+/// The status of the driver distinguishes a failure of nvJPEG from a lost device.
 #[test]
 fn a_device_lost_while_an_image_fails_is_the_error() {
     let machine = exclusive();
@@ -125,7 +127,8 @@ fn a_device_lost_while_an_image_fails_is_the_error() {
     }
 }
 
-/// Creating a state is slow: a file that does not parse has not touched it.
+/// Creating a state is slow. A file that does not parse does not change the state, so the state is
+/// reused.
 #[test]
 fn only_a_failed_state_is_recreated() {
     let machine = exclusive();

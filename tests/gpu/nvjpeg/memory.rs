@@ -1,4 +1,4 @@
-//! nvJPEG's memory.
+//! Memory of nvJPEG: what it allocates, how it is planned, and when it is freed.
 
 use super::*;
 use feedwater::internals::decode::{Decoders, JpegDecoder};
@@ -15,7 +15,7 @@ fn nvjpegs_memory_comes_only_from_its_row() {
     let rounded = COEFFICIENT_BYTES.next_multiple_of(256);
     assert_eq!(setup.pinned.row_bytes("nvjpeg"), Some((2 * rounded, 64 * 1024)));
     let small = setup.memory.row_bytes("nvjpeg").unwrap().0;
-    // A larger image makes the buffers grow; the old ones are freed first.
+    // A larger image needs larger buffers. The old ones are freed first.
     setup.decode(0, &file(Size::new(80, 60), 1), Roi::new(0, 0, 35, 35)).unwrap();
     assert!(setup.memory.row_bytes("nvjpeg").unwrap().0 >= small);
     let counts = machine.counts();
@@ -69,7 +69,7 @@ fn loader(route: Route, limit: Option<u64>) -> Result<Loader> {
     builder.device_memory(limit).routes([route, Route::Cpu]).build()
 }
 
-/// The outcomes of all samples, with the reasons for the CPU.
+/// Returns the outcome of each sample, and the reason for each CPU fallback.
 fn outcomes(loader: &mut Loader) -> Vec<(Outcome, Option<&'static str>)> {
     let batches = loader.into_iter().map(|batch| {
         let batch = batch.unwrap();
@@ -78,20 +78,20 @@ fn outcomes(loader: &mut Loader) -> Vec<(Outcome, Option<&'static str>)> {
     batches.flatten().collect()
 }
 
-/// How much a route's row is planned for one decode state.
+/// Returns the planned device memory of a route's decode state, in bytes.
 fn planned(loader: &Loader, route: Route) -> usize {
     let device = loader.plan().device.as_ref().unwrap();
     device.routes.iter().find(|it| it.route == route).map_or(0, |it| it.device_bytes)
 }
 
-/// Memory that states take, with or without attached buffers, is measured before it is planned.
+/// Memory of states, with or without attached buffers, is measured before it is planned.
 #[test]
 fn a_loader_plans_what_states_take() {
     let machine = exclusive();
     for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
         for (own, factor) in [(0, 1), (64 << 10, 1), (8 << 20, 1), (0, 2), (1 << 20, 9)] {
             machine.restart();
-            // The states of the engines are their images' buffers only.
+            // The engines' states consist only of the buffers of their images.
             machine.nvjpeg_own(own);
             machine.nvjpeg_memory_factors(factor, factor);
             let mut loader = loader(route, None).unwrap();
@@ -120,12 +120,14 @@ fn a_loader_plans_what_states_take() {
     }
 }
 
-/// `auto` chose the GPU, so a loader must not fail because nvJPEG needs too much.
+/// A route that needs too much memory is dropped. The loader must not fail, because `auto` chose
+/// the GPU.
 #[test]
 fn a_route_that_needs_too_much_is_not_used() {
     let machine = exclusive();
     for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
-        // (own bytes, factor, limit): more than any trial takes, and more than the limit leaves.
+        // Tuples of own bytes, factor and limit: more memory than any trial uses, or more than the
+        // limit leaves.
         let all =
             [(8 << 30, 1 << 14, None), (8 << 20, 64, Some(9 << 20)), (0, 1 << 14, Some(12 << 20))];
         for (own, factor, limit) in all {
@@ -147,7 +149,7 @@ fn a_route_that_needs_too_much_is_not_used() {
     }
 }
 
-/// A device that has less memory than nvJPEG needs, and enough for the rest.
+/// The device has less memory than nvJPEG needs, but enough for the rest of the loader.
 #[test]
 fn a_route_that_needs_more_than_the_device_has_is_not_used() {
     let machine = exclusive();
@@ -165,7 +167,8 @@ fn a_route_that_needs_more_than_the_device_has_is_not_used() {
     }
 }
 
-/// If it is not nvJPEG that exceeds a limit, no route is dropped, and the error says what is too small.
+/// If nvJPEG is not what exceeds a limit, no route is dropped, and the error names the limit that
+/// is too small.
 #[test]
 fn no_route_is_dropped_where_that_does_not_help() {
     let machine = exclusive();
@@ -234,7 +237,8 @@ fn memory_whose_last_use_cannot_be_observed_is_not_used_again() {
     assert_clean(&machine, "withheld");
 }
 
-/// A call's error leaves work in its stream, and then the stream cannot be waited for either.
+/// After a failed call, work remains in its stream, and waiting for the stream fails too. So its
+/// memory is not reused.
 #[test]
 fn memory_of_a_call_that_cannot_be_waited_for_is_not_used_again() {
     let machine = exclusive();
@@ -248,18 +252,20 @@ fn memory_of_a_call_that_cannot_be_waited_for_is_not_used_again() {
     assert!(used.0 > 0 && used.1 > 0);
     assert_eq!((memory.withheld_bytes(), pinned.withheld_bytes()), used);
     drop((memory, pinned));
-    // nvJPEG's objects are destroyed all the same: what the device uses of them is the memory.
+    // nvJPEG's objects are destroyed nevertheless, because the device uses only their memory.
     assert_eq!(machine.counts().live(), 0);
 }
 
-/// Freed memory that the device still uses goes back when it is unused. An allocation waits for it only if the row has no room.
+/// Freed memory that the device still uses is returned to the row later. An allocation waits for it
+/// only if the row has no other free memory.
 #[test]
 fn nobody_waits_for_freed_memory_while_the_row_has_room() {
     let machine = exclusive();
     let small = |setup: &mut Setup| setup.decode(0, &file(IMAGE, 1), Roi::new(0, 0, 20, 20));
     let large =
         |setup: &mut Setup| setup.decode(0, &file(Size::new(80, 60), 2), Roi::new(0, 0, 35, 35));
-    // Only this backend's device buffer grows with the image here, and it grows in a call with the stream.
+    // With this backend, only the device buffer grows with the image here, during the call that has
+    // a stream.
     let mut roomy = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     small(&mut roomy).unwrap();
     roomy.stream.synchronize().unwrap();
@@ -269,14 +275,15 @@ fn nobody_waits_for_freed_memory_while_the_row_has_room() {
     machine.end_work();
     drop(roomy);
     assert_clean(&machine, "room");
-    // The row shrinks until the image does not fit. Before, both of its buffers do not.
+    // The row shrinks until the image does not fit. With slightly larger rows, the old and the new
+    // buffer do not fit together.
     let mut waits = 0;
     for device_bytes in (0..64).rev().map(|it| it * 256) {
         let mut setup = setup_with(Backend::Hybrid, 1, device_bytes, 1 << 20).unwrap();
-        // What is enqueued ends only when the host waits for it.
+        // With this schedule, queued work ends only when the host waits for it.
         machine.schedule(Schedule::Lazy);
         let fits = small(&mut setup).is_ok() && {
-            // A query of an event ends one piece of what is before it.
+            // Each query of an event completes one queued operation.
             (0..50).for_each(|_| machine.work(&setup.stream, 1));
             large(&mut setup).is_ok()
         };
@@ -290,7 +297,7 @@ fn nobody_waits_for_freed_memory_while_the_row_has_room() {
     assert!(waits > 0);
 }
 
-/// A framework's queue may be long, or wait for other ranks.
+/// A framework's stream may have much work queued, or wait for other ranks.
 #[test]
 fn freeing_memory_waits_for_no_stream_of_others() {
     let machine = exclusive();
@@ -324,7 +331,8 @@ fn memory_is_freed_while_a_graph_is_captured() {
     }
 }
 
-/// The threads of a loader continue beside captures; a decoder may be dropped by another thread.
+/// A loader's threads continue during captures of other threads. A decoder may be dropped by a
+/// thread that captures.
 #[test]
 fn a_decoder_is_dropped_by_a_thread_that_captures() {
     let machine = exclusive();
@@ -334,7 +342,7 @@ fn a_decoder_is_dropped_by_a_thread_that_captures() {
         machine.capturing(true);
         setup.decoders.clear();
         assert_eq!(machine.counts().misused, 0, "{backend:?}");
-        // The thread's mode is as before.
+        // The capture mode of the thread is the same as before.
         assert!(setup.stream.synchronize().is_err());
         assert_eq!(machine.counts().misused, 1);
         machine.restart();

@@ -1,6 +1,7 @@
-//! nvJPEG's decoders of single images on a simulated machine: order, memory, failures and recovery.
+//! nvJPEG's decoders for single images on a simulated machine: order, memory, failures and
+//! recovery.
 
-#![allow(unsafe_code)] // the decoder that a test hands to the simulated library
+#![allow(unsafe_code)] // tests pass C functions as decoders
 
 mod failures;
 mod memory;
@@ -31,7 +32,7 @@ const BACKENDS: [Backend; 2] = [Backend::GpuHybrid, Backend::Hybrid];
 /// Size of the coefficients that the simulated nvJPEG stores for an image with [`Backend::Hybrid`], in bytes.
 const COEFFICIENT_BYTES: u64 = 6 * 40 * 30;
 
-/// Bytes for the rows of a whole image.
+/// Bytes of the rows of a whole image.
 const PAGE_BYTES: u64 = 8192;
 
 struct Setup {
@@ -47,7 +48,7 @@ fn setup(backend: Backend, pages: usize, row_bytes: u64) -> Result<Setup> {
     setup_with(backend, pages, row_bytes, row_bytes)
 }
 
-/// As [`setup`], with rows of nvJPEG of two sizes.
+/// Like [`setup`], with separate sizes for nvJPEG's device memory and pinned memory.
 fn setup_with(
     backend: Backend,
     pages: usize,
@@ -102,7 +103,8 @@ fn pages_decode_their_own_images_in_any_execution_order() {
             let mut setup = setup(backend, 3, 1 << 20).unwrap();
             for round in 0..5u8 {
                 let window = Roi::new(u32::from(round), 3, 20, 15);
-                // Three pages in flight at a time; each page's second image must not disturb its first.
+                // Three pages are in flight at a time. The second image of a page must not disturb
+                // its first one.
                 for page in 0..3 {
                     setup.decode(page, &file(IMAGE, round * 3 + page as u8), window).unwrap();
                 }
@@ -175,7 +177,8 @@ fn a_decoder_waits_for_its_previous_image() {
         let first = setup.memory.buffer("nvjpeg", PAGE_BYTES as usize).unwrap();
         assert!(setup.decoders[0].is_idle().unwrap());
         setup.decoders[0].decode(&setup.stream, &file(IMAGE, 1), window, &first).unwrap();
-        // Nothing has run yet; the second image would overwrite the first one's buffers.
+        // Nothing has run yet. Without a wait, the second image would overwrite the buffers of the
+        // first one.
         setup.decode(0, &file(IMAGE, 2), window).unwrap();
         let mut bytes = vec![0; window.pitched_bytes()];
         read_back(&setup.stream, &first, 0, &mut bytes).unwrap();
@@ -191,7 +194,8 @@ fn a_decoder_waits_for_its_previous_image() {
     }
 }
 
-/// The caller may reuse the file's bytes at once with the host backend, and after `done` with the other one.
+/// With the host backend, the caller may reuse the file's bytes at once. With the other backend,
+/// only after `done`.
 #[test]
 fn pinned_bytes_are_free_at_once_on_the_host_and_when_done_on_the_device() {
     let machine = exclusive();
@@ -241,7 +245,7 @@ fn memory_freed_by_nvjpeg_in_stream_order_is_not_reused_too_early() {
         let mut setup = setup(Backend::Hybrid, 2, 1 << 20).unwrap();
         let mut other = Stream::new(setup.stream.device()).unwrap();
         for round in 0..4u8 {
-            // Two pages in two streams.
+            // Alternates between two pages and two streams.
             for page in 0..2 {
                 setup.decode(page, &file(IMAGE, 2 * round + page as u8), window).unwrap();
                 std::mem::swap(&mut setup.stream, &mut other);
@@ -276,7 +280,7 @@ fn a_window_needs_a_large_enough_destination_and_a_single_image_backend() {
     assert_clean(&machine, "room");
 }
 
-/// The consumer captures a graph while the loader's threads fill the next batches.
+/// The consumer captures a graph while the threads of the loader fill the next batches.
 #[test]
 fn a_loader_continues_during_a_capture() {
     let machine = exclusive();
@@ -293,7 +297,7 @@ fn a_loader_continues_during_a_capture() {
         drop(batches.next().unwrap().unwrap());
         machine.capturing(true);
         let before = machine.calls("cuLaunchKernel");
-        // The free slots are filled in the meantime.
+        // Gives the loader time to fill the free slots.
         let until = Instant::now() + Duration::from_secs(2);
         while machine.calls("cuLaunchKernel") < before + 1 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -306,7 +310,8 @@ fn a_loader_continues_during_a_capture() {
     }
 }
 
-/// The last image's stream is destroyed before nvJPEG's buffers are, and nvJPEG may still use its handle.
+/// The stream of the last image is destroyed before nvJPEG's buffers. nvJPEG may still pass the
+/// handle of this stream when it frees them.
 #[test]
 fn a_decoder_may_outlive_its_stream() {
     let machine = exclusive();
@@ -321,7 +326,7 @@ fn a_decoder_may_outlive_its_stream() {
     }
 }
 
-/// Each thread has a stream and a decoder; events order the images.
+/// Each thread has a stream and a decoder. Events order the images.
 #[test]
 fn threads_decode_at_the_same_time() {
     let machine = exclusive();
@@ -358,7 +363,7 @@ fn threads_decode_at_the_same_time() {
                     pattern(&file(IMAGE, tag), window),
                     "{page} {tag}"
                 );
-                // Nobody receives the last round's decoder.
+                // In the last round, no thread receives the decoder.
                 let _ = free[page].send(decoder);
             }
         });
@@ -399,7 +404,8 @@ fn old_versions_cause_warnings() {
         machine.nvjpeg_version(major, minor, patch);
         nvjpeg::Library::open(&runtime(), None).unwrap().warnings()
     };
-    // Versions that check files, parse malformed files correctly and compute whole windows.
+    // The first versions that check files, that parse malformed files correctly, and that compute
+    // whole windows.
     let [checked, hardened, exact] = ["13.0.0", "13.2.3", "13.2.0"];
     let cases: [(_, &[&str]); 4] = [
         (warnings(13, 2, 3), &[]),
@@ -412,7 +418,7 @@ fn old_versions_cause_warnings() {
         for (warning, better) in told.iter().zip(expected) {
             assert!(warning.contains(better), "{better}: {warning}");
             assert_eq!(warning.contains(checked), *better == checked, "{warning}");
-            // The margin in pixels.
+            // The warning contains the width of the margin in pixels.
             assert!(*better != exact || warning.contains(" 2 "), "{warning}");
         }
     }
@@ -431,7 +437,7 @@ fn the_tests_decoder_decodes() {
         h: i32,
         rgb: *mut u8,
     ) -> i32 {
-        // SAFETY: nvjpeg.cpp passes that many bytes, and room for that many pixels.
+        // SAFETY: nvjpeg.cpp passes `count` bytes, and memory for the pixels of the window.
         let (bytes, rgb) = unsafe {
             (
                 std::slice::from_raw_parts(bytes, count),

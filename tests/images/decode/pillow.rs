@@ -1,4 +1,4 @@
-//! Pixels and results of Pillow.
+//! Compares pixels and errors with those of Pillow.
 
 use super::*;
 
@@ -18,7 +18,8 @@ fn pixels_equal_pillows() {
     }
 }
 
-/// Damaged files that Pillow accepts. Their names begin with the key of the damage.
+/// Damaged files that Pillow accepts. Their names begin with the key under which the damage is
+/// counted.
 #[test]
 fn damage_that_pillow_accepts_is_an_error_or_tolerated_with_its_pixels() {
     let files = images("tolerated");
@@ -45,7 +46,8 @@ fn damage_that_pillow_accepts_is_an_error_or_tolerated_with_its_pixels() {
     assert_eq!(seen.len(), Tolerated::ALL.len(), "{seen:?}");
 }
 
-/// A tolerant decoder reports nothing for sound files, and gives the same pixels.
+/// A tolerant decoder reports no damage for intact files, and gives the same pixels as a strict
+/// one.
 #[test]
 fn sound_images_are_the_same_to_a_tolerant_decoder() {
     let mut decoder = Decoders::new().strict(false);
@@ -77,7 +79,7 @@ fn files_that_pillow_rejects_are_errors_strict_or_not() {
     assert!(count >= 16, "{count} files");
 }
 
-/// An EXIF orientation in a text chunk, as written by ImageMagick and others.
+/// ImageMagick and others write the EXIF orientation into a text chunk.
 #[test]
 fn an_orientation_in_the_text_of_a_png_is_read() {
     let profiles = golden();
@@ -90,8 +92,9 @@ fn an_orientation_in_the_text_of_a_png_is_read() {
     }
 }
 
-/// `tests/golden/arithmetic.jpg` holds the coefficients of `decode/jpeg-420.jpg` in arithmetic coding (written by `jpegtran
-/// -arithmetic`). Pillow's own libjpeg is built without it, so the expected pixels are those of the other file.
+/// `tests/golden/arithmetic.jpg` has the coefficients of `decode/jpeg-420.jpg` in arithmetic coding
+/// (written by `jpegtran -arithmetic`). Pillow's libjpeg is built without arithmetic coding, so the
+/// expected pixels are those of the other file.
 #[test]
 fn arithmetic_coding_is_decoded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
@@ -102,7 +105,8 @@ fn arithmetic_coding_is_decoded() {
     assert!(found == fs::read(folder.join("decode/jpeg-420.rgb")).unwrap());
 }
 
-/// Recipes by name: every subsampling in every scan order, and every colour space of Adobe's marker.
+/// Returns recipes with names: every subsampling in every scan order, and every colour space of
+/// Adobe's marker.
 fn recipes() -> Vec<(String, Recipe)> {
     let mut recipes = Vec::new();
     for (index, sampling) in SAMPLINGS.iter().enumerate() {
@@ -119,8 +123,8 @@ fn recipes() -> Vec<(String, Recipe)> {
     recipes
 }
 
-/// Writes the files for `tests/golden/recipes.sha256`: `cargo test --test decode -- --ignored`, then `python
-/// tests/golden/decode.py recipes DIR` with the directory that this prints.
+/// Writes the files for `tests/golden/recipes.sha256`: `cargo test --test images -- --ignored
+/// write_recipes`, then `python tests/golden/decode.py recipes DIR` with the printed directory.
 #[test]
 #[ignore = "writes files for tests/golden/decode.py"]
 fn write_recipes() {
@@ -146,7 +150,7 @@ fn pixels_of_every_sampling_equal_pillows() {
     }
 }
 
-/// PNM samples whose largest value is not 255, for each of these values.
+/// Tests PNM samples for every largest value below 255.
 #[test]
 fn samples_are_scaled_as_in_pillow() {
     let bytes: Vec<u8> = (0..=255).collect();
@@ -155,7 +159,7 @@ fn samples_are_scaled_as_in_pillow() {
         let file = [format!("P5 256 1 {white}\n").as_bytes(), &bytes].concat();
         let pixels = decode(&mut Decoders::new(), &file, Size::new(256, 1).window(), 1).unwrap();
         tables.update(pixels.iter().step_by(3).copied().collect::<Vec<u8>>());
-        // The same in RGB.
+        // The same samples as RGB.
         let file = [format!("P6 85 1 {white}\n").as_bytes(), &bytes].concat();
         let rgb = decode(&mut Decoders::new(), &file, Size::new(85, 1).window(), 1).unwrap();
         assert!(rgb.iter().eq(pixels.iter().step_by(3).take(255)), "{white}");

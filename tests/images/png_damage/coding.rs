@@ -1,20 +1,20 @@
-//! zlib streams and PNG chunks, built byte by byte.
+//! Writers of zlib streams and PNG chunks.
 
 /// Type and content of a chunk.
 pub type Chunk = ([u8; 4], Vec<u8>);
 
 pub const HEAD: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// Coding of zlib data.
+/// How zlib data is encoded.
 #[derive(Clone, Copy)]
 pub enum Coding {
     /// Stored blocks.
     Stored,
-    /// Fixed Huffman codes, whose symbols are not byte-aligned.
+    /// Fixed Huffman codes. Their symbols are not byte-aligned.
     Fixed,
 }
 
-/// Bits of a deflate stream, lowest bit first.
+/// Writer of a deflate stream, lowest bit first.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
@@ -32,7 +32,8 @@ impl Bits {
         }
     }
 
-    /// Appends a symbol of the fixed code for literals and lengths; codes start with their highest bit.
+    /// Appends a symbol of the fixed code for literals and lengths. Codes start with their highest
+    /// bit.
     fn symbol(&mut self, symbol: u32) {
         let (code, bits) = match symbol {
             0..144 => (0x30 + symbol, 8),
@@ -69,7 +70,7 @@ pub fn zlib(data: &[u8], coding: Coding) -> Vec<u8> {
     [&[0x78, 1][..], &body, &adler(data)].concat()
 }
 
-/// Compresses this many letters into as few bytes as possible.
+/// Compresses `count` equal letters into as few bytes as possible.
 pub fn letters(count: usize) -> Vec<u8> {
     let mut bits = Bits::default();
     bits.push(0b011, 3);
@@ -78,7 +79,7 @@ pub fn letters(count: usize) -> Vec<u8> {
         bits.symbol(b'a'.into());
     }
     for _ in 0..matches {
-        // The longest match, one byte back.
+        // The longest match (258 bytes), at distance 1.
         bits.symbol(285);
         bits.push(0, 5);
     }

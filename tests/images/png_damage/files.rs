@@ -1,4 +1,5 @@
-//! Damaged PNGs in groups. Every byte is built here, so that no library version changes them.
+//! Damaged PNGs in groups. The code here writes every byte, so that no library version changes the
+//! files.
 
 use std::slice::from_ref;
 
@@ -10,7 +11,7 @@ pub struct Group {
     pub files: Vec<Vec<u8>>,
 }
 
-/// First column and row, and steps, of the passes of an interlaced image.
+/// For each pass of an interlaced image: first column, first row, and the steps in x and y.
 const PASSES: [[u32; 4]; 7] = [
     [0, 0, 8, 8],
     [4, 0, 8, 8],
@@ -21,7 +22,7 @@ const PASSES: [[u32; 4]; 7] = [
     [0, 1, 1, 2],
 ];
 
-/// An image in which every row uses another filter.
+/// An image whose rows all use different filters.
 #[derive(Clone, Copy)]
 struct Image {
     name: &'static str,
@@ -81,7 +82,8 @@ fn noise(mut state: u32) -> impl FnMut() -> u8 {
     }
 }
 
-/// Returns the image with other pixel data in this many chunks, one of them empty if there are several.
+/// Returns the chunks of the image with `data` as pixel data in `parts` chunks. If there are
+/// several, one of them is empty.
 fn with_data(image: &Image, data: &[u8], parts: usize) -> Vec<Chunk> {
     let mut chunks = image.start();
     let size = data.len().div_ceil(parts).max(1);
@@ -108,7 +110,7 @@ fn named(image: &Image, what: &str) -> String {
     format!("{}-{way}-{width}x{height}/{what}", image.name)
 }
 
-/// Returns the chunks with some ancillary ones before and after the pixels.
+/// Returns the chunks with ancillary chunks before and after the pixels.
 fn with_others(chunks: &[Chunk]) -> Vec<Chunk> {
     let profile = [b"name\0\0", &zlib(b"profile", Coding::Fixed)[..]].concat();
     let text = [b"key\0\0", &zlib(b"text", Coding::Fixed)[..]].concat();
@@ -131,7 +133,7 @@ fn with_others(chunks: &[Chunk]) -> Vec<Chunk> {
     start.chain(behind).chain(end.iter().cloned()).collect()
 }
 
-/// Truncation after every byte, and a change of every byte.
+/// Files truncated after every byte, and files with each byte changed.
 fn bytes(groups: &mut Vec<Group>) {
     let mut all = |name: &str, file: &[u8]| {
         let mut group = |what: &str, files| {
@@ -162,7 +164,7 @@ fn bytes(groups: &mut Vec<Group>) {
     }
 }
 
-/// Changes of every byte of the pixel data, with a correct chunk checksum.
+/// Changes each byte of the pixel data. The chunk checksum is correct.
 fn redone(groups: &mut Vec<Group>) {
     for (kind, interlaced) in [(2, false), (2, true), (3, false), (3, true), (5, false), (5, true)]
     {
@@ -182,7 +184,7 @@ fn redone(groups: &mut Vec<Group>) {
     }
 }
 
-/// Chunks without checksum, with a wrong one, missing, repeated, and reordered.
+/// Chunks without a checksum or with a wrong one, and missing, repeated and reordered chunks.
 fn chunks(groups: &mut Vec<Group>) {
     for (kind, interlaced) in [(2, false), (2, true), (3, false), (3, true)] {
         let image = image(kind, interlaced, (7, 6));
@@ -214,7 +216,8 @@ fn chunks(groups: &mut Vec<Group>) {
     }
 }
 
-/// Data that end after any row, within one, or after the image, with and without zlib's checksum.
+/// Pixel data that ends after any row, within a row, or after the image, with and without zlib's
+/// checksum.
 fn data(groups: &mut Vec<Group>) {
     let sizes = [(7, 6), (1, 1), (1, 5), (5, 1), (3, 2), (9, 9)];
     for (interlaced, kind) in
@@ -243,7 +246,8 @@ fn data(groups: &mut Vec<Group>) {
                 let tail =
                     |bytes: &[u8]| file(&with_data(&image, &[&packed[..], bytes].concat(), 1));
                 group("garbage", (1..5).map(|more| tail(&vec![9; more])).collect());
-                // The last bytes in a separate chunk, correct and wrong, with rows missing before them.
+                // The last bytes are in a separate chunk, correct or wrong, with or without missing
+                // rows before them.
                 let apart = |packed: &[u8], last: usize, wrong: u8| {
                     let (body, end) = packed.split_at(packed.len() - last);
                     let end = end.iter().map(|byte| byte ^ wrong).collect::<Vec<_>>();
@@ -266,15 +270,17 @@ fn data(groups: &mut Vec<Group>) {
     }
 }
 
-/// Pillow reads 64 KiB at once. zlib's checksum ends before, across and after the end of such a read.
+/// Pillow reads 64 KiB at a time. zlib's checksum ends before, across or after the end of such a
+/// read.
 fn reads(groups: &mut Vec<Group>) {
     let size =
         |columns| Image { name: "gray", size: (columns, 1), bits: 8, color: 0, interlaced: false };
     for wrong in [0, 1] {
         for interlaced in [false, true] {
             let of = |behind: u32| {
-                // A row has one filter byte, and an interlaced row four. A stored block has eleven bytes of overhead, of which
-                // the last four are the checksum.
+                // A row has one filter byte. In an interlaced image of one row, there are four. A
+                // stored block has eleven bytes of overhead, of which the last four are the
+                // checksum.
                 let filters = if interlaced { 4 } else { 1 };
                 let image = Image { interlaced, ..size((64 << 10) + behind - 11 - filters) };
                 let rows = vec![0; (image.size.0 + filters) as usize];
@@ -321,7 +327,7 @@ fn others(groups: &mut Vec<Group>) {
     }
 }
 
-/// Long texts and profiles, and other contents that Pillow parses.
+/// Long texts and profiles, and other chunk contents that Pillow parses.
 fn contents(groups: &mut Vec<Group>) {
     const MOST: usize = 1 << 20;
     let image = image(2, false, (7, 6));
@@ -378,7 +384,7 @@ fn contents(groups: &mut Vec<Group>) {
     }
 }
 
-/// Sequence numbers, sizes and positions of frames.
+/// Sequence numbers, sizes and positions of animation frames.
 fn animations(groups: &mut Vec<Group>) {
     let image = image(2, false, (7, 6));
     let [head, pixels, end] = whole(&image, Coding::Fixed, 1).try_into().unwrap();
@@ -418,7 +424,8 @@ fn animations(groups: &mut Vec<Group>) {
         }
     }
     groups.push(Group { name: "animations".into(), files });
-    // Files that Pillow accepts: the default image is a part of the animation, or there is only an animation.
+    // Animations that Pillow accepts. The default image is a part of the animation, or there is no
+    // default image.
     let small = self::image(2, false, (5, 6));
     let small = self::whole(&small, Coding::Fixed, 1).swap_remove(1);
     let parts = [0, 2]
@@ -431,7 +438,7 @@ fn animations(groups: &mut Vec<Group>) {
     groups.push(Group { name: "animation-of-a-part".into(), files: part.into() });
 }
 
-/// Headers with a correct checksum.
+/// Changed headers with a correct checksum.
 fn headers(groups: &mut Vec<Group>) {
     for interlaced in [false, true] {
         let image = image(2, interlaced, (7, 6));
@@ -460,7 +467,7 @@ fn headers(groups: &mut Vec<Group>) {
     }
 }
 
-/// Returns all groups, always the same.
+/// Returns all groups. They are the same in every call.
 pub fn all() -> Vec<Group> {
     let mut groups = Vec::new();
     for make in [bytes, redone, chunks, data, reads, others, contents, animations, headers] {

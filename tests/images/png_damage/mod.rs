@@ -1,6 +1,7 @@
-//! Damaged PNGs: files that Pillow accepts are decoded to the same pixels in tolerant mode, and files that it rejects are errors.
+//! Damaged PNGs. Files that Pillow accepts are decoded to the same pixels in tolerant mode. Files
+//! that Pillow rejects are errors.
 //!
-//! `tests/golden/png_damage.txt` has Pillow's outcomes; `tests/golden/png_damage.py` writes it.
+//! `tests/golden/png_damage.py` writes Pillow's results to `tests/golden/png_damage.txt`.
 
 mod coding;
 mod files;
@@ -18,8 +19,9 @@ use sha2::{Digest, Sha256};
 
 const REFUSED: &str = "-";
 
-/// Groups with files that Pillow takes and that are refused on purpose: their header breaks the standard, and what Pillow shows
-/// is a guess. The documentation of [`Decoders::strict`] lists them.
+/// Groups with files that Pillow decodes, but that feedwater refuses on purpose: their header
+/// breaks the standard, and Pillow's pixels are a guess. The documentation of [`Decoders::strict`]
+/// lists them.
 const DECISIONS: [&str; 7] = [
     "/first",
     "/IHDR/long",
@@ -34,8 +36,8 @@ fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes)[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Files that Pillow rejects but feedwater accepts: all pixels are present, and the zlib data after them are damaged in a way
-/// that neither the `png` crate nor a chunk checksum detects.
+/// Files that Pillow rejects but feedwater accepts. All pixels are present. The zlib data after
+/// them is damaged in a way that neither the `png` crate nor a chunk checksum detects.
 const UNSEEN: [(&str, usize); 1] = [("rgba-interlaced-7x6/fixed/data-xor-ff", 192)];
 
 /// Pixels, and the tolerated damage.
@@ -52,16 +54,17 @@ fn decode_window(bytes: &[u8], strict: bool, header: &Header, window: Roi) -> Ou
     let mut next = window.y;
     decoder.decode(bytes, header, window, 1, &mut |rows| {
         for (y, row) in rows.iter() {
-            assert_eq!(y, next, "rows come in order, once");
+            assert_eq!(y, next, "rows must arrive in order, once");
             next += 1;
             pixels.extend_from_slice(row);
         }
     })?;
-    assert_eq!(next, window.bottom(), "every row comes");
+    assert_eq!(next, window.bottom(), "every row must arrive");
     Ok((pixels, decoder.tolerated()))
 }
 
-/// Whether the upper left and the lower right part of a damaged image equal the whole.
+/// Whether windows at the upper left and the lower right of a damaged image equal these parts of
+/// `pixels`.
 fn parts_are_the_same(bytes: &[u8], pixels: &[u8]) -> bool {
     let header = Header::parse_as(bytes, false).unwrap();
     let Size { width, height } = header.size;
@@ -77,7 +80,7 @@ fn parts_are_the_same(bytes: &[u8], pixels: &[u8]) -> bool {
     })
 }
 
-/// Describes an outcome.
+/// Returns an outcome as text.
 fn told(outcome: &Outcome) -> String {
     match outcome {
         Ok((pixels, tolerated)) => format!("{} ({tolerated:?})", digest(pixels)),
@@ -85,7 +88,8 @@ fn told(outcome: &Outcome) -> String {
     }
 }
 
-/// Returns outcomes by group: the digest of Pillow's pixels or [`REFUSED`] for each file.
+/// Returns for each group its name, the digest of its files, and for each file the digest of
+/// Pillow's pixels or [`REFUSED`].
 fn golden() -> Vec<(String, String, Vec<String>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/png_damage.txt");
     let text = fs::read_to_string(path).unwrap();
@@ -136,7 +140,10 @@ fn outcomes_and_pixels_are_pillows() {
                 continue;
             }
             if UNSEEN.contains(&(name, at)) {
-                assert!(expected == REFUSED && found.is_ok(), "{name} {at} is detected now");
+                assert!(
+                    expected == REFUSED && found.is_ok(),
+                    "{name} {at} is now detected: remove it from UNSEEN"
+                );
                 continue;
             }
             if shown(&found) != *expected {
@@ -148,7 +155,7 @@ fn outcomes_and_pixels_are_pillows() {
             {
                 complain("a part differs from the whole".into());
             }
-            // Strict mode accepts exactly the files without any damage.
+            // Strict mode accepts exactly the intact files.
             let sound = matches!(found, Ok((_, None)));
             if sound != strict.is_ok() || strict.is_ok() && shown(&strict) != *expected {
                 complain(format!("strict {}, else {}", told(&strict), told(&found)));
@@ -161,8 +168,8 @@ fn outcomes_and_pixels_are_pillows() {
     assert!(taken > 1000 && refused > 1000, "{taken} taken, {refused} refused");
 }
 
-/// Writes the files for the table: `cargo test --test png_damage -- --ignored --nocapture`, then `python
-/// tests/golden/png_damage.py FILE` with the file that this prints.
+/// Writes the files for the table: `cargo test --test images -- --ignored png_damage::
+/// --nocapture`, then `python tests/golden/png_damage.py FILE` with the printed path.
 #[test]
 #[ignore = "writes files for tests/golden/png_damage.py"]
 fn write_files() {

@@ -1,4 +1,4 @@
-//! The chosen windows, and how measurements are taken.
+//! The prefetch windows that are chosen, and how their measurements are taken.
 
 use super::*;
 
@@ -21,13 +21,13 @@ fn the_window_is_nearly_optimal_within_fifty_batches_and_stable() {
             }
         }
         let (least, most) = automatic.least_most;
-        assert_eq!(most, mix.most(), "{}: it begins with the maximum", mix.name);
+        assert_eq!(most, mix.most(), "{}: it must begin with the maximum", mix.name);
         assert!(mix.workers.min(mix.most()) <= least, "{}: {least}", mix.name);
     }
     assert!(bad.is_empty(), "{bad:#?}");
 }
 
-/// Returns the window after 50 batches of a mix with one phase.
+/// Returns the window after 50 batches of a mix with a single phase.
 fn window(mix: &Mix) -> usize {
     automatic(mix).1.at(50)
 }
@@ -39,10 +39,11 @@ fn if_the_consumer_limits_the_window_is_what_requests_need() {
         Mix { workers: 4, connections: 128, ..mix("200 samples a second", world) }
     };
     let windows = [far(1.0, 0.3), far(50.0, 0.3), far(200.0, 0.3)].map(|mix| window(&mix));
-    // 200 per second at these latencies: 0.2, 10 and 40 in flight.
+    // The consumer takes 200 samples per second. At these latencies, 0.2, 10 and 40 requests are in
+    // flight.
     assert_eq!(windows[0], 4, "{windows:?}");
     assert!((10..30).contains(&windows[1]) && (40..130).contains(&windows[2]), "{windows:?}");
-    // At first 128 requests wait for 64 connections, later ones do not.
+    // At first, 128 requests wait for 64 connections. Later requests do not wait.
     let at_first = window(&Mix { connections: 64, ..far(220.0, 0.1) });
     assert!((44..80).contains(&at_first), "{at_first}");
     let stragglers = World { stragglers: (10, 400.0), ..*far(20.0, 0.2).world(0) };
@@ -53,18 +54,18 @@ fn if_the_consumer_limits_the_window_is_what_requests_need() {
 
 #[test]
 fn no_more_is_in_flight_than_the_storage_serves() {
-    // 400 per second, 20 ms each: 8 in flight.
+    // 400 requests per second of 20 ms each: 8 in flight.
     let limited = World { request: (20.0, 0.2), limit: 400.0, ..world() };
     let chosen = window(&mix("a rate limit", limited));
     assert!((8..=24).contains(&chosen), "{chosen}");
-    // For any onset of the limit: measurements across the onset are not compared.
+    // The limit may begin at any batch. Measurements from before and after it are not compared.
     let free = World { request: (20.0, 0.2), ..world() };
     for onset in 250..260 {
         let (_, automatic) = automatic(&then(mix("a limit", free), &[(onset, limited)]));
         let chosen = automatic.at(onset + 60);
         assert!(chosen <= 48, "from {onset} on: {:#?}", automatic.decisions);
     }
-    // Storage that is as slow because it is remote needs the maximum.
+    // Storage with the same rate because it is remote needs the maximum window.
     let far = World { request: (320.0, 0.2), ..world() };
     let mix = Mix { connections: 512, ..mix("the same rate", far) };
     let most = mix.most();
@@ -79,7 +80,7 @@ fn noisy_measurements_keep_the_maximum() {
     let (_, automatic) = automatic(&mix);
     let [decision] = &automatic.decisions[..] else { panic!("{:#?}", automatic.decisions) };
     assert_eq!((decision.window, decision.settled), (mix.most(), true));
-    assert!(decision.batch >= 20, "measured for longer: {decision}");
+    assert!(decision.batch >= 20, "the measurement must take longer: {decision}");
 }
 
 #[test]
@@ -109,9 +110,9 @@ fn without_arrival_times_nothing_changes() {
     assert!(chooser.decisions.is_empty() && chooser.window() == mix.most());
 }
 
-/// Returns a chooser with a maximum of 100 after this many batches. Its consumer takes a batch of 10 every 0.1 seconds; the
-/// closure gives the workers of each batch, and how long a worker and the consumer waited for it; the last argument is the
-/// request time.
+/// Returns a chooser with a maximum of 100 after `batches` batches. Its consumer takes a batch of
+/// 10 every 0.1 seconds. `each` returns the number of workers at a batch, and how long a worker and
+/// the consumer waited for it. The last argument is the request time in seconds.
 fn fed(
     batches: usize,
     each: impl Fn(usize) -> (usize, f64),
@@ -136,25 +137,27 @@ fn fed(
 #[test]
 fn requests_under_another_window_or_worker_count_are_not_measured() {
     let quiet = |workers: usize| move |_: usize| (workers, 0.0);
-    // The initial requests, those begun by then, the start, and five measured ones.
+    // Skipped batches: the initial requests, those begun by then, and the start. Then five measured
+    // batches.
     let first = 9 + 2 + 1 + 5;
     assert_eq!(fed(first - 1, quiet(2), 0.02).1, []);
     let (chooser, decisions) = fed(first, quiet(2), 0.02);
     assert_eq!((decisions.len(), decisions[0].batch as usize), (1, first), "{decisions:#?}");
-    // 100 per second, 20 ms, and a quarter more.
+    // 100 samples per second of 20 ms each, and a quarter more.
     assert_eq!((chooser.window(), decisions[0].settled), (3, true), "{decisions:#?}");
-    // Exactly the requests made and begun before are skipped; one more would be detected.
+    // Exactly the batches of requests made and begun before are skipped. The check would detect one
+    // more or less.
     let waits = |from: usize, to: usize| {
         let waited = move |number: usize| if (from..to).contains(&number) { 0.08 } else { 0.0 };
         fed(100, move |number| (2, waited(number)), 0.02).1.len()
     };
     assert_eq!((waits(0, 11), waits(first, first + 12)), (1, 1));
-    assert!(waits(first, first + 17) > 1, "larger as soon as that is measured");
+    assert!(waits(first, first + 17) > 1, "the window must grow as soon as the wait is measured");
     let changing = fed(200, |number| (1 + number / 4 % 2, 0.0), 0.02).1;
-    assert_eq!(changing, [], "the worker count never stays the same for long");
+    assert_eq!(changing, [], "without a constant worker count there must be no decisions");
     let (chooser, decisions) = fed(60, |number| (if number < 50 { 2 } else { 30 }, 0.0), 0.02);
-    assert_eq!(chooser.window(), 30, "one per worker: {decisions:#?}");
-    assert_eq!(fed(60, quiet(200), 0.02).0.window(), 100, "up to the maximum");
+    assert_eq!(chooser.window(), 30, "one request per worker: {decisions:#?}");
+    assert_eq!(fed(60, quiet(200), 0.02).0.window(), 100, "the window must grow to the maximum");
 }
 
 #[test]
@@ -171,11 +174,11 @@ fn a_window_is_stable_while_the_loop_is() {
 
 #[test]
 fn a_loop_at_the_edge_does_not_oscillate() {
-    // Late samples cost something in about every other measurement.
+    // Late samples cost throughput in about every other measurement.
     let each = |number: usize| (2, if (number / 33).is_multiple_of(2) { 0.01 } else { 0.0 });
     let (_, decisions) = fed(4000, each, 0.9);
     assert!(decisions.len() <= 12, "{decisions:#?}");
-    // 100 per second and 0.9 seconds.
+    // 100 samples per second of 0.9 seconds each.
     let settled = |it: &&PrefetchDecision| it.settled;
     assert!(decisions.iter().filter(settled).all(|it| it.window == 100), "{decisions:#?}");
 }

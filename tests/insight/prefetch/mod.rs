@@ -1,4 +1,4 @@
-//! The prefetch window on simulated storages: the chosen window against the optimum.
+//! The prefetch window on simulated storage: compares the chosen window with the optimum.
 
 mod choice;
 
@@ -7,7 +7,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use feedwater::internals::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
 
-/// A storage with a loader and a consumer. Times are in milliseconds.
+/// A storage with a loader and a consumer.
 #[derive(Clone)]
 struct Mix {
     name: &'static str,
@@ -16,24 +16,25 @@ struct Mix {
     workers: usize,
     batch: usize,
     slots: usize,
-    /// Conditions from a batch on; the first phase starts at 0.
+    /// Conditions and the batch at which each begins. The first phase begins at batch 0.
     phases: Vec<(usize, World)>,
     batches: usize,
 }
 
 #[derive(Clone, Copy)]
 struct World {
-    /// Mean and variation of a request's time, without queueing.
+    /// Mean and coefficient of variation of a request's time, without queueing. Times are in
+    /// milliseconds.
     request: (f64, f64),
-    /// Number of requests per thousand that take this long instead.
+    /// Number of requests per thousand that are late, and how long they take instead.
     stragglers: (u64, f64),
-    /// Requests per second that the storage starts; 0 for no limit.
+    /// Maximum number of requests per second that the storage starts; 0 for no limit.
     limit: f64,
-    /// Requests that the storage serves at a time; 0 for no limit.
+    /// Maximum number of requests that the storage serves at a time; 0 for no limit.
     servers: usize,
     decode: (f64, f64),
     step: (f64, f64),
-    /// The consumer pauses for this long after every this many batches; 0 for never.
+    /// After this number of batches, the consumer pauses for this time; 0 for never.
     pause: (usize, f64),
 }
 
@@ -54,7 +55,7 @@ fn mix(name: &'static str, world: World) -> Mix {
     Mix { name, connections: 64, workers: 8, batch: 32, slots: 3, phases, batches: 250 }
 }
 
-/// Adds phases that begin at these batches.
+/// Adds phases that begin at these batches, and ends the run 250 batches after the last begins.
 fn then(mut mix: Mix, later: &[(usize, World)]) -> Mix {
     mix.phases.extend(later);
     mix.batches = later.last().unwrap().0 + 250;
@@ -140,13 +141,15 @@ impl Mix {
         2 * self.connections
     }
 
-    /// Returns start, settled start (50 batches later) and end of each phase.
+    /// Returns for each phase the batch from which it counts as settled (50 batches after its
+    /// begin) and its end.
     fn spans(&self) -> Vec<(usize, usize)> {
         let ends = self.phases.iter().skip(1).map(|it| it.0).chain([self.batches]);
         self.phases.iter().zip(ends).map(|((from, _), end)| (from + 50, end)).collect()
     }
 
-    /// Returns the best throughput of each phase with a fixed window, and that window.
+    /// Returns for each phase the best throughput of fixed windows, and the shortest window that
+    /// reaches 99 % of it.
     fn best(&self) -> Vec<(f64, usize)> {
         let mut windows: Vec<usize> = vec![1];
         while let Some(&last) = windows.last()
@@ -159,7 +162,6 @@ impl Mix {
         let best = |&span: &(usize, usize)| {
             let rate = |run: &Run| run.rate(self.batch, span);
             let best = runs.iter().map(|(_, run)| rate(run)).fold(0.0, f64::max);
-            // The shortest sufficient window.
             let (window, _) = runs.iter().find(|(_, run)| rate(run) >= 0.99 * best).unwrap();
             (best, *window)
         };
@@ -176,7 +178,7 @@ fn chance(seed: u64, number: u64) -> f64 {
     ((x ^ (x >> 32)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Draws a lognormal time with this mean and variation, in seconds.
+/// Returns a lognormal time with this mean and coefficient of variation, in seconds.
 fn draw((mean, cv): (f64, f64), seed: u64, number: u64) -> f64 {
     let (a, b) = (chance(seed, 2 * number), chance(seed, 2 * number + 1));
     let normal = (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos();
@@ -184,7 +186,7 @@ fn draw((mean, cv): (f64, f64), seed: u64, number: u64) -> f64 {
     1e-3 * mean * (variance.sqrt() * normal - 0.5 * variance).exp()
 }
 
-/// Strategy that sets the window.
+/// Strategy that chooses the window.
 trait Chooser {
     fn window(&self) -> usize;
     fn handed_out(&mut self) {}
@@ -205,7 +207,7 @@ struct Automatic {
     decisions: Vec<PrefetchDecision>,
     least_most: (usize, usize),
     most: usize,
-    /// Whether arrival times are known, and whether other tuning is in progress.
+    /// Whether arrival times are known, and whether no other tuning is in progress.
     told: bool,
     alone: bool,
 }
@@ -217,7 +219,7 @@ impl Automatic {
         Self { chooser, decisions: Vec::new(), least_most, most, told: true, alone: true }
     }
 
-    /// Number of window changes between these batches.
+    /// Number of window changes between these two batches.
     fn changes(&self, (from, to): (usize, usize)) -> usize {
         let decisions =
             self.decisions.iter().filter(|it| (from..to).contains(&(it.batch as usize)));
@@ -225,7 +227,7 @@ impl Automatic {
         decisions.filter(|it| std::mem::replace(&mut window, it.window) != it.window).count()
     }
 
-    /// The window after this many batches.
+    /// The window after `batches` batches.
     fn at(&self, batches: usize) -> usize {
         let before = self.decisions.iter().rfind(|it| it.batch <= batches as u64);
         before.map_or(self.most, |it| it.window)
@@ -250,7 +252,7 @@ impl Chooser for Automatic {
     }
 }
 
-/// Times at which the batches were taken.
+/// Times at which the consumer took the batches.
 struct Run {
     taken: Vec<f64>,
 }
@@ -261,14 +263,14 @@ impl Run {
     }
 }
 
-/// Events of the simulation. Times are integers in nanoseconds, so that they are ordered.
+/// Events of the simulation. Times are integers in nanoseconds, because floats have no total order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A position's request is answered.
+    /// The storage answers the request of a position.
     Answer(usize),
-    /// A worker has finished a position.
+    /// A worker has decoded a position.
     Decoded(usize),
-    /// The consumer returns its batch.
+    /// The consumer ends its step and returns the batch.
     Step,
 }
 
@@ -276,25 +278,25 @@ struct Simulation<'a> {
     mix: &'a Mix,
     now: u64,
     events: BinaryHeap<Reverse<(u64, Event)>>,
-    /// Positions handed out, and the next one to request.
+    /// Number of positions handed out, and the next position to request.
     handed_out: usize,
     asked: usize,
-    /// Request times of unread positions, and how long their requests took.
+    /// For each unread position, when its request was made and, once answered, how long it took.
     requests: HashMap<usize, (u64, Option<u64>)>,
-    /// Positions that wait for a connection, and those that have one.
+    /// Positions that wait for a connection, and the number of positions that have one.
     queue: VecDeque<usize>,
     in_flight: usize,
-    /// When the storage can start the next request, and when each of its servers is free.
+    /// When the storage can start the next request, and when each of its servers becomes free.
     next_begin: u64,
     servers: BinaryHeap<Reverse<u64>>,
     idle: usize,
     /// Workers that wait for their position, and since when.
     waiting: HashMap<usize, u64>,
     free_slots: usize,
-    /// Unfinished positions of each batch, from the first unpublished one on.
+    /// Number of unfinished positions of each batch, from the first unpublished batch on.
     open: VecDeque<usize>,
     published: usize,
-    /// Since when the consumer has been waiting.
+    /// Time since which the consumer has been waiting, or `None` if it is not waiting.
     asks: Option<u64>,
     taken: Vec<f64>,
 }
@@ -394,7 +396,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Sends the requests that have a connection.
+    /// Sends queued requests while connections are free.
     fn send(&mut self) {
         while self.in_flight < self.mix.connections
             && let Some(place) = self.queue.pop_front()
@@ -448,7 +450,7 @@ impl Simulation<'_> {
     }
 }
 
-/// Runs the automatic choice on its own.
+/// Runs the automatic choice of the window for a mix.
 fn automatic(mix: &Mix) -> (Run, Automatic) {
     let mut automatic = Automatic::new(mix);
     let run = run(mix, &mut automatic);

@@ -1,4 +1,4 @@
-//! Simulated pipelines to tune, and the profiles that they give.
+//! Simulated pipelines for the tuner, and the profiles that they produce.
 
 use super::*;
 
@@ -9,7 +9,7 @@ pub struct Mix {
     pub cores: u32,
     pub batch: u32,
     pub space: Space,
-    /// Latency of a read, and the number of reads served at a time; 0 for any number.
+    /// Latency of a read, and how many reads the storage serves at a time; 0 for any number.
     pub latency: f64,
     pub channels: u32,
     /// CPU time of a read.
@@ -191,18 +191,18 @@ impl Mix {
         self.space.offload.len() > 1
     }
 
-    /// Whether few batches say little.
+    /// Whether step or decode times vary so much that few batches say little.
     pub fn varies(&self) -> bool {
         self.step.1 > 0.0 || self.decode.1 > 1.0
     }
 
-    /// Samples per second in the long run.
+    /// Returns the long-run throughput in samples per second.
     pub fn rate(&self, choice: Choice) -> f64 {
         let options = Options::batches(200, 40);
         self.truth(choice).run(&options).unwrap().samples_per_second
     }
 
-    /// The best choice of all. Only choices whose upper bound is too low are skipped.
+    /// Returns the best of all choices. Skips only choices whose upper bound is too low.
     pub fn best(&self) -> (Choice, f64) {
         let mut all = Vec::new();
         for &offload in &self.space.offload {
@@ -217,7 +217,7 @@ impl Mix {
         all.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut best = (all[0].1, 0.0);
         for (most, choice) in all {
-            // A simulation of this many batches may slightly exceed the long-run throughput.
+            // A simulation of this length may slightly exceed the long-run throughput.
             if most * 1.02 < best.1 {
                 break;
             }
@@ -229,7 +229,7 @@ impl Mix {
         best
     }
 
-    /// Builds the loader's measurement of a window.
+    /// Builds the measurement that a loader would take in a window of `batches` batches.
     pub fn window(&self, choice: Choice, batches: u64, seed: u32) -> Profile {
         let truth = self.truth(choice);
         let options = Options::batches(batches as u32, 2 * truth.slots + 4).seed(seed);
@@ -258,7 +258,7 @@ pub fn profile(mix: &Mix, choice: Choice, truth: &Model, seen: &Forecast) -> Pro
             stage: named,
             count: samples as u64,
             bytes: 100_000 * samples as u64,
-            // The worker only hands it over.
+            // The worker only hands the image over.
             busy: if on_device { 2e-6 * samples } else { all },
             cpu_share: if on_device { 1.0 } else { worked / all },
             waited_for_processor: None,

@@ -1,4 +1,4 @@
-//! Autotuning on simulated machines: the chosen settings against the optimum.
+//! Autotuning on simulated machines: compares the chosen settings with the optimum.
 
 mod mixes;
 
@@ -13,7 +13,8 @@ use feedwater::model::{Consumer, Forecast, Model, On, Options, Resource, Service
 
 use mixes::{Mix, base, mixes};
 
-/// Worker time of an upload, by the number of operators on the CPU: a window, two intermediate images, a tensor.
+/// Worker time of an upload in milliseconds, by the number of operators on the CPU. Uploads are a
+/// window, two intermediate images, and a tensor.
 const UPLOAD: [f64; 4] = [0.05, 0.03, 0.03, 0.06];
 
 const fn last(operators: usize) -> Offload {
@@ -31,8 +32,8 @@ fn space(workers: usize, start: usize, offload: &[Offload]) -> Space {
     }
 }
 
-/// Runs the tuner while the consumer takes the batches from `from` to `to`, and returns its decisions. Batches produced under an
-/// earlier choice are skipped, as in the loader.
+/// Runs the tuner while the consumer takes the batches from `from` to `to`, and returns its
+/// decisions. Skips batches that were produced under an earlier choice, as the loader does.
 fn tune(mix: &Mix, tuner: &mut Tuner, (from, to): (u64, u64), seed: u32) -> Vec<Decision> {
     let mut decisions = Vec::new();
     let mut had = from;
@@ -44,7 +45,7 @@ fn tune(mix: &Mix, tuner: &mut Tuner, (from, to): (u64, u64), seed: u32) -> Vec<
         decisions.extend(tuner.observe(&profile, had).unwrap());
         skip = match tuner.choice() == before {
             true => 1,
-            // The one being filled, and those that are ready.
+            // The batch that is being filled, and the batches that are ready.
             false if profile.consumer.waiting_share > 0.02 => 1,
             false => before.prefetch as u64 + 1,
         };
@@ -69,13 +70,13 @@ fn choices_are_nearly_optimal_in_twelve_mixes() {
             }
             match decisions.last() {
                 Some(last) if last.settled && last.batch <= WITHIN => {}
-                last => problems.push(format!("{}: {last:?} is not in time", mix.name)),
+                last => problems.push(format!("{}: {last:?} has not settled in time", mix.name)),
             }
             let before = tuner.choice();
             if !tune(&mix, &mut tuner, (50, 650), 1000 * seed + 500).is_empty()
                 || tuner.choice() != before
             {
-                problems.push(format!("{}: it changed its mind", mix.name));
+                problems.push(format!("{}: a settled choice changed", mix.name));
             }
         }
     }
@@ -102,10 +103,14 @@ fn trials_are_limited_distinct_and_within_bounds() {
             assert!(last.settled && tried.iter().all(|it| !it.settled), "{decisions:#?}");
             choices.extend(tried.iter().map(|it| it.choice));
             assert!(choices.len() <= TRIALS, "{}: {}", mix.name, choices.len());
-            // If few batches say little, the model decides.
+            // If few batches say little, the model may choose settings that were not tried.
             assert!(choices.contains(&last.choice) || mix.varies(), "{}", mix.name);
             for (number, choice) in choices.iter().enumerate() {
-                assert!(!choices[..number].contains(choice), "{}: {choice} again", mix.name);
+                assert!(
+                    !choices[..number].contains(choice),
+                    "{}: {choice} was tried twice",
+                    mix.name
+                );
                 let within = |bounds: Bounds, it: usize| (bounds.least..=bounds.most).contains(&it);
                 assert!(within(mix.space.workers, choice.workers), "{}: {choice}", mix.name);
                 assert!(within(mix.space.prefetch, choice.prefetch), "{}: {choice}", mix.name);
@@ -128,7 +133,7 @@ fn tuning_settles_in_time_for_any_ring_length() {
     assert!(last.settled && last.batch <= WITHIN, "{slow:#?}");
     assert!(mix.rate(tuner.choice()) >= 0.95 * mix.best().1, "{slow:#?}");
 
-    // Even if fifty batches take no time, nothing may stay untried because of that.
+    // Even if fifty batches take no time, all choices must be tried.
     let settles_at_once = |mix: &Mix| {
         let mut tuner = Tuner::new(mix.space.clone());
         let window = mix.window(tuner.choice(), tuner.window(), 1);
@@ -149,10 +154,11 @@ fn a_changed_loop_is_tuned_again() {
     tune(&slow, &mut tuner, (0, 50), 1);
     assert_eq!((tuner.choice().workers, tuner.is_settled()), (2, true));
     let decisions = tune(&base(), &mut tuner, (60, 260), 2);
-    assert!(!decisions.is_empty(), "the consumer is fast now");
+    assert!(!decisions.is_empty(), "the faster consumer must cause decisions");
     let share = base().rate(tuner.choice()) / base().best().1;
     assert!(share >= 0.95, "{share}: {decisions:#?}");
-    // Back again: later than the first time, because tuning has restarted once already.
+    // The consumer is slow again. Tuning takes longer this time, because it has restarted once
+    // already.
     let decisions = tune(&slow, &mut tuner, (300, 700), 3);
     assert_eq!(tuner.choice().workers, 2, "{decisions:#?}");
 }
@@ -171,7 +177,7 @@ fn a_choice_slower_than_in_its_trial_is_tuned_again() {
             tuner.observe(&window, 25 + 20 * u64::from(seed)).unwrap().is_some()
         })
         .collect();
-    // In the first possible window, and then never again, because the predictions hold.
+    // Tuned again after the first possible window, and then never, because the predictions hold.
     assert_eq!(again.iter().position(|it| *it), Some(3), "{again:?}");
     assert_eq!(again.iter().filter(|it| **it).count(), 1, "{again:?}");
 }

@@ -1,9 +1,10 @@
-//! Caches with a device, and the decoder of cached decoded images.
+//! Caches with a device, and the decoder for cached decoded images.
 
 use super::*;
 
-/// With every placement of decoding and operators and on every schedule, the bytes equal a run on the CPU without a cache. The
-/// same holds for autotuned placement, which depends on time.
+/// Compares the bytes with a run on the CPU without a cache, for every placement of decoding and
+/// operators and for every schedule. Autotuned placement, which depends on timing, must give the
+/// same bytes.
 #[test]
 fn batches_on_a_device_do_not_depend_on_the_caches() {
     let machine = exclusive();
@@ -43,12 +44,14 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
             let stats = loader.stats();
             assert!(stats.caches.iter().any(|cache| cache.hits > 0));
             if decoded == PLENTY {
-                // All decoded images are on the host, so the device decoded none of them, except those read for the second epoch
-                // while they were being cached for the first.
+                // All decoded images are in host memory, so the device decodes none of them again.
+                // Exceptions are images read for the second epoch while they were still being
+                // cached in the first one.
                 let again = stats.caches[0].misses.saturating_sub(20);
                 assert!(stats.outcomes["cpu"] + again >= 60, "{stats:?}");
                 assert!(source.all() <= 40 + again, "{stats:?}");
-                // On a slow device, as under load, tuning may move everything to the CPU; nothing else may.
+                // On a slow device, or under load, tuning may move all work to the CPU. No other
+                // fallback is allowed.
                 let tuned = |why: &&str| tune && *why == "the CPU keeps up";
                 assert!(stats.cpu_fallback.keys().all(tuned), "{stats:?}");
             }
@@ -66,7 +69,7 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
     common::refused(refused, "cache.decoded", &["cpu", "decode.routes"]);
 }
 
-/// Cached images are decoded like files: window by window, and rejected if malformed.
+/// Cached images are decoded like files: window by window, and refused if malformed.
 #[test]
 fn a_cached_decoded_image_yields_its_windows() {
     let size = Size::new(7, 5);

@@ -1,4 +1,4 @@
-//! Caches with unusable and partly damaged images.
+//! Caches and images that are unusable or partly damaged.
 
 use super::*;
 
@@ -34,7 +34,8 @@ fn unusable_samples_are_not_cached_and_fail_each_time() {
     assert!(matches!(ended, Some(Error::Sample(_))), "{ended:?}");
 }
 
-/// The decoder stops after the last row of a window: damage below it is not detected, with or without a cache.
+/// The decoder stops after the last row of the window. Damage below the window is not detected,
+/// with or without a cache.
 #[test]
 fn an_image_damaged_outside_its_window_is_used() {
     let mut samples = equal(6);
@@ -54,7 +55,7 @@ fn an_image_damaged_outside_its_window_is_used() {
     assert!(found == expected);
     assert_eq!(plain.errors.values().sum::<u64>() + cached.errors.values().sum::<u64>(), 0);
     assert_eq!((cached.caches[0].samples, cached.caches[0].hits), (5, 10));
-    // The whole image cannot be decoded.
+    // The damaged image cannot be decoded as a whole for the cache.
     let (expected, plain) = run(all(), None);
     let (found, cached) = run(all(), PLENTY);
     assert!(found == expected);

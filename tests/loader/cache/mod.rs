@@ -1,4 +1,4 @@
-//! The documented behaviour of the caches, on the CPU and on the simulated device.
+//! Tests the documented behaviour of the caches on the CPU and on the simulated device.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -26,7 +26,7 @@ use feedwater::plan::{LastBatch, OnError, Route, Settings};
 use feedwater::source::custom::{Expected, Heads, Page, RemoteReads};
 use feedwater::source::{Memory, Repeat, Source};
 
-/// Images in memory that count their reads; some cannot be read.
+/// A source of images in memory that counts its reads. Some of its images cannot be read.
 #[derive(Clone)]
 struct Counting {
     inner: Arc<Memory>,
@@ -63,20 +63,20 @@ impl Source for Counting {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.reads[index as usize].fetch_add(1, Ordering::Relaxed);
         if self.unreadable.contains(&index) {
-            return Err(DataError::new(Reason::Unreadable, "it is unreadable"));
+            return Err(DataError::new(Reason::Unreadable, "unreadable on purpose"));
         }
         self.inner.read(index, page, limit)
     }
     fn inner(&self) -> Option<&dyn Source> {
         Some(&*self.inner)
     }
-    // Headers are read by `read` too, which counts.
+    // Without `heads`, headers are read with `read`, which counts.
     fn heads(&self) -> Option<&dyn Heads> {
         None
     }
 }
 
-/// The same images as a remote source: samples are prefetched, which counts as reading.
+/// The same images as a remote source. Prefetching a sample counts as a read.
 struct Remote(Counting);
 
 impl Source for Remote {
@@ -108,7 +108,8 @@ impl RemoteReads for Remote {
     }
 }
 
-/// Prefetching continues into the second epoch before the first is fully cached, so a few samples are requested again.
+/// Prefetching continues into the second epoch before the first epoch is fully cached. So a few
+/// samples are requested twice.
 #[test]
 fn cached_samples_are_not_prefetched() {
     for decoded in [false, true] {
@@ -125,12 +126,13 @@ fn cached_samples_are_not_prefetched() {
         };
         let batches: usize = (0..5).map(|_| epoch(&mut loader).len()).sum();
         assert_eq!(batches, 5 * 6);
-        // The plan has inspected sixteen.
+        // The plan has inspected 16 samples.
         assert!((40..=52).contains(&source.all()), "{:?}", source.reads());
     }
 }
 
-/// One worker, so that a sample is cached before the next epoch needs it: the number of hits is exact.
+/// With one worker, a sample is cached before the next epoch needs it. So the number of hits is
+/// exact.
 fn builder(source: impl Source + 'static, chain: Chain) -> LoaderBuilder {
     Loader::builder(source, chain)
         .device(DeviceChoice::Cpu)
@@ -143,7 +145,7 @@ fn builder(source: impl Source + 'static, chain: Chain) -> LoaderBuilder {
         .epochs(Some(3))
 }
 
-/// Index, width and height of a sample, and whether it is substituted by zeros.
+/// Index, width and height of a sample, and whether zeros replace it.
 type Sample = (u64, u32, u32, bool);
 
 /// Returns the samples and bytes of every batch of the next epoch.
@@ -166,12 +168,12 @@ fn cache<'a>(stats: &'a [CacheStats], name: &str) -> &'a CacheStats {
 
 const PLENTY: Option<u64> = Some(64 << 20);
 
-/// Images of one size: all decode to the same number of bytes.
+/// Returns images of one size. All decode to the same number of bytes.
 fn equal(count: u64) -> Vec<(Vec<u8>, i64)> {
     (0..count).map(|seed| (jpeg(seed, 48, 36), seed as i64)).collect()
 }
 
-/// Images of every format and orientation.
+/// Returns images of every format and orientation.
 fn mixed() -> Vec<(Vec<u8>, i64)> {
     let mut all = jpegs(20);
     for (value, (bytes, _)) in (1..=8).zip(&mut all) {
@@ -205,7 +207,7 @@ fn the_second_epoch_of_a_set_that_fits_reads_nothing_from_the_source() {
             false => builder.cache_encoded(PLENTY),
         };
         let mut loader = builder.build().unwrap();
-        // The plan has inspected all images before.
+        // Building the loader has read all images, because the plan inspects them.
         let first = epoch(&mut loader);
         let reads = source.reads();
         epoch(&mut loader);
@@ -221,12 +223,13 @@ fn the_second_epoch_of_a_set_that_fits_reads_nothing_from_the_source() {
     }
 }
 
-/// Epoch, hits and misses.
+/// Returns epoch, hits and misses of each epoch.
 fn counts(epochs: &[CacheEpoch]) -> Vec<(u32, u64, u64)> {
     epochs.iter().map(|it| (it.epoch, it.hits, it.misses)).collect()
 }
 
-/// In every epoch after the first, the hits equal the number of cached samples: nothing is evicted.
+/// In every epoch after the first, the hits equal the number of cached samples, because nothing is
+/// evicted.
 #[test]
 fn a_set_that_does_not_fit_gives_the_same_hits_in_every_epoch() {
     let image = 3 * 48 * 36;
@@ -251,7 +254,8 @@ fn a_set_that_does_not_fit_gives_the_same_hits_in_every_epoch() {
     }
 }
 
-/// Chains whose first operator decides how much is decoded, and how.
+/// Returns chains whose first operators need different parts of the image, decoded in different
+/// ways.
 fn chains() -> Vec<Chain> {
     let crop = op::Crop { x: 3, y: 5, width: 20, height: 18 };
     vec![
@@ -309,7 +313,7 @@ fn a_decoded_image_is_not_cached_encoded_too() {
     assert!(decoded.samples >= 5);
     assert_eq!(encoded.samples + decoded.samples, 20);
     assert_eq!(decoded.epochs[1].hits, decoded.samples);
-    // Only misses of the decoded cache reach the encoded one.
+    // Only misses of the decoded cache are looked up in the encoded cache.
     assert_eq!((encoded.epochs[1].hits, encoded.epochs[1].misses), (encoded.samples, 0));
 }
 
@@ -324,7 +328,8 @@ fn samples_with_the_same_original_are_cached_once() {
     assert_eq!((cache.samples, cache.epochs[0].hits, cache.epochs[0].misses), (6, 18, 6));
 }
 
-/// A shard of a shuffled set gets different samples in each epoch: its hits are the repeated ones.
+/// A shard of a shuffled set has different samples in each epoch. Its hits are the samples that it
+/// had before.
 #[test]
 fn a_shards_hits_are_the_samples_it_gets_again() {
     let make = builder(Counting::new(equal(40)), training()).shard(1, 3).cache_encoded(PLENTY);

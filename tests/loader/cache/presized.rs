@@ -1,8 +1,9 @@
-//! Presized images.
+//! Caching of presized images (`presize`).
 
 use super::*;
 
-/// Presizing is a resize at the head of the chain, cached or not; smaller images are unchanged.
+/// Presizing equals a resize at the head of the chain, cached or not. Images that are small enough
+/// are unchanged.
 #[test]
 fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
     let larger = || {
@@ -31,7 +32,7 @@ fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
             assert!(bytes(loader) == expected, "orientation {orientation}, {decoded:?}");
         }
     }
-    // With random crops: the same, cached or not.
+    // Chains with random crops also give the same bytes, cached or not.
     let random = |decoded, presize| {
         let builder = builder(Counting::new(larger()), training());
         let mut loader = builder.cache_decoded(decoded).presize(presize).build().unwrap();
@@ -44,12 +45,12 @@ fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
     assert_eq!(stats.hits, 0);
     assert!(kept == not_kept);
     assert!(kept[0][0].0.iter().all(|it| it.1.min(it.2) == 34));
-    // No image is larger than this, so nothing changes.
+    // No image is larger than this, so presizing changes nothing.
     assert!(random(PLENTY, Some(120)).0 == random(PLENTY, None).0);
     assert!(random(PLENTY, None).0 != kept);
 }
 
-/// A presized image occupies only its own pixels.
+/// In the cache, a presized image needs memory only for its reduced pixels.
 #[test]
 fn presized_images_need_less_memory() {
     let kept = |presize| {

@@ -1,4 +1,4 @@
-//! Row indexes of JPEGs: the same batches, whatever was stored.
+//! Row indexes of JPEGs. Batches are the same, whatever indexes were stored.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,7 +20,7 @@ use crate::common::image;
 const SAMPLES: u64 = 12;
 const NONE: Option<u64> = Some(0);
 
-/// A folder of images, and a cache folder.
+/// A folder of images and a cache folder.
 struct Set {
     images: TempDir,
     caches: TempDir,
@@ -50,10 +50,12 @@ impl Set {
         builder(source, chain)
     }
 
-    /// Runs two epochs with indexes, which must have the batches of a loader without, and returns the counts.
+    /// Runs two epochs with indexes. Compares the batches with those of a loader without indexes,
+    /// and returns the counts.
     fn run(&self, chain: fn() -> Chain) -> CacheStats {
         let mut without = self.builder(chain()).cache_row_index(NONE).build().unwrap();
-        // It must not read ahead into an epoch more, which would be counted too.
+        // With two epochs, the loader does not prefetch a third one, whose lookups would be
+        // counted.
         let with = self.builder(chain()).cache_row_index(PLENTY).epochs(Some(2));
         let mut with = with.build().unwrap();
         for _ in 0..2 {
@@ -62,7 +64,7 @@ impl Set {
         cache(&with.stats().caches, "row_index").clone()
     }
 
-    /// The file of the cache folder.
+    /// Returns the path of the stored indexes in the cache folder.
     fn stored(&self) -> PathBuf {
         let files = fs::read_dir(self.caches.path()).unwrap();
         let mut files = files.map(|it| it.unwrap().path()).filter(|it| is_row_index(it));
@@ -76,7 +78,7 @@ fn is_row_index(path: &Path) -> bool {
     path.file_name().unwrap().to_str().unwrap().starts_with("row-index-")
 }
 
-/// Hits and misses of each of two epochs.
+/// Returns hits and misses of each of two epochs.
 fn counts(stats: &CacheStats) -> [(u64, u64); 2] {
     [0, 1].map(|at| (stats.epochs[at].hits, stats.epochs[at].misses))
 }
@@ -89,11 +91,11 @@ fn indexes_are_made_in_the_first_epoch_and_outlive_the_loader() {
     assert_eq!((first.samples, first.rejected), (SAMPLES, 0));
     let second = set.run(training);
     assert_eq!(counts(&second), [(SAMPLES, 0), (SAMPLES, 0)]);
-    // The windows of other chains use the same indexes.
+    // Other chains need other windows, but use the same indexes.
     assert_eq!(counts(&set.run(evaluation)), [(SAMPLES, 0), (SAMPLES, 0)]);
 }
 
-/// Nobody asked for them: a single epoch does nothing for them, and no file is written.
+/// By default, a single epoch makes no indexes, and no file is written.
 #[test]
 fn by_default_indexes_are_made_in_the_second_epoch_and_end_with_the_loader() {
     let set = Set::new();
@@ -126,7 +128,7 @@ fn by_default_indexes_take_what_the_limit_leaves_and_only_where_they_are_worth_i
     let libjpeg = set.builder(training()).jpeg_decoder(JpegDecoder::Libjpeg);
     assert_eq!(planned(libjpeg), 0);
     assert_eq!(planned(set.builder(training()).cache_decoded(PLENTY)), 0);
-    // Memory that is limited goes to everything else first.
+    // Limited memory is used for everything else first.
     let none = set.builder(training()).cache_row_index(NONE).build().unwrap();
     let large = none.plan().settings.limits.large_image_memory;
     let others = none.footprint().total_bytes(MemoryKind::Host) + large;
@@ -139,13 +141,15 @@ fn by_default_indexes_take_what_the_limit_leaves_and_only_where_they_are_worth_i
     }
 }
 
-/// What a plan says that all indexes need is enough as a setting, and little more than enough.
+/// The plan states how much memory all indexes need. This value as a setting suffices, and is only
+/// slightly too large.
 #[test]
 fn the_memory_that_all_indexes_need_holds_all() {
     const IMAGES: u64 = 800;
     let set = Set::new();
     for at in 0..IMAGES {
-        // Many rows, which are most of an index, twice as many as with 4:2:0.
+        // Many rows make large indexes. With this subsampling, an image has twice as many rows of
+        // blocks as with 4:2:0.
         let (width, height) = (16, 300 + at as u32 % 200);
         let (mut file, pixels) = (Vec::new(), image(at, width, height));
         let mut encoder = Encoder::new(&mut file, 90);
@@ -163,7 +167,7 @@ fn the_memory_that_all_indexes_need_holds_all() {
         let stats = loader.stats();
         let kept = cache(&stats.caches, "row_index");
         assert_eq!(kept.samples == IMAGES, holds_all, "{kept:?}");
-        // The next one must make them again.
+        // The next loader must make the indexes again.
         drop(loader);
         fs::remove_dir_all(set.caches.path()).unwrap();
         fs::create_dir(set.caches.path()).unwrap();
@@ -186,7 +190,7 @@ fn reduced_images_have_the_same_indexes() {
         assert_eq!(counts(stats), [(hits, SAMPLES - hits), (SAMPLES, 0)]);
         assert_eq!(stats.rejected, 0);
     }
-    // Images that are not reduced use them too.
+    // Images that are not reduced use the same indexes.
     assert_eq!(counts(&set.run(training))[0], (SAMPLES, 0));
 }
 
@@ -222,7 +226,8 @@ fn damaged_and_foreign_files_of_indexes_do_no_harm() {
     }
 }
 
-/// The positions of an index with a correct checksum do not fit: the image is decoded again without it, once.
+/// An index has a correct checksum, but wrong positions. The image is decoded again without the
+/// index, and the index is dropped.
 #[test]
 fn an_index_that_does_not_fit_is_rejected_counted_and_dropped() {
     let whole = || Chain::new().then(op::Resize::to(30, 20)).then(op::Normalize::IMAGENET);
@@ -248,7 +253,7 @@ fn an_index_that_does_not_fit_is_rejected_counted_and_dropped() {
     let stats = set.run(whole);
     assert_eq!((stats.rejected, stats.samples), (SAMPLES, 0));
     assert_eq!(counts(&stats), [(SAMPLES, 0), (0, SAMPLES)]);
-    // They were not stored again.
+    // The dropped indexes were not stored again.
     assert_eq!(counts(&set.run(whole)), [(0, SAMPLES), (SAMPLES, 0)]);
 }
 
@@ -278,12 +283,14 @@ fn a_full_cache_of_indexes_changes_nothing() {
     assert_eq!(with.footprint().row("row indexes").unwrap().each_bytes, 5000);
 }
 
-/// A JPEG with a comment of `padding` bytes, whose first four make the CRC-32C of the file `crc`.
+/// Inserts a comment of `padding` bytes into a JPEG. Its first four bytes make the CRC-32C of the
+/// file `crc`.
 fn with_crc(jpeg: &[u8], padding: usize, crc: u32) -> Vec<u8> {
     let length = (2 + padding as u16).to_be_bytes();
     let mut file = [&jpeg[..2], &[0xFF, 0xFE], &length, &vec![0x20; padding], &jpeg[2..]].concat();
     let base = crc32c::crc32c(&file);
-    // A CRC is linear: each of the 32 bits changes it in a way of its own. Gauss's elimination finds those to change.
+    // A CRC is linear: each of the 32 bits changes it in its own way. Gaussian elimination finds
+    // the bits to flip.
     let mut rows: Vec<(u32, u32)> = (0..32)
         .map(|bit| {
             let mut other = file.clone();
@@ -310,7 +317,7 @@ fn with_crc(jpeg: &[u8], padding: usize, crc: u32) -> Vec<u8> {
     file
 }
 
-/// Images of equal length and CRC-32C, which anybody can make, do not share an index.
+/// Anyone can make images of equal length and CRC-32C. They must not share an index.
 #[test]
 fn images_with_the_same_length_and_crc_have_their_own_pixels() {
     let (one, other) = (jpeg(41, 60, 50), jpeg(42, 60, 50));
@@ -328,7 +335,7 @@ fn images_with_the_same_length_and_crc_have_their_own_pixels() {
     }
 }
 
-/// An index of another image, with a fingerprint as if it belonged, is noticed at the end of any window.
+/// An index of another image with a matching fingerprint is detected at the end of any window.
 #[test]
 fn an_index_of_another_image_is_rejected_in_every_window() {
     let (one, other) = (jpeg(41, 90, 80), jpeg(42, 90, 80));
@@ -336,7 +343,7 @@ fn an_index_of_another_image_is_rejected_in_every_window() {
     let mut decoders = Decoders::new().jpeg(JpegDecoder::Feedwater);
     decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(&other, 1)));
     if decoders.decode(&other, &header, header.size.window(), 1, &mut |_| {}).is_err() {
-        // On this CPU libjpeg-turbo is faster.
+        // On this CPU libjpeg-turbo is faster, so no index is made.
         return;
     }
     let RowIndexOutcome::Made(_, index) = decoders.row_index() else { panic!() };
@@ -351,7 +358,8 @@ fn an_index_of_another_image_is_rejected_in_every_window() {
     }
 }
 
-/// The next run would make them again, which a user who set a limit does not expect.
+/// If indexes cannot be stored, the next run must make them again. A user who set a limit gets a
+/// warning.
 #[test]
 fn a_folder_that_cannot_keep_indexes_is_a_warning() {
     let set = Set::new();
@@ -380,7 +388,7 @@ fn indexes_of_version_1_are_made_again() {
     assert_eq!(counts(&set.run(training)), [(SAMPLES, 0), (SAMPLES, 0)]);
 }
 
-/// The cache folder may be one in which others write.
+/// Other users may be able to write in the cache folder.
 #[test]
 fn a_link_or_a_pipe_in_place_of_the_file_is_neither_followed_nor_waited_for() {
     let set = Set::new();
@@ -388,7 +396,7 @@ fn a_link_or_a_pipe_in_place_of_the_file_is_neither_followed_nor_waited_for() {
     let stored = set.stored();
     let outside = tempfile::tempdir().unwrap();
     let precious = outside.path().join("precious");
-    // If the link were followed, these indexes would be used.
+    // If the link were followed, the loader would use these indexes.
     let whole = fs::read(&stored).unwrap();
     fs::write(&precious, &whole).unwrap();
     let is_replaced = || {
@@ -415,7 +423,7 @@ fn a_stored_file_is_read_up_to_the_limit_of_the_cache() {
     let stored = set.stored();
     let bytes = fs::read(&stored).unwrap();
     let (magic, indexes) = bytes.split_at(16);
-    // Entries that are no indexes, in total a little more than 1 MiB.
+    // Entries that are not indexes, slightly more than 1 MiB in total.
     let others = [&(1u32 << 14).to_le_bytes()[..], &[0; 1 << 14]].concat().repeat(64);
     for (limit, hits) in [(1 << 20, 0), (4 << 20, SAMPLES)] {
         fs::write(&stored, [magic, &others[..], indexes].concat()).unwrap();
@@ -427,7 +435,7 @@ fn a_stored_file_is_read_up_to_the_limit_of_the_cache() {
     }
 }
 
-/// Whoever knows the seed can make images that share an index.
+/// Anyone who knows the seed can make images that share an index.
 #[test]
 fn every_cache_draws_its_own_seed() {
     let [one, other] = [Set::new(), Set::new()].map(|set| {

@@ -23,7 +23,7 @@ fn an_epoch_borrows_the_loader_and_gives_access_to_it() {
     assert_eq!(counted, 16);
     let mut epoch = loader.epoch();
     assert_eq!(epoch.number(), 1);
-    // Held across `next`: a batch borrows neither the epoch nor the loader.
+    // Both batches are alive at the same time: a batch borrows neither the epoch nor the loader.
     let first = epoch.next().unwrap().unwrap();
     let second = epoch.next().unwrap().unwrap();
     assert_eq!((first.number(), second.number()), (0, 1));
@@ -31,7 +31,7 @@ fn an_epoch_borrows_the_loader_and_gives_access_to_it() {
     assert_eq!((epoch.state().epoch, epoch.state().position), (1, 8));
     assert!(epoch.warnings().is_empty());
     let stopper = epoch.stopper();
-    // The epoch was left early: the next one begins.
+    // The previous epoch was left early, so the next one begins.
     let mut third = loader.epoch();
     assert_eq!((third.number(), third.next().unwrap().unwrap().epoch()), (2, 2));
     stopper.stop();
@@ -54,7 +54,7 @@ fn an_owning_iterator_yields_every_epoch_on_another_thread() {
             let batch = batch.unwrap();
             seen[batch.epoch() as usize].extend(batch.indices());
         }
-        assert!(batches.next().is_none(), "the iterator stays at its end");
+        assert!(batches.next().is_none(), "the iterator must stay at its end");
         (seen, batches.loader().stats().images)
     });
     assert_eq!(consumer.join().unwrap(), (expected, 32));
@@ -67,14 +67,14 @@ fn epochs_that_share_the_loader_end_when_another_begins() {
     assert_eq!(first.by_ref().take(2).map(|batch| batch.unwrap().number()).last(), Some(1));
     assert_eq!((first.number(), first.loader().state().position), (0, 8));
     let mut second = loader.shared_epoch();
-    assert!(first.next().is_none(), "the second one has begun");
+    assert!(first.next().is_none(), "the first epoch must end when the second begins");
     let epochs: Vec<u32> = second.by_ref().map(|batch| batch.unwrap().epoch()).collect();
     assert_eq!(epochs, [1; 4]);
     // On another thread.
     let third = loader.shared_epoch();
     let batches = std::thread::spawn(move || third.map(Result::unwrap).count());
     assert_eq!(batches.join().unwrap(), 4);
-    assert!(loader.shared_epoch().next().is_none(), "all epochs are over");
+    assert!(loader.shared_epoch().next().is_none(), "there must be no epoch after the last");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_wait_for_a_batch_ends_in_time_and_loses_nothing() {
     let mut loader = builder(16).prefetch(2).epochs(Some(1)).build().unwrap();
     let mut epoch = loader.epoch();
     let mut held: Vec<Batch> = epoch.by_ref().take(3).map(Result::unwrap).collect();
-    // All are held, so no other can come.
+    // All slots are held, so no other batch can arrive.
     assert!(epoch.next_within(Duration::from_millis(5)).is_pending());
     assert!(epoch.next_within(Duration::ZERO).is_pending());
     let mut numbers: Vec<u64> = held.drain(..).map(|batch| batch.number()).collect();
@@ -102,7 +102,7 @@ fn a_loader_taken_back_from_an_iterator_continues_with_the_next_epoch() {
     let mut batches = builder(16).epochs(Some(2)).build().unwrap().into_batches();
     batches.next().unwrap().unwrap();
     let mut loader = batches.into_loader();
-    assert_eq!(loader.state().position, 4, "the state is where it was left");
+    assert_eq!(loader.state().position, 4, "the position must be where the iterator stopped");
     let epochs: Vec<u32> = loader.epoch().map(|batch| batch.unwrap().epoch()).collect();
     assert_eq!(epochs, [1; 4]);
 }
@@ -115,7 +115,7 @@ fn an_error_is_the_last_item_of_an_owning_iterator() {
     assert_eq!(all.iter().filter(|batch| batch.is_err()).count(), 1);
 }
 
-/// A look at the next batch is a copy, and leaves the position and all counts.
+/// `peek` copies the next batch, and changes neither the position nor any count.
 #[test]
 fn a_look_at_the_next_batch_leaves_the_position() {
     let build = || {
@@ -153,12 +153,14 @@ fn a_look_at_the_next_batch_leaves_the_position() {
     assert_eq!((looked.stats().batches, looked.stats().images), (6, 24));
 }
 
-/// Memory for batches is added while the consumer holds all of them, up to the limit, and freed when it drops them.
+/// Memory for batches is added, up to the limit, while the consumer holds all of them. It is freed
+/// when the consumer drops them.
 #[test]
 fn batches_are_added_within_the_limit() {
     let builder = || {
         let builder = Loader::builder(memory(40), evaluation()).device(DeviceChoice::Cpu);
-        // Their memory is what a limit leaves, which would be there for more batches.
+        // Added batches use memory that the limit leaves. By default, row indexes would use this
+        // memory.
         let builder = builder.cache_row_index(Some(0));
         builder.batch_size(2).prefetch(2).epochs(Some(2)).add_batches(true)
     };

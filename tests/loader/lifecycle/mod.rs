@@ -1,4 +1,4 @@
-//! Lifecycle of the loader: the documented behaviour of `Loader`.
+//! Tests the documented lifecycle of `Loader`.
 
 mod epochs;
 mod policy;
@@ -31,7 +31,7 @@ fn samples(loader: &mut Loader) -> BTreeMap<u64, Vec<u8>> {
         let batch = batch.unwrap();
         let bytes = batch.shape().sample_bytes();
         for (index, sample) in batch.indices().zip(batch.host().unwrap().chunks_exact(bytes)) {
-            assert!(all.insert(index, sample.to_vec()).is_none(), "sample {index} came twice");
+            assert!(all.insert(index, sample.to_vec()).is_none(), "sample {index} appeared twice");
         }
     }
     all
@@ -45,7 +45,7 @@ fn order(loader: &mut Loader) -> Vec<u64> {
 fn each_loop_is_the_next_epoch() {
     let mut loader = builder(20).build().unwrap();
     let (first, second) = (order(&mut loader), order(&mut loader));
-    assert_ne!(first, second, "each epoch has its own order");
+    assert_ne!(first, second, "each epoch must have its own order");
     let sorted = |mut it: Vec<u64>| {
         it.sort_unstable();
         it
@@ -81,7 +81,7 @@ fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
     }
     for prefetch in [1, 5] {
         let mut loader = builder(24).seed(5).prefetch(prefetch).build().unwrap();
-        assert!(samples(&mut loader) == base, "{prefetch} batches ahead");
+        assert!(samples(&mut loader) == base, "{prefetch} batches prefetched");
     }
     let chosen = builder(24).seed(5).auto_workers().auto_prefetch().cpu_threads(Some(3));
     let mut loader = chosen.build().unwrap();
@@ -103,13 +103,13 @@ fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
                 .build()
                 .unwrap();
             for (index, sample) in samples(&mut loader) {
-                assert!(all.insert(index, sample).is_none(), "sample {index} in two shards");
+                assert!(all.insert(index, sample).is_none(), "sample {index} is in two shards");
             }
         }
         assert!(all == base, "{world} shards");
     }
     let other = samples(&mut builder(24).seed(6).build().unwrap());
-    assert!(other != base, "another seed draws other crops");
+    assert!(other != base, "another seed must draw other crops");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn leaving_a_loop_early_discards_the_rest_of_its_epoch() {
     for batch in loader.epoch().take(1) {
         assert_eq!(batch.unwrap().epoch(), 0);
     }
-    assert_eq!(order(&mut loader), whole, "the next loop is the whole next epoch");
+    assert_eq!(order(&mut loader), whole, "the next loop must be the whole next epoch");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn exactly_all_slots_can_be_held() {
     assert!(copies.windows(2).all(|pair| pair[0] != pair[1]));
 }
 
-/// Another thread may still drop one of them, so this is not an error, but it is reported.
+/// Another thread may still drop a batch, so waiting is not an error, but it is reported.
 #[test]
 fn waiting_for_a_batch_while_all_slots_are_held_is_reported() {
     let mut loader = builder(40).prefetch(2).build().unwrap();
@@ -273,7 +273,7 @@ fn a_leaked_batch_only_shortens_the_ring() {
     for _ in 0..2 {
         std::mem::forget(epoch.next().unwrap().unwrap());
     }
-    assert_eq!(epoch.count(), 8, "the epoch continues with the remaining slot");
+    assert_eq!(epoch.count(), 8, "the epoch must continue with the remaining slot");
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_panicking_consumer_drops_its_batch_and_the_loader() {
         let mut loader = builder(40).build().unwrap();
         for batch in &mut loader {
             let batch = batch.unwrap();
-            assert!(batch.number() < 2, "the consumer's own failure");
+            assert!(batch.number() < 2, "the consumer fails on purpose");
         }
     });
     assert!(result.is_err());
@@ -306,7 +306,8 @@ fn the_consumer_may_be_another_thread_and_batches_outlive_the_loader() {
     .unwrap();
 }
 
-/// Callers can distinguish a missing file from an unreadable one, in the error that ends a run and in a counted error.
+/// Callers can distinguish a missing file from an unreadable one, both in the error that ends a run
+/// and in a counted error.
 #[test]
 fn the_system_error_of_a_sample_is_preserved() {
     let folder = tempfile::tempdir().unwrap();
@@ -352,12 +353,12 @@ impl Source for Stalled {
     }
 }
 
-/// The consumer waits for a batch whose reads never finish, and is woken anyway.
+/// The consumer waits for a batch whose reads never finish. The stopper ends the wait.
 #[test]
 fn a_stopper_ends_the_wait_for_a_batch_while_reads_are_stalled() {
     let free = Arc::new((Mutex::new(true), Condvar::new()));
     let source = Stalled(memory(40), free.clone());
-    // Building inspects some headers.
+    // Reads are not stalled yet, because building inspects some headers.
     let loader =
         Loader::builder(source, training()).device(DeviceChoice::Cpu).batch_size(4).num_workers(2);
     let mut loader = loader.shuffle(false).epochs(Some(2)).prefetch(1).build().unwrap();
@@ -388,13 +389,13 @@ fn dropping_the_loader_at_any_time_does_not_hang() {
     }
 }
 
-/// A buggy operator: it panics at the fifth sample that a worker processes.
+/// An operator with a bug: panics at the fifth sample that a worker processes.
 #[derive(Clone, Debug)]
 struct Broken;
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// Message of its panic.
+/// Message of the panic in [`Broken`].
 const BUG: &str = "a bug in the operator";
 
 impl Operator for Broken {
@@ -407,7 +408,7 @@ impl Operator for Broken {
     }
 
     fn draw(&self, _: &mut Draw<'_>) {
-        // Plans ask for sizes too.
+        // Plans call `draw` too, to learn sizes. Only calls of workers count.
         let is_worker = std::thread::current().name().is_some_and(|it| it.starts_with("feedwater"));
         let calls = if is_worker { CALLS.fetch_add(1, Ordering::Relaxed) } else { 0 };
         assert!(calls < 5, "{BUG}");

@@ -1,8 +1,8 @@
-//! Samples that cannot be used: `loader.on_error` and limits.
+//! Unusable samples: `loader.on_error` and limits.
 
 use super::*;
 
-/// Twenty images, of which 6 and 13 are not images.
+/// Returns twenty samples. Numbers 6 and 13 are not valid images.
 fn damaged() -> Memory {
     let mut all = jpegs(20);
     all[6].0.truncate(200);
@@ -78,7 +78,7 @@ fn skip_keeps_batches_full_and_moves_no_other_sample() {
     assert_eq!(stats.outcomes["cpu"], 20);
     assert!(stats.outcomes["skipped"] >= 2);
     assert!(stats.errors["truncated"] >= 1 && stats.errors["empty"] >= 1);
-    assert!(run(4).0 == places, "the choice does not depend on threads");
+    assert!(run(4).0 == places, "the choice must not depend on the number of workers");
 }
 
 #[test]
@@ -95,7 +95,11 @@ fn substitute_puts_zeros_and_marks_them() {
             let bad = record.index == 6 || record.index == 13;
             assert_eq!(record.outcome == Outcome::Substituted, bad);
             assert_eq!(sample.iter().all(|&byte| byte == 0), bad);
-            assert_eq!(record.label, Some(record.index as i64), "the label is the sample's own");
+            assert_eq!(
+                record.label,
+                Some(record.index as i64),
+                "the label must be that of the sample"
+            );
         }
     }
     assert_eq!(errors.iter().map(|error| error.index).collect::<Vec<_>>(), [6, 13]);
@@ -116,7 +120,7 @@ fn a_set_without_a_usable_sample_ends_with_its_first_error() {
     let error = loader.epoch().next().unwrap().err().unwrap();
     let Error::Sample(error) = error else { panic!("{error}") };
     assert_eq!(error.reason, Reason::Unsupported);
-    // The first sample, and the number of the others.
+    // The message names the first sample and the number of the others.
     let text = error.to_string();
     for value in ["memory[", "loader.on_error", "the 7 samples"] {
         assert!(text.contains(value), "{value}: {text}");
@@ -154,7 +158,8 @@ fn limits_are_checked_on_the_header() {
     }
 }
 
-/// Batches are shorter where a sample fails, with the same samples in them; one without any is not handed out.
+/// A batch with failed samples is shorter and keeps its other samples. A batch whose samples all
+/// fail is not delivered.
 #[test]
 fn drop_leaves_failed_samples_out() {
     let mut all = jpegs(20);

@@ -1,4 +1,4 @@
-//! Distributions of draws.
+//! Distributions of random parameters of batch operators.
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::op::batch::beta::{ALPHAS, beta};
@@ -16,7 +16,8 @@ fn drawn(alpha: f64, count: u64) -> Vec<f64> {
     (0..count).map(|index| beta(alpha, &mut SampleRng::new(key(index), 1))).collect()
 }
 
-/// Kolmogorov and Smirnov's distance to SciPy's quantiles. One of a thousand samples of the same distribution is farther.
+/// Uses the Kolmogorov-Smirnov distance to SciPy's quantiles. One of a thousand samples of the same
+/// distribution exceeds the limit.
 #[test]
 fn weights_have_the_beta_distribution() {
     const COUNT: u64 = 20_000;
@@ -26,7 +27,7 @@ fn weights_have_the_beta_distribution() {
         ours.sort_by(f64::total_cmp);
         for (percent, quantile) in (1..).zip(row["quantiles"].as_array().unwrap()) {
             let quantile = quantile.as_f64().unwrap();
-            // Several quantiles of a small parameter are 1.
+            // For small parameters, several quantiles are 1.
             let below = ours.partition_point(|&it| it < quantile) as f64 / COUNT as f64;
             let upto = ours.partition_point(|&it| it <= quantile) as f64 / COUNT as f64;
             let (share, limit) = (f64::from(percent) / 100.0, 1.95 / (COUNT as f64).sqrt());
@@ -47,7 +48,7 @@ fn the_ends_of_the_range_of_parameters_give_numbers_from_0_to_1() {
     assert!(extreme > 1900, "{extreme}");
 }
 
-/// Four standard deviations of a share.
+/// Checks a share within four standard deviations.
 fn assert_share(count: usize, of: usize, share: f64) {
     let off = (count as f64 - of as f64 * share).abs();
     assert!(off <= 4.0 * (of as f64 * share * (1.0 - share)).sqrt(), "{count} of {of}: {share}");
@@ -67,7 +68,7 @@ fn pairs_are_mixed_with_the_probability_and_by_cutmix_with_its_own() {
     }
     let mixed: Vec<_> = pairs.iter().filter(|it| it.outcome() == PairOutcome::Mixed).collect();
     assert_share(mixed.len(), pairs.len(), 0.6);
-    // A box with nothing of the other sample's neighbours has a weight of 0.
+    // A box may contain nothing of the other sample. Such boxes have a weight of 0.
     let cut = mixed.iter().filter(|it| it.blends()[0].weight == 0.0).count();
     assert_share(cut, mixed.len(), 0.25);
     let weights: Vec<f32> = mixed.iter().map(|it| it.blends()[0].target_weight).collect();

@@ -1,4 +1,4 @@
-//! Samples that fail, and labels that are no classes.
+//! Batch operators with failed samples and invalid labels.
 
 use feedwater::error::{Error, Reason};
 use feedwater::loader::{Loader, LoaderBuilder, PairOutcome};
@@ -9,7 +9,8 @@ use feedwater::source::Memory;
 use super::{run, settled};
 use crate::common::{jpegs, training};
 
-/// A loader in source order whose sample 5 is no image and whose sample 9 has the label 61.
+/// Returns a loader in source order. Sample 5 is not an image, and sample 9 has the label 61, which
+/// is too large.
 fn damaged(policy: OnError) -> LoaderBuilder {
     let mut samples = jpegs(24);
     samples[5].0 = b"no image".to_vec();
@@ -32,16 +33,18 @@ fn the_partner_of_a_substituted_sample_stays_unmixed() {
     assert!(made[5].pixels.iter().all(|&byte| byte == 0));
     let one_hot = |place: usize| made[place].target.iter().position(|&it| it > 0.5);
     assert_eq!([4, 8].map(one_hot), [Some(4), Some(8)]);
-    // Zeros are no image of a class, and there is none for the label 61.
+    // Zeros belong to no class, and the label 61 has no class. So both targets are all 0.
     assert!([5, 9].iter().all(|&place| made[place].target.iter().all(|&it| it == 0.0)));
     let errors = loader.stats().errors;
     assert_eq!((errors["label"], errors.values().sum::<u64>()), (1, 2));
 }
 
-/// Half a pair would be left.
+/// Dropping one sample of a pair would leave half a pair.
 #[test]
 fn samples_are_not_dropped_before_they_are_mixed() {
-    let Err(Error::Config(error)) = damaged(OnError::Drop).build() else { panic!("it was built") };
+    let Err(Error::Config(error)) = damaged(OnError::Drop).build() else {
+        panic!("the loader was built")
+    };
     assert_eq!(error.key, "loader.on_error");
     assert!(error.problem.contains("mixup"), "{error}");
 }
@@ -62,7 +65,7 @@ fn a_label_that_is_no_class_is_an_error_of_its_sample() {
     let mut loader = settled(builder).shuffle(false).build().unwrap();
     let mut epoch = loader.epoch();
     assert_eq!(epoch.next().unwrap().unwrap().len(), 4);
-    let Some(Err(Error::Sample(error))) = epoch.next() else { panic!("sample 6 has no label") };
+    let Some(Err(Error::Sample(error))) = epoch.next() else { panic!("sample 6 must be an error") };
     assert_eq!((error.index, error.reason), (6, Reason::Label));
     for value in ["-1", "61", "targets.classes"] {
         assert!(error.problem.contains(value), "{error}");

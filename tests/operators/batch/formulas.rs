@@ -1,4 +1,5 @@
-//! Formulas against torchvision and timm, and the fast path against the reference.
+//! Compares the formulas of batch operators with torchvision and timm, and the fast path with the
+//! reference.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ fn shape(size: Size, dtype: DType, layout: Layout) -> TensorShape {
     TensorShape { batch: 2, width: size.width, height: size.height, dtype, layout }
 }
 
-/// Draws one blend.
+/// A batch operator that draws one blend: box, weight and target weight.
 #[derive(Debug)]
 struct Fixed(Roi, f32, f32);
 
@@ -41,7 +42,8 @@ fn blends(of: Fixed, size: Size) -> Blends {
     Blends::draw(&[Arc::new(of)], size, SampleKey::default())
 }
 
-/// Twin of `floats` in batch.py, converted to the element type. Bytes stay as they are.
+/// Returns the same values as `floats` in batch.py, converted to the element type. Bytes are not
+/// converted.
 fn pair(shape: TensorShape) -> [Vec<u8>; 2] {
     let size = Size::new(shape.width, shape.height);
     [41, 42].map(|seed| {
@@ -80,7 +82,8 @@ fn number(value: &serde_json::Value) -> f32 {
     value.as_f64().unwrap() as f32
 }
 
-/// f32 and bytes bit for bit; halves as torchvision mixes them in f32, rounded once.
+/// f32 and bytes must be equal bit for bit. For 16-bit floats, torchvision mixes in f32, and the
+/// result is rounded once.
 #[test]
 fn mixup_equals_torchvision_and_timm() {
     for row in rows(GOLDEN, "mixup") {
@@ -160,7 +163,7 @@ fn the_fast_path_equals_the_reference() {
     }
 }
 
-/// All pairs of bytes, with ties.
+/// Tests all pairs of bytes, including ties.
 #[test]
 fn bytes_are_rounded_to_nearest_even() {
     let element = |weight: f32, a: f32, b: f32| weight * a + (1.0 - weight) * b;
@@ -187,7 +190,8 @@ fn bytes_are_rounded_to_nearest_even() {
     }
 }
 
-/// The loader's samples are the unmixed ones, mixed by the reference with the recorded blends.
+/// Mixes the unmixed samples by the reference with the recorded blends. The result must equal the
+/// loader's samples.
 #[test]
 fn a_loader_mixes_what_it_records() {
     for (number, chain) in mixing().into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The batch stage: pairs of samples are mixed, and soft targets go with them.
+//! Batch operators: pairs of samples are mixed, and their soft targets too.
 
 mod draws;
 mod errors;
@@ -14,7 +14,7 @@ use feedwater::source::Memory;
 
 const SAMPLES: u64 = 61;
 
-/// A loader of [`SAMPLES`] samples, whose labels are their indices.
+/// Returns a loader of [`SAMPLES`] samples. Their labels are their indices.
 fn builder(chain: Chain) -> LoaderBuilder {
     let source = Memory::new(jpegs(SAMPLES)).unwrap();
     settled(Loader::builder(source, chain))
@@ -26,14 +26,14 @@ fn settled(builder: LoaderBuilder) -> LoaderBuilder {
     builder.classes(Some(SAMPLES as u32)).smoothing(0.1)
 }
 
-/// Chains that mix all pairs, or some.
+/// Returns chains that mix all pairs or some of them.
 fn mixing() -> [Chain; 3] {
     let some = MixupOrCutMix { probability: 0.7, ..Default::default() };
     let both = training().then_batch(CutMix::alpha(1.0)).then_batch(Mixup::alpha(0.4));
     [training().then_batch(Mixup::alpha(0.8)), training().then_batch(some), both]
 }
 
-/// A sample as it was handed out.
+/// A delivered sample.
 #[derive(Clone, Debug, PartialEq)]
 struct Made {
     index: u64,
@@ -42,7 +42,7 @@ struct Made {
     pair: Pair,
 }
 
-/// The samples of at most so many batches, without padding.
+/// Returns the samples of at most `batches` batches, without padding.
 fn run(loader: &mut Loader, batches: usize) -> Vec<Made> {
     let mut all = Vec::new();
     for batch in loader.into_iter().take(batches) {
@@ -61,7 +61,7 @@ fn run(loader: &mut Loader, batches: usize) -> Vec<Made> {
     all
 }
 
-/// The samples of an epoch.
+/// Returns the samples of an epoch.
 fn epoch(builder: LoaderBuilder) -> Vec<Made> {
     run(&mut builder.build().unwrap(), usize::MAX)
 }

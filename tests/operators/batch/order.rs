@@ -1,4 +1,4 @@
-//! The promise: the same samples for any batch size, number of workers, and after a resume.
+//! Mixed samples are the same for any batch size and number of workers, and after a resume.
 
 use feedwater::loader::{Loader, LoaderBuilder, PairOutcome};
 use feedwater::plan::LastBatch;
@@ -47,12 +47,13 @@ fn epochs_and_seeds_draw_differently() {
     assert_eq!((first.len(), second.len(), other.len()), (60, 60, 60));
     let same = |a: &[f32], b: &[f32]| a.iter().zip(b).filter(|(a, b)| a == b).count();
     assert_eq!((same(&first, &second), same(&first, &other)), (0, 0));
-    // Both samples of a pair have the same weight, and pairs differ.
+    // Both samples of a pair have the same weight. Different pairs have different weights.
     assert!(first.chunks(2).all(|pair| pair[0] == pair[1]));
     assert!(first.chunks(2).zip(first[2..].chunks(2)).all(|(a, b)| a[0] != b[0]));
 }
 
-/// A pair has two samples if there are at least as many shards as repeats; else the loader warns.
+/// A pair has two different samples if there are at least as many shards as repeats. Otherwise the
+/// loader warns.
 #[test]
 fn repeats_are_mixed_with_other_samples_of_their_shard() {
     let [chain, ..] = mixing();
@@ -75,7 +76,7 @@ fn repeats_are_mixed_with_other_samples_of_their_shard() {
     }
 }
 
-/// Pairs lie within a shard, so they depend on the number of shards. The shards' samples are those of their own order.
+/// Pairs lie within a shard, so they depend on the number of shards.
 #[test]
 fn each_shard_mixes_its_own_samples() {
     let [chain, ..] = mixing();
@@ -92,7 +93,7 @@ fn each_shard_mixes_its_own_samples() {
     assert!(made == second);
 }
 
-/// Epochs that are left early give slots back with cells that are half mixed.
+/// When an epoch is left early, slots are returned with half-mixed cells.
 #[test]
 fn leaving_an_epoch_early_does_not_change_the_next_one() {
     let [chain, ..] = mixing();

@@ -1,4 +1,4 @@
-//! Settings in TOML and in Rust, and what a plan says of them.
+//! Settings of batch operators in TOML and in Rust, and how a plan prints them.
 
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ fn a_plan_prints_the_stage_and_has_a_row_for_its_targets() {
     assert!(plain.footprint.row("soft targets").is_none());
 }
 
-/// An operator of a user: exchanges the lower halves.
+/// A custom batch operator that exchanges the lower halves of a pair.
 #[derive(Debug)]
 struct SwapHalves;
 
@@ -127,7 +127,7 @@ impl BatchOperator for SwapHalves {
     fn draw(&self, draw: &mut PairDraw<'_>) {
         let size = draw.size();
         let rows = size.height / 2;
-        // Clipped to the image.
+        // The box is clipped to the image.
         draw.blend(Roi::new(0, rows, 10 * size.width, 10 * size.height), 0.0, 0.5);
     }
 }
@@ -136,7 +136,7 @@ impl BatchOperator for SwapHalves {
 fn a_users_operator_takes_part() {
     let plain = epoch(builder(training()));
     let made = epoch(builder(training().then_any_batch(Arc::new(SwapHalves))));
-    // Each plane of 20 rows is one third of a sample.
+    // Each plane is one third of a sample and has 20 rows.
     let halves = |pixels: &[u8], lower: bool| -> Vec<u8> {
         let planes = pixels.chunks(pixels.len() / 3);
         planes

@@ -1,4 +1,4 @@
-//! Random chains of the examples of all built-in operators, some of them inside of combinators.
+//! Random chains of built-in operators, some of them inside combinators.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Instant, SystemTime};
@@ -8,19 +8,19 @@ use feedwater::internals::image::PixelType;
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::op::{OneOf, Operator, RandomApply, RandomOrder, SomeOf};
 
-/// Operators of a chain.
+/// The operators of a chain.
 pub type Operators = Vec<Arc<dyn Operator>>;
 
 /// Examples of all built-in operators.
 pub static EXAMPLES: LazyLock<Operators> = LazyLock::new(feedwater::internals::op::examples);
 
-/// Random numbers of a test.
+/// Random numbers for a test.
 pub fn numbers(seed: u64) -> SampleRng {
     SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 17)
 }
 
-/// Seeds for as long as `FEEDWATER_CHAIN_SECONDS` says, or `seconds`: other ones in each run, or from
-/// `FEEDWATER_CHAIN_SEED` on.
+/// Returns seeds for `FEEDWATER_CHAIN_SECONDS` seconds, or for `seconds` by default. Seeds differ
+/// in each run, unless `FEEDWATER_CHAIN_SEED` is set to the first one.
 pub fn fresh_seeds(seconds: f64) -> impl Iterator<Item = u64> {
     let number = |key| std::env::var(key).ok().map(|text| text.parse::<f64>().expect(key));
     let seconds = number("FEEDWATER_CHAIN_SECONDS").unwrap_or(seconds);
@@ -31,7 +31,7 @@ pub fn fresh_seeds(seconds: f64) -> impl Iterator<Item = u64> {
     (first..).take_while(move |seed| *seed == first || begin.elapsed().as_secs_f64() < seconds)
 }
 
-/// Size of an image with sides of up to `most`, some of them thin.
+/// Returns a size with sides of up to `most`. Some sizes are thin.
 pub fn size(rng: &mut SampleRng, most: u32) -> Size {
     let mut side = |most: u32| 1 + rng.below(most.into()) as u32;
     match side(8) {
@@ -41,7 +41,8 @@ pub fn size(rng: &mut SampleRng, most: u32) -> Size {
     }
 }
 
-/// One to six operators for images of at most `size`, whose images never have more than `pixels` pixels.
+/// Returns one to six operators for images of at most `size`. No intermediate image has more than
+/// `pixels` pixels.
 pub fn chain(rng: &mut SampleRng, size: Size, pixels: u64) -> Operators {
     let wanted = 1 + rng.below(6) as usize;
     let (mut chain, mut kind, mut size) = (Operators::new(), PixelType::U8, size);
@@ -58,7 +59,7 @@ pub fn chain(rng: &mut SampleRng, size: Size, pixels: u64) -> Operators {
     chain
 }
 
-/// An example, or one to three of them inside of a combinator.
+/// Returns an example operator, or one to three of them inside a combinator.
 fn operator(rng: &mut SampleRng) -> Arc<dyn Operator> {
     let example = |rng: &mut SampleRng| EXAMPLES[rng.below(EXAMPLES.len() as u64) as usize].clone();
     if !rng.chance(0.15) {

@@ -1,4 +1,5 @@
-//! Reference, CPU transform and kernels, compiled for the host, of pairs and of random chains.
+//! Compares the reference, the CPU transform and the kernels (compiled for the host) on pairs of
+//! operators and on random chains.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -14,19 +15,20 @@ use feedwater::op::{Kind, Operator};
 
 use super::drawn::{EXAMPLES, chain, numbers};
 
-/// Kept, because other tests compile the same texts.
+/// Compiled kernels are kept, because other tests compile the same texts.
 static COMPILER: LazyLock<HostCompiler> = LazyLock::new(|| {
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
     HostCompiler::keeping_in(folder).expect("the target directory can be written")
 });
 
-/// Kinds of all built-in operators, so that a few texts serve all chains.
+/// Kinds of all built-in operators. With them, a few kernel texts serve all chains.
 static KNOWN: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     let kinds = EXAMPLES.iter().flat_map(|op| op.kinds().list().to_vec());
     kinds.filter(|kind| kind.cuda().is_some()).collect()
 });
 
-/// Compares a chain on an image that is stored with an orientation. `name` says how to repeat it.
+/// Compares a chain on an image that is stored with an orientation. `name` tells how to repeat the
+/// case.
 fn check(operators: &[Arc<dyn Operator>], stored: &Image<u8>, exif: u16, seed: u64, name: &str) {
     let pixels = |before, op: &Arc<dyn Operator>| op.pixels(before).expect("a valid chain");
     let is_bytes = operators.iter().fold(PixelType::U8, pixels) == PixelType::U8;
@@ -48,14 +50,14 @@ fn check(operators: &[Arc<dyn Operator>], stored: &Image<u8>, exif: u16, seed: u
     if !is_bytes {
         let size = orientation.upright_size(stored.window().size());
         let actions = Actions::of(operators.iter().map(|it| &**it), key, size);
-        // Any pixels of that size do for the question whether a value can be NaN.
+        // Any pixels of the right size can show whether a value becomes NaN.
         let image = HostImage::U8(Image::from_data(size.window(), stored.data().to_vec()));
         let HostImage::F32(result) = actions.reference(&image) else { panic!("{name}: floats") };
         assert!(result.data().iter().all(|value| !value.is_nan()), "{name}: NaN in {operators:?}");
     }
 }
 
-/// Runs `check` for the numbers below `count`, on two threads.
+/// Calls `check` with each number below `count`, on two threads.
 fn each(count: usize, check: impl Fn(usize) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! Actions by name say enough to make an image again: here without any code of the library's operators.
+//! The named parameters of actions suffice to recompute an image, here without any code of the
+//! library's operators.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).collect()
 }
 
-/// What an action gives, from its description alone.
+/// Returns the result of an action, computed from its description alone.
 fn again(action: &Value, src: Pixels) -> Pixels {
     let (params, size) = (&action["params"], numbers(&action["size"]));
     match action["kind"].as_str().unwrap() {
@@ -47,7 +48,7 @@ fn again(action: &Value, src: Pixels) -> Pixels {
             })
         }
         "warp" => {
-            // Pillow's `Image.transform(size, AFFINE, matrix, NEAREST)`, in 16 bits after the point.
+            // Pillow's `Image.transform(size, AFFINE, matrix, NEAREST)`, with 16 fractional bits.
             assert_eq!(params["interpolation"], "nearest");
             let m = numbers(&params["matrix"]);
             assert_eq!(m[6..], [0.0, 0.0, 1.0]);
@@ -119,7 +120,7 @@ fn an_image_is_made_again_from_the_names_and_numbers() {
     assert!((5..35).contains(&posterized), "{posterized}");
 }
 
-/// Adds 1 to bytes, without a note.
+/// An operator that adds 1 to bytes, and does not describe its table.
 #[derive(Debug)]
 struct Plus;
 
@@ -147,7 +148,7 @@ fn a_table_without_a_note_is_written_entry_by_entry() {
     );
 }
 
-/// The parameters of every built-in operator's actions have names.
+/// All parameters of the built-in operators' actions must have names.
 #[test]
 fn no_example_leaves_parameters_without_names() {
     for example in EXAMPLES.iter() {
@@ -155,7 +156,7 @@ fn no_example_leaves_parameters_without_names() {
             let key = SampleKey { seed: 1, epoch: 0, index };
             let drawn = named(std::slice::from_ref(example), key, Size::new(50, 40));
             for action in drawn[0]["actions"].as_array().unwrap() {
-                // Formulas without parameters have two zeros for the kernel.
+                // Formulas without parameters pass two zeros to the kernel.
                 let params = match &action["params"] {
                     Value::Object(params) => params,
                     params => {

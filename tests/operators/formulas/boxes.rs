@@ -1,5 +1,5 @@
-//! Boxes, points and masks through chains with warps against torchvision v2. `tests/golden/operators/boxes.py` writes the expected
-//! results.
+//! Compares boxes, points and masks after chains with warps with torchvision v2.
+//! `tests/golden/operators/boxes.py` writes the expected results.
 
 use serde_json::Value;
 
@@ -11,8 +11,9 @@ use feedwater::internals::op::warp::{Interpolation, Warp};
 
 use crate::golden::{integers, numbers, rows, size};
 
-/// Largest difference in pixels: torchvision computes in f32. An enlarged canvas is centred on the rotated image by Pillow, and
-/// begins at its edge in torchvision, so they are up to a pixel apart.
+/// Returns the tolerance in pixels, because torchvision computes in f32. Pillow centres an enlarged
+/// canvas on the rotated image, torchvision aligns it with the edge. So results differ by up to a
+/// pixel.
 fn tolerance(steps: &[Value]) -> f64 {
     let enlarges =
         steps.iter().any(|it| it[0] == "expand" && numbers::<1>(&it[1])[0] % 90.0 != 0.0);
@@ -75,7 +76,8 @@ fn boxes_points_and_masks_are_torchvisions() {
             let ours = ours.intersection(&View::new(view.size).visible);
             let [left, top, right, bottom] = numbers(expected);
             let theirs = BoundingBox { left, top, right, bottom };
-            // torchvision leaves a line of a box outside of a crop, and makes a box of it when it rotates the line.
+            // If a crop excludes a box, torchvision keeps a line outside of the crop. A later
+            // rotation turns this line into a box.
             let crop = steps.iter().find(|it| it[0] == "crop");
             let crop = crop.map_or(View::new(source).visible, |it| {
                 let [x, y, width, height] = [1, 2, 3, 4].map(|at| it[at].as_f64().unwrap());
@@ -94,7 +96,8 @@ fn boxes_points_and_masks_are_torchvisions() {
             assert!(same, "{ours:?} {theirs:?} {row}");
             kept += 1;
         }
-        // torchvision counts points from the centre of the first pixel when it flips, but not when it rotates.
+        // torchvision measures points from the centre of the first pixel when it flips, but not
+        // when it rotates.
         let flips = if steps.iter().any(|it| it[0] == "flip") { 1.5 } else { 0.0 };
         for (of, expected) in list("points").iter().zip(&list("to_points")) {
             let ([x, y], [to_x, to_y]) = (numbers(of), numbers(expected));
@@ -109,7 +112,8 @@ fn boxes_points_and_masks_are_torchvisions() {
     assert!(kept > 60 && gone > 0, "{kept} {gone}");
 }
 
-/// The mask is an ellipse. Pixels whose position rounds differently are few.
+/// The mask is an ellipse. Only few pixels may differ, because their positions are rounded
+/// differently.
 fn masks_agree(view: &View, source: Size, expected: &str) {
     let [width, height] = [source.width, source.height].map(f64::from);
     let ellipse = |x: f64, y: f64| {
@@ -120,7 +124,7 @@ fn masks_agree(view: &View, source: Size, expected: &str) {
         let digit = digit.to_digit(16).unwrap();
         [8, 4, 2, 1].map(|bit| digit & bit != 0)
     });
-    // The first bit that is set is not of the mask.
+    // The first set bit only preserves leading zeros and is not a pixel.
     let bits: Vec<bool> = bits.skip_while(|bit| !bit).skip(1).collect();
     let Roi { width, height, .. } = view.size.window();
     assert_eq!(bits.len() as u32, width * height);

@@ -1,4 +1,5 @@
-//! Results of torchvision v2, Pillow and Albumentations, written by colour.py and normalize_image.py of tests/golden/operators/.
+//! Compares operators with torchvision v2, Pillow and Albumentations. colour.py and
+//! normalize_image.py of tests/golden/operators/ write the expected results.
 
 use feedwater::internals::image::HostImage;
 

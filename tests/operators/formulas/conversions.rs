@@ -1,5 +1,5 @@
-//! Sizes and pixels of transforms that `from_torchvision` converts, against torchvision and timm.
-//! `tests/golden/operators/conversions.py` writes the expected results.
+//! Compares sizes and pixels of transforms that `from_torchvision` converts with torchvision and
+//! timm. `tests/golden/operators/conversions.py` writes the expected results.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ fn padded_crops_are_those_of_the_libraries() {
                 fill: fill([9.0, 8.0, 7.0]),
                 ..CenterCrop::to(width, height)
             }),
-            // The whole padded image, so nothing is drawn.
+            // Crops the whole padded image, so that nothing is random.
             _ => Box::new(RandomCrop {
                 mode,
                 padding: [4, 3, 2, 1],
@@ -71,7 +71,9 @@ fn padded_crops_are_those_of_the_libraries() {
         };
         let source = HostImage::U8(picture(size(&row["source"]), 25));
         let actions = Actions::of([&*op], SampleKey::default(), source.window().size());
-        let HostImage::U8(out) = actions.reference(&source) else { panic!("crops keep bytes") };
+        let HostImage::U8(out) = actions.reference(&source) else {
+            panic!("the result must be bytes")
+        };
         assert_eq!(row["sha256"], digest(out.data()), "{row}");
     }
 }
@@ -125,11 +127,11 @@ fn operations_of_timm_have_its_levels() {
 fn step_bits(step: Step) -> u32 {
     match step {
         Step::Posterize(bits) => bits,
-        other => panic!("{other:?} is no posterizing"),
+        other => panic!("{other:?} is not a posterize step"),
     }
 }
 
-/// timm's `random.uniform(0.1, 2.0 * factor)`.
+/// timm draws the radius as `random.uniform(0.1, 2.0 * factor)`.
 #[test]
 fn the_radius_of_3a_is_uniform() {
     let strength = Strength { probability: 1.0, ..Strength::default() };
@@ -139,7 +141,7 @@ fn the_radius_of_3a_is_uniform() {
             let rng = &mut SampleRng::new(key, 0);
             match strength.draw(Operation::GaussianBlurRand, Size::new(8, 8), rng) {
                 Step::GaussianBlur(radius) => radius,
-                other => panic!("{other:?} is no blur"),
+                other => panic!("{other:?} is not a blur step"),
             }
         })
         .collect();

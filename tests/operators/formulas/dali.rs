@@ -1,4 +1,5 @@
-//! Results of DALI's operators on the CPU, written by tests/golden/operators/dali.py.
+//! Compares operators with DALI's on the CPU. tests/golden/operators/dali.py writes the expected
+//! results.
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::{HostImage, Image};
@@ -12,7 +13,7 @@ fn rows(table: &str) -> Vec<Value> {
     crate::golden::rows(include_str!("../../golden/operators/dali.json"), table)
 }
 
-/// Bytes of a text of hexadecimal digits.
+/// Decodes hexadecimal digits.
 fn unhex(digits: &Value) -> Vec<u8> {
     let pairs = digits.as_str().unwrap().as_bytes().as_chunks::<2>().0;
     let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
@@ -42,7 +43,7 @@ fn a_color_twist_differs_from_dali_only_halfway_between_two_levels() {
     }
 }
 
-/// Value of a channel before it is rounded.
+/// Returns the value of a channel before rounding.
 fn twisted(settings: &Value, pixel: &[u8], channel: usize) -> f64 {
     let [brightness, contrast, saturation, hue] =
         ["brightness", "contrast", "saturation", "hue"].map(|key| settings[key].as_f64().unwrap());
@@ -77,7 +78,7 @@ fn a_grid_mask_has_the_squares_of_dali() {
     assert!(masked > 0);
 }
 
-/// Distance of a pixel to the nearest edge of a square or of a tile, in pixels.
+/// Returns the distance of a pixel to the nearest edge of a square or tile, in pixels.
 fn distance_to_edge(settings: &Value, [x, y]: [f64; 2]) -> f64 {
     let number = |key: &str| settings[key].as_f64().unwrap();
     let (sin, cos) = number("angle").to_radians().sin_cos();

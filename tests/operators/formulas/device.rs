@@ -1,4 +1,4 @@
-//! Kernel texts of formulas, compiled for the host.
+//! Runs the CUDA texts of formulas, compiled for the host.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,7 +9,7 @@ use feedwater::internals::gpu::host_kernel::{HostCompiler, HostKernel};
 use feedwater::internals::image::Image;
 use feedwater::internals::op::warp::Warp;
 
-/// A sample of the chain `Warp<Roi>`, with an interleaved tensor of bytes.
+/// Parameters of a sample for the chain `Warp<Roi>`, with an interleaved tensor of bytes.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Sample {
@@ -44,7 +44,7 @@ static KERNEL: LazyLock<Arc<HostKernel>> = LazyLock::new(|| {
     compiler.compile("warp", &texts.concat()).unwrap_or_else(|error| panic!("{error:?}"))
 });
 
-/// Output of the kernel for the whole output; `table` holds the displacements.
+/// Returns the output of the kernel. `table` holds the displacements of an elastic transform.
 pub fn warped(warp: &Warp, table: &[i32], src: &Image<u8>, input: Size, output: Size) -> Vec<u8> {
     let mut out = vec![0u8; 3 * output.pixels() as usize];
     let mut warp = *warp;

@@ -1,4 +1,5 @@
-//! Images of operators against the libraries. `tests/golden/operators/images.py` writes the expected results.
+//! Compares the images of operators with those of other libraries.
+//! `tests/golden/operators/images.py` writes the expected results.
 
 use feedwater::internals::image::HostImage;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Sizes, places and displacements against torchvision, Pillow and Ultralytics. `tests/golden/operators/layouts.py` writes the
-//! expected results.
+//! Compares sizes, positions and displacements with torchvision, Pillow and Ultralytics.
+//! `tests/golden/operators/layouts.py` writes the expected results.
 
 use serde_json::Value;
 
@@ -73,7 +73,7 @@ fn padded_images_are_torchvisions() {
         let operator = op::Pad { padding: sides.try_into().unwrap(), fill, mode };
         let drawn = Actions::of([&operator as &dyn Operator], SampleKey::default(), input);
         let HostImage::U8(padded) = drawn.reference(&HostImage::U8(source)) else {
-            panic!("bytes stay bytes");
+            panic!("the result must be bytes");
         };
         assert_eq!(row["sha256"], digest(padded.data()), "{row}");
     }
@@ -117,7 +117,7 @@ fn random_sizes_are_torchvisions() {
         let source = size(&row["source"]);
         let result: Vec<i64> = serde_json::from_value(row["result"].clone()).unwrap();
         let drawn = |size: Size| vec![i64::from(size.width), i64::from(size.height)];
-        // torchvision fails at empty images.
+        // torchvision fails for empty images.
         let result: Vec<i64> = match row["name"].as_str().unwrap() {
             "zoom_out" => result,
             _ => result.into_iter().map(|it| it.max(1)).collect(),
@@ -195,7 +195,7 @@ fn pictures_of_operators_are_those_of_the_libraries() {
         let input = source.window().size();
         let key = SampleKey { seed: 0, epoch: 0, index: 0 };
         let HostImage::U8(out) = Actions::of([&*operator], key, input).reference(&source) else {
-            panic!("these operators give bytes");
+            panic!("the result must be bytes");
         };
         assert_eq!(out.window().size(), size(&row["size"]), "{row}");
         assert_eq!(row["sha256"], digest(out.data()), "{row}");
@@ -203,7 +203,7 @@ fn pictures_of_operators_are_those_of_the_libraries() {
     }
 }
 
-/// The blur that policies draw.
+/// An operator with the blur that policies draw.
 #[derive(Debug)]
 struct Blurred(f64);
 
@@ -298,7 +298,8 @@ fn elastic_images_are_torchvisions_up_to_one() {
             .as_bytes()
             .chunks(2)
             .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap());
-        // At nearest, a position beside the middle between two pixels may be on the other side of it.
+        // With nearest, a position close to the middle between two pixels may be rounded to the
+        // other pixel.
         let wrong =
             out.data().iter().zip(bytes).filter(|(ours, theirs)| ours.abs_diff(*theirs) > 1);
         let most = if interpolation == Interpolation::Nearest { 3 } else { 0 };
@@ -307,7 +308,7 @@ fn elastic_images_are_torchvisions_up_to_one() {
     }
 }
 
-/// A window of the output needs no more than its part of the table, and the input that it demands.
+/// A window of the output needs only its part of the table and the demanded input.
 fn parts_of_elastic_images_are_equal(
     source: &Image<u8>,
     table: &[i32],

@@ -1,4 +1,5 @@
-//! Formulas of operators: against the libraries that define them, and against their CUDA twins.
+//! Compares the formulas of operators with the libraries that define them, and with their CUDA
+//! versions.
 
 mod boxes;
 mod colours;

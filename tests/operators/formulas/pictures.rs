@@ -1,4 +1,4 @@
-//! Pictures that tests/golden/operators/colour.py computes too, and operators applied to them.
+//! Test images that tests/golden/operators/colour.py computes too, and operators applied to them.
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::{HostImage, Image};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::golden::{digest, picture, rows};
 
-/// Twin of `PICTURES` in colour.py.
+/// Returns the same images as `PICTURES` in colour.py.
 pub fn pictures() -> Vec<Image<u8>> {
     let waves = |width, height, seed| picture(Size::new(width, height), seed);
     let dim = |width, height, seed| map(waves(width, height, seed), |byte| byte / 9 * 5 + 40);
@@ -38,40 +38,40 @@ fn map(mut image: Image<u8>, of: impl Fn(u8) -> u8) -> Image<u8> {
     image
 }
 
-/// All 2^24 colours, blue first, in 4096 rows.
+/// Returns an image of 4096 rows with all 2^24 colours. Blue changes fastest.
 pub fn colours() -> Image<u8> {
     let bytes = (0..1u32 << 24).flat_map(|at| [(at >> 16) as u8, (at >> 8) as u8, at as u8]);
     Image::from_data(Size::new(4096, 4096).window(), bytes.collect())
 }
 
-/// Rows of a list of colour.json.
+/// Returns the entries of a list of colour.json.
 pub fn golden(key: &str) -> Vec<Value> {
     rows(include_str!("../../golden/operators/colour.json"), key)
 }
 
-/// First 16 digits of the SHA-256 of all bytes.
+/// Returns the first 16 digits of the SHA-256 of all bytes.
 pub fn short_digest(image: &HostImage) -> String {
     digest(bytes(image))[..16].into()
 }
 
-/// Bytes of an image of bytes.
+/// Returns the bytes of an image of bytes.
 pub fn bytes(image: &HostImage) -> &[u8] {
     let HostImage::U8(image) = image else { panic!("an image of bytes") };
     image.data()
 }
 
-/// Shape of tensors, which are not stored here.
+/// Shape of the tensors. These tests use only images, so the values do not matter.
 const SHAPE: TensorShape =
     TensorShape { batch: 1, width: 1, height: 1, dtype: DType::F32, layout: Layout::Nchw };
 
-/// One operator with its actions for a whole image.
+/// An operator with its actions for a whole image.
 pub struct Applied<'a> {
     image: &'a HostImage,
     actions: Actions,
 }
 
 impl<'a> Applied<'a> {
-    /// Reads the settings as in a pipeline file.
+    /// Reads the settings like those of a pipeline file.
     pub fn new(name: &str, settings: &Value, image: &'a HostImage) -> Self {
         let operator = feedwater::internals::op::read(name, settings.clone()).unwrap().unwrap();
         operator.check().unwrap();
@@ -80,12 +80,12 @@ impl<'a> Applied<'a> {
         Self { image, actions }
     }
 
-    /// By the reference implementations.
+    /// Returns the result of the reference implementation.
     pub fn reference(&self) -> HostImage {
         self.actions.reference(self.image)
     }
 
-    /// By the CPU transform.
+    /// Returns the result of the CPU transform.
     pub fn transformed(&self) -> HostImage {
         let mut transform = HostTransform::of_shape(SHAPE);
         transform.run_operator(&self.actions, 0, self.image).unwrap();

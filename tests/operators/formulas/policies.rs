@@ -1,4 +1,5 @@
-//! Policies against torchvision and timm. `tests/golden/operators/policies.py` writes the expected results.
+//! Compares policies with torchvision and timm. `tests/golden/operators/policies.py` writes the
+//! expected results.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,7 @@ fn operation(name: &str) -> Operation {
     all.into_iter().find(|it| format!("{it:?}") == name).unwrap()
 }
 
-/// Name and numbers of a step, as in the golden data.
+/// Returns name and numbers of a step, as in the golden data.
 fn described(step: Step) -> (&'static str, Vec<f64>) {
     match step {
         Step::Identity => ("", vec![]),
@@ -153,7 +154,7 @@ fn steps_are_timms() {
     }
 }
 
-/// Draws a given step.
+/// An operator that draws a given step.
 #[derive(Clone, Copy, Debug)]
 struct Single(Step, Warping);
 
@@ -188,7 +189,9 @@ fn pixels_of_steps_are_those_of_the_libraries() {
         let operator = Single(step, Warping { interpolation, fill: [9, 128, 255] });
         let key = SampleKey { seed: 0, epoch: 0, index: 0 };
         let actions = Actions::of([&operator as &dyn Operator], key, input);
-        let HostImage::U8(out) = actions.reference(&source) else { panic!("steps give bytes") };
+        let HostImage::U8(out) = actions.reference(&source) else {
+            panic!("the result must be bytes")
+        };
         assert_eq!(row["sha256"], digest(out.data()), "{row}");
     }
 }
@@ -245,7 +248,7 @@ fn operations_and_magnitudes_are_drawn_as_often_as_by_the_libraries() {
         let policy = row["policy"].as_str().unwrap();
         let mut seen = BTreeMap::<String, u64>::new();
         let mut see = |name: String| *seen.entry(name).or_default() += 1;
-        // Adding 0 makes -0 positive.
+        // Adding 0 turns -0 into 0.
         let name = |it: Drawn| format!("{:?} {}", it.0, (it.1 * 1000.0).round_ties_even() + 0.0);
         let pairs = match policy {
             "imagenet" => Some(auto_augment::IMAGENET),
@@ -295,7 +298,7 @@ fn numbers_are_distributed_as_in_the_libraries() {
                 _ => {
                     match timm.strength.draw(timm::Operation::GaussianBlur, Size::new(8, 8), rng) {
                         Step::GaussianBlur(radius) => (radius - 0.1) / 1.9 * 10.0,
-                        _ => panic!("the probability is 1"),
+                        _ => panic!("the step must be drawn, because the probability is 1"),
                     }
                 }
             }

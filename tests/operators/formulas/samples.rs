@@ -1,10 +1,10 @@
-//! Comparisons of random draws with those of a library.
+//! Compares random draws with those of a library.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Chi-square test of two samples: how often each kind was drawn by us and by the library.
+/// Chi-square test that compares how often we and the library drew each kind.
 #[track_caller]
 pub fn assert_same_counts(name: &str, ours: &BTreeMap<String, u64>, theirs: &Value) {
     let theirs = theirs.as_object().unwrap();
@@ -28,12 +28,12 @@ pub fn assert_same_counts(name: &str, ours: &BTreeMap<String, u64>, theirs: &Val
         }
     }
     add(rare_ours, rare_theirs);
-    // Four standard deviations of the distribution above its mean.
+    // Four standard deviations above the mean of the distribution.
     let most = degrees + 4.0 * f64::sqrt(2.0 * degrees);
     assert!(square < most, "{name}: {square} of {degrees} kinds: {ours:?} {theirs:?}");
 }
 
-/// Compares the share of our numbers below each of the library's quantiles, evenly spaced, with what it should be.
+/// Checks for each of the library's evenly spaced quantiles which share of our numbers is below it.
 #[track_caller]
 pub fn assert_same_quantiles(name: &str, ours: Vec<f64>, theirs: &Value) {
     let theirs: Vec<f64> =
@@ -43,9 +43,12 @@ pub fn assert_same_quantiles(name: &str, ours: Vec<f64>, theirs: &Value) {
         let share = (number + 1) as f64 / (theirs.len() + 1) as f64;
         let below = ours.iter().filter(|it| *it < quantile).count() as f64 / count;
         let up_to = ours.iter().filter(|it| *it <= quantile).count() as f64 / count;
-        // Both samples have errors. Equal numbers make a quantile cover a range of shares.
+        // Both samples have errors. If many numbers are equal, a quantile covers a range of shares.
         let error = 5.0 * (2.0 * share * (1.0 - share) / count).sqrt();
         let range = below - error..=up_to + error;
-        assert!(range.contains(&share), "{name}: {share} is below {quantile}, of ours {range:?}");
+        assert!(
+            range.contains(&share),
+            "{name}: a share of {share} should be below {quantile}, ours is {range:?}"
+        );
     }
 }

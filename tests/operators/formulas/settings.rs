@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Field that the operator's check refuses.
+/// Returns the name of the setting that the operator's check refuses.
 fn refused(name: &str, settings: Value) -> String {
     let operator = feedwater::internals::op::read(name, settings).unwrap().unwrap();
     operator.check().unwrap_err().field

@@ -1,4 +1,4 @@
-//! Sums of positions in kernels against one addition after another.
+//! The kernel's sums of positions equal repeated addition.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,7 +8,7 @@ use feedwater::internals::geometry::Size;
 use feedwater::internals::gpu::host_kernel::{HostCompiler, HostKernel};
 use feedwater::internals::random::{SampleKey, SampleRng};
 
-/// A sum, and where the kernel stores it.
+/// A sum, with the address at which the kernel stores it.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Sum {
@@ -57,11 +57,11 @@ fn check(sums: &[(f64, f64, i32)]) {
     for (&(at, step, count), found) in sums.iter().zip(found) {
         let expected = (0..count).fold(at, |sum, _| sum + step);
         let same = expected.to_bits() == found.to_bits() || expected.is_nan() && found.is_nan();
-        assert!(same, "{count} times {step:e} from {at:e}: {found:e} and not {expected:e}");
+        assert!(same, "{count} times {step:e} from {at:e}: {found:e} instead of {expected:e}");
     }
 }
 
-/// A random number near this power of two, with all bits or only the first few.
+/// Returns a random number near this power of two, with all bits or only the first few bits set.
 fn number(rng: &mut SampleRng, exponent: i32) -> f64 {
     let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
     let value = sign * rng.between(1.0, 2.0) * 2f64.powi(exponent);
@@ -74,7 +74,8 @@ fn sums_are_those_of_one_addition_after_another() {
     let mut rng = SampleRng::new(SampleKey::default(), 8);
     let mut sums = Vec::new();
     for round in 0..6000 {
-        // Steps from far below the unit of the first number to far above it.
+        // Steps range from far below the unit in the last place of the first number to far above
+        // it.
         let exponent = rng.below(24) as i32 - 8;
         let below = rng.below(60) as i32 - 4;
         let at = number(&mut rng, exponent);
@@ -85,7 +86,8 @@ fn sums_are_those_of_one_addition_after_another() {
     check(&sums);
 }
 
-/// Half a unit is rounded to the even neighbour, in each interval between powers of two.
+/// A step of half a unit in the last place is rounded to the even neighbour, in each interval
+/// between powers of two.
 #[test]
 fn ties_are_rounded_to_even() {
     let mut sums = Vec::new();

@@ -1,4 +1,4 @@
-//! CUDA texts of the formulas, compiled for the host, against the Rust functions: equal bit for bit.
+//! The CUDA texts of the formulas, compiled for the host, equal the Rust functions bit for bit.
 
 use bytemuck::Pod;
 use feedwater::internals::geometry::Size;
@@ -24,7 +24,7 @@ use feedwater::op::{
 use super::pictures::{colours, pictures};
 use crate::golden::picture;
 
-/// Entry of a compiled text: runs `BODY` for each item `i` with the parameters `p`.
+/// Entry point of a compiled text: runs `BODY` for each item `i` with the parameters `p`.
 const CALL: &str = r#"
 struct Call {
     const void *params, *in;
@@ -41,7 +41,7 @@ extern "C" void fused__host(void** params, unsigned, unsigned, unsigned, unsigne
 }
 "#;
 
-/// Runs the text of a formula: `body` computes item number `i` of the output by the type `FORMULA`.
+/// Runs the CUDA text of a formula. `body` computes output item `i` with the type `FORMULA`.
 fn run<P: Pod, I: Pod, O: Pod>(
     cuda: Option<Cuda>,
     body: &str,
@@ -72,7 +72,7 @@ fn run<P: Pod, I: Pod, O: Pod>(
     kernel.launch(bytemuck::cast_slice(&pointers), 1, Size::new(1, 1), (1, 1));
 }
 
-/// Compares a formula of colours for all 2^24 of them.
+/// Compares a formula of colours for all 2^24 colours.
 fn colour<F: ColourFormula>(params: &F::Params) {
     let colours = colours();
     let colours = colours.data().as_chunks::<3>().0;
@@ -102,7 +102,7 @@ fn formulas_of_colours_equal_their_twins() {
     colour::<ToYcbcr>(&[0; 2]);
 }
 
-/// Histograms of pictures, of random counts with gaps, and of the largest image.
+/// Returns histograms of test images, of random counts with gaps, and of the largest image.
 fn histograms() -> Vec<Histograms> {
     let of = |pixels: &[[u8; 3]]| {
         let mut histograms = Histograms::EMPTY;
@@ -133,7 +133,7 @@ fn histograms() -> Vec<Histograms> {
     all
 }
 
-/// Compares a formula of histograms. `kind` is the C++ type of its values, and `bits` makes them comparable.
+/// Compares a formula of histograms. `kind` is the C++ type of its values.
 fn statistics<F: StatisticsFormula, T: Pod + PartialEq + std::fmt::Debug>(
     kind: &str,
     params: &F::Params,
@@ -169,7 +169,7 @@ fn formulas_of_histograms_equal_their_twins() {
 /// Size of the images for formulas of positions.
 const SIZE: Size = Size { width: 700, height: 400 };
 
-/// Number of a pixel in its row, and of its row.
+/// Returns column and row of a pixel.
 fn place(at: usize) -> (i32, i32) {
     ((at % 700) as i32, (at / 700) as i32)
 }

@@ -1,4 +1,5 @@
-//! Affine and perspective maps against Pillow and torchvision. `tests/golden/operators/warps.py` writes the expected results.
+//! Compares affine and perspective maps with Pillow and torchvision.
+//! `tests/golden/operators/warps.py` writes the expected results.
 
 use serde_json::Value;
 
@@ -27,8 +28,8 @@ fn fill(row: &Value) -> [u8; 3] {
     integers(&row["fill"]).map(|it| it as u8)
 }
 
-/// Result of the reference. The kernel must be equal, and the rows of the whole image and of windows with no more input than they
-/// demand.
+/// Returns the result of the reference. Checks that the kernel's result is equal. Checks the same
+/// for rows of the whole image and of windows that get only the demanded input.
 fn run(warp: &Warp, src: &Image<u8>, output: Size) -> Image<u8> {
     let read = |x: i32, y: i32| src.pixel(x as u32, y as u32);
     let mut out = Image::new(output.window());
@@ -60,14 +61,14 @@ fn run(warp: &Warp, src: &Image<u8>, output: Size) -> Image<u8> {
     out
 }
 
-/// The operator must give what its formula gives.
+/// Checks that the operator gives the same result as its formula.
 #[track_caller]
 fn check_operator(row: &Value, operator: &dyn Operator, seed: u64) {
     let source = HostImage::U8(picture(size(&row["source"]), seed));
     assert_eq!(operator.check(), Ok(()), "{row}");
     let key = SampleKey { seed: 0, epoch: 0, index: 0 };
     let actions = Actions::of([operator], key, source.window().size());
-    let HostImage::U8(out) = actions.reference(&source) else { panic!("warps give bytes") };
+    let HostImage::U8(out) = actions.reference(&source) else { panic!("the result must be bytes") };
     assert_eq!(row["sha256"], digest(out.data()), "{operator:?} {row}");
 }
 

@@ -1,8 +1,9 @@
-//! The images in a call of the JPEG engines.
+//! Number of images per call of the JPEG engines.
 
 use super::*;
 
-/// Number of images per call of the engines for images of this size, and its part of the device memory.
+/// Returns the planned number of images per call for images of this size, and its share of the
+/// device memory in bytes.
 fn hardware_group(image: Size, wanted: Option<usize>, batch: usize) -> (usize, u64) {
     let (chain, mut settings) = job();
     settings.decode.hardware_group = wanted;
@@ -24,8 +25,12 @@ fn the_engines_get_as_many_images_per_call_as_their_memory_allows() {
     assert!((8..32).contains(&group), "{group}");
     assert!((56 * MIB..=66 * MIB).contains(&bytes), "{bytes}");
     assert_eq!(default(160, 120).0, 32, "small images");
-    assert_eq!(default(4000, 3000).0, 7, "one for each engine of a large GPU");
-    assert_eq!(hardware_group(Size::new(160, 120), None, 8).0, 12, "half of three slots");
+    assert_eq!(default(4000, 3000).0, 7, "one image for each engine of a large GPU");
+    assert_eq!(
+        hardware_group(Size::new(160, 120), None, 8).0,
+        12,
+        "half of the samples in three slots"
+    );
 }
 
 #[test]
@@ -35,7 +40,7 @@ fn the_size_of_a_call_can_be_set_and_the_footprint_follows() {
         assert_eq!(set(group).0, group);
     }
     assert!(set(64).1 > 8 * set(7).1);
-    // A memory limit still reduces it.
+    // A memory limit still reduces the number.
     let (chain, mut settings) = job();
     settings.decode.hardware_group = Some(64);
     settings.limits.device_memory = Some(400 * MIB);

@@ -1,4 +1,5 @@
-//! Memory limits: a plan's memory without limits, and how it fits into them.
+//! Memory limits: the memory of a plan without limits, and how a plan is reduced to fit into
+//! limits.
 
 mod hardware_group;
 
@@ -16,7 +17,8 @@ use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
-/// The README's job: 256 images of 224x224 in f16 from 500x375, 2 prefetched batches, 16 workers.
+/// A typical training job: batches of 256 images of 224x224 in f16 from 500x375, 2 prefetched
+/// batches, 16 workers.
 fn job() -> (Chain, Settings) {
     let chain = Chain::new()
         .then(RandomResizedCrop::to(224, 224))
@@ -47,7 +49,7 @@ fn device(plan: &Plan) -> &DevicePlan {
     plan.device.as_ref().unwrap()
 }
 
-/// Numbers that limits reduce, in reverse order of reduction.
+/// Returns the numbers that limits reduce. The last one is reduced first.
 fn kept(plan: &Plan) -> [usize; 5] {
     let device = device(plan);
     let of = |route| device.routes.iter().find(|it| it.route == route).map(|it| it.decoders);
@@ -60,7 +62,8 @@ fn total(plan: &Plan, memory: Memory) -> u64 {
     plan.footprint.total_bytes(memory)
 }
 
-/// Numbers of bytes that an error names for a key: the limit, then the smallest one that suffices.
+/// Returns the numbers of bytes that an error names for a key: the limit, then the smallest
+/// sufficient limit.
 fn numbers(error: &Error, key: &str) -> Option<Vec<u64>> {
     let text = error.to_string();
     let (_, rest) = text.split_once(key)?;
@@ -71,19 +74,20 @@ fn numbers(error: &Error, key: &str) -> Option<Vec<u64>> {
     Some(numbers)
 }
 
-/// The smallest sufficient limit that an error names for a key.
+/// Returns the smallest sufficient limit that an error names for a key.
 fn named(error: &Error, key: &str) -> Option<u64> {
     numbers(error, key)?.last().copied()
 }
 
-/// Reduction of prefetch (the count, the count without limits, the keys), which the plan prints.
+/// Returns the reduction of prefetch that the plan prints: the count, the count without limits, and
+/// the keys of the limits.
 fn reduced_prefetch(plan: &Plan) -> (usize, usize, &[&'static str]) {
     let reduction = plan.reductions.iter().find(|it| it.name == "prefetch").unwrap();
     assert!(plan.to_string().contains(&reduction.to_string()), "{plan}");
     (reduction.count, reduction.instead_of, &reduction.limits[..])
 }
 
-/// With every route in use.
+/// The plan uses every route.
 #[test]
 fn a_batch_of_256_needs_less_than_350_mib_of_device_memory() {
     let plan = limited(None, None).unwrap();
@@ -126,13 +130,14 @@ fn pages_suffice_for_all_threads() {
     assert!(plan.footprint.row(rows::nvjpeg(Route::NvjpegHardware)).is_none());
     settings.decode.placement = Placement::Cpu;
     let plan = Plan::new(&chain, &settings, &facts).unwrap();
-    assert_eq!(device(&plan).encoded_bytes, 0, "nothing encoded goes to the device");
+    assert_eq!(device(&plan).encoded_bytes, 0, "no encoded bytes are uploaded");
     let in_host = |row: &&feedwater::footprint::Row| row.memory == Memory::Host;
     let encoded = plan.footprint.rows.iter().filter(in_host).find(|row| row.name == rows::ENCODED);
     assert_eq!(encoded.unwrap().total_bytes(), 16 * 120_000);
 }
 
-/// A finished sample always fits into an upload; a window's pixels fit if the CPU may decode them.
+/// An upload always fits a finished sample. It fits the pixels of a window if the CPU may decode
+/// them.
 #[test]
 fn uploads_fit_the_output_of_the_cpu() {
     let (chain, mut settings) = job();
@@ -152,7 +157,7 @@ fn uploads_fit_the_output_of_the_cpu() {
     }
 }
 
-/// One enormous file does not enlarge every page.
+/// One enormous file does not enlarge the file buffer of every page.
 #[test]
 fn a_pages_file_buffer_is_proportional_to_its_pixels() {
     let (chain, settings) = job();
@@ -161,7 +166,7 @@ fn a_pages_file_buffer_is_proportional_to_its_pixels() {
     assert_eq!(page.image_pixels, 500 * 375 * 5 / 4);
     assert_eq!(page.encoded_bytes, (2 * page.image_pixels).next_multiple_of(256));
     let beyond = plan.footprint.row("files beyond a page").unwrap();
-    // 16 workers, and the thread that decodes images refused by the engines.
+    // 16 workers and the thread that decodes images which the engines refuse.
     assert_eq!((beyond.memory, beyond.total_bytes()), (Memory::Host, 17 * (50 << 20)));
     assert!(limited(None, None).unwrap().footprint.row("files beyond a page").is_none());
 }
@@ -178,7 +183,7 @@ fn a_limit_that_is_not_reached_changes_nothing() {
     assert!(!less.reductions.is_empty());
 }
 
-/// The order of reductions under ever smaller limits.
+/// Checks the order of reductions under ever smaller limits.
 #[test]
 fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
     let free = limited(None, None).unwrap();
@@ -188,13 +193,14 @@ fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
     let plan = limited(Some(bytes - 1), None).unwrap();
     assert_eq!(kept(&plan), [full[0], full[1], full[2], full[3], full[4] - 1]);
 
-    // The least memory with 2 prefetched batches: everything else is lean.
+    // The least memory with 2 prefetched batches: all other numbers are reduced to their lean
+    // values.
     let plans = (0..).map(|step| limited(Some(bytes - step * MIB / 2), None).unwrap());
     let lean = plans.take_while(|plan| plan.prefetch == 2).last().unwrap();
     assert!(kept(&lean)[1..].iter().zip([4, 2, 4, 4]).all(|(have, lean)| *have >= lean));
     assert!(kept(&lean)[1..].iter().zip(&full[1..]).all(|(have, full)| have < full), "{lean}");
 
-    // With one batch less, nearly everything else fits again.
+    // With one prefetched batch less, nearly everything else fits again.
     let plan = limited(Some(total(&lean, Memory::Device) - 2 * MIB), None).unwrap();
     assert_eq!(kept(&plan)[..4], [1, full[1], full[2], full[3]]);
     assert!((4..full[4]).contains(&kept(&plan)[4]), "{plan}");
@@ -203,7 +209,7 @@ fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
     assert_eq!(plan.reductions.len(), 2);
 }
 
-/// Automatic prefetch is reduced like a fixed one, and stays within the remaining memory.
+/// Automatic prefetch is reduced like a fixed one, and uses only the remaining memory.
 #[test]
 fn automatic_prefetch_stays_within_the_limit() {
     let auto = |limit| {
@@ -219,9 +225,13 @@ fn automatic_prefetch_stays_within_the_limit() {
         let plan = auto(Some(total(&free, Memory::Device) - (8 - most) as u64 * slot));
         assert_eq!(plan.ahead_batches, Bounds { least: 1, start: 2, most });
         assert_eq!(reduced_prefetch(&plan), (most, 8, &["limits.device_memory"][..]), "{plan}");
-        assert_eq!(kept(&plan)[1..], kept(&free)[1..], "nothing else is reduced before it");
+        assert_eq!(
+            kept(&plan)[1..],
+            kept(&free)[1..],
+            "nothing else must be reduced before prefetch"
+        );
     }
-    // Below that, the same as with a fixed prefetch.
+    // Under smaller limits, the plan equals that of a fixed prefetch.
     let limit = Some(total(&limited(None, None).unwrap(), Memory::Device) - 1);
     let plan = auto(limit);
     assert_eq!(kept(&plan), kept(&limited(limit, None).unwrap()));
@@ -234,7 +244,7 @@ fn automatic_prefetch_stays_within_the_limit() {
     assert_eq!(plan.ahead_batches, Bounds { least: most, start: most, most });
 }
 
-/// Pinned memory holds no slots: limiting it removes none.
+/// Slots are not in pinned memory, so a limit of pinned memory removes none.
 #[test]
 fn a_limit_of_pinned_memory_leaves_prefetch_alone() {
     let free = limited(None, None).unwrap();
@@ -261,7 +271,7 @@ fn too_small_a_limit_is_an_error_with_the_rows_and_the_smallest_limit() {
     {
         assert!(text.contains(row), "{row} is missing in {text}");
     }
-    assert!(!text.contains(rows::UPLOADS), "rows of the other memory are left out: {text}");
+    assert!(!text.contains(rows::UPLOADS), "rows of other memory must be left out: {text}");
     assert_eq!(total(&limited(Some(least), None).unwrap(), Memory::Device), least);
     assert!(limited(Some(least - 1), None).is_err());
     let both = limited(Some(64 * MIB), Some(1)).unwrap_err();
@@ -273,7 +283,7 @@ fn too_small_a_limit_is_an_error_with_the_rows_and_the_smallest_limit() {
     assert!(both.to_string().contains(rows::UPLOADS), "{both}");
 }
 
-/// Device memory limits do not apply to a plan that uses no device memory.
+/// A limit of device memory does not apply to a plan that uses none.
 #[test]
 fn a_plan_for_the_cpu_has_no_device_memory_to_limit() {
     let mut settings = Settings::default();
@@ -283,7 +293,7 @@ fn a_plan_for_the_cpu_has_no_device_memory_to_limit() {
     assert!(Plan::new(&training(), &settings, &facts).unwrap().reductions.is_empty());
 }
 
-/// A CPU plan under a host memory limit.
+/// Returns a plan for the CPU under a limit of host memory.
 fn on_host(limit: Option<u64>, workers: AutoCount, prefetch: AutoCount) -> Result<Plan, Error> {
     let (chain, mut settings) = job();
     settings.limits.host_memory = limit;
@@ -294,7 +304,8 @@ fn on_host(limit: Option<u64>, workers: AutoCount, prefetch: AutoCount) -> Resul
     Plan::new(&chain, &settings, &facts)
 }
 
-/// From no limit down to the smallest: prefetch is reduced first, then automatic workers, then nothing.
+/// From no limit down to the smallest one: reduces prefetch first, then automatic workers, then
+/// nothing else.
 #[test]
 fn host_limits_reduce_prefetch_and_then_automatic_workers() {
     let host = |plan: &Plan| total(plan, Memory::Host);
@@ -337,7 +348,7 @@ fn host_limits_reduce_prefetch_and_then_automatic_workers() {
     }
 }
 
-/// With a device, pinned memory counts as host memory, and batches do not.
+/// With a device, host memory includes pinned memory, but no batches.
 #[test]
 fn host_limits_count_pinned_memory_and_not_batches_on_a_device() {
     let limited = |limit| {
@@ -349,7 +360,10 @@ fn host_limits_count_pinned_memory_and_not_batches_on_a_device() {
     let free = limited(None).unwrap();
     let less = limited(Some(both(&free) - MIB)).unwrap();
     assert!(both(&less) <= both(&free) - MIB);
-    assert_eq!(less.prefetch, free.prefetch, "no batch lies there");
+    assert_eq!(
+        less.prefetch, free.prefetch,
+        "batches are not in host memory, so prefetch must not change"
+    );
     assert!(kept(&less)[1..] < kept(&free)[1..]);
     let error = limited(Some(MIB)).unwrap_err();
     let smallest = named(&error, "limits.host_memory").unwrap();
@@ -357,7 +371,7 @@ fn host_limits_count_pinned_memory_and_not_batches_on_a_device() {
     assert!(limited(Some(smallest - 1)).is_err());
 }
 
-/// Whether everything but the number of circulating buffers is equal.
+/// Whether everything except the numbers of buffers is equal.
 fn same_bytes_in_batches(a: &Plan, b: &Plan) -> bool {
     let (x, y) = (device(a), device(b));
     a.shape == b.shape
@@ -403,7 +417,7 @@ fn settings() -> impl Strategy<Value = (Settings, Facts)> {
         })
 }
 
-/// A limit as a share of the unlimited size.
+/// Returns a limit as a share of the unlimited size.
 fn share() -> impl Strategy<Value = Option<f64>> {
     prop::option::of(0.0..1.1)
 }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::common::words::has_words;
 
-/// Wrong texts, with the key of the error and values in its message; `[source]` precedes each text.
+/// Each case has a wrong text, the key of the error, and values in its message. `[source]` precedes
+/// the text.
 #[test]
 fn errors_name_the_full_key_and_the_nearest_name() {
     for (text, key, values) in [
@@ -123,7 +124,7 @@ fn errors_name_the_full_key_and_the_nearest_name() {
         ("chain = 3", "chain", &["[[chain]]", "integer"]),
         ("loader = 3", "loader", &["integer", "3"]),
     ] {
-        // A key outside any section must precede the first one.
+        // Keys outside of sections must precede the first section.
         let text = if text.starts_with('[') {
             format!("{SOURCE}{text}")
         } else {
@@ -196,7 +197,7 @@ fn an_empty_path_is_an_error_that_names_its_key() {
     assert_eq!(here.source.paths(), [std::path::Path::new("base/.")]);
 }
 
-/// Reading them would never end.
+/// Reading a pipe or a socket might never end.
 #[test]
 fn a_pipeline_file_must_be_a_regular_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -219,7 +220,7 @@ fn a_pipeline_file_must_be_a_regular_file() {
     assert!(matches!(Pipeline::from_file(&large), Err(Error::Io { .. })));
 }
 
-/// Every source, for every file that it reads.
+/// Every source checks every file that it reads.
 #[test]
 fn files_of_a_source_must_be_regular_files() {
     let dir = tempfile::tempdir().unwrap();
@@ -247,7 +248,7 @@ fn a_wrong_device_is_an_error_at_its_place() {
         let at = error.at.unwrap();
         assert_eq!((at.line, at.column), (1, 1), "{value}");
     }
-    // Former names of the command line.
+    // These are former names of the command line.
     let text = format!("device = \"gpu\"\n{SOURCE}");
     let settings = Pipeline::from_toml(&text, "").unwrap().settings;
     assert_eq!(settings.device, DeviceChoice::LocalGpu);

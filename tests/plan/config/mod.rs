@@ -18,7 +18,7 @@ use feedwater::storage::{Storage, StorageSettings};
 use feedwater::{ConfigError, Error};
 use proptest::prelude::*;
 
-/// The file that the documentation shows.
+/// A pipeline file like the one in the documentation.
 const WHOLE: &str = r#"
 [source]
 directory = "data/train"
@@ -329,7 +329,7 @@ proptest! {
         prop_assert_eq!(second.to_toml().unwrap(), text);
     }
 
-    /// Any text gives a pipeline or an error that names a key.
+    /// Any text gives a pipeline or an error that names a key. Nothing panics.
     #[test]
     fn no_text_causes_a_panic(
         section in "loader|decode|output|limits|source|chain|x",

@@ -1,4 +1,4 @@
-//! Locations of errors in the pipeline file, whenever an error is found.
+//! Locations of errors in the pipeline file, including errors that are found after parsing.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use feedwater_tools::synth;
 
 const CHAIN: &str = "[[chain]]\nop = \"center_crop\"\nwidth = 8\nheight = 8\n";
 
-/// Key, line and column.
+/// Returns key, line and column of an error.
 fn place(error: &Error) -> (String, usize, usize) {
     match error {
         Error::Config(ConfigError { key, at: Some(at), .. }) => (key.clone(), at.line, at.column),
@@ -28,7 +28,7 @@ fn problem(error: &Error) -> &str {
     }
 }
 
-/// Returns the error of a text, up to the plan.
+/// Returns the error that parsing or planning this text causes.
 fn planned(text: &str, base: &Path) -> Error {
     let plan = || -> Result<_> {
         Pipeline::from_toml(text, base)?.builder()?.device(DeviceChoice::Cpu).plan()
@@ -77,7 +77,7 @@ fn errors_in_the_text_have_line_and_column() {
         ("[[chain]]\nop = \"flip\"\n[[chain]]\nwidth = 3", "chain[1].op", 5, 1),
         ("[[chain]]\nop = \"center_crop\"\nwidth = 3", "chain[0].height", 3, 1),
     ] {
-        // A key outside any section precedes the first one.
+        // Keys outside of sections must precede the first section.
         let (text, moved) = match text.starts_with('[') {
             true => (format!("{source}{text}"), 0),
             false => (format!("{text}\n{source}"), 2),
@@ -112,7 +112,7 @@ fn nested_sources_have_locations_too() {
     }
 }
 
-/// Errors of the source, the plan and the loader arise after the file was parsed.
+/// Errors of the source, the plan and the loader are found after the file was parsed.
 #[test]
 fn later_errors_have_locations_too() {
     let dir = folder();
@@ -162,7 +162,7 @@ fn later_errors_have_locations_too() {
     assert_eq!(place(&built.err().unwrap()), ("loader.batch_size".into(), 3, 2));
 }
 
-/// A setting that needs missing hardware is an environment error, and has a location.
+/// A setting that needs missing hardware is an environment error. It also has a location.
 #[test]
 fn a_placement_on_a_missing_gpu_has_a_location() {
     let dir = folder();
@@ -192,7 +192,7 @@ fn a_placement_on_a_missing_gpu_has_a_location() {
             assert!(has_words(reason, &[key]), "{error}");
             assert!(at.excerpt().contains("placement"), "{}", at.excerpt());
         }
-        // A request by the program, not by the file, has no location.
+        // A request by the program and not by the file has no location.
         if key.starts_with("chain") {
             let changed = builder().decode(Placement::Gpu).plan().unwrap_err();
             assert!(changed.location().is_none(), "{changed}");
@@ -254,7 +254,8 @@ fn an_endless_pipeline_file_is_not_read_to_its_end() {
     assert!(matches!(&error, Error::Io { path, .. } if path == Path::new("/dev/zero")), "{error}");
 }
 
-/// Key, the path as written, the resolved path, and the folder it was relative to.
+/// The message has the key, the path as written, the resolved path, and the folder to which it was
+/// relative.
 #[test]
 fn a_missing_folder_is_an_error_of_its_key() {
     let dir = folder();
@@ -288,13 +289,13 @@ fn a_missing_folder_is_an_error_of_its_key() {
     assert!(!problem(&error).contains(dir.path().to_str().unwrap()), "{error}");
 }
 
-/// Whether a text contains a folder itself, not only a path below it.
+/// Whether a text contains the path of this folder itself, not only paths below it.
 fn names_folder(text: &str, folder: &Path) -> bool {
     let folder = folder.to_str().unwrap();
     text.match_indices(folder).any(|(at, _)| !text[at + folder.len()..].starts_with('/'))
 }
 
-/// An environment error stays one, and names the key.
+/// The error remains an environment error, and names the key.
 #[test]
 fn an_unreadable_folder_is_an_error_that_names_its_key() {
     let dir = folder();
@@ -304,6 +305,6 @@ fn an_unreadable_folder_is_an_error_that_names_its_key() {
         matches!(&error, Error::Io { path, .. } if *path == dir.path().join("plain")),
         "{error}"
     );
-    // The key, its line and its column.
+    // The key with its line and column.
     assert!(has_words(problem(&error), &["source.directory", "2", "1"]), "{error}");
 }

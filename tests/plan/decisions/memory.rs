@@ -1,4 +1,4 @@
-//! The footprint, and automatic numbers.
+//! The predicted footprint, and automatic numbers of workers and batches.
 
 use feedwater::internals::decode::DecodeMemory;
 use feedwater::internals::geometry::Orientation;
@@ -21,7 +21,7 @@ fn the_footprint_is_the_sum_of_its_rows_and_grows_by_whole_slots() {
     assert_eq!(base.footprint.total_bytes(Memory::Host), sum);
     let of_others =
         base.footprint.total_bytes(Memory::Pinned) + base.footprint.total_bytes(Memory::Device);
-    assert_eq!(of_others, 0, "a plan for the cpu needs no device memory");
+    assert_eq!(of_others, 0, "a plan for the cpu must need no device memory");
     let total = |plan: &Plan| plan.footprint.total_bytes(Memory::Host);
     assert_eq!(base.shape.bytes(), 64 * 3 * 20 * 24 * 4);
     assert_eq!(base.slots(), 3);
@@ -61,7 +61,7 @@ fn a_plan_prints_places_operators_output_and_every_row() {
     }
 }
 
-/// Returns a plan of `training` for a machine with this many cores.
+/// Returns a plan of `training` for a machine with `cores` cores.
 fn of_cores(cores: usize, facts: Facts, change: impl FnOnce(&mut Settings)) -> Result<Plan, Error> {
     let mut settings = Settings::default();
     settings.loader.num_workers = AutoCount::Auto;
@@ -105,7 +105,8 @@ fn automatic_workers_leave_threads_for_the_launcher_and_feeder_under_a_limit() {
         };
         config(of_cores(6, facts, change).unwrap_err())
     };
-    // The limit and the smallest sufficient one, or the limit, the workers and what it allows.
+    // The message has the limit and the smallest sufficient one, or the limit, the number of
+    // workers and the number that it allows.
     for (error, values, has_workers) in [
         (refused(gpu(), 2, AutoCount::Auto), &[2, 3][..], false),
         (refused(gpu_without_nvjpeg(), 1, 1.into()), &[1, 2], false),
@@ -139,7 +140,8 @@ fn automatic_prefetch_is_one_to_a_gibibyte_of_batches() {
     assert_eq!((fixed.prefetch, fixed.ahead_batches), (5, bounds(5, 5, 5)));
 }
 
-/// Memory is allocated for the maximum of automatic numbers: the footprint equals that of the same fixed numbers.
+/// Memory is allocated for the maximum of automatic numbers. So the footprint equals that of this
+/// maximum as a fixed number.
 #[test]
 fn the_footprint_of_automatic_numbers_is_that_of_their_maximum() {
     for facts in [no_gpu(), gpu(), Facts { remote: true, largest_bytes: 5000, ..no_gpu() }] {
@@ -163,7 +165,7 @@ fn a_plan_prints_the_range_of_automatic_numbers() {
         text.lines().find_map(|line| line.strip_prefix(&label)).map(numbers)
     };
     let text = of_cores(2, no_gpu(), auto).unwrap().to_string();
-    // Least, start and most.
+    // Minimum, start and maximum.
     assert_eq!(printed(&text, "workers"), Some(vec![1, 2, 16]), "{text}");
     assert_eq!(printed(&text, "prefetch"), Some(vec![1, 2, 8]), "{text}");
     let one = |settings: &mut Settings| settings.limits.cpu_threads = Some(1);
@@ -174,7 +176,7 @@ fn a_plan_prints_the_range_of_automatic_numbers() {
     assert!(!fixed.to_string().contains("auto"), "{fixed}");
 }
 
-/// Returns the plan for a machine with this many bytes available.
+/// Returns the plan for a machine with `bytes` bytes of available memory.
 fn with_available(bytes: u64, change: impl Fn(&mut Settings)) -> Plan {
     let mut settings = Settings::default();
     change(&mut settings);
@@ -187,7 +189,11 @@ fn with_available(bytes: u64, change: impl Fn(&mut Settings)) -> Plan {
 fn a_plan_beyond_the_available_memory_is_an_error_with_its_rows() {
     let needed = with_available(0, |_| ()).host_bytes_to_take();
     let rows = with_available(0, |_| ()).footprint;
-    assert_eq!(needed, rows.total_bytes(Memory::Host) - (1 << 30), "the source is open already");
+    assert_eq!(
+        needed,
+        rows.total_bytes(Memory::Host) - (1 << 30),
+        "the memory of the open source must not count"
+    );
     with_available(needed, |_| ()).check_memory().unwrap();
     let error = with_available(needed - 1, |_| ()).check_memory().unwrap_err();
     let Error::Memory { needed: told, available, problem } = error else { panic!("{error:?}") };
@@ -216,7 +222,7 @@ fn overcommit_continues_and_a_plan_prints_the_comparison() {
         let needed = feedwater::internals::footprint::bytes(plan.host_bytes_to_take());
         assert!(line.starts_with("host ") && line.contains(&needed), "{line}");
         assert!(line.contains(available), "{line}");
-        // Nothing follows the name of the limit if the plan fits.
+        // If the plan fits, the line ends with the name of the limit.
         assert_eq!(line.ends_with("(MemAvailable)"), fits, "{line}");
         assert_eq!(line.contains("limits.overcommit"), overcommitted, "{line}");
     }
@@ -233,7 +239,7 @@ fn page_locked_memory_is_host_memory_and_device_memory_is_not() {
     assert_eq!(plan.host_bytes_to_take(), host);
 }
 
-/// The largest value of every setting: no product may overflow, on the CPU or on a device.
+/// With the largest value of every setting, no product overflows, on the CPU or on a device.
 #[test]
 fn the_largest_settings_are_errors_and_do_not_overflow() {
     let chain = Chain::new().then(Resize::to(32_767, 32_767)).then(Normalize::IMAGENET);

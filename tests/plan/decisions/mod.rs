@@ -1,4 +1,4 @@
-//! Decisions of a plan: placements, windows, downscaling, limits, memory, and error messages.
+//! Decisions of a plan: placement, windows, downscaling, limits, memory, and error messages.
 
 mod memory;
 mod placement;
@@ -36,7 +36,7 @@ fn gpu_without_nvjpeg() -> Facts {
     Facts { device: DeviceFacts::gpu(nvjpeg), ..Facts::default() }
 }
 
-/// Plans resize, flip and normalize at these placements, and decoding at that one.
+/// Plans resize, flip and normalize with the placements `steps`, and decoding with `decode`.
 fn placed(decode: Placement, steps: [Placement; 3], facts: &Facts) -> Result<Plan, Error> {
     let chain = Chain::new()
         .then_on(steps[0], Resize::to(8, 6))
@@ -68,7 +68,7 @@ fn config(error: Error) -> ConfigError {
     error
 }
 
-/// Numbers in a message, in ascending order.
+/// Returns the numbers in a message, in ascending order.
 fn numbers(text: &str) -> Vec<u64> {
     let digits = text.split(|it: char| !it.is_ascii_digit());
     let mut all: Vec<u64> = digits.filter_map(|it| it.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! The part of an image that a sample needs.
+//! The window of an image that a sample needs.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn crops_and_flips_in_a_row_are_one_window() {
         .then(Crop { x: 4, y: 5, width: 10, height: 6 });
     let plan = plan(&chain, |_| ());
     let out = sample(&plan, &header(Size::new(500, 375), Format::Jpeg, 1), 0);
-    // Columns 4 to 13 from the right of the first crop, rows 5 to 10 from its bottom.
+    // Columns 4 to 13 from the right of the first crop, and rows 5 to 10 from its bottom.
     assert_eq!(out.window, Roi::new(100 + 64 - 14, 50 + 32 - 11, 10, 6));
 }
 
@@ -44,13 +44,14 @@ fn resize_and_center_crop_read_less_than_the_image() {
         Chain::new().then(Resize::shorter(256)).then(feedwater::op::CenterCrop::to(224, 224));
     let plan = plan(&chain, |_| ());
     let out = sample(&plan, &header(Size::new(500, 375), Format::Jpeg, 1), 0);
-    // 256 output rows are 375 input rows, of which 224 are needed: 328 and the filter's support on both sides.
+    // 256 output rows correspond to 375 input rows. 224 output rows are needed: 328 input rows and
+    // the filter's support on both sides.
     for (first, len, whole) in
         [(out.window.x, out.window.width, 500), (out.window.y, out.window.height, 375)]
     {
         assert!((328..=334).contains(&len), "{}", out.window);
         let after = whole - first - len;
-        assert!(first.abs_diff(after) <= 3, "{} is in the middle", out.window);
+        assert!(first.abs_diff(after) <= 3, "{} must be in the middle", out.window);
     }
 }
 
@@ -76,7 +77,7 @@ fn prescale_downscales_as_far_as_the_needed_size_allows() {
             seen.insert(out.reduction);
         }
     }
-    assert!(seen.into_iter().eq([1, 2, 4, 8]), "every reduction is taken");
+    assert!(seen.into_iter().eq([1, 2, 4, 8]), "every reduction must be used");
 }
 
 #[test]
@@ -100,12 +101,13 @@ fn the_stored_window_is_the_upright_window_rotated_back() {
     let chain = Chain::new().then(Crop { x: 10, y: 20, width: 30, height: 40 });
     let upright = plan(&chain, |_| ());
     let size = Size::new(200, 100);
-    // EXIF 6: the stored image's left column is the upright image's top row, read from below.
+    // EXIF 6: the left column of the stored image is the top row of the upright image, from bottom
+    // to top.
     let out = sample(&upright, &header(size, Format::Jpeg, 6), 0);
     assert_eq!((out.upright, out.stored), (Size::new(100, 200), size));
     assert_eq!(out.window, Roi::new(10, 20, 30, 40));
     assert_eq!(out.stored_window, Roi::new(20, 100 - 10 - 30, 40, 30));
-    // EXIF 3: half a turn.
+    // EXIF 3: rotated by 180 degrees.
     let out = sample(&upright, &header(size, Format::Jpeg, 3), 0);
     assert_eq!(out.stored_window, Roi::new(200 - 40, 100 - 60, 30, 40));
     for exif in 1..=8 {
@@ -144,7 +146,7 @@ fn an_image_over_max_pixels_is_an_error_and_one_at_the_limit_is_not() {
     }
 }
 
-/// Nothing of the previous sample remains in a reused sample plan.
+/// A reused sample plan contains nothing of the previous sample.
 #[test]
 fn a_reused_sample_plan_equals_a_new_one() {
     let plan = plan(&evaluation(), |settings| settings.decode.prescale = true);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// With a global shuffle, all shards of any world size, resumed loaders included, yield each index exactly once, with the same
-/// label and bytes.
+/// With a global shuffle, the shards of any world size yield each index exactly once, with the same
+/// label and bytes, even if loaders are resumed.
 #[test]
 fn shuffled_sharded_and_resumed_a_mixture_is_exact() {
     let source = mixed();
@@ -13,7 +13,11 @@ fn shuffled_sharded_and_resumed_a_mixture_is_exact() {
     let seen: BTreeMap<_, _> = all.iter().map(|it| (it.0, it.1)).collect();
     assert_eq!((seen, all.len()), (expected, 31));
     let counts = all.iter().filter(|it| it.1 < 5).count();
-    assert_eq!(counts, draws_of_first(&source), "the share of each part is exact over an epoch");
+    assert_eq!(
+        counts,
+        draws_of_first(&source),
+        "the share of each part must be exact over an epoch"
+    );
 
     let by_index: BTreeMap<_, _> = all.iter().map(|it| (it.0, it.clone())).collect();
     for world in [2, 3] {

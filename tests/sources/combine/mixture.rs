@@ -12,7 +12,7 @@ fn two_to_one_is_evenly_interleaved() {
 
 #[test]
 fn the_length_is_the_shortest_that_reaches_every_sample() {
-    // With equal weights the longer part decides; the shorter one repeats, evenly.
+    // With equal weights, the longer part determines the length. The shorter part repeats evenly.
     let source = mixture(&[(1.0, 4), (1.0, 10)], None);
     assert_eq!(source.len(), 20);
     let drawn = draws(&source);
@@ -22,7 +22,7 @@ fn the_length_is_the_shortest_that_reaches_every_sample() {
     // One sample fewer would not suffice.
     let shorter = mixture(&[(1.0, 4), (1.0, 10)], Some(19));
     assert!(draws(&shorter).iter().filter(|it| it.0 == 1).count() < 10);
-    // A part that is not drawn in full is sampled over its whole length.
+    // If a part is drawn only partly, the drawn samples are spread over its whole length.
     let drawn = draws(&mixture(&[(1.0, 100), (1.0, 2)], Some(20)));
     let first: Vec<_> = drawn.iter().filter(|it| it.0 == 0).map(|it| it.1).collect();
     assert_eq!(first, (0..10).map(|it| 10 * it).collect::<Vec<_>>());
@@ -44,7 +44,7 @@ fn invalid_weights_are_errors() {
     refused(none, "source.samples", &["1", "0"]);
 }
 
-/// Draws of each part per period, as the description prints them.
+/// Returns the draws of each part per period, as the description prints them.
 fn shares(weights: &[f64]) -> Vec<u64> {
     let parts = weights.iter().map(|&weight| (numbered("a", 0, 5), weight));
     let text = Mixture::new(parts.collect(), Some(10)).unwrap().describe();
@@ -62,7 +62,8 @@ fn weights_are_any_positive_finite_numbers() {
     assert_eq!(shares(&[1e300, 3e300]), [1, 3]);
     assert_eq!(shares(&[1e-300, 3e-300]), [1, 3]);
     assert_eq!(shares(&[5e11, 1e12]), [1, 2]);
-    // Numbers of samples, and outputs of a softmax: rounded to a period of 2^20.
+    // Weights may be numbers of samples or outputs of a softmax. They are rounded to a period of
+    // 2^20.
     for weights in [&[1_281_167.0, 50_000.0][..], &[0.090_030_573, 0.244_728_471, 0.665_240_955]] {
         let sum: f64 = weights.iter().sum();
         let shares = shares(weights);
@@ -79,7 +80,8 @@ fn weights_are_any_positive_finite_numbers() {
     assert_eq!(shares(&many).iter().sum::<u64>(), 1 << 20);
 }
 
-/// A state of a mixture names the difference to another one with the same number of samples.
+/// A state of one mixture is refused by another mixture with the same number of samples. The error
+/// names the difference.
 #[test]
 fn a_state_is_only_of_the_same_mixture() {
     let mixed = |first: &[(u64, i64)], weights: [f64; 2]| -> Arc<dyn Source> {
@@ -110,15 +112,15 @@ fn a_state_is_only_of_the_same_mixture() {
     }
     refused(resume(Arc::new(Memory::new(jpegs(24)).unwrap())), "state.combined", &["none"]);
     let subset = Subset::take(mixed(&parts, [1.0, 3.0]), 24).unwrap();
-    // All of it in its order is the same source.
+    // A subset of all samples in their order is the same source.
     resume(Arc::new(subset)).unwrap();
-    // A state of an earlier version has no fingerprint.
+    // States of earlier versions have no fingerprint.
     let mut earlier = state;
     earlier.combined = None;
     builder(mixed(&parts, [1.0, 1.0])).resume(earlier).build().unwrap();
 }
 
-/// Any source.
+/// A source that forwards to another one.
 struct Whole(Arc<dyn Source>);
 
 impl Source for Whole {
@@ -139,7 +141,7 @@ impl Source for Whole {
     }
 }
 
-/// A source whose samples are named.
+/// A source whose samples have names.
 struct Named(&'static str, Memory);
 
 impl Source for Named {
@@ -157,7 +159,7 @@ impl Source for Named {
     }
 }
 
-/// Weights and lengths of parts, and a length of the whole that is not a multiple of anything.
+/// Returns weights and lengths of parts, and a length of the mixture that is independent of them.
 fn mixtures() -> impl Strategy<Value = (Vec<(f64, u64)>, Option<u64>)> {
     let weight = prop_oneof![
         (1..20u32).prop_map(f64::from),
@@ -170,7 +172,8 @@ fn mixtures() -> impl Strategy<Value = (Vec<(f64, u64)>, Option<u64>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// The bound of Tijdeman's chairman assignment holds for every prefix, with equality after a period.
+    /// For every prefix, each count satisfies the bound of Tijdeman's chairman assignment. After a
+    /// whole period, the counts are exact.
     #[test]
     fn counts_differ_from_their_share_by_less_than_one((parts, _) in mixtures()) {
         let weights: Vec<u64> = parts.iter().map(|it| (it.0 * 100.0).round() as u64).collect();
@@ -190,7 +193,8 @@ proptest! {
         }
     }
 
-    /// Every sample of a part appears once before any repeats, and the default length reaches all of them.
+    /// Every sample of a part appears once before any sample repeats. With the default length,
+    /// every sample appears.
     #[test]
     fn parts_are_walked_without_repetition((parts, samples) in mixtures()) {
         let source = mixture(&parts, samples);
@@ -198,7 +202,7 @@ proptest! {
         let mut all = vec![BTreeSet::new(); parts.len()];
         for (part, sample) in draws(&source) {
             prop_assert!(sample < parts[part].1);
-            prop_assert!(walked[part].insert(sample), "sample {sample} of part {part} came too early");
+            prop_assert!(walked[part].insert(sample), "sample {sample} of part {part} was repeated too early");
             all[part].insert(sample);
             if walked[part].len() as u64 == parts[part].1 {
                 walked[part].clear();
@@ -212,17 +216,18 @@ proptest! {
     }
 }
 
-/// Each part's count is exact anywhere in a mixture of any length, and computed in constant time.
+/// In a mixture of any length, each part's count is exact at any position and computed in constant
+/// time.
 #[test]
 fn a_mixture_of_billions_needs_no_memory_and_no_time() {
     let parts: Vec<_> = [(0.7, 3u64 << 32), (0.2, 1 << 31), (0.1, 5)]
         .map(|(weight, len)| (numbered("large", 0, len), weight))
         .into();
     let source = Mixture::new(parts, None).unwrap();
-    // The first part has 7 of 10 draws, so its last sample appears in the last round.
+    // The first part gets 7 of 10 draws, so its last sample appears in the last round.
     assert!(source.len().abs_diff((3u64 << 32) / 7 * 10) < 20);
     assert!(source.memory_bytes() < 3000 + 1000);
-    // In linear time this would not end.
+    // With linear time per call, this would take forever.
     for step in 0..10_000 {
         source.location(source.len() / 10_000 * step);
     }

@@ -1,4 +1,5 @@
-//! Combined sources: the documented behaviour of `Combined`, `Weighted`, `Chosen` and `Repeated`, in Rust and in TOML.
+//! Combined sources: tests the documented behaviour of `Combined`, `Weighted`, `Chosen` and
+//! `Repeated`, in Rust and in TOML.
 
 mod loading;
 mod mixture;
@@ -72,7 +73,7 @@ fn classed(base: i64, len: u64, classes: &[&str]) -> Arc<dyn Source> {
     Arc::new(Numbered { name: "classed", base, len, classes })
 }
 
-/// Skipped files and warnings of the parts are those of the whole, for every combination.
+/// For every combination, the skipped files and warnings of the parts are reported for the whole.
 #[test]
 fn skipped_files_and_warnings_of_parts_are_those_of_the_whole() {
     let root = tempfile::tempdir().unwrap();
@@ -135,7 +136,7 @@ fn classes_are_shared_joined_by_name_or_errors() {
     assert_eq!(whole.classes(), ["b", "a", "c", "d"]);
     assert_eq!(labels(&whole), [0, 1, -1, 2, 0, 3]);
 
-    // The positions of both sources.
+    // The message has the positions of both sources.
     let mixed = Concat::new(vec![numbered("a", 0, 1), classed(0, 1, &["a"])]);
     refused(mixed, "source.concat", &["1", "0"]);
 }
@@ -197,7 +198,7 @@ fn mixture(parts: &[(f64, u64)], samples: Option<u64>) -> Mixture {
     Mixture::new(parts.collect(), samples).unwrap()
 }
 
-/// Returns the part and the sample in it for each index.
+/// Returns part and sample for each index.
 fn draws(source: &Mixture) -> Vec<(usize, u64)> {
     let split = |label: i64| ((label / 1000) as usize, (label % 1000) as u64);
     labels(source).into_iter().map(split).collect()
@@ -233,7 +234,7 @@ fn epoch(loader: &mut Loader) -> Vec<(u64, i64, Vec<u8>)> {
     all
 }
 
-/// The samples of a part in reverse order.
+/// An arrangement with the samples of a part in reverse order.
 struct Backwards(u64);
 
 impl Arrangement for Backwards {
@@ -252,7 +253,7 @@ fn a_custom_arrangement_only_maps_positions_to_samples() {
     assert_eq!((source.len(), labels(source)), (5, vec![4, 3, 2, 1, 0]));
     assert_eq!((source.originals(), source.original(0)), (5, 4));
     assert_eq!((source.largest_bytes(), source.memory_bytes()), (Some(13), 1000));
-    // The samples of the whole, and the part.
+    // The description has the number of samples of the whole and of the part.
     let described = source.describe();
     assert!(has_words(&described, &["5 of a"]), "{described}");
     assert_eq!(described.matches('5').count(), 2, "{described}");

@@ -1,10 +1,10 @@
-//! Sources of the program in combinations of a pipeline file.
+//! Sources that a program passes to the combinations of a pipeline file.
 
 use super::*;
 
 const CHAIN: &str = "[[chain]]\nop = \"random_resized_crop\"\nwidth = 8\nheight = 8\n";
 
-/// The images of a folder, held by the program.
+/// A custom source with the images of a folder.
 struct Held {
     samples: Vec<(Vec<u8>, i64, String)>,
     classes: Vec<String>,
@@ -56,7 +56,7 @@ fn folders() -> tempfile::TempDir {
     root
 }
 
-/// Sources, each with `FIRST` and `SECOND` in place of a folder or of a source of the program.
+/// Sources in TOML. `FIRST` and `SECOND` are replaced by a folder or by a source of the program.
 const SOURCES: [&str; 7] = [
     "{ FIRST }",
     "{ FIRST, filter = { classes = [\"dog\"] }, repeat = 2 }",
@@ -72,8 +72,8 @@ fn builder(pipeline: &Pipeline) -> LoaderBuilder {
     builder.batch_size(3).last_batch(LastBatch::Partial).shuffle(true).seed(7)
 }
 
-/// Sources of the program, also beside folders and several times, give the samples of the folders with the same bytes, also after a
-/// resume.
+/// Sources of the program give the same samples and bytes as folders. They are also combined with
+/// folders, used several times, and resumed.
 #[test]
 fn a_source_of_the_program_equals_a_folder_in_every_combination() {
     let root = folders();
@@ -130,7 +130,7 @@ fn a_sample_of_a_combination_knows_its_part() {
     let again = pipeline.give("a", second.clone()).unwrap().open().unwrap();
     assert!(
         (0..again.len()).all(|index| is(again.part(index).0, &second)),
-        "it replaces the first"
+        "the second source must replace the first"
     );
     let (part, place) = first.part(3);
     assert!(is(part, &first) && place == 3);
@@ -145,7 +145,7 @@ fn a_file_with_a_source_of_the_program_is_written_as_it_was_read() {
     let again = Pipeline::from_toml(&written, "").unwrap();
     assert_eq!((&again.source, again.to_toml().unwrap()), (&pipeline.source, written.clone()));
     let given = pipeline.give("new \"ones\"", numbered("a", 0, 5)).unwrap();
-    assert_eq!(given.to_toml().unwrap(), written, "sources are not written");
+    assert_eq!(given.to_toml().unwrap(), written, "sources of the program must not be written");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn errors_of_sources_of_the_program_name_key_and_place() {
     let error = config_error(pipeline.clone().give("newer", numbered("a", 0, 5)));
     assert!(error.to_string().contains("pipeline.toml:1:"), "{error}");
     refused(Err::<(), _>(Error::Config(error)), "source", &["\"newer\"", "\"old\"", "\"new\""]);
-    // What the program gives is checked as files are.
+    // A source of the program is checked like files.
     let wrong = pipeline.give("new", classed(0, 3, &["a"])).unwrap().open();
     refused(wrong, "source.mixture", &["1", "0"]);
 

@@ -1,8 +1,8 @@
-//! Keys of combined sources in a pipeline file.
+//! Keys for combined sources in a pipeline file.
 
 use super::*;
 
-/// Creates a folder with two classes of images, and one with three files without classes.
+/// Creates a folder with two classes of images, and a folder with three files without classes.
 fn folders() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (folder, count) in
@@ -23,7 +23,7 @@ fn opened(text: &str, root: &tempfile::TempDir) -> Result<Arc<dyn Source>, Error
     Pipeline::from_toml(&format!("{text}\n{CHAIN}"), root.path())?.source.open()
 }
 
-/// Returns classes and file names in order.
+/// Returns class and file name of each sample, in order.
 fn names(source: &dyn Source) -> Vec<String> {
     let name = |index| {
         let path = source.location(index);
@@ -42,7 +42,8 @@ fn a_pipeline_file_selects_samples_of_a_source() {
         ("filter = { labels = [1] }", vec!["dog/0.jpg", "dog/1.jpg"]),
         ("filter = { classes = [\"dog\"], location = \"*/1.jpg\" }", vec!["dog/1.jpg"]),
         ("filter = { location = \"*cat/?.jpg\" }", vec!["cat/0.jpg", "cat/1.jpg", "cat/2.jpg"]),
-        // In any order in the file: filter, subset, skip, take, repeat.
+        // The order of application does not depend on the order in the file. It is: filter, subset,
+        // skip, take, repeat.
         (
             "repeat = 2\ntake = 1\nskip = 1\nfilter = { classes = [\"cat\"] }",
             vec!["cat/1.jpg", "cat/1.jpg"],
@@ -86,7 +87,10 @@ fn a_pipeline_file_mixes_sources_and_can_be_serialized() {
         assert!(all[index as usize].starts_with(class.as_str()), "{all:?}");
     }
     let cats = all.iter().filter(|name| name.starts_with("cat")).count();
-    assert!((5..=6).contains(&cats), "half of the samples, and one of the third source: {all:?}");
+    assert!(
+        (5..=6).contains(&cats),
+        "cats must be half of the samples, and one from the third source: {all:?}"
+    );
 
     let pipeline = Pipeline::from_toml(&format!("{MIXED}{CHAIN}"), root.path()).unwrap();
     let text = pipeline.to_toml().unwrap();

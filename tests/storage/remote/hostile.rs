@@ -1,4 +1,4 @@
-//! Hostile servers: false answers, stalls and redirects.
+//! Malicious or broken servers: false answers, stalls and redirects.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use feedwater::storage::{Redirects, RequestEvent};
 
 use super::*;
 
-/// Returns an answer that redirects.
+/// Returns an answer that redirects to `to`.
 fn redirect(status: u16, to: &str) -> Fault {
     Fault::Other(status, format!("Location: {to}\r\n").leak(), "")
 }
@@ -38,12 +38,12 @@ fn redirects_never_take_a_signed_request_to_another_host() {
             assert_error(&error, ErrorKind::PermissionDenied, &[&thief.url("/moved/file")]);
         }
     }
-    assert_eq!(thief.log(""), [], "it got a request");
+    assert_eq!(thief.log(""), [], "the other host received a request");
     let sent = server.log("/moved/file");
     assert!(
         sent.iter().any(|it| it.head.contains(&("x-amz-security-token".into(), "session".into())))
     );
-    // Amazon's own answer names the bucket's region.
+    // Amazon's own answer names the region of the bucket.
     let head = "Location: https://elsewhere.example/\r\nx-amz-bucket-region: eu-north-1\r\n";
     server.fail("/moved/file", [Fault::Other(301, head, "")]);
     let error = read_error(&USUAL, "s3://moved/file");
@@ -58,7 +58,7 @@ fn a_redirect_of_http_stays_at_its_host() {
     other.put("/new", [2; 9]);
     server.put("/new", [1; 9]);
     let (same_host, old) = (set(Redirects::SameHost), server.url("/old"));
-    // One request for the length, one for the bytes.
+    // There is one request for the length and one for the bytes.
     server.fail("/old", [redirect(302, "/new"), redirect(308, &server.url("/new"))]);
     assert_eq!(part(&same_host, &old, 3, 2).unwrap(), [1, 1]);
     assert_eq!(server.log("/new").last().unwrap().range, Some(3..5));
@@ -69,7 +69,7 @@ fn a_redirect_of_http_stays_at_its_host() {
     server.fail("/old", [redirect(302, "/old"); 12]);
     let error = read_error(&same_host, &old);
     assert_error(&error, refused, &[&old]);
-    // The limit.
+    // The message has the maximum number of redirects.
     assert!(has_number(&error.to_string(), 10), "{error}");
     assert_eq!(server.log("/old").len(), 2 + 1 + 11);
     assert_eq!(other.log(""), []);
@@ -78,7 +78,7 @@ fn a_redirect_of_http_stays_at_its_host() {
     server.fail("/old-any", [redirect(302, &other.url("/new"))]);
     let error = read_error(&set(Redirects::Any), &old);
     assert_error(&error, refused, &[&other.url("/new")]);
-    // No setting permits it.
+    // No setting permits this redirect.
     assert!(!error.to_string().contains("storage.redirects"), "{error}");
     assert_eq!(other.log(""), []);
 
@@ -119,7 +119,7 @@ fn a_user_in_a_url_is_sent_and_never_shown() {
     ] {
         assert!(!shown.contains("secret") && !shown.contains("se%63ret"), "{shown}");
     }
-    assert!(pipeline.to_toml().unwrap().contains("se%63ret"), "the file must say the same");
+    assert!(pipeline.to_toml().unwrap().contains("se%63ret"), "the file must contain the same URL");
     assert!(source.location(0).contains("http://***@"));
     for url in [
         "s3://key:secret@bucket/a",
@@ -132,7 +132,7 @@ fn a_user_in_a_url_is_sent_and_never_shown() {
     }
 }
 
-/// Returns a page of a listing with these names, and the token of the next page.
+/// Returns a page of a listing with these names and the token of the next page.
 fn page(names: &[&str], token: Option<&str>) -> Fault {
     let names = names.iter().map(|name| {
         format!(
@@ -187,7 +187,7 @@ fn a_listing_is_bounded() {
     {
         assert_error(&error, ErrorKind::InvalidData, &["storage.max_listed", "25"]);
     }
-    assert_eq!(server.log("/bounded").len(), 2 * 3, "ten names per page");
+    assert_eq!(server.log("/bounded").len(), 2 * 3, "there must be ten names per page");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn a_login_page_is_not_an_object() {
         }
         assert_eq!(server.log("/login/").len(), before + 2, "{url}");
     }
-    // A request for an HTML page gets it.
+    // If the URL is that of an HTML page, the page is returned.
     server.fail("/login/list.html", [page]);
     assert!(USUAL.read(Path::new(&server.url("/login/list.html"))).is_ok());
 }
@@ -253,10 +253,11 @@ fn a_silent_server_fails_an_opening_soon_and_is_reported_at_once() {
         .err()
         .unwrap()
         .to_string();
-    // Alone, each of the 40 files would take 101 attempts of one second.
+    // Without the common limit, each of the 40 files would take 101 attempts of one second.
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert!(error.contains("storage.open_timeout") && error.contains("/stalled/"), "{error}");
-    // The largest file of a list is searched; a missing one is skipped, a silent server is an error.
+    // Opening a list searches for its largest file. Missing files are skipped, but a silent server
+    // is an error.
     let text = (0..40).map(|number| format!("{number:02}.jpg\t0\n")).collect::<String>();
     server.put("/stalled/list.txt", text);
     (0..40)
@@ -277,19 +278,19 @@ fn a_silent_server_fails_an_opening_soon_and_is_reported_at_once() {
         _ => None,
     });
     let (url, attempt, attempts, problem) = first.unwrap();
-    // The seconds without an answer.
+    // The message has the seconds without an answer.
     assert!(url.contains("/stalled/") && has_number(&problem, 1), "{url}: {problem}");
     assert_eq!((attempt, attempts), (1, 101));
 }
 
-/// The file begins as one of row indexes, and has 8 MiB more.
+/// The file begins like a file of row indexes, followed by 8 MiB.
 #[test]
 fn a_file_of_row_indexes_is_fetched_as_far_as_the_cache_has_space() {
     let (server, _guard) = buckets();
     server.put("/rows/train-000000.tar", golden("train-000000.tar"));
     let mut rows = Vec::new();
     feedwater::internals::decode::begin_row_indexes(&mut rows).unwrap();
-    // Indexes of an invalid version.
+    // Entries of an invalid version.
     let wrong = [200u32.to_le_bytes().to_vec(), vec![9; 200]].concat();
     rows.extend(wrong.repeat((8 << 20) / wrong.len()));
     server.put("/rows/train-000000.tar.rows", rows);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Puts images into a bucket, and the same on disk.
+/// Writes images into a bucket, and the same images into a local folder.
 pub fn images(bucket: &str, count: u64) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (number, (jpeg, label)) in common::jpegs(count).into_iter().enumerate() {
@@ -20,7 +20,7 @@ fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
         .num_workers(2)
         .seed(3)
         .shuffle(true)
-        // Slots released at the end allow the next ones to be discarded.
+        // Without an end, the loader would prefetch samples of a further epoch.
         .epochs(Some(epochs as u32))
         .device(DeviceChoice::Cpu)
         .build()
@@ -34,7 +34,7 @@ fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
     batches
 }
 
-/// Two workers read one sample at a time: further requests in flight are prefetched.
+/// Each of two workers reads one sample at a time. All other requests in flight are prefetched.
 #[test]
 fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
     let _alone = LATENCY.write().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -45,7 +45,7 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
         let storage = storage(&StorageSettings { connections, ..settings() });
         let source = directory("s3://ahead", &storage).unwrap();
         BUCKETS.forget("/ahead/");
-        // The plan inspects sixteen, fewer at a time than are prefetched.
+        // The plan inspects 16 samples, fewer at a time than the loader prefetches.
         BUCKETS.gather(16, fewest);
         assert!(batches(source, 2) == expected);
         let most = BUCKETS.most_in_flight();
@@ -54,7 +54,8 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
     BUCKETS.latency(Duration::ZERO);
 }
 
-/// Which window follows from which measurements is tested on simulated storage (`tests/read_ahead/`).
+/// Tests on simulated storage (`tests/insight/prefetch/`) check which window follows from which
+/// measurements.
 #[test]
 fn no_more_is_prefetched_than_was_chosen_and_no_byte_depends_on_it() {
     let _alone = LATENCY.write().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -84,20 +85,20 @@ fn no_more_is_prefetched_than_was_chosen_and_no_byte_depends_on_it() {
     drop(fixed);
 
     let mut loader = build(directory("s3://chosen", &storage).unwrap(), true);
-    assert_eq!(loader.read_ahead().unwrap().window, 64, "large at first");
+    assert_eq!(loader.read_ahead().unwrap().window, 64, "the first window must be large");
     let step = Duration::from_millis(10);
     let mut tuned = Vec::new();
     while loader.read_ahead().unwrap().decisions.is_empty() {
         tuned.extend(epochs(&mut loader, 1, step));
     }
-    // The reason has the rate and the latency of requests.
+    // The reason contains the rate and the latency of requests.
     let first = loader.read_ahead().unwrap().decisions.swap_remove(0);
     assert!(first.why.contains("samples/s") && first.why.contains(" ms"), "{first:#?}");
-    // Requests under the first window are over.
+    // From now on, no request of the first window is in flight.
     tuned.extend(epochs(&mut loader, 2, step));
     BUCKETS.forget("/chosen/");
     tuned.extend(epochs(&mut loader, 3, step));
-    // In addition to the prefetched ones, the two that the workers have.
+    // In flight are the prefetched samples and two that the workers read.
     let report = loader.read_ahead().unwrap();
     assert_eq!(loader.profile().setup.read_ahead as usize, report.window);
     let longest = report.decisions.iter().map(|it| it.window).max().unwrap();
@@ -118,14 +119,14 @@ fn a_dropped_loader_cancels_its_requests() {
     let storage = storage(&StorageSettings { timeout: 600, ..settings() });
     let source = directory("s3://hanging", &storage).unwrap();
     for index in (0..64).filter(|index| index % 4 != 0) {
-        // All but those that the plan inspects.
+        // Requests of all samples hang, except those that the plan inspects.
         let path = source.path(index).to_str().unwrap().replace("s3:/", "");
         BUCKETS.fail(&path, [Fault::Hang; 8]);
     }
     let builder =
         Loader::builder(source, common::training()).batch_size(5).num_workers(2).shuffle(false);
     let loader = builder.device(DeviceChoice::Cpu).build().unwrap();
-    // Wait until the workers wait for answers that never come.
+    // Waits until all requests are in flight, whose answers never arrive.
     while BUCKETS.log("/hanging/").iter().filter(|it| it.method == "GET").count() < 16 + 40 {
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -1,4 +1,4 @@
-//! Remote storage, sources and loaders, on a test server with injected failures.
+//! Remote storage, sources and loaders with a test server and injected failures.
 
 mod handles;
 mod hostile;
@@ -23,19 +23,22 @@ use feedwater::storage::{Storage, StorageSettings};
 
 use crate::servers::{Fault, Server};
 
-/// Settings with three retries within a second and a half, and a timeout that a busy machine does not reach.
+/// Settings with three retries within 1.5 seconds, and a timeout that even a busy machine does not
+/// reach.
 fn settings() -> StorageSettings {
     StorageSettings { retries: 3, timeout: 60, ..Default::default() }
 }
 
-/// The server's latency is the same for all tests: a test that changes it runs alone.
+/// All tests share the latency of the server. A test that changes it holds the write lock, so it
+/// runs alone.
 static LATENCY: RwLock<()> = RwLock::new(());
 
-/// The one server for `s3://`, `gs://` and `az://`, because environment variables name it.
+/// The only server for `s3://`, `gs://` and `az://`, because environment variables contain its
+/// address.
 #[allow(unsafe_code)]
 static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
     let server = Server::start();
-    // Several pages for most listings.
+    // Most listings need several pages.
     server.names_in_a_page(10);
     let root = server.url("");
     let variables = [
@@ -51,23 +54,23 @@ static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
         ("AZURE_SKIP_SIGNATURE", "true"),
     ];
     for (name, value) in variables {
-        // SAFETY: every test calls this first, and nothing else reads the environment meanwhile.
+        // SAFETY: every test calls this first, and no other code reads the environment meanwhile.
         unsafe { std::env::set_var(name, value) };
     }
     server
 });
 
-/// Handle with the usual settings, for all tests without their own.
+/// Handle with the usual settings, for tests without special settings.
 static USUAL: LazyLock<Storage> = LazyLock::new(|| storage(&settings()));
 
-/// Returns a handle with these settings that stores no indices in the user's cache.
+/// Returns a handle with these settings. It stores no indices in the user's cache.
 fn storage(settings: &StorageSettings) -> Storage {
     LazyLock::force(&BUCKETS);
     let directory = tempfile::tempdir().unwrap().keep();
     Storage::with_cache_directory(settings, directory).unwrap()
 }
 
-/// Returns the bucket server, which answers at once while the guard lives.
+/// Returns the bucket server. It answers without delay while the guard lives.
 fn buckets() -> (&'static Server, RwLockReadGuard<'static, ()>) {
     let guard = LATENCY.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     (&BUCKETS, guard)
@@ -102,7 +105,7 @@ fn read(source: &dyn Source, index: u64) -> Result<Vec<u8>, (Reason, String)> {
     Ok(page.bytes().to_vec())
 }
 
-/// Checks the kind of an error and that its message has these values.
+/// Checks the kind of an error, and values in its message.
 #[track_caller]
 fn assert_error(error: &std::io::Error, kind: ErrorKind, values: &[&str]) {
     assert_eq!(error.kind(), kind, "{error}");
@@ -111,12 +114,12 @@ fn assert_error(error: &std::io::Error, kind: ErrorKind, values: &[&str]) {
     }
 }
 
-/// Whether a message has this number, other than as a part of a longer one.
+/// Whether a message contains this number, other than as a part of a longer number.
 fn has_number(text: &str, number: u32) -> bool {
     text.split(|it: char| !it.is_ascii_digit()).any(|it| it == number.to_string())
 }
 
-/// Names of a folder tree that covers every rule of a listing.
+/// Names of a folder tree that covers every rule for listings.
 const TREE: [&str; 12] = [
     "beside.txt",
     "cat/b.jpg",
@@ -142,7 +145,7 @@ fn a_directory_in_a_bucket_equals_one_on_disk() {
         fs::write(&path, [number as u8; 3]).unwrap();
         server.put(&format!("/tree/train/{name}"), [number as u8; 3]);
     }
-    // Placeholder objects that consoles create for a folder, and names with a common prefix.
+    // Placeholder objects, which consoles create for folders, and names with a common prefix.
     server.put("/tree/train/cat/", []);
     server.put("/tree/train", []);
     server.put("/tree/train-2/x.jpg", [1]);
@@ -184,7 +187,7 @@ fn a_listing_continues_after_failed_pages() {
     for number in 0..35 {
         server.put(&format!("/paged/{number:02}.jpg"), [number]);
     }
-    // More failures than one request has retries, with a successful page now and then.
+    // More failures than retries of one request, but with successful pages in between.
     let page = Fault::Late(Duration::ZERO);
     let broken = [Fault::Status(503), Fault::Cut(10)];
     server.fail("/paged", [broken[0], page, broken[0], broken[1], page, broken[1], Fault::Close]);
@@ -205,7 +208,7 @@ fn an_object_changed_since_the_listing_is_an_unreadable_sample() {
     assert!(problem.contains("changed"), "{problem}");
 }
 
-/// Proxies and small servers answer ranges in chunks, and refuse `HEAD`.
+/// Proxies and small servers answer range requests in chunks, and refuse `HEAD`.
 #[test]
 fn servers_without_lengths_and_without_head_are_read() {
     let (server, _guard) = buckets();
@@ -233,7 +236,8 @@ fn servers_without_lengths_and_without_head_are_read() {
     }
 }
 
-/// Consoles of object stores mark folders by empty objects, whose names may look like those of images.
+/// Consoles of object stores create empty objects for folders. Their names may look like image
+/// files.
 #[test]
 fn folder_markers_named_like_images_are_counted() {
     let (server, _guard) = buckets();
@@ -247,7 +251,7 @@ fn folder_markers_named_like_images_are_counted() {
     assert_eq!((excluded.why, excluded.count), (ExclusionReason::EmptyObject, 2));
 }
 
-/// One of many hosts of a list is gone.
+/// One host of a list with many hosts is unreachable.
 #[test]
 fn one_unreachable_url_of_a_list_is_an_error_of_its_sample() {
     let (server, _guard) = buckets();
@@ -279,19 +283,20 @@ fn one_unreachable_url_of_a_list_is_an_error_of_its_sample() {
         builder.device(DeviceChoice::Cpu).num_workers(1).epochs(Some(1)).build().unwrap();
     assert!(loader.into_iter().all(|batch| batch.is_ok()));
     assert!(loader.stats().errors.values().sum::<u64>() > 0);
-    // Without the setting data may not choose what is requested.
+    // Without the setting, data must not select URLs.
     let error = pipeline.source.open_with(&USUAL).err().unwrap().to_string();
     for words in ["entry 2", gone, "allow_urls", "127.0.0.1:1"] {
         assert!(error.contains(words), "{words}: {error}");
     }
-    // If no server answers, opening fails.
+    // If no server answers, opening the list fails.
     server.put("/mixed/gone.txt", format!("{gone}\t2\n"));
     let text = format!("[source]\nlist = \"{}\"\n", server.url("/mixed/gone.txt"));
     let pipeline = feedwater::Pipeline::from_toml(&text, "").unwrap();
     assert!(pipeline.source.open_with(&storage(&settings)).is_err());
 }
 
-/// Requests to buckets are signed and contain the session token.
+/// Requests to buckets are signed and contain the session token. So rows of a data file must not
+/// cause them.
 #[test]
 fn a_bucket_in_a_row_gets_no_request_unless_the_settings_allow_it() {
     let (server, _guard) = buckets();
@@ -305,7 +310,7 @@ fn a_bucket_in_a_row_gets_no_request_unless_the_settings_allow_it() {
     let allow_urls = vec!["s3://of-a-row".into()];
     let allowed = storage(&StorageSettings { allow_urls, ..settings() });
     assert_eq!(read(&list(&path, &allowed).unwrap(), 0).unwrap(), [7]);
-    // The allowed request has the session token.
+    // The allowed request contains the session token.
     let token = ("x-amz-security-token".to_string(), "session".to_string());
     assert!(server.log("/of-a-row/a.jpg").iter().any(|it| it.head.contains(&token)));
 }
@@ -338,7 +343,8 @@ fn a_list_may_be_remote_and_name_other_urls() {
     for value in ["100", "limits.max_file_bytes", "99"] {
         assert!(fault.problem.contains(value), "{value}: {fault}");
     }
-    // The same if it was requested before, and the whole object if the later limit allows it.
+    // The result is the same if the sample was requested before. The whole object is read if the
+    // later limit allows it.
     let mut read_after = |held: u64, limit: u64| {
         let expected = source.expect(0, held).unwrap();
         expected(&mut page, limit).map(|()| page.bytes().len())
@@ -380,7 +386,7 @@ fn record_files_are_indexed_once_and_then_read_by_range() {
         assert!(
             ranges.len() == 8 && ranges.iter().all(|it| it.method == "GET" && it.range.is_some())
         );
-        // The index is in the cache directory: only the length is requested again.
+        // The index is in the cache directory, so only the length is requested again.
         server.forget("/records/tf/");
         TfRecord::open_with(paths, &settings, &USUAL).unwrap();
         let again = server.log("/records/tf/");
@@ -398,7 +404,7 @@ fn record_files_are_indexed_once_and_then_read_by_range() {
     for index in 0..local.len() {
         assert_eq!(remote.label(index), local.label(index));
         assert_eq!(read(&remote, index).unwrap(), read(&local, index).unwrap());
-        // The names of members are in the table, also in the stored one.
+        // The table contains the names of members, even if it was stored before.
         let [remote, stored, local] = [&remote, &stored, &local].map(|source| {
             let named = (source as &dyn Source).named_location(index);
             named.rsplit_once(' ').unwrap().1.to_owned()

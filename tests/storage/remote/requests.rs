@@ -1,4 +1,4 @@
-//! Single requests and their failures.
+//! Single requests and how they fail.
 
 use super::*;
 
@@ -61,9 +61,13 @@ fn a_request_with_a_transient_failure_is_retried() {
         let mut buffer = vec![0; 40_000];
         file.read_exact_at(&mut buffer, 10_000).unwrap();
         assert_eq!(buffer, bytes[10_000..], "{fault:?}");
-        assert_eq!(server.log(&path).len(), 3, "{fault:?}: one for the length, two for the bytes");
+        assert_eq!(
+            server.log(&path).len(),
+            3,
+            "{fault:?}: one request for the length and two for the bytes"
+        );
     }
-    // A merely slow answer is not retried.
+    // An answer that is only slow is not retried.
     for fault in
         [Fault::Late(Duration::from_millis(300)), Fault::Slow(10_000, Duration::from_millis(20))]
     {
@@ -81,7 +85,7 @@ fn a_request_is_retried_after_the_timeout() {
     let (server, _guard) = buckets();
     let impatient = storage(&StorageSettings { timeout: 1, ..settings() });
     let bytes = some_bytes(50_000);
-    // The second has passed, plus the time allowed for this many bytes.
+    // The timeout of one second has passed, including the time allowed for this many bytes.
     let slow = Fault::Slow(1_000, Duration::from_millis(100));
     for (path, fault) in [("/late/silent", Fault::Hang), ("/late/slow", slow)] {
         server.put(path, &bytes[..]);
@@ -102,7 +106,7 @@ fn a_request_fails_after_the_last_retry() {
     server.fail("/down/file", [Fault::Status(503); 4]);
     let error = USUAL.read(Path::new(&server.url("/down/file"))).unwrap_err();
     assert_error(&error, ErrorKind::TimedOut, &["503", "storage.retries"]);
-    // The number of attempts.
+    // The message has the number of attempts.
     assert!(has_number(&error.to_string(), 4), "{error}");
     assert_eq!(server.log("/down/").len(), 4);
     assert_eq!(USUAL.read(Path::new(&server.url("/down/file"))).unwrap(), [1]);

@@ -1,4 +1,4 @@
-//! Certificates: a private server is trusted only if the settings say so.
+//! Certificates: the server of a private authority is trusted only with a setting.
 
 use std::io::Write;
 
@@ -21,14 +21,14 @@ fn a_certificate_of_a_configured_authority_is_trusted() {
     let url = https(&server);
     assert_eq!(part(&storage, &url, 70_000, 500).unwrap(), some_bytes(100_000)[70_000..70_500]);
     assert_eq!(storage.read(Path::new(&url)).unwrap(), some_bytes(100_000));
-    // The same address by another name in the certificate.
+    // The certificate has another name for the same address.
     let url = url.replace("127.0.0.1", "localhost");
     assert_eq!(storage.read(Path::new(&url)).unwrap(), some_bytes(100_000));
 }
 
 #[test]
 fn an_invalid_certificate_is_an_immediate_error_with_the_reason() {
-    // The setting, or the TLS library's terms for the reason, which the message quotes.
+    // Expected in the message: the setting, or the reason in the words of the TLS library.
     for (trusted, certificate, terms) in [
         (settings(), "good", &["storage.ca_file"][..]),
         (with_authority(), "other", &["NotValidForName", "not valid for"]),
@@ -41,7 +41,7 @@ fn an_invalid_certificate_is_an_immediate_error_with_the_reason() {
         assert_error(&error, ErrorKind::PermissionDenied, &[]);
         let text = error.to_string();
         assert!(terms.iter().any(|term| text.contains(term)), "{certificate}: {text}");
-        assert_eq!(storage.stats().requests, 1, "{certificate} is tried once");
+        assert_eq!(storage.stats().requests, 1, "{certificate} must be tried only once");
         assert_eq!(server.log(""), []);
     }
 }

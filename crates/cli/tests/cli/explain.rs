@@ -1,7 +1,8 @@
-//! Profiles, `explain` on them, and the `explain` command.
+//! Profiles, reports about them, and the command `explain`.
 //!
-//! The verdicts and gains in `tests/golden/bottlenecks/` come from runs of `benches/bottlenecks`. Each file holds the
-//! measurements with a synthetic bottleneck, and those after the knob was turned.
+//! The files in `tests/golden/bottlenecks/` were written by `benches/bottlenecks`. Each file has
+//! the measurements of a run with a synthetic bottleneck, and of a second run after a knob was
+//! changed.
 
 use crate::common;
 use crate::words::has_words;
@@ -48,7 +49,7 @@ fn every_sample_passes_every_stage_once() {
     let profile = loader.profile_since(&before);
     assert_eq!((profile.images, profile.batches), (16, 4));
     assert_eq!(after.steps.samples, 16);
-    // Samples prepared for the next epoch in the meantime count too.
+    // Samples that were prepared for the next epoch in the meantime are counted too.
     for stage in [Stage::Read, Stage::Header, Stage::Decode, Stage::Transform] {
         let counted = after.stage(stage).count;
         assert!((16..=16 + 4 * 3).contains(&counted), "{stage:?} {counted}");
@@ -66,7 +67,8 @@ fn every_sample_passes_every_stage_once() {
     assert_eq!(names, ["feedwater-list", "feedwater-0", "feedwater-1"]);
 }
 
-/// Workers measure their run time and their wait for a processor, if the kernel provides it.
+/// Workers measure their run time and their wait for a processor, if the kernel provides these
+/// numbers.
 #[test]
 fn workers_measure_their_wait_for_a_processor() {
     let told =
@@ -76,7 +78,7 @@ fn workers_measure_their_wait_for_a_processor() {
         let threads = profile.threads.iter().filter(|it| it.name != "feedwater-list");
         threads.cloned().collect::<Vec<_>>()
     };
-    // On a busy machine one worker may do everything before the other starts.
+    // On a busy machine, one worker may process all samples before the other starts.
     let profile = loop {
         loader.epoch().for_each(|batch| drop(batch.unwrap()));
         let profile = loader.profile();
@@ -91,14 +93,14 @@ fn workers_measure_their_wait_for_a_processor() {
     let Some(waits) = profile.processors.waits else { return };
     let sum = waits.others + waits.own + waits.quota + waits.stolen;
     assert!((sum - waits.seconds).abs() < 1e-9, "{waits:?}");
-    // The parts add up to the whole of the workers' time.
+    // The parts must add up to the workers' time.
     let Spent { stages, processor, input, room, starting, finished, between } = Spent::of(&profile);
     let stages: f64 = stages.iter().map(|it| it.1).sum();
     let spent = stages + processor.unwrap().all + input + room + starting + finished + between;
     assert!((0.999..1.2).contains(&spent), "{spent}");
 }
 
-/// A run of 0.5 s: the workers start after 0.1 s and finish 0.3 s before the end.
+/// In a run of 0.5 s, the workers start after 0.1 s and finish 0.3 s before the end.
 #[test]
 fn time_before_the_start_and_after_the_end_is_not_between_stages() {
     let mut profile = profile();
@@ -109,7 +111,8 @@ fn time_before_the_start_and_after_the_end_is_not_between_stages() {
         (stage.busy, stage.cpu_share, stage.waited_for_processor) = (busy, 1.0, None);
     }
     for thread in profile.threads.iter_mut().filter(|it| it.name != "feedwater-list") {
-        // As many samples each: a thread with fewer would be a straggler.
+        // All threads have the same number of samples. A thread with fewer samples would be a
+        // straggler.
         (thread.count, thread.busy) = (24, 0.06);
         (thread.ran, thread.waited_for_processor) = (None, None);
         (thread.waited_for_input, thread.waited_for_room) = (0.0, 0.03);
@@ -129,14 +132,16 @@ fn time_before_the_start_and_after_the_end_is_not_between_stages() {
         near(found, expected);
         assert!(report.evidence.iter().any(|line| line.contains(text)), "{text}: {report}");
     }
-    // The model's workers include the time between stages, but not the time before and after all stages.
+    // The workers of the model include the time between stages, but not the time before the first
+    // and after the last stage.
     let overhead = fit(&profile, None).unwrap().model;
     let overhead = overhead.stages.iter().find(|it| it.name == "overhead").unwrap();
     let samples = profile.stage(Stage::HandOver).unwrap().count as f64;
     near(overhead.service.mean, 2.0 * 0.01 / samples);
 }
 
-/// What the kernel reports of waits is an estimate beside the times before the start and after the end, which are exact.
+/// The kernel's waits are estimates. They must not reduce the times before the start and after the
+/// end, which are exact.
 #[test]
 fn estimated_waits_do_not_shorten_exact_times() {
     let mut profile = profile();
@@ -151,7 +156,8 @@ fn estimated_waits_do_not_shorten_exact_times() {
     assert_eq!((room, input, between), (0.0, 0.0, 0.0));
 }
 
-/// The consumer's time after the last batch must not count as workers' time between stages.
+/// The time of the consumer after the last batch must not count as the workers' time between
+/// stages.
 #[test]
 fn time_after_the_last_sample_is_not_between_stages() {
     let mut loader = Loader::builder(common::memory(16), common::training())
@@ -165,7 +171,7 @@ fn time_after_the_last_sample_is_not_between_stages() {
     let over = |profile: &Profile| profile.workers().all(|it| it.finished > 0.0);
     let mut profile = loader.profile();
     while !over(&profile) {
-        // The threads exit by themselves, at any time.
+        // The threads exit by themselves at any time.
         std::thread::sleep(Duration::from_millis(1));
         profile = loader.profile();
     }
@@ -226,7 +232,7 @@ fn waiting_costs_money() {
     profile.consumer.waiting_share = 0.2;
     let options = Options { price_per_hour: Some(3.0), ..Options::default() };
     let cost = explain(&profile, &options).unwrap().cost.unwrap();
-    // 100 images/s: six minutes, a fifth of them waiting.
+    // At 100 images/s, an epoch takes six minutes, of which a fifth is waiting.
     assert!((cost.epoch_seconds - 360.0).abs() < 1e-9);
     assert!((cost.waiting_per_epoch - 0.2 * 0.1 * 3.0).abs() < 1e-9);
 }
@@ -234,7 +240,7 @@ fn waiting_costs_money() {
 #[test]
 fn the_last_step_of_an_epoch_is_assumed_to_be_average() {
     let mut profile = profile();
-    // Epochs of four batches: three of four steps are measured.
+    // In epochs of four batches, three of four steps are measured.
     (profile.images, profile.batches) = (400, 100);
     let consumer = &mut profile.consumer;
     (consumer.waited, consumer.stepped, consumer.step.mean) = (0.5, 0.75, 0.01);
@@ -255,11 +261,12 @@ fn named_parts_of_a_step_are_per_batch_and_not_per_sample() {
     profile.consumer.spans = vec![SpanProfile { name, count, seconds: 0.8, share: 0.8 }];
     let report = of(&profile);
     assert_eq!(report.cause, Cause::TinyBatches);
-    // 8 of the 10 ms for 4 samples are named: 128 samples take 8 + 64 ms, and 256, with 8 + 128 ms, gain less than a tenth.
+    // 8 of the 10 ms for 4 samples are named and independent of the batch size. So 128 samples take
+    // 8 + 64 ms. 256 samples take 8 + 128 ms, which gains less than a tenth more.
     let [knob] = &report.knobs[..] else { panic!("{report}") };
     assert_eq!((knob.setting.as_str(), knob.then), ("loader.batch_size = 128", Cause::Consumer));
     assert!((knob.images_per_second / (128.0 / 0.072) - 1.0).abs() < 0.01, "{report}");
-    // An epoch has only this many samples.
+    // The number of samples in an epoch limits the batch size.
     profile.data.epoch_samples = 40;
     assert_eq!(of(&profile).knobs[0].setting, "loader.batch_size = 32");
 }
@@ -272,13 +279,13 @@ fn read_scaling_distinguishes_latency_from_saturated_storage() {
     assert_eq!(of([100.0, 400.0, 800.0]), 0.0);
     assert_eq!(of([100.0, 100.0, 100.0]), 1.0);
     assert_eq!(of([100.0, 200.0, 200.0]), 0.5);
-    // A real measurement: one thread makes no two calls at once.
+    // A real measurement with one thread cannot show contention.
     let scaling = ReadScaling::measure(3, 0.03, |_| true);
     let threads: Vec<u32> = scaling.rates.iter().map(|it| it.0).collect();
     assert_eq!(threads, [1, 3, 6]);
 }
 
-/// In all cases the synthetic bottleneck is identified, and the knob's gain is predicted within 10 %.
+/// All synthetic bottlenecks must be identified, and the knobs' gains predicted within 10 %.
 #[test]
 fn synthetic_bottlenecks_are_identified_and_their_gains_predicted() {
     let folder = crate::repository().join("tests/golden/bottlenecks");
@@ -292,7 +299,7 @@ fn synthetic_bottlenecks_are_identified_and_their_gains_predicted() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Returns what is wrong with the report of a case.
+/// Returns the problem with the report of a case, or `None`.
 fn problem(file: &Path) -> Option<String> {
     let saved: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let profile: Profile = serde_json::from_value(saved["profile"].clone()).unwrap();
@@ -301,7 +308,7 @@ fn problem(file: &Path) -> Option<String> {
     let options = Options { knobs: Some(usize::MAX), scaling, ..Options::default() };
     let report = explain(&profile, &options).unwrap();
     if report.cause != planted {
-        return Some(format!("{planted:?} was planted, {:?} is named", report.cause));
+        return Some(format!("{planted:?} was planted, but the report names {:?}", report.cause));
     }
     let setting = saved["after"]["setting"].as_str()?;
     let key = setting.split(" = ").next().unwrap();
@@ -334,7 +341,7 @@ fn a_straggler_is_slower_than_chance_explains() {
     assert_eq!(workers(&profile), [1.0, 1.0]);
 }
 
-/// A thread is no straggler if its samples took longer only because it had no processor.
+/// A thread is not a straggler if its samples took longer only because it waited for a processor.
 #[test]
 fn a_thread_that_waits_for_a_processor_is_no_straggler() {
     let mut profile = profile();
@@ -440,7 +447,8 @@ fn a_command_may_be_the_consumer() {
     let batch = 4 * 3 * 32 * 32 * 4;
     let len = fs::metadata(dir.path().join("bytes")).unwrap().len();
     assert!(len > 0 && len.is_multiple_of(batch), "{len}");
-    // The status is not in the command's text.
+    // The command's text does not contain the number 43, so the message must have it from the exit
+    // status.
     let out = feedwater(dir.path(), &[&args[..], &["exit $((40 + 3))"]].concat());
     let stderr = text(&out.stderr);
     assert_eq!(out.status.code(), Some(1), "{stderr}");

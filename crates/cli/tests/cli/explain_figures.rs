@@ -1,4 +1,4 @@
-//! Every figure that occurs twice in a report, or in its page, is equal.
+//! Numbers that occur twice in a report or its page must be equal.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use feedwater::profile::{Moment, STAGES};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Profiles of runs with a synthetic bottleneck, with and without other programs.
+/// Returns profiles of runs with a synthetic bottleneck, with and without other programs.
 fn profiles() -> Vec<(String, Profile)> {
     let folders =
         ["bottlenecks", "contention"].map(|it| crate::repository().join("tests/golden").join(it));
@@ -31,7 +31,7 @@ fn report(profile: &Profile) -> Report {
     explain(profile, &options).unwrap()
 }
 
-/// As reports print shares.
+/// Formats a share like reports do.
 fn percent(share: f64) -> String {
     match 100.0 * share {
         small if small < 9.95 => format!("{small:.1} %"),
@@ -39,7 +39,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// The percentages of a line of text, in their order.
+/// Returns the percentages in a line of text, in order.
 fn percentages(line: &str) -> Vec<f64> {
     let words: Vec<&str> = line.split([' ', ',']).collect();
     let pairs = words.windows(2).filter(|pair| pair[1].starts_with('%'));
@@ -68,7 +68,7 @@ fn the_figures_of_a_report_agree() {
                     "{name}: {line}"
                 );
             }
-            // On a processor, and waiting for one.
+            // The line has the time on a processor and the time waiting for one.
             if let [_, on, for_one] = shown[..] {
                 waiting += 1;
                 assert!(on + for_one <= 101.0, "{name}: {line}");
@@ -96,7 +96,7 @@ fn the_figures_of_a_page_are_those_of_its_report() {
         return;
     }
     for (name, mut profile) in profiles().into_iter().step_by(5) {
-        // A tenth of a worker is busy.
+        // A tenth of a worker's time is busy.
         let moment =
             |seconds: f64| Moment { seconds, busy: [0.01 * seconds; STAGES], ..Moment::default() };
         profile.timeline = [0.0, 1.0, 2.0].map(moment).to_vec();
@@ -108,7 +108,8 @@ fn the_figures_of_a_page_are_those_of_its_report() {
             let found = all.iter().find(|it| it[1].as_str().unwrap().starts_with(label));
             found.unwrap_or_else(|| panic!("{label} of {name}"))[0].clone()
         };
-        // The headline, what was measured, and what the sliders begin with.
+        // Values of the headline, which equal the measured values and those with which the sliders
+        // begin.
         for (label, id) in [
             ("images/s", "rate"),
             ("of the time the consumer waits", "waits"),
@@ -130,7 +131,7 @@ fn the_figures_of_a_page_are_those_of_its_report() {
         for row in page["stages"].as_array().unwrap() {
             let cell = |at: usize| row[at].as_str().unwrap();
             let stage = cell(0).replace(' ', "_");
-            // The sentence over the table, and the line of evidence below it.
+            // The sentence above the table, and the line of evidence below it.
             let said = format!("{} {}", cell(0), cell(6));
             let listed =
                 report.spent.stages.iter().any(|it| it.0.name() == stage && it.1 >= 0.0005);
@@ -146,13 +147,13 @@ fn the_figures_of_a_page_are_those_of_its_report() {
                 );
             }
         }
-        // The axis is named "of N workers".
+        // The axis of the timeline is labelled "of N workers".
         let axis: f64 = page["axis"][0].as_str().unwrap().parse().unwrap();
         assert_eq!(axis, f64::from(profile.setup.workers), "{name}");
     }
 }
 
-/// Runs the script of a report's page, and returns its texts.
+/// Runs the script of a report's page with Node.js. Returns the page's texts.
 fn page(report: &Report) -> Value {
     let html = report.to_html();
     let dir = TempDir::new().unwrap();

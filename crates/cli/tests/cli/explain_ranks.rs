@@ -1,4 +1,4 @@
-//! Merged reports of several ranks, and their page. `tests/browser/` tests the page in a browser.
+//! Merged reports of several ranks, and their page. `tests/browser/` tests this page in a browser.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use feedwater::explain::{Knob, Options, Ranks, Report, SYNC, explain};
 use feedwater::internals::measure::{Profile, SpanProfile, Stage};
 use tempfile::TempDir;
 
-/// Text that is markup, or ends the element that contains it.
+/// Text that contains markup, or ends the element around it.
 const HOSTILE: &str = "</script><script>window.broken = 1</script><!--<script><img src=x onerror=window.broken=2>\
     </title></noscript>\"'&amp;{{report}}\u{2028}";
 
@@ -25,9 +25,9 @@ struct Like {
     waits: f64,
 }
 
-/// A loader capable of about 1000 images/s, in a training that needs less.
+/// A loader that could deliver about 1000 images/s, in a training that needs less.
 const USUAL: Like = Like { read_ms: 0.0, workers: 4, pace: 330.0, waits: 0.01 };
-/// Reads that wait 8 ms: about 330 images/s, the pace of all ranks.
+/// A loader whose reads wait 8 ms. It delivers about 330 images/s, which is the pace of all ranks.
 const SLOW: Like = Like { read_ms: 8.0, workers: 4, pace: 330.0, waits: 0.4 };
 
 fn report(rank: u64, world: u64, like: Like, price: Option<f64>) -> Report {
@@ -38,7 +38,7 @@ fn explained(profile: &Profile, price: Option<f64>) -> Report {
     explain(profile, &Options { price_per_hour: price, ..Options::default() }).unwrap()
 }
 
-/// Builds a rank's profile from a loader's measurement (written by `tests/explain_html.rs`).
+/// Builds the profile of a rank from a loader's measurement (written by `tests/insight/html.rs`).
 fn profile(rank: u64, world: u64, like: Like) -> Profile {
     let golden = "tests/golden/explain/profile.json";
     let golden = fs::read_to_string(crate::repository().join(golden)).unwrap();
@@ -61,7 +61,7 @@ fn profile(rank: u64, world: u64, like: Like) -> Profile {
             stage.cpu_share = work / stage.latency.mean;
         }
     }
-    // Reads do not slow each other down.
+    // Concurrent reads do not slow each other down.
     profile.data.read_slowdown = Some(0.0);
     profile.seconds = profile.images as f64 / like.pace;
     let consumer = &mut profile.consumer;
@@ -71,13 +71,13 @@ fn profile(rank: u64, world: u64, like: Like) -> Profile {
     profile
 }
 
-/// Merges the reports of ranks 0 to `count`, with the given slow ranks.
+/// Merges the reports of `count` ranks, of which `slow` are slow.
 fn ranks(count: u64, slow: &[u64]) -> Ranks {
     Ranks::merge(&reports(count, slow)).unwrap()
 }
 
 fn reports(count: u64, slow: &[u64]) -> Vec<Report> {
-    // Fit a model for each kind only: the ranks differ in nothing else.
+    // Fits only one model for each kind of rank, because the ranks differ in nothing else.
     let kinds: Vec<Report> = [USUAL, SLOW, Like { read_ms: 0.05, ..USUAL }]
         .into_iter()
         .map(|like| report(0, count, like, Some(2.5)))
@@ -111,10 +111,10 @@ fn the_slow_rank_is_named_with_its_stage() {
     let ranks = ranks(5, &[3]);
     assert_eq!((ranks.slowest, ranks.ranks[0].rank), (Some(3), 3));
     let verdict = &ranks.verdict;
-    // The rank, the stage with its milliseconds, and the number of ranks that wait.
+    // The verdict has the rank, the stage with its milliseconds, and the number of ranks that wait.
     assert!(has_words(verdict, &["3", Stage::Read.name(), "8.04", "5"]), "{verdict}");
     let two = self::ranks(2, &[1]);
-    // The other rank's steps are longer because they include the waiting.
+    // The steps of the other rank are longer, because they include the waiting.
     assert!(two.ranks.iter().all(|it| !it.slow_steps && it.slow == (it.rank == 1)), "{two}");
     assert_eq!((two.slowest, two.ranks.len()), (Some(1), 2));
     assert!(has_words(&two.verdict, &["1", Stage::Read.name()]), "{}", two.verdict);
@@ -128,7 +128,7 @@ fn the_slow_rank_is_named_with_its_stage() {
 fn missing_reports_are_listed() {
     let some = Ranks::merge(&reports(8, &[3])[2..6]).unwrap();
     assert_eq!((some.world, some.ranks.len(), some.slowest), (8, 4, Some(3)));
-    // The number of reports, and not the world.
+    // The verdict has the number of reports, not the world size.
     assert!(has_words(&some.verdict, &["3", "4"]), "{}", some.verdict);
     assert!(!has_words(&some.verdict, &["8"]), "{}", some.verdict);
 }
@@ -149,14 +149,15 @@ fn a_rank_is_reported_once_and_there_is_at_least_one() {
     assert!(Ranks::merge(&[]).is_err());
 }
 
-/// The slow rank's consumer spends 0.6 of the time in steps, so without the waiting all ranks reach 1/0.6 of their throughput.
+/// The consumer of the slow rank spends 0.6 of the time in steps. So without the waiting, all ranks
+/// reach 1/0.6 of their throughput.
 #[test]
 fn the_cost_of_a_slow_rank_is_the_throughput_without_its_waiting() {
     let ranks = ranks(6, &[2]);
     let cost = ranks.cost.unwrap();
     assert!((cost.images_per_second / 330.0 - 1.0).abs() < 0.01, "{cost:?}");
     assert!((cost.without / (330.0 / 0.6) - 1.0).abs() < 0.05, "{cost:?}");
-    // Six GPUs at 2.5 per hour, and an epoch of 48 samples.
+    // The cost of six GPUs at 2.5 per hour, and an epoch of 48 samples.
     let lost = 6.0 * 2.5 / 3600.0 * 48.0 * (1.0 / cost.images_per_second - 1.0 / cost.without);
     assert!((cost.lost_per_epoch.unwrap() / lost - 1.0).abs() < 1e-9, "{cost:?} {lost}");
 }
@@ -169,7 +170,7 @@ fn all_slow_ranks_are_removed_together() {
     assert_eq!(three.ranks.iter().filter(|it| it.slow).count(), 3);
 }
 
-/// Ranks measured separately differ in throughput, and each runs at its own limit.
+/// Ranks that were measured separately differ in throughput. Each runs at its own limit.
 #[test]
 fn ranks_faster_than_the_slowest_do_not_wait_for_it() {
     let alone = |rank, like| report(rank, 3, like, None);
@@ -177,20 +178,22 @@ fn ranks_faster_than_the_slowest_do_not_wait_for_it() {
     let reports = [alone(0, SLOW), alone(1, fast), alone(2, Like { pace: 900.0, ..USUAL })];
     let cost = Ranks::merge(&reports).unwrap().cost.unwrap();
     assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
-    // Another rank's consumer is a little slower than the slow loader: the loader is not to blame for that part.
+    // The consumer of another rank is slightly slower than the slow loader, so the loader is not
+    // responsible for this part.
     let slower = Like { pace: 310.0, ..USUAL };
     let reports = [alone(0, SLOW), alone(1, slower), alone(2, USUAL)];
     let less = Ranks::merge(&reports).unwrap().cost.unwrap();
     let gain = ranks(3, &[0]).cost.unwrap().gain();
     assert!((less.gain() / gain - 1.0).abs() < 0.01 && gain > 0.5, "{less:?} {gain}");
-    // Or much slower: it is the slowest, and both are removed together. The third rank's throughput stays the same.
+    // Now this consumer is much slower, so its rank is the slowest. Both slow parts are removed
+    // together. The third rank's throughput does not change.
     let reports = [alone(0, SLOW), alone(1, Like { pace: 200.0, ..USUAL }), alone(2, fast)];
     let ranks = Ranks::merge(&reports).unwrap();
     let cost = ranks.cost.unwrap();
     assert_eq!((ranks.slowest, ranks.ranks[1].rank, ranks.ranks[2].slow), (Some(1), 0, false));
     assert!((cost.images_per_second - 200.0).abs() < 1.0, "{cost:?}");
     assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
-    // The slowest of two slow ranks, by its own steps.
+    // The slowest of two slow ranks is slow because of its steps.
     assert!(ranks.ranks[0].slow_steps && ranks.ranks[1].slow, "{ranks}");
     let steps = format!("{:.2}", 1e3 / ranks.ranks[0].consumer_images_per_second);
     assert!(has_words(&ranks.verdict, &["1", "2", &steps]), "{ranks}");
@@ -205,7 +208,7 @@ fn fewer_workers_are_named_if_stages_are_equally_long() {
     let Ranks { slowest, ranks, verdict, .. } = Ranks::merge(&reports).unwrap();
     assert_eq!((slowest, ranks[0].workers), (Some(1), 1));
     assert!(ranks[0].deviates.is_empty(), "{:?}", ranks[0]);
-    // Its workers and the median rank's.
+    // The verdict has the workers of this rank and of the median rank.
     assert!(verdict.contains("worker") && has_words(&verdict, &["1", "4"]), "{verdict}");
 }
 
@@ -222,14 +225,14 @@ fn settings_of_slow_ranks_come_first_and_list_their_ranks() {
     assert_eq!(first.ranks, [(4, own.gain), (5, own.gain), (1, 9.0)]);
     assert_eq!(ranks.knobs.last().unwrap().ranks, [(0, 5.0)]);
     let text = ranks.to_string();
-    // The best rank, and the number of others.
+    // The row has the best rank and the number of other ranks.
     let row = text.lines().find_map(|it| it.trim_start().strip_prefix(&*own.setting)).unwrap();
     assert!(has_words(row, &["4", "2"]), "{text}");
     let lost = format!("{:.4}", ranks.cost.unwrap().lost_per_epoch.unwrap());
     assert!(text.lines().any(|it| it.starts_with("cost: ") && has_words(it, &[&lost])), "{text}");
 }
 
-/// How a rank marks the part of its step that waits for other ranks.
+/// How a rank marks the part of its step in which it waits for other ranks.
 #[derive(Clone, Copy, PartialEq)]
 enum Told {
     /// The step ends before the wait (`step_end`).
@@ -240,7 +243,8 @@ enum Told {
     Not,
 }
 
-/// Returns profiles of ranks that run at the pace of the slowest steps, given in milliseconds per sample.
+/// Returns profiles of ranks that all run at the pace of the slowest one. `steps` are their step
+/// times in milliseconds per sample.
 fn together(steps: &[f64], told: Told) -> Vec<Profile> {
     let all = steps.iter().copied().fold(0.0, f64::max);
     let rank = |(rank, &own): (usize, &f64)| {
@@ -258,7 +262,7 @@ fn together(steps: &[f64], told: Told) -> Vec<Profile> {
             Told::Not => {}
         }
         for thread in &mut profile.threads {
-            // A fast loader waits for free slots.
+            // A fast loader spends the rest of the time waiting for free slots.
             thread.waited_for_room =
                 (profile.seconds - thread.busy - thread.waited_for_input).max(0.0);
         }
@@ -271,7 +275,7 @@ fn span(name: &str, count: u64, seconds: f64) -> SpanProfile {
     SpanProfile { name: name.into(), count, seconds, share: 0.0 }
 }
 
-/// Merges ranks that differ only in their number, with one fitted model.
+/// Merges ranks that differ only in their number. Fits a single model.
 fn merged(profiles: &[Profile]) -> Ranks {
     let mut reports: Vec<Report> = Vec::new();
     for profile in profiles {
@@ -283,7 +287,7 @@ fn merged(profiles: &[Profile]) -> Ranks {
     Ranks::merge(&reports).unwrap()
 }
 
-/// Step times with one slow GPU: 5 ms per sample, the others about 3 ms.
+/// Returns step times in milliseconds per sample: 5 for one slow GPU, about 3 for the others.
 fn slow_steps(count: usize, slow: usize) -> Vec<f64> {
     (0..count).map(|rank| if rank == slow { 5.0 } else { 3.0 + 0.02 * (rank % 5) as f64 }).collect()
 }
@@ -301,16 +305,17 @@ fn a_rank_with_slow_steps_and_a_fast_loader_is_named() {
             );
             assert!(ranks.ranks[1..].iter().all(|it| !it.slow && !it.slow_steps), "{ranks}");
             assert!((first.consumer_images_per_second - 200.0).abs() < 1.0, "{first:?}");
-            // The rank, the milliseconds of its steps, and what each rank does.
+            // The verdict has the rank, the milliseconds of its steps, and the throughput of each
+            // rank.
             let verdict = &ranks.verdict;
             assert!(has_words(verdict, &[&slow.to_string(), "5.00", "200"]), "{verdict}");
-            // The slowest of the other ranks takes 3.08 ms, if there are that many.
+            // If there are enough ranks, the slowest of the others takes 3.08 ms.
             let others = 3.0 + 0.02 * [0.0, 4.0][usize::from(count > 5)];
             let others = if (count, slow) == (2, 0) { 3.02 } else { others };
             let cost = ranks.cost.unwrap();
             assert!((cost.without / (1e3 / others) - 1.0).abs() < 0.02, "{cost:?} {others}");
             assert!(cost.lost_per_epoch.unwrap() > 0.0);
-            // Every other rank's line ends with its cause.
+            // The line of every other rank ends with its cause.
             let text = ranks.to_string();
             let mut lines = text.lines().skip(3).zip(&ranks.ranks);
             let (line, first) = lines.next().unwrap();
@@ -320,7 +325,7 @@ fn a_rank_with_slow_steps_and_a_fast_loader_is_named() {
     }
 }
 
-/// All ranks run at the same pace, whichever is slow.
+/// If waits are not marked, all ranks seem equally slow, and none is named.
 #[test]
 fn no_rank_is_named_if_steps_do_not_mark_their_waiting() {
     for count in [2, 8, 64] {
@@ -336,7 +341,7 @@ fn steps_that_differ_by_chance_or_slightly_are_not_slow() {
         let ranks = merged(&together(&little, Told::Ends));
         assert_eq!((ranks.slowest, ranks.cost), (None, None), "{ranks}");
     }
-    // The same steps, but few of them: those of one rank take 1.67 times as long.
+    // The steps of one rank take 1.67 times as long, but few of them were measured.
     let is_named = |variation: f64, batches: u64| {
         let mut profiles = together(&slow_steps(8, 3), Told::Ends);
         for it in &mut profiles {
@@ -351,7 +356,7 @@ fn steps_that_differ_by_chance_or_slightly_are_not_slow() {
     assert!(is_named(0.05, 12) && is_named(0.5, 12));
     assert!(!is_named(0.7, 12), "four standard errors of 12 steps are 0.81");
     assert!(is_named(0.7, 24));
-    assert!(!is_named(0.0, 6), "six steps are too few");
+    assert!(!is_named(0.0, 6), "six steps must be too few");
 }
 
 #[test]
@@ -371,7 +376,8 @@ fn the_part_that_makes_steps_long_is_named() {
     assert!(!verdict.contains("checkpoint"), "{verdict}");
 }
 
-/// A slow loader and slow steps on two ranks: both are slow, and the gain is the throughput of all ranks without either.
+/// One rank has a slow loader and another one has slow steps. Both count as slow. The gain is the
+/// throughput of all ranks without either.
 #[test]
 fn a_slow_loader_and_slow_steps_are_removed_together() {
     let mut profiles = together(&slow_steps(6, 2), Told::Ends);
@@ -386,7 +392,7 @@ fn a_slow_loader_and_slow_steps_are_removed_together() {
     assert!((cost.without / (1e3 / 3.08) - 1.0).abs() < 0.03, "{cost:?} {ranks}");
 }
 
-/// Returns the text of the element with this beginning.
+/// Returns the text between `begin` and `end`.
 fn element<'a>(page: &'a str, begin: &str, end: &str) -> &'a str {
     let (_, rest) = page.split_once(begin).unwrap();
     rest.split_once(end).unwrap().0
@@ -423,12 +429,12 @@ fn the_page_contains_the_ranks_and_loads_nothing() {
 fn text_of_a_rank_never_becomes_markup() {
     let page = hostile().to_html();
     let lower = page.to_lowercase();
-    // The merged report, the causes and the script.
+    // Three script elements: the merged report, the causes and the code.
     assert_eq!((lower.matches("<script").count(), lower.matches("</script").count()), (3, 3));
     for (tag, times) in [("</title", 1), ("</noscript", 1), ("<img", 0), ("<!--", 0)] {
         assert_eq!(lower.matches(tag).count(), times, "{tag}");
     }
-    // Text that looks like a placeholder of the page is unchanged.
+    // Text that looks like a placeholder of the page must stay unchanged.
     assert!(element(&page, "<h1 id=\"verdict\">", "</h1>").contains("&amp;amp;{{report}}"));
 }
 
@@ -471,7 +477,7 @@ fn write_pages_for_the_browser() {
     let many = ranks(512, &[137, 200, 201, 202, 203, 204, 205, 206, 207]);
     for (name, ranks) in [
         ("ranks-2", Ranks::merge(&[report(0, 2, few, None), report(1, 2, USUAL, None)]).unwrap()),
-        // Half of the ranks.
+        // Only half of the ranks have reports.
         ("ranks-8", Ranks::merge(&reports(16, &[5])[..8]).unwrap()),
         ("ranks-512", many),
         ("ranks-alike", ranks(40, &[])),

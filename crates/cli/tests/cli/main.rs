@@ -21,7 +21,7 @@ mod threads;
 use common::words;
 use std::path::PathBuf;
 
-/// Root of the repository, where the golden files are.
+/// Root of the repository, which contains the golden files.
 fn repository() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

@@ -1,4 +1,5 @@
-//! The documented behaviour of `pack`, `Presizer` and `verify`, and the output of the command.
+//! Tests the documented behaviour of `pack`, `Presizer` and `verify`, and the output of the
+//! command.
 
 mod changes;
 mod cluster;
@@ -27,7 +28,7 @@ use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Settings with small shards, to get several of them.
+/// Settings that produce several small shards.
 fn settings(format: ShardFormat) -> Settings {
     Settings { format, shard_bytes: 6000, threads: 3, ..Settings::default() }
 }
@@ -93,7 +94,8 @@ fn folder(root: &Path) -> Directory {
     Directory::open(root).unwrap()
 }
 
-/// Every file of a directory with a checksum, hidden ones too, except the lock and the indices that `verify` writes.
+/// Returns every file of a directory with a checksum, including hidden files. Leaves out the lock
+/// and the indices that `verify` writes.
 fn everything(root: &Path) -> Vec<(String, u32)> {
     let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
     let mut files: Vec<_> = entries
@@ -133,7 +135,7 @@ fn the_files_depend_only_on_the_source_and_the_settings() {
     }
 }
 
-/// A source that fails from some sample on, like an unplugged disk.
+/// A source that fails from sample `.1` on, like an unplugged disk.
 struct Failing<S>(S, u64);
 
 impl<S: Source> Source for Failing<S> {
@@ -168,8 +170,14 @@ fn a_stopped_run_resumes_after_the_last_complete_shard() {
             let error = pack(&failing, root.path(), &settings(format), |_| {}).unwrap_err();
             assert!(matches!(&error, Error::Sample(it) if it.index == stop), "{error}");
             let found = files(root.path());
-            assert!(files(whole.path()).starts_with(&found), "half a shard is seen: {stop}");
-            assert!(verify(root.path(), |_| {}).is_err(), "an unfinished directory passes");
+            assert!(
+                files(whole.path()).starts_with(&found),
+                "an incomplete shard is visible: {stop}"
+            );
+            assert!(
+                verify(root.path(), |_| {}).is_err(),
+                "`verify` accepted an unfinished directory"
+            );
             let first = std::cell::Cell::new(None);
             let again = pack(&source(), root.path(), &settings(format), |done| {
                 first.set(first.get().or(Some(done)));
@@ -178,7 +186,7 @@ fn a_stopped_run_resumes_after_the_last_complete_shard() {
             assert_eq!(files(root.path()), files(whole.path()));
             let shards = found.iter().filter(|(name, _)| !name.ends_with(".rows")).count();
             let kept: u64 = manifest.shards[..shards].iter().map(|it| it.samples).sum();
-            assert_eq!(first.get(), Some(kept + 1), "existing shards are written again");
+            assert_eq!(first.get(), Some(kept + 1), "existing shards were written again");
         }
     }
 }
@@ -213,7 +221,7 @@ fn a_second_pack_into_one_directory_fails_and_names_the_first() {
     let root = tempfile::tempdir().unwrap();
     let source = Meanwhile(source(), root.path(), Mutex::new(None));
     pack(&source, root.path(), &settings(ShardFormat::WebDataset), |_| {}).unwrap();
-    let second = source.2.into_inner().unwrap().expect("the second is refused");
+    let second = source.2.into_inner().unwrap().expect("the second pack must be refused");
     let Error::Io { path, problem, .. } = &second else { panic!("{second}") };
     assert_eq!(path, root.path());
     assert!(has_words(problem, &[&std::process::id().to_string()]), "{second}");
@@ -221,7 +229,8 @@ fn a_second_pack_into_one_directory_fails_and_names_the_first() {
     assert_eq!(everything(root.path()), everything(whole.path()));
 }
 
-/// Whenever it is killed: no lock and no temporary file stay, and the final files equal those of an uninterrupted run.
+/// Whenever `pack` is killed, no lock and no temporary file remain. The final files equal those of
+/// an uninterrupted run.
 #[test]
 fn a_killed_pack_leaves_no_lock_and_can_be_resumed() {
     let data = tempfile::tempdir().unwrap();
@@ -321,7 +330,7 @@ fn small_images_are_unchanged_and_others_become_upright_jpegs_of_the_requested_s
     assert_eq!((header.format, header.size), (Format::Jpeg, Size::new(59, 40)));
 }
 
-/// Returns the operator's output, encoded.
+/// Returns the encoded output of the operator.
 fn resized(bytes: &[u8], size: Size) -> Vec<u8> {
     let mut settings = plan::Settings::default();
     settings.loader.batch_size = 1;
@@ -342,7 +351,7 @@ fn resized(bytes: &[u8], size: Size) -> Vec<u8> {
 fn downscaling_equals_the_operator_and_rotated_images_become_upright() {
     let upright = jpeg(5, 120, 80);
     assert!(presized(&upright, 40).unwrap() == resized(&upright, Size::new(60, 40)));
-    // The same file with an EXIF orientation: a quarter turn.
+    // The same file with an EXIF orientation for a rotation by 90 degrees.
     let exif =
         b"\xff\xe1\x00\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
     let turned = [&upright[..2], &exif[..], &upright[2..]].concat();
@@ -416,7 +425,7 @@ fn the_command_packs_verifies_and_prints_the_source_table() {
         (&json["verified"], &json["shards"][0]["name"]),
         (&12.into(), &"val-000000.tar".into())
     );
-    // Files that are not samples are reported before the work, in a dry run too.
+    // Files that are not samples are reported before the work begins, also in a dry run.
     fs::write(data.join("readme.txt"), "text").unwrap();
     for arguments in [&["data", "some"][..], &["data", "none", "--shorter", "32", "--dry-run"]] {
         let (code, text, _) = run(arguments);
@@ -436,7 +445,8 @@ fn the_command_packs_verifies_and_prints_the_source_table() {
     assert!(has_words(&words, &difference), "{words}");
 }
 
-/// The indexes beside the shards are those that a loader would make, and are used from the first epoch on.
+/// The indexes beside the shards equal those that a loader would make. Loaders use them from the
+/// first epoch on.
 #[test]
 fn row_indexes_lie_beside_the_shards() {
     for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {

@@ -1,4 +1,5 @@
-//! The documented behaviour of `probe::run` and `source::detect`, and the output of the command.
+//! Tests the documented behaviour of `probe::run` and `source::detect`, and the output of the
+//! command.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +29,8 @@ fn counts<'a>(counts: &[(&'a str, u64)]) -> BTreeMap<&'a str, u64> {
     counts.iter().copied().collect()
 }
 
-/// Three valid images of different kinds, a truncated one, an empty one and one that is not an image.
+/// Returns three valid images of different formats, a truncated image, an empty file and a file
+/// that is not an image.
 fn mixed() -> Memory {
     let cut = jpeg(4, 64, 48)[..200].to_vec();
     let samples =
@@ -165,7 +167,7 @@ fn a_folder_is_detected_by_its_own_files_else_as_a_directory_of_images() {
     assert_eq!(key(folder(&["0.jpg", "1.jpg"]).path()), "directory");
     let classes = folder(&[]);
     fs::create_dir(classes.path().join("a")).unwrap();
-    // Beside class folders, a list is not detected as a source.
+    // A list beside class folders is not detected as a source.
     fs::write(classes.path().join("list.txt"), "a/0.jpg 1\n").unwrap();
     assert_eq!(key(classes.path()), "directory");
 }
@@ -202,7 +204,8 @@ fn the_command_prints_the_contents_as_text_and_as_json() {
     assert_eq!(json["source"]["directory"], path);
 }
 
-/// The printed settings are the start of a pipeline file: an extension there is one of a format that can be decoded.
+/// The printed settings are meant for a pipeline file, so they list only extensions of formats that
+/// can be decoded.
 #[test]
 fn the_printed_extensions_are_those_of_decodable_formats() {
     let root = tempfile::tempdir().unwrap();
@@ -244,7 +247,7 @@ fn the_printed_extensions_are_those_of_decodable_formats() {
     let formats =
         serde_json::json!({ "BMP": 1, "JPEG": 2, "PNG": 1, "PNM": 2, "TIFF": 2, "WebP": 1 });
     assert_eq!(report["formats"], formats);
-    // torchvision's list has no GIFs, which can be decoded too.
+    // The default extensions, which are torchvision's, lack GIF, although GIFs can be decoded.
     assert_eq!(report["excluded"][0]["kind"], ".gif", "{report}");
     let file = root.path().join("more.toml");
     fs::write(&file, "[source]\ndirectory = \"data\"\nextensions = [\"bmp\", \"gif\", \"tif\"]\n")

@@ -1,5 +1,6 @@
-//! The program as several processes with the variables that each launcher sets: every sample once over all processes, and equal
-//! numbers of batches. `tests/launchers/run.sh` does the same under the real launchers.
+//! Runs the program in several processes with the variables that each launcher sets. All processes
+//! together must read every sample once, and have equal numbers of batches.
+//! `tests/launchers/run.sh` tests the same with the real launchers.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 const SAMPLES: u64 = 23;
 const BATCH: u64 = 3;
 
-/// All variables that the program reads.
+/// All environment variables of launchers that the program reads.
 const VARIABLES: [&str; 13] = [
     "RANK",
     "WORLD_SIZE",
@@ -31,7 +32,8 @@ const VARIABLES: [&str; 13] = [
     "JOB_COMPLETION_INDEX",
 ];
 
-/// Creates images, and a pipeline file for each `last`, with more lines for `[loader]`.
+/// Creates images, and a pipeline file for each value of `last`. `more` contains additional lines
+/// for `[loader]`.
 fn workplace(more: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings = synth::Settings { classes: 1, ..synth::Settings::uniform(SAMPLES, 40, 30) };
@@ -60,7 +62,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Returns the JSON result of a process, and its samples: index, and whether it is padding.
+/// Returns the JSON result of a process, and its samples: index, and whether the sample is padding.
 fn result(dir: &Path, rank: u64, output: &Output) -> (Value, Vec<(u64, bool)>) {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
@@ -120,7 +122,7 @@ fn under_torchrun() {
                 ("TORCHELASTIC_RUN_ID", "none".into()),
                 ("RANK", rank.to_string()),
                 ("WORLD_SIZE", world.to_string()),
-                // The only task of the job is the agent that starts the ranks.
+                // The only task of the Slurm job is the agent that starts the ranks.
                 ("SLURM_STEP_ID", "0".into()),
                 ("SLURM_PROCID", "0".into()),
                 ("SLURM_STEP_NUM_TASKS", "1".into()),
@@ -219,7 +221,8 @@ fn the_quality_of_windows_is_printed() {
     }
 }
 
-/// A program that inherits a launcher's variables by mistake reads a part of the set. It says so, unless the settings name the shard.
+/// A program that inherits a launcher's variables by mistake reads only a part of the set. It
+/// warns, unless the settings name the shard.
 #[test]
 fn a_shard_that_only_the_environment_names_is_a_warning() {
     let torchrun = [("RANK", "1".to_string()), ("WORLD_SIZE", "2".to_string())];

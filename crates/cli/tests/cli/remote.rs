@@ -1,11 +1,12 @@
-//! Messages about remote files.
+//! Messages about remote files on the command line.
 
 use std::fs;
 use std::process::Command;
 
 use crate::servers::{Fault, Server};
 
-/// Whether a line has these two numbers next to each other after the URL, such as the attempt and the number of attempts.
+/// Whether a line has these two numbers next to each other after the URL, such as the attempt and
+/// the number of attempts.
 fn has_pair(line: &str, first: &str, second: &str) -> bool {
     let after = line.rsplit("list.txt").next().unwrap();
     let numbers = after.split(|it: char| !it.is_ascii_digit()).filter(|it| !it.is_empty());

@@ -1,4 +1,4 @@
-//! `feedwater simulate`, with and without a report.
+//! The command `simulate`, with and without a report.
 
 use std::fs;
 use std::path::Path;
@@ -43,15 +43,16 @@ fn number(value: &Value, field: &str) -> f64 {
     value[field].as_f64().unwrap_or_else(|| panic!("{field} of {value}"))
 }
 
-/// J. P. Park, "Visualizing data loaders to diagnose deep learning pipelines": 7 loaders, a step of 100 ms, 30 s.
-/// 98 batches for loading times of 2 s, 275 for 0.7 s, 295 for 0.35 s.
+/// Reproduces J. P. Park, "Visualizing data loaders to diagnose deep learning pipelines": 7
+/// loaders, a step of 100 ms, 30 s. The article reports 98 batches for loading times of 2 s, 275
+/// for 0.7 s, and 295 for 0.35 s.
 #[test]
 fn the_classic_figures_are_reproduced() {
     let args = "--loaders 7 --load-ms 2000 --step-ms 100 --seconds 30";
     let args: Vec<&str> = args.split(' ').collect();
     let slow = result(&args);
     assert_eq!(slow["batches"], 98);
-    assert_eq!(result(&[])["batches"], 98, "these are the defaults");
+    assert_eq!(result(&[])["batches"], 98, "the defaults must be those of the article");
     assert_eq!(number(&slow, "bound_batches_per_second"), 3.5);
 
     let balanced = number(&result(&["--load-ms", "700"]), "batches");
@@ -59,7 +60,7 @@ fn the_classic_figures_are_reproduced() {
     let fast = number(&result(&["--load-ms", "350"]), "batches");
     assert!((292.0..=298.0).contains(&fast), "{fast}");
 
-    // The match must not depend on one seed.
+    // The result must not depend on one seed.
     for (load, expected) in [("2000", 98.0), ("700", 275.0), ("350", 295.0)] {
         let batches = |seed: u32| {
             number(&result(&["--load-ms", load, "--seed", &seed.to_string()]), "batches")
@@ -67,17 +68,18 @@ fn the_classic_figures_are_reproduced() {
         let mean = (0..20).map(batches).sum::<f64>() / 20.0;
         assert!((mean - expected).abs() < 1.5, "{load}: {mean}");
     }
-    // At exact balance only variance costs throughput: without it, nothing is lost after the first 0.7 s.
+    // With loaders exactly as fast as the consumer, only variance costs throughput. Without
+    // variance, nothing is lost after the first 0.7 s.
     assert!(number(&result(&["--load-ms", "700", "--cv", "0"]), "batches") >= 292.0);
 }
 
-/// Whether a loop halts visibly says little about how long it waits.
+/// A loop without visible halts may wait as long as one with halts.
 #[test]
 fn variance_and_desynchronization_remove_the_halts_but_not_the_loss() {
     for load in ["2000", "1400"] {
         let of = |args: &[&str]| result(&[&["--load-ms", load], args].concat());
         let halting = of(&["--cv", "0"]);
-        // All waiting is for one batch in seven.
+        // All waiting is for one of every seven batches.
         assert!(number(&halting, "halting_share") > 0.999, "{halting}");
         for args in
             [&["--cv", "0.3"][..], &["--cv", "0.3", "--queue", "20"], &["--cv", "0", "--desync"]]
@@ -107,7 +109,7 @@ fn the_timeline_shows_loaders_queue_and_stalls() {
             .skip(11 - name.len())
             .collect::<Vec<_>>()
     };
-    // 30 s in 96 columns: 2 s are 6.4 columns.
+    // 30 s are 96 columns, so 2 s are 6.4 columns.
     for loader in 1..=7 {
         let bars = row(&format!("loader {loader}"));
         assert_eq!(bars.len(), 96);
@@ -117,20 +119,20 @@ fn the_timeline_shows_loaders_queue_and_stalls() {
         let changes = bars.windows(2).filter(|pair| pair[0] != pair[1]).count();
         assert_eq!(changes, 14, "{text}");
     }
-    // The legend names every shade.
+    // The legend must explain every shade.
     let legend = lines.iter().filter(|it| it.starts_with("           ") && !it.contains('|'));
     let legend: String = legend.copied().collect();
     assert!(['█', '▒', '·', '▁', '+'].iter().all(|it| legend.contains(*it)), "{text}");
     let consumer = row("consumer");
-    assert!(consumer[..6].iter().all(|&it| it == ' '), "no batch arrives for 2 s\n{text}");
+    assert!(consumer[..6].iter().all(|&it| it == ' '), "no batch must arrive for 2 s\n{text}");
     let starts = consumer.windows(2).filter(|pair| pair[0] == ' ' && pair[1] != ' ').count();
-    assert_eq!(starts, 14, "a burst every 2 s\n{text}");
+    assert_eq!(starts, 14, "there must be a burst every 2 s\n{text}");
     assert!(row("ready").contains(&'6'), "{text}");
     assert!(has_line(&text, &["98", "30", "3.27"]), "{text}");
     let bounds = words::row(&text, "bounds: ");
     assert!(has_words(bounds, &["3.50", "7", "2000", "10.00", "100"]), "{text}");
 
-    // The last line states the period of the halts, the share of the time spent waiting, or neither.
+    // The last line has the period of the halts, the share of time spent waiting, or neither.
     let last = |args: &[&str]| done(dir.path(), args).lines().last().unwrap().to_string();
     let waits = |args: &[&str]| {
         let (shown, found) = (last(args), result(args));
@@ -175,7 +177,7 @@ fn the_animation_is_one_self_contained_file() {
     assert_eq!(data["model"]["workers"].as_array().unwrap().len(), 7);
     assert!(feedwater(dir.path(), &["--html", "no/such/folder.html"]).status.code() == Some(1));
 
-    // Its scripts run: the page's results equal the command's.
+    // Runs the scripts of the page. Their results must equal those of the command.
     if !Command::new("node").arg("--version").output().is_ok_and(|it| it.status.success()) {
         eprintln!("skipped: node is missing");
         return;
@@ -189,14 +191,15 @@ fn the_animation_is_one_self_contained_file() {
     let said = String::from_utf8(output.stdout).unwrap();
     let said: Vec<&str> = said.lines().collect();
     assert!(has_words(said[0], &["98", "30", "3.27", "3.50"]), "{said:?}");
-    // A slider at 228 of 1000 divides the loading time by 3.5, one at 0 by ten. Then the bound is the consumer's 10 steps/s.
+    // A slider at 228 of 1000 divides the loading time by 3.5, and one at 0 divides it by ten. Then
+    // the consumer limits the rate to 10 steps/s.
     let mut numbers = said[1].split(' ').filter_map(|it| it.parse::<f64>().ok());
     assert!(numbers.any(|it| (290.0..300.0).contains(&it)), "{said:?}");
     assert!(has_words(said[1], &["10.00"]), "{said:?}");
     assert_eq!(said[2], "drawn");
 }
 
-/// The part of a document that the page's scripts use.
+/// The parts of `document` that the page's scripts use.
 const DOCUMENT: &str = r#"
 const elements = {};
 let drawn = 0;
@@ -247,7 +250,8 @@ fn absurd_input_is_an_error_that_names_it() {
     }
 }
 
-/// Writes a report of 8 workers on 4 cores that take 10 ms per image of 100 KB: 400 images/s of the consumer's 1000.
+/// Writes a report of 8 workers on 4 cores that take 10 ms per image of 100 KB. They deliver 400
+/// images/s of the consumer's 1000.
 fn report(dir: &Path) {
     let stage = |name: &str, on, mean, detached| Stage {
         name: name.into(),
@@ -306,11 +310,11 @@ fn a_measured_pipeline_is_simulated_on_other_hardware() {
     close(changed(&quick), 2000.0);
     close(changed(&[&quick[..], &["--resource", "engine=7"]].concat()), 32.0 / 0.012);
     close(changed(&["--scale-stage", "decode=0.5"]), 800.0);
-    // A quarter of a core for each of sixteen loaders; hosts share no cores.
+    // Each of sixteen loaders gets a quarter of a core. Hosts do not share cores.
     close(changed(&["--gpus-per-host", "16", "--hosts", "2"]), 800.0);
     let cluster = ["--hosts", "4", "--gpus-per-host", "8", "--cores", "96", "--workers", "24"];
     close(changed(&cluster), 32.0 * 1000.0);
-    // 1600 MB/s are 16000 images/s for all hosts together, 300 MB/s are 3000 per host.
+    // 1600 MB/s are 16000 images/s for all hosts together. 300 MB/s are 3000 images/s per host.
     let bounded = on(&[&cluster[..], &["--link-MBps", "1600"]].concat());
     close(number(&bounded["changed"], "images_per_second"), 16_000.0);
     assert_eq!(bounded["changed"]["limits"][0]["limit"], "link");
@@ -318,7 +322,7 @@ fn a_measured_pipeline_is_simulated_on_other_hardware() {
     let small = ["--disk-MBps", "300", "--sample-bytes", "50000"];
     close(changed(&[&cluster[..], &small].concat()), 24_000.0);
 
-    // explain reports the bytes in another field.
+    // `explain` reports the bytes in another field.
     let dir = TempDir::new().unwrap();
     report(dir.path());
     let mut other: Value =
@@ -333,13 +337,13 @@ fn a_measured_pipeline_is_simulated_on_other_hardware() {
     let text = done(dir.path(), &["--from", "report.json", "--cores", "8", "--workers", "16"]);
     let head = text.lines().next().unwrap();
     assert!(has_words(head, &["measured", "changed"]), "{text}");
-    // For all GPUs, and for each.
+    // There is a line for all GPUs together and one for each GPU.
     assert_eq!(text.lines().filter(|it| it.starts_with("images/s")).count(), 2, "{text}");
     assert!(has_words(words::row(&text, "measured: "), &["cores", "400.0"]), "{text}");
     let changed = ["cores", "800.0", "consumer", "1000.0"];
     assert!(has_words(words::row(&text, "changed: "), &changed), "{text}");
 
-    // The output of simulate is such a report too.
+    // The output of `simulate` can be used as such a report too.
     fs::write(dir.path().join("loop.json"), result(&[]).to_string()).unwrap();
     let more =
         done(dir.path(), &["--from", "loop.json", "--workers", "14", "--prefetch", "14", "--json"]);

@@ -1,4 +1,5 @@
-//! Names from data do not control the terminal: what every command prints about hostile files and reports.
+//! Names from data must not control the terminal. Checks the output of every command for malicious
+//! file names and reports.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,9 +10,10 @@ use feedwater_tools::synth;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Clears the screen, rings, sets colours by C0 and C1 codes, reverses the direction, and begins a line of its own.
+/// Clears the screen, rings the bell, sets colours with C0 and C1 codes, reverses the text
+/// direction, and begins a new line.
 const NAME: &str = "cat\x1b[2J\x07\u{9b}31m\u{202e}\r\nwarning: fake";
-/// The same, as it may be printed.
+/// The same name in escaped form, as it may be printed.
 const SHOWN: &str = "cat\\u{1b}[2J\\u{7}\\u{9b}31m\\u{202e}\\r\\nwarning: fake";
 
 fn feedwater(dir: &Path, args: &[&OsStr]) -> Output {
@@ -19,7 +21,8 @@ fn feedwater(dir: &Path, args: &[&OsStr]) -> Output {
     command.env("FEEDWATER_CACHE", dir.join("cache")).args(args).current_dir(dir).output().unwrap()
 }
 
-/// Runs a command and returns what it printed, which contains nothing that a terminal obeys and no line from data.
+/// Runs a command and returns what it printed. Checks that this contains no control characters, and
+/// no line that comes from data.
 fn printed(dir: &Path, line: &str) -> String {
     let args: Vec<&OsStr> = line.split(' ').map(OsStr::new).collect();
     checked(line, &feedwater(dir, &args))
@@ -34,7 +37,8 @@ fn checked(what: &str, output: &Output) -> String {
     text
 }
 
-/// Creates a folder with a hostile class, which has a damaged image and another file.
+/// Creates a folder whose class has a malicious name. The class has a damaged image and another
+/// file.
 fn folder() -> TempDir {
     let dir = TempDir::new().unwrap();
     let settings = synth::Settings { classes: 2, ..synth::Settings::uniform(6, 64, 48) };
@@ -78,7 +82,7 @@ fn names_of_files_and_classes_are_escaped() {
     ] {
         printed(dir, line);
     }
-    // Names stay what they are in JSON.
+    // In JSON, names are not changed.
     let text = printed(dir, "probe data --json");
     let report: Value = serde_json::from_str(text.trim_end()).unwrap();
     assert_eq!(report["report"]["classes"][0], NAME);

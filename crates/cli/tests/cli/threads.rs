@@ -1,7 +1,9 @@
-//! A system that starts few threads or none: every command does its work with fewer, or names what it could not start.
+//! Systems on which few or no threads can be started: every command either works with fewer
+//! threads, or its error names the missing thread.
 //!
-//! A large stack for each thread and a limit of address space have the same effect as `pids.max` and `ulimit -u`, which do not
-//! apply to an administrator: the call that starts a thread fails with EAGAIN.
+//! The tests use a large stack for each thread and a limit of the address space. The effect is that
+//! of `pids.max` and `ulimit -u`, which do not apply to administrators: the call that starts a
+//! thread fails with EAGAIN.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +16,10 @@ use tempfile::TempDir;
 
 const GIBIBYTE: u64 = 1 << 30;
 
-/// Runs a command in a process that can start about this many threads.
+/// Runs a command in a process that can start about `threads` threads.
 fn feedwater(dir: &Path, threads: u64, args: &str) -> Output {
     let mut command = match threads {
-        // More than any address space.
+        // The stack is larger than any address space, so no thread can be started.
         0 => Command::new(env!("CARGO_BIN_EXE_feedwater")),
         _ => {
             let mut shell = Command::new("sh");
@@ -32,7 +34,8 @@ fn feedwater(dir: &Path, threads: u64, args: &str) -> Output {
     command.args(args.split(' ')).current_dir(dir).output().unwrap()
 }
 
-/// Checks that a command succeeded, or that its error names the thread. Returns whether it succeeded.
+/// Checks that a command succeeded, or that its error names a thread or memory. Returns whether it
+/// succeeded.
 fn is_done(args: &str, threads: u64, output: &Output) -> bool {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = stderr.lines().filter(|line| !line.starts_with("warning: ")).collect();
@@ -41,7 +44,7 @@ fn is_done(args: &str, threads: u64, output: &Output) -> bool {
         _ => {
             let [line] = lines[..] else { panic!("{args} with {threads}: {stderr}") };
             assert_eq!(output.status.code(), Some(1), "{args} with {threads}: {stderr}");
-            // The limit of address space is one of memory too.
+            // The limit of the address space also limits memory.
             let what = ["thread", "memory"].iter().any(|it| line.contains(it));
             let named = line.starts_with("feedwater: ") && what;
             assert!(named, "{args} with {threads}: {stderr}");
@@ -51,7 +54,7 @@ fn is_done(args: &str, threads: u64, output: &Output) -> bool {
 }
 
 fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
-    // Hidden files have the time and the process.
+    // Names of hidden files contain times and process ids, so they are left out.
     let is_hidden = |it: &PathBuf| it.file_name().unwrap().to_string_lossy().starts_with('.');
     let entries = fs::read_dir(dir).unwrap().map(|it| it.unwrap().path());
     let named = entries
@@ -88,7 +91,7 @@ fn commands_use_fewer_threads_or_name_the_one_that_is_missing() {
         assert!(shards == *packed.get_or_insert_with(|| shards.clone()), "with {threads} threads");
         run(threads, &format!("synth images-{threads} --images 3")).expect("needs no threads");
         let ran = run(threads, "run p.toml --device cpu");
-        assert!(threads > 0 || ran.is_none(), "a loader has threads");
+        assert!(threads > 0 || ran.is_none(), "a loader must not work without threads");
         run(threads, "explain p.toml --device cpu --seconds 0.1 --probe");
         run(threads, "demo --images 5 --device cpu");
     }

@@ -1,4 +1,4 @@
-//! `feedwater bench` on the CPU and on the simulated GPU, and the scripts of `benches/peers`.
+//! `feedwater bench` on the CPU and on the simulated GPU, and the scripts in `benches/peers`.
 
 use crate::simulated;
 use crate::words::{has_words, row};
@@ -43,7 +43,7 @@ fn bench(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Returns standard output and its last line as JSON, of a command that exits with `code`.
+/// Returns standard output and its last line as JSON. The command must exit with `code`.
 fn told(output: &Output, code: i32) -> (String, Value) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
@@ -80,7 +80,7 @@ fn a_file_is_measured_on_the_cpu_and_the_routes_are_skipped_with_a_reason() {
         assert_eq!(case["result"], "measured");
         assert_eq!((number(case, "epochs"), number(case, "images")), (3.0, 30.0));
         assert_eq!((number(case, "batch"), number(case, "workers")), (4.0, 1.0));
-        assert_eq!(case["outcomes"]["cpu"], 30, "the warm-up epoch is not counted");
+        assert_eq!(case["outcomes"]["cpu"], 30, "the warm-up epoch must not be counted");
         let rate = number(case, "images_per_second");
         assert!((rate * number(case, "seconds") - 30.0).abs() < 1e-6);
         let waited = number(case, "consumer_waited");
@@ -102,7 +102,7 @@ fn without_epochs_a_case_takes_three_seconds_even_with_one_batch_per_epoch() {
     let args = ["pipeline.toml", "--device", "cpu", "--batch", "64", "--routes", "cpu", "--json"];
     let (_, result) = told(&bench(dir.path(), &args).output().unwrap(), 0);
     let case = &cases(&result)[0];
-    // The set is smaller than the batch.
+    // The set is smaller than a batch, so an epoch has one batch of 10.
     assert_eq!(case["batch"], 10);
     assert!(number(case, "seconds") >= 3.0);
     assert_eq!(number(case, "images"), 10.0 * number(case, "epochs"));
@@ -126,7 +126,7 @@ fn the_sets_are_generated_once_with_pipeline_files_beside_them() {
     ];
     assert_eq!(found, expected);
     let batches = cases(&result).iter().map(|case| number(case, "batch"));
-    assert!(batches.eq(expected.map(|(_, images)| images)), "no batch is larger than its set");
+    assert!(batches.eq(expected.map(|(_, images)| images)), "no batch must be larger than its set");
 
     let cache = dir.path().join("cache");
     let image = cache.join("uniform-4-500x375-progressive/class000/0000000.jpg");
@@ -144,7 +144,7 @@ fn the_sets_are_generated_once_with_pipeline_files_beside_them() {
     let file = cache.join("imagenet-like-16.toml");
     let run =
         Command::new(PROGRAM).arg("run").arg(file).args(["--device", "cpu"]).output().unwrap();
-    assert!(run.status.success(), "the pipeline files work with other commands too");
+    assert!(run.status.success(), "the pipeline files must work with other commands too");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn wrong_arguments_are_usage_errors_and_unmeasurable_cases_are_failures() {
     let output = bench(dir.path(), &["wrong.toml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 
-    // The error comes before any images are generated.
+    // The error must occur before any images are generated.
     let mut command = bench(dir.path(), &["--device", "gpu"]);
     let output = command.env("FEEDWATER_LIBCUDA", "/nowhere/libcuda.so").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -301,7 +301,7 @@ fn the_peer_scripts_parse_and_name_a_missing_peer() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    // feedwater against a peer that cannot be imported, even if it is installed.
+    // Compares feedwater with a peer that cannot be imported here, even if it is installed.
     let dir = workplace("");
     let (data, json) = (dir.path().join("data"), dir.path().join("result.json"));
     let modules = dir.path().join("modules");

@@ -1,4 +1,5 @@
-//! `feedwater bench-ops` on the simulated GPU: launched kernels, their output and leftovers. Its times mean nothing.
+//! `feedwater bench-ops` on the simulated GPU: which kernels it launches, their output, and that
+//! nothing leaks. Its times have no meaning.
 
 use crate::simulated;
 use crate::words::has_words;
@@ -24,7 +25,8 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// A center crop after a resize, so that only part of the resized image is needed; then a flip and a crop of floats.
+/// A centre crop after a resize, so that only a part of the resized image is needed. Then a flip
+/// and a crop of floats.
 const EVALUATION: &str = r#"
 [[chain]]
 op = "resize"
@@ -48,7 +50,8 @@ width = 20
 height = 16
 "#;
 
-/// Creates images of alternately 80x60 and 60x80, and a `pipeline.toml` that ends with `chain`.
+/// Creates images alternating between 80x60 and 60x80, and a `pipeline.toml` that ends with
+/// `chain`.
 fn workplace(images: u64, chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (class, (width, height)) in [(80, 60), (60, 80)].into_iter().enumerate() {
@@ -108,7 +111,7 @@ fn launched(result: &Value) -> u64 {
 #[test]
 fn every_operator_is_a_separate_kernel_with_the_cpus_pixels() {
     let dir = workplace(10, TRAINING);
-    // Without routes only the kernels are launched.
+    // Without nvJPEG routes, only the kernels are launched.
     let routes = format!("[decode]\nroutes = [\"cpu\"]\n{TRAINING}");
     fs::write(
         dir.path().join("pipeline.toml"),
@@ -126,8 +129,8 @@ fn every_operator_is_a_separate_kernel_with_the_cpus_pixels() {
     assert_eq!(names(kernels(&result)), expected);
     for row in kernels(&result) {
         assert_eq!((number(row, "images"), number(row, "equal")), (10.0, 10.0), "{row}");
-        assert_eq!(number(row, "launches"), 1.0, "all outputs have one size: {row}");
-        // One launch to compare, then at least three times ten.
+        assert_eq!(number(row, "launches"), 1.0, "all outputs must have one size: {row}");
+        // One launch for the comparison, then at least three times ten.
         assert!(number(row, "launched") >= 31.0 && number(row, "launched") % 10.0 == 1.0, "{row}");
         assert!(number(row, "seconds") > 0.0, "{row}");
         let per_megapixel = number(row, "seconds_per_megapixel");
@@ -167,9 +170,13 @@ fn partial_outputs_floats_and_many_sizes_have_the_cpus_pixels_too() {
     for row in rows {
         assert_eq!((number(row, "images"), number(row, "equal")), (70.0, 70.0), "{row}");
     }
-    // Groups of 32, 32 and 6; more if an operator outputs windows of several sizes.
+    // Groups of 32, 32 and 6 samples. There are more groups if an operator outputs windows of
+    // several sizes.
     assert_eq!(number(&rows[6], "launches"), 3.0);
-    assert!(counts["launches"].as_u64().unwrap() > launched(&result), "the routes launch as well");
+    assert!(
+        counts["launches"].as_u64().unwrap() > launched(&result),
+        "the routes must launch kernels as well"
+    );
     assert_eq!((&counts["live"], &counts["faults"]), (&0.into(), &0.into()), "{counts}");
 }
 
@@ -214,7 +221,7 @@ fn the_table_names_the_device_and_every_kernel() {
     let doctor = String::from_utf8(doctor.stdout).unwrap();
     let named = |text: &str| {
         let line = text.lines().find(|it| it.starts_with("gpu       ")).unwrap();
-        // The free memory, after the last comma, may change in between.
+        // The free memory after the last comma may change between the calls.
         line.rsplit_once(", ").unwrap().0.to_string()
     };
     assert_eq!(named(&text), named(&doctor));

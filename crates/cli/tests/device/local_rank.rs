@@ -1,4 +1,5 @@
-//! The GPU of each process, by its launcher's local rank, on a simulated machine with several.
+//! The GPU of each process, selected by the launcher's local rank, on a simulated machine with
+//! several GPUs.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::simulated;
 
-/// Runs the program on a machine with this number of GPUs and these variables.
+/// Runs the program on a machine with `gpus` GPUs and these environment variables.
 fn feedwater(dir: &Path, gpus: u32, variables: &[(&str, &str)], args: &[&str]) -> Output {
     let libraries = simulated::exclusive().directory().to_path_buf();
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
@@ -23,14 +24,14 @@ fn feedwater(dir: &Path, gpus: u32, variables: &[(&str, &str)], args: &[&str]) -
     command.envs(variables.iter().copied()).output().unwrap()
 }
 
-/// Last line of standard output, as JSON.
+/// Returns the last line of standard output as JSON.
 fn json(output: &Output) -> Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let stdout = std::str::from_utf8(&output.stdout).unwrap();
     serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap()
 }
 
-/// Creates a pipeline file whose first line is `device`, and its images.
+/// Creates images, and a pipeline file with the first line `device`.
 fn workplace(device: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings = synth::Settings::uniform(8, 80, 60);

@@ -14,7 +14,7 @@ mod words;
 
 use std::path::PathBuf;
 
-/// Root of the repository, where the scripts are.
+/// Root of the repository, which contains the scripts.
 fn repository() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

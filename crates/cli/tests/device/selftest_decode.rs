@@ -1,5 +1,6 @@
-//! The self-test's GPU checks on a simulated machine whose nvJPEG decodes exactly like libjpeg-turbo, slightly differently, or
-//! wrongly. The first two must pass; wrong decoders must be detected.
+//! GPU checks of the self-test on a simulated machine. Its nvJPEG decodes exactly like
+//! libjpeg-turbo, slightly differently, or wrongly. The first two must pass. Wrong decoders must be
+//! detected.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -26,7 +27,7 @@ unsafe fn libjpeg<'a>(
     shift: i32,
     rgb: *mut u8,
 ) -> Option<&'a mut [u8]> {
-    // SAFETY: nvjpeg.cpp passes that many bytes, and room for that many pixels.
+    // SAFETY: nvjpeg.cpp passes `count` bytes, and memory for the pixels of the window.
     let (bytes, rgb) = unsafe {
         let rgb = std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize);
         (std::slice::from_raw_parts(bytes, count), rgb)
@@ -44,7 +45,7 @@ unsafe fn libjpeg<'a>(
     Some(rgb)
 }
 
-/// Defines a decoder that shifts the window and changes the pixels by `change`.
+/// Defines a decoder that shifts the window and passes the pixels to `change`.
 macro_rules! decoder {
     ($name:ident, $shift:expr, $change:expr) => {
         unsafe extern "C" fn $name(
@@ -68,7 +69,7 @@ macro_rules! decoder {
     };
 }
 
-/// Changes a byte by `levels`, upwards unless it would overflow.
+/// Changes a byte by `levels`: upwards if it is below 128, else downwards.
 fn stray(byte: &mut u8, levels: u8) {
     *byte = if *byte < 128 { *byte + levels } else { *byte - levels };
 }
@@ -95,18 +96,18 @@ unsafe extern "C" fn means(
     rgb: *mut u8,
 ) -> i32 {
     if reduction == 1 {
-        // SAFETY: the same arguments.
+        // SAFETY: the same arguments as ours.
         return unsafe { exact(bytes, count, reduction, x, y, width, height, rgb) };
     }
-    // SAFETY: nvjpeg.cpp passes that many bytes, and room for that many pixels.
+    // SAFETY: nvjpeg.cpp passes `count` bytes.
     let file = unsafe { std::slice::from_raw_parts(bytes, count) };
     let Ok(header) = Header::parse(file) else { return BAD_JPEG };
     let [columns, rows] = [header.size.width as usize, header.size.height as usize];
     let mut whole = vec![0; 3 * columns * rows];
-    // SAFETY: as above, and the vector has room for the whole image.
+    // SAFETY: as above, and the vector has memory for the whole image.
     let status =
         unsafe { exact(bytes, count, 1, 0, 0, columns as i32, rows as i32, whole.as_mut_ptr()) };
-    // SAFETY: as above.
+    // SAFETY: nvjpeg.cpp passes memory for the pixels of the window.
     let rgb = unsafe { std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize) };
     let by = reduction as usize;
     for (place, byte) in rgb.iter_mut().enumerate() {
@@ -153,13 +154,13 @@ fn is_of(check: &Check, route: &str) -> bool {
     check.name.contains(&format!("/route={route}/"))
 }
 
-/// Whether the route leaves the images of a check to the CPU, whose pixels they then have exactly.
+/// Whether the route leaves the images of a check to the CPU, so that their pixels are exact.
 fn is_left_to_cpu(name: &str) -> bool {
     let of_cpu = |route| name.ends_with(&format!("/route={route}/progressive"));
     name.contains("=cpu/") || ["nvjpeg-hardware", "nvjpeg-gpu"].iter().any(of_cpu)
 }
 
-/// Returns the whole numbers of a text.
+/// Returns the integers in a text.
 fn numbers(text: &str) -> Vec<u64> {
     text.split(|it: char| !it.is_ascii_digit()).filter_map(|it| it.parse().ok()).collect()
 }
@@ -197,9 +198,9 @@ fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
         for sort in sorts.chain(["progressive".into(), "restart-markers".into()]) {
             let name = format!("gpu/decode/route={route}/{sort}");
             let words = detail(&checks, &name);
-            // The largest and the mean difference.
+            // The message has the largest and the mean difference.
             assert!(has_words(words, &["0", "0.000"]), "{route} {sort}: {words}");
-            // A tolerance only where nvJPEG decoded.
+            // The message has a tolerance only if nvJPEG decoded.
             let tolerance = [decode::BOUND.most.to_string(), decode::BOUND.mean.to_string()];
             let is_tolerant = has_words(words, &tolerance.each_ref().map(String::as_str));
             assert_eq!(is_tolerant, !is_left_to_cpu(&name), "{route} {sort}: {words}");
@@ -219,19 +220,19 @@ fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
         detail(&checks, &format!("gpu/{name}"));
     }
     let words = detail(&checks, "gpu/operator/resize");
-    // All cases, and those with a tiled kernel.
+    // The message has the number of all cases, and of those with a tiled kernel.
     let cases = numbers(words);
     assert!(cases.len() >= 2 && cases.iter().all(|it| *it > 0), "{words}");
-    // All rounds ahead of their stream.
+    // In all 20 rounds, the engines wrote ahead of their stream.
     let words = detail(&checks, "gpu/hazard/by-hand");
     assert_eq!(numbers(words)[..2], [20, 20], "{words}");
-    // Batches.
+    // The message has the number of batches.
     let words = detail(&checks, "gpu/hazard/loader");
     assert!(has_words(words, &["24"]), "{words}");
     drop(machine);
 }
 
-/// Engines that keep the stream order are distinguished from a machine without engines.
+/// Engines that keep the stream's order are distinguished from a machine without engines.
 #[test]
 fn the_engines_behaviour_is_reported_and_their_absence_is_no_failure() {
     let machine = machine(Schedule::Random(3));
@@ -252,7 +253,7 @@ fn the_engines_behaviour_is_reported_and_their_absence_is_no_failure() {
     }
 }
 
-/// The decoder notices every image that a call skips; the check fails if it does not.
+/// The decoder must detect every image that a call skips. Otherwise the check fails.
 #[test]
 fn skipped_images_are_counted_by_their_pages() {
     let machine = machine(Schedule::Random(4));
@@ -262,19 +263,19 @@ fn skipped_images_are_counted_by_their_pages() {
         let found = checks.into_iter().find(|check| check.name == "gpu/hazard/skipped").unwrap();
         assert_eq!(found.result, Outcome::Pass, "{every}: {}", found.detail);
         let numbers = numbers(&found.detail);
-        // In calls of 2, 7, 14 and 28 images.
+        // The calls have 2, 7, 14 and 28 images.
         let [per_call, counts] = [2, 0].map(|at| numbers[at..].iter().step_by(3).copied());
         assert_eq!(per_call.collect::<Vec<_>>(), [2, 7, 14, 28], "{}", found.detail);
         counts.collect::<Vec<_>>()
     };
     assert_eq!(skipped(0), [0; 4]);
     let found = skipped(3);
-    // A third of 12 calls of each size, give or take one.
+    // A third of the images in 12 calls of each size, plus or minus one.
     let expected = [8, 28, 56, 112];
     assert!(found.iter().zip(expected).all(|(is, want)| is.abs_diff(want) <= 1), "{found:?}");
 }
 
-/// An error on one route must be detected on that route only.
+/// An error on one route must be reported for this route only.
 #[test]
 fn only_the_wrong_route_fails() {
     let machine = machine(Schedule::Random(5));
@@ -292,7 +293,7 @@ fn only_the_wrong_route_fails() {
     }
 }
 
-/// An nvJPEG that accepts broken files without an error: none of them may reach it.
+/// This nvJPEG accepts broken files without an error, so no broken file may reach it.
 #[test]
 fn damaged_files_are_errors_even_if_nvjpeg_accepts_everything() {
     let machine = machine(Schedule::Random(6));
@@ -307,7 +308,8 @@ fn damaged_files_are_errors_even_if_nvjpeg_accepts_everything() {
 #[test]
 fn differences_within_the_tolerance_pass_and_larger_ones_fail() {
     let machine = machine(Schedule::Random(3));
-    // Largest and mean difference with their bounds, windows, and a range for one of the numbers.
+    // Expected in the message: largest and mean difference with their bounds, windows, and a range
+    // for one number.
     let decoders: [(Decode, Outcome, &[&str], _); 6] = [
         (exact, Outcome::Pass, &["0", "4", "0.000", "0.5"], None),
         (four_levels_here_and_there, Outcome::Pass, &["4", "0.5"], Some(0.4..0.5)),
@@ -334,8 +336,8 @@ fn differences_within_the_tolerance_pass_and_larger_ones_fail() {
     }
 }
 
-/// The engines' downscaling method is not documented: an average of pixels is within the bound, and an image that is off by one
-/// column is not.
+/// The downscaling method of the engines is undocumented. Averages of pixels are within the bound,
+/// but an image that is shifted by one column is not.
 #[test]
 fn downscaling_may_use_another_method_but_not_other_pixels() {
     let machine = machine(Schedule::Random(4));

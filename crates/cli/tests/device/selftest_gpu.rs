@@ -1,5 +1,5 @@
-//! The built program on the simulated GPU: a driver, a run-time compiler and an nvJPEG that simulate the API and the order of
-//! events. The nvJPEG returns a pattern instead of an image.
+//! The built program on the simulated GPU. Driver, run-time compiler and nvJPEG simulate the API
+//! and the order of events. nvJPEG returns a pattern instead of an image.
 
 use crate::simulated;
 use crate::words::has_words;
@@ -23,7 +23,7 @@ fn feedwater(dir: &Path, args: &[&str], environment: &[(&str, &Path)]) -> Output
         .unwrap()
 }
 
-/// Returns the last line of standard output as JSON, of a command that exits with `code`.
+/// Returns the last line of standard output as JSON. The command must exit with `code`.
 fn json(output: &Output, code: i32) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
@@ -64,7 +64,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// Chain of a check of `gpu/operator/normalize`, which has one kernel if no option is set.
+/// Chain of the check `gpu/operator/normalize`. Without options, it has one kernel.
 const NORMALIZE: &str = r#"
 tune = false
 [decode]
@@ -93,17 +93,17 @@ fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     for name in operators.chain(others).chain(chains) {
         assert!(all.iter().any(|check| check.0 == name), "{name} is missing");
     }
-    // Everything but decoding passes, and decoding fails.
+    // Decode checks must fail, and all others must pass.
     for (name, result, detail) in &all {
         let by_any_route = is_balanced(name);
         assert!(by_any_route || (result == "fail") == shows_a_pattern(name), "{name}: {detail}");
         assert!(result == "pass" || detail.contains("levels"), "{name}: {detail}");
     }
-    // Found by another process, with the simulated libraries too.
+    // A separate process checked this, also with the simulated libraries.
     let windows = all.iter().find(|check| check.0 == "gpu/engines/windows").unwrap();
     assert_eq!((&*windows.1, &*windows.2), ("pass", "the JPEG engines decode windows"));
     assert_eq!(result["failed"], all.iter().filter(|check| check.1 == "fail").count());
-    // A throughput for each route, and for all together.
+    // There is a throughput for each route, and one for all routes together.
     let rates = result["throughput"].as_array().unwrap();
     let routes: Vec<_> = rates.iter().map(|rate| rate["route"].as_str().unwrap()).collect();
     assert_eq!(routes, ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu", "balanced"]);
@@ -113,7 +113,7 @@ fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
         assert!(images > 0.0 && (rate * seconds - images).abs() < 1.0, "{rates:?}");
     }
 
-    // Run again with one miscompiled kernel, which must be detected.
+    // Runs again with one miscompiled kernel, which the self-test must detect.
     let broken = dir.path().join("broken");
     let compiler = dir.path().join("wrong-compiler");
     let text = r#"#!/bin/sh
@@ -126,7 +126,7 @@ exec c++ "$@"
 "#;
     fs::write(&compiler, text).unwrap();
     fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
-    // Kernels are read only with the key that signed them.
+    // Cached kernels are used only with the key that signed them.
     let stored = simulated::exclusive().directory().join("kernels");
     fs::create_dir(&broken).unwrap();
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o700)).unwrap();
@@ -149,7 +149,7 @@ exec c++ "$@"
     let failed: Vec<_> = checks(&result).into_iter().filter(|check| check.1 == "fail").collect();
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert_eq!(failed[0].0, "gpu/operator/normalize");
-    // The element type and layout, then the first byte that differs and its sample.
+    // The message has element type and layout, then the first byte that differs and its sample.
     let (_, difference) = failed[0].2.split_once(" f32 nchw").unwrap();
     assert!(difference.contains(": byte ") && has_words(difference, &["sample 0"]), "{failed:?}");
 }
@@ -167,18 +167,18 @@ fn the_kernels_checks_pass_with_device_code() {
 
 /// Whether a check compares nvJPEG's output with the image.
 fn shows_a_pattern(name: &str) -> bool {
-    // Checks of images that a route leaves to the CPU, or that ignore pixels, pass anyway.
+    // Some checks pass anyway: a route leaves their images to the CPU, or they ignore pixels.
     let well = ["route=cpu/", "route=nvjpeg-hardware/progressive", "route=nvjpeg-gpu/progressive"];
     ["gpu/decode/", "gpu/files/"].iter().any(|it| name.starts_with(it))
         && !well.iter().any(|it| name.contains(it))
 }
 
-/// Whether such a check lets the loader choose the route, possibly the CPU.
+/// Whether a check lets the loader choose the route, which may be the CPU.
 fn is_balanced(name: &str) -> bool {
     ["gpu/policy/skip", "gpu/policy/substitute", "gpu/two-at-once"].contains(&name)
 }
 
-/// Number of samples decoded on the device.
+/// Returns the number of samples decoded on the device.
 fn decoded(result: &Value) -> u64 {
     let count = |route: &str| result["outcomes"][route].as_u64().unwrap();
     ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"].map(count).iter().sum()
@@ -196,7 +196,7 @@ fn run_names_the_device_and_its_memory() {
     assert_eq!(result["cpu_fallback"], serde_json::json!({}));
     let [predicted, peak] =
         ["predicted", "peak"].map(|it| result[format!("device_bytes_{it}")].as_u64().unwrap());
-    // nvJPEG may leave part of its rows unused.
+    // nvJPEG may not use all memory that is planned for it.
     assert!(peak > 10 * 3 * 80 * 60 && peak <= predicted, "{result}");
 
     let plan = ["plan", "pipeline.toml", "--device", "gpu", "--json"];
@@ -239,7 +239,7 @@ fn a_dump_on_the_gpu_equals_that_on_the_cpu() {
     }
 }
 
-/// Runs a command that must fail with `code` on a machine without a driver, and returns its output.
+/// Runs a command on a machine without a driver. It must exit with `code`. Returns its output.
 fn without_gpu(dir: &Path, args: &[&str], code: i32) -> (String, String) {
     let nowhere = dir.join("no-driver.so");
     let cache = dir.join("cache");
@@ -251,7 +251,7 @@ fn without_gpu(dir: &Path, args: &[&str], code: i32) -> (String, String) {
     (stdout, stderr)
 }
 
-/// Name of the driver's library in messages.
+/// Name of the driver's library, as in messages.
 const DRIVER: &str = "libcuda.so.1";
 
 #[test]
@@ -265,9 +265,9 @@ fn a_missing_gpu_is_an_error_if_required() {
         let (stdout, stderr) = without_gpu(dir.path(), args, 1);
         assert!(stderr.starts_with("feedwater: ") && stderr.lines().count() == 1, "{stderr}");
         assert!(has_words(&stderr, &[DRIVER, "no-driver.so"]), "{stderr}");
-        assert_eq!(stdout, "", "{args:?} does nothing before");
+        assert_eq!(stdout, "", "{args:?} must print nothing before the error");
     }
-    assert!(!dir.path().join("cache").exists(), "no images are generated");
+    assert!(!dir.path().join("cache").exists(), "no images must be generated");
 
     let (stdout, _) = without_gpu(dir.path(), &["run", "pipeline.toml"], 0);
     let device = stdout.lines().next().unwrap();
@@ -307,18 +307,18 @@ fn plan_shows_the_gpu_of_another_machine() {
     let there = String::from_utf8(feedwater(dir.path(), &args, &[]).stdout).unwrap();
     let [plan, there] = [here, there].map(|text| {
         let mut plan: Value = serde_json::from_str(&text).unwrap();
-        // The available memory of the machine changes from moment to moment.
+        // The available memory of the machine changes all the time.
         assert!(plan.as_object_mut().unwrap().remove("available").is_some());
-        // Only a machine with one GPU knows that it is the only one.
+        // Only on a machine with one GPU it is known to be the only one.
         assert!(plan.as_object_mut().unwrap().remove("runs_on").is_some());
         plan
     });
-    // Only a machine with a GPU knows how much nvJPEG takes.
+    // Only on a machine with a GPU it is known how much memory nvJPEG needs.
     let rows = |plan: &Value, known: &str| -> usize {
         let rows = plan["footprint"].as_array().unwrap().iter();
         rows.filter(|row| row["note"].as_str().unwrap().contains(known)).count()
     };
-    // The row of the process says it too.
+    // The note of the entry `process` contains the word too.
     assert_eq!([rows(&plan, "estimated"), rows(&there, "measured")], [6, 7]);
 
     let without = |plan: &Value| {
@@ -331,11 +331,11 @@ fn plan_shows_the_gpu_of_another_machine() {
         }
         plan
     };
-    assert_eq!(without(&plan), without(&there), "the plan is that of a machine with a GPU");
+    assert_eq!(without(&plan), without(&there), "the plan must equal that of a machine with a GPU");
     assert_eq!(plan["device"]["kernels"], serde_json::json!([KERNEL]));
     assert!(plan["device"]["pages"].as_u64().unwrap() > 8);
 
-    // The text is the whole kernel, on any machine and with any `--device`.
+    // The output is the whole kernel, on any machine and with any `--device`.
     for device in ["auto", "cpu"] {
         let args = ["plan", "pipeline.toml", "--cuda", "--device", device];
         let (text, _) = without_gpu(dir.path(), &args, 0);
@@ -356,7 +356,8 @@ fn plan_shows_the_gpu_of_another_machine() {
     assert!(plan["device"].is_null());
 }
 
-/// In the order of a new user: `synth` generates what the pipeline file reads.
+/// Runs the examples in the order of a new user: `synth` first creates what the pipeline file
+/// reads.
 #[test]
 fn every_example_of_the_help_works_when_pasted() {
     let dir = tempfile::tempdir().unwrap();

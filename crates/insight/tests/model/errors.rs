@@ -3,7 +3,8 @@
 use super::*;
 use crate::words::has_words;
 
-/// An invalid model: key of the error, values in its problem, and the change.
+/// An invalid model: expected key of the error, values in its message, and the change that makes
+/// the model invalid.
 type Invalid<'a> = (&'a str, &'a [&'a str], Change<'a>);
 
 #[test]
@@ -72,7 +73,7 @@ fn invalid_models_are_errors_that_name_the_field() {
         (none, &["batches", "seconds"][..]),
         (Options::batches(0, 1), &["0"]),
         (Options::seconds(f64::NAN), &["0"]),
-        // It ends.
+        // A run of 1e9 seconds must be refused instead of taking forever.
         (Options::seconds(1e9), &["10000000"]),
     ] {
         let problem = refused(options);

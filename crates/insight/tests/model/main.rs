@@ -1,4 +1,4 @@
-//! Tests the model of the pipeline against closed formulas and the rules of the loader.
+//! Compares the model of the pipeline with closed formulas and with the rules of the loader.
 
 mod errors;
 #[path = "../words/mod.rs"]
@@ -27,7 +27,7 @@ fn model(batch: u32, workers: usize, prefetch: u32) -> Model {
 
 /// Changes a model.
 type Change<'a> = &'a dyn Fn(&mut Model);
-/// Increases one quantity of a model by a number.
+/// Increases one quantity of a model.
 type More<'a> = &'a dyn Fn(&mut Model, u32);
 
 fn stage(name: &str, on: On, mean: f64) -> Stage {
@@ -96,19 +96,20 @@ fn the_smallest_capacity_is_the_rate_without_variance() {
     close(cores.limit().unwrap().1, 2.0 / (0.006 + 0.0005 / 8.0), 1e-12);
 }
 
-/// With one slot, filling and using a batch alternate.
+/// With a single slot, filling and using a batch alternate.
 #[test]
 fn one_slot_alternates_filling_and_using() {
     let mut model = model(10, 4, 0);
     model.consumer.step = Service::constant(0.02);
     model.per_batch = 0.005;
-    // Rounds of 4, 4 and 2.
+    // Rounds of 4, 4 and 2 samples.
     close(run(&model).batches_per_second, 1.0 / (0.03 + 0.005 + 0.02), 1e-9);
-    // An unused resource bounds nothing.
+    // A resource that no stage uses limits nothing.
     model.resources = vec![resource("unused", 1)];
     let (limit, capacity) = model.limit().unwrap();
     assert_eq!(limit, Limit::Slots);
-    // Assigning all samples, then 10 ms for the last one, 5 ms for the batch and 20 ms for the step.
+    // Time to assign all samples, then 10 ms for the last sample, 5 ms for the batch and 20 ms for
+    // the step.
     close(capacity, 10.0 / (6.0 / (1.0 / 0.002625) + 0.035), 1e-9);
     assert!(capacity >= rate(&model));
     // A consumer that copies the batch frees the slot at once.
@@ -116,8 +117,8 @@ fn one_slot_alternates_filling_and_using() {
     close(run(&model).batches_per_second, 1.0 / 0.035, 1e-9);
 }
 
-/// A closed network with two stations, `n` customers and exponential-like times has a known throughput. With constant times it is
-/// the machine repair model: `n` workers that wait for `a` and then need the one server for `s`.
+/// A closed queueing network with two stations has a known throughput. With constant times, it is
+/// the machine repair model: `n` workers wait for `a` and then need the single server for `s`.
 #[test]
 fn constant_machine_repair_matches_its_formula() {
     for (workers, wait, server) in [(1, 0.004, 0.001), (3, 0.004, 0.001), (8, 0.004, 0.001)] {
@@ -130,8 +131,8 @@ fn constant_machine_repair_matches_its_formula() {
     }
 }
 
-/// Finite-source queue M/M/1//N (the machine repair model with exponential times): the probability that the server is
-/// idle is 1 / sum over k of N! / (N-k)! * (s/a)^k.
+/// The finite-source queue M/M/1//N is the machine repair model with exponential times. The server
+/// is idle with the probability 1 / sum over k of N! / (N-k)! * (s/a)^k.
 #[test]
 fn exponential_machine_repair_matches_its_formula() {
     let exponential = |mean: f64| {
@@ -160,7 +161,7 @@ fn exponential_machine_repair_matches_its_formula() {
     close(found.resources[0], busy, 0.01);
 }
 
-/// Little's law: samples in flight = rate * time of each.
+/// Little's law: samples in flight = rate * time per sample.
 #[test]
 fn littles_law_holds() {
     let mut model = model(16, 7, 4);
@@ -178,7 +179,7 @@ fn littles_law_holds() {
     close(in_stages, under_way, 1e-9);
     close(found.stages[0].serving / 2.0, found.resources[0], 1e-9);
     close(found.stages[1].serving / 3.0, found.cores, 1e-9);
-    // The same for one stage: samples in service = rate * mean.
+    // The same for one stage: samples in service = rate * mean time.
     close(found.stages[0].serving, found.samples_per_second * 0.005, 0.04);
 }
 
@@ -201,7 +202,7 @@ fn shares_add_up() {
     assert!((0.0..=1.0).contains(&found.readiness));
 }
 
-/// Checks order and completeness of the consumer's batches by the events.
+/// Checks the events: the consumer gets batches in order, and none is lost.
 #[test]
 fn batches_are_used_in_order_and_none_is_lost() {
     let mut model = model(5, 4, 2);
@@ -218,7 +219,7 @@ fn batches_are_used_in_order_and_none_is_lost() {
     let begun = of(Who::Consumer, What::Begins);
     assert!(begun.iter().copied().eq(0..begun.len() as u32));
     assert_eq!(of(Who::Consumer, What::Ends).len() as u32, found.batches);
-    // Every sample is made once, and the slots bound the started batches.
+    // Every sample is made once. The number of slots limits the batches that have begun.
     let mut places = vec![0; ready.len() + 3];
     let (mut taken, mut given_back) = (0, 0);
     let mut waits = 0.0;
@@ -273,7 +274,8 @@ fn more_of_anything_never_slows_a_constant_pipeline_down() {
     }
 }
 
-/// A worker that takes four times as long makes a quarter of the samples; the ring hides the delays.
+/// A worker that takes four times as long makes a quarter of the samples. The ring hides the
+/// delays.
 #[test]
 fn a_straggler_costs_only_its_own_samples() {
     let mut model = model(32, 4, 8);
@@ -281,13 +283,14 @@ fn a_straggler_costs_only_its_own_samples() {
     model.cores = 100;
     close(rate(&model), 3.25 / 0.01, 0.01);
     assert_eq!(model.limit(), Some((Limit::Workers, 3.25 / 0.01)));
-    // Only the worker's own stages take longer.
+    // Only the worker's own stages take longer, not those on resources.
     model.stages.push(detached("kernel", On::Cpu, 0.001));
     close(rate(&model), 3.25 / 0.01, 0.01);
     model.resources = vec![resource("engine", 9)];
     model.stages = vec![stage("engine", On::Resource(0), 0.01)];
     close(rate(&model), 4.0 / 0.01, 0.01);
-    // With one sample per batch and four slots, the others make two each and then wait for the straggler.
+    // With one sample per batch and four slots, the other workers make two samples each and then
+    // wait for the straggler.
     let mut tight = self::model(1, 4, 3);
     tight.workers[3] = 4.0;
     close(rate(&tight), 7.0 / 0.04, 0.01);
@@ -295,7 +298,7 @@ fn a_straggler_costs_only_its_own_samples() {
     close(rate(&tight), 3.25 / 0.01, 0.01);
 }
 
-/// With the same mean work, a deep ring hides variance and a shallow one does not.
+/// With the same mean time, a deep ring hides variance, and a shallow one does not.
 #[test]
 fn variance_slows_down_a_tiny_ring() {
     let mut model = model(1, 4, 4);
@@ -325,24 +328,24 @@ fn pages_bound_the_samples_in_flight() {
         let under_way: f64 = found.stages.iter().map(|it| it.serving + it.queued).sum();
         assert!(under_way <= f64::from(pages) + 1e-9);
     }
-    // Without pages only the slots bound them.
+    // Without pages, only the slots limit the samples in flight.
     model.pages = None;
     close(rate(&model), 200.0, 0.02);
     model.slots = 1;
     let found = run(&model);
     assert!(found.stages[1].serving <= 8.0);
-    // Eight samples by two workers, and the last one's kernel.
+    // Two workers process eight samples, followed by the kernel of the last one.
     close(found.batches_per_second, 1.0 / 0.14, 1e-6);
 }
 
-/// The consumer's work on a core competes with the stages, and does not count as waiting for data.
+/// The consumer's work on a core competes with the stages. It does not count as waiting for data.
 #[test]
 fn the_consumer_competes_for_cores() {
     let mut model = model(4, 4, 2);
     model.cores = 1;
     model.consumer = Consumer { step: Service::constant(0.02), holds: true, host_share: 0.5 };
     let found = run(&model);
-    // 40 ms of stages and 10 ms of the step on one core.
+    // The stages take 40 ms and the step takes 10 ms on the same core.
     close(found.batches_per_second, 1.0 / 0.05, 0.01);
     close(found.cores, 1.0, 1e-3);
     model.cores = 5;
@@ -355,7 +358,8 @@ fn a_fast_loader_fills_the_ring_and_a_slow_one_never() {
     model.consumer.step = Service::constant(0.1);
     let fast = run(&model);
     assert_eq!((fast.readiness, fast.consumer_waits), (1.0, 0.0));
-    // Right after a batch is taken two are ready until the third is made; three of four slots wait.
+    // Right after a batch is taken, two batches are ready until the third is finished. Three of
+    // four slots wait.
     assert!(fast.mean_ready() > 2.0 && fast.worker_shares().slot > 0.8, "{fast:?}");
     model.consumer.step = Service::constant(0.001);
     let slow = run(&model);
@@ -373,7 +377,8 @@ fn results_depend_on_the_seed() {
     close(run(1).samples_per_second, run(2).samples_per_second, 0.1);
 }
 
-/// Measuring begins after the warm-up and ends with the batches or the seconds, whichever comes first.
+/// A measurement begins after the warm-up. It ends after the given batches or seconds, whichever
+/// comes first.
 #[test]
 fn a_run_ends_at_the_first_limit() {
     let mut model = model(1, 1, 1);
@@ -395,7 +400,7 @@ fn workers_can_start_late() {
     model.stages[0].service.mean = 1.0;
     model.starts = vec![0.0, 5.5];
     assert_eq!(model.run(&Options::seconds(5.0)).unwrap().batches, 5);
-    // 10 batches of the first worker, and 4 of the second, at 6.5, 7.5, 8.5 and 9.5 s.
+    // 10 batches of the first worker, and 4 of the second one, at 6.5, 7.5, 8.5 and 9.5 s.
     assert_eq!(model.run(&Options::seconds(10.0)).unwrap().batches, 14);
 }
 
@@ -409,18 +414,18 @@ fn other_programs_slow_down_work_on_a_core() {
     };
     let beside = |workers, speed, available| {
         let model = with(workers, Some(Contention { speed, available }));
-        // The capacity bounds agree.
+        // The capacity must be consistent with the simulated rate.
         close(model.limit().unwrap().1, rate(&model), 0.02);
         rate(&model)
     };
     close(rate(&with(2, None)), 200.0, 0.01);
-    // Two fifths of a core for one thread; a second one shares them.
+    // One thread gets two fifths of a core. A second thread must share them.
     close(beside(1, 0.4, 0.4), 40.0, 0.01);
     close(beside(2, 0.4, 0.4), 40.0, 0.01);
-    // A full core for the first thread, and seven tenths for the second.
+    // The first thread gets a full core, and the second one gets seven tenths.
     close(rate(&with(1, Some(Contention { speed: 1.0, available: 1.7 }))), 100.0, 0.01);
     close(beside(2, 1.0, 1.7), 170.0, 0.01);
-    // Eight threads on two cores.
+    // Eight threads share two cores at 80 % speed.
     close(beside(8, 0.8, 1.6), 160.0, 0.01);
     for (speed, available, key) in [
         (0.0, 1.0, "model.contention.speed"),

@@ -1,12 +1,13 @@
-//! Small kernels for tests.
+//! Builds small kernels and runs them.
 #![allow(dead_code)]
 
 use feedwater_ptx::{Access, Fault, FaultKind, Launch, Memory, Module, Options, Outcome};
 
-/// Adds the head of a module, and a kernel `test` with the parameters `in` and `out` around `body`.
+/// Returns a module with a kernel `test` that has the parameters `in` and `out` and this body.
 ///
-/// Registers: `%p0..9`, `%h0..9` (16 bits), `%r0..31`, `%f0..9`, `%d0..9` (64 bits), `%x0..9` (f64). `%d0` and `%d1` are the
-/// addresses of `in` and `out`, `%r0` is the thread in the block.
+/// Registers: `%p0..9`, `%h0..9` (16 bits), `%r0..31`, `%f0..9`, `%d0..9` (64 bits), `%x0..9`
+/// (f64). `%d0` and `%d1` contain the addresses of `in` and `out`. `%r0` contains the index of the
+/// thread in the block.
 pub fn kernel(body: &str) -> String {
     format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n.file 1 \"test.cu\"\n\
@@ -22,7 +23,7 @@ pub fn kernel(body: &str) -> String {
     )
 }
 
-/// A module, its memory and the addresses of `in` and `out`.
+/// A module, its memory, and the addresses of `in` and `out`.
 pub struct Setup {
     pub module: Module,
     pub memory: Memory,
@@ -32,7 +33,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// One block of `threads` threads; `out` has 16 bytes for each, `in` is read-only.
+    /// Prepares one block of `threads` threads. `out` has 16 bytes for each thread. `in` is
+    /// read-only.
     pub fn new(body: &str, threads: u32, input: &[u8]) -> Self {
         let module = Module::parse(&kernel(body)).unwrap_or_else(|error| panic!("{error}"));
         let mut memory = Memory::new();
@@ -55,14 +57,15 @@ impl Setup {
     }
 }
 
-/// Runs a body without faults; word `n` of `out` is what thread `n` stores there.
+/// Runs a body that must have no faults. Returns `out` as words: word `n` is what thread `n`
+/// stores.
 pub fn words(body: &str, threads: u32) -> Vec<u32> {
     let mut setup = Setup::new(body, threads, &[0; 64]);
     setup.run(&Options::default()).expect_clean();
     setup.words()[..threads as usize].to_vec()
 }
 
-/// Faults of a body with 64 threads.
+/// Runs a body with 64 threads and returns its faults.
 pub fn faults(body: &str) -> Vec<Fault> {
     faults_of(body, 64)
 }
@@ -71,10 +74,10 @@ pub fn faults_of(body: &str, threads: u32) -> Vec<Fault> {
     Setup::new(body, threads, &[7; 64]).run(&Options::default()).faults
 }
 
-/// Asserts that a body has faults, all of one kind, and that they name the source.
+/// Checks that a body has faults, that all are of one kind, and that they name the source line.
 pub fn assert_fault(body: &str, kind: FaultKind) -> Fault {
     let found = faults(body);
-    assert!(!found.is_empty(), "no fault, but {kind:?} is planted in {body}");
+    assert!(!found.is_empty(), "no fault found, but {kind:?} is planted in {body}");
     for fault in &found {
         assert_eq!(fault.kind, kind, "{fault}");
         assert_eq!((fault.kernel.as_str(), &fault.source), ("test", &Some(("test.cu".into(), 7))));
@@ -82,12 +85,13 @@ pub fn assert_fault(body: &str, kind: FaultKind) -> Fault {
     found[0].clone()
 }
 
-/// Store of `%r2` as word `n` of thread `n`.
+/// Stores `%r2` of thread `n` as word `n` of `out`.
 pub const STORE: &str =
     "mul.wide.u32 %d8, %r0, 4; add.s64 %d8, %d1, %d8; st.global.u32 [%d8], %r2;";
 
-/// Evaluates one instruction for many operands: `a`, `b`, `c` are `%r1..3`, `%f1..3`, `%d2..4`, `%x1..3` and `%h1..3`, as `kind`
-/// says (`r`, `f`, `d`, `x`, `h`); the result is register 4 (5 for `d`) of the kind `result`.
+/// Evaluates one instruction for many operands. `kind` (`r`, `f`, `d`, `x`, `h`) selects the
+/// registers of the operands `a`, `b` and `c`: `%r1..3`, `%f1..3`, `%d2..4`, `%x1..3` or `%h1..3`.
+/// The result is in register 4 (5 for `d`) of the kind `result`.
 pub fn evaluate(text: &str, kind: char, result: char, inputs: &[[u64; 3]]) -> Vec<u64> {
     let mut body = "mul.wide.u32 %d9, %r0, 24; add.s64 %d9, %d0, %d9;".to_string();
     for operand in 0..3 {
@@ -123,7 +127,7 @@ pub fn evaluate(text: &str, kind: char, result: char, inputs: &[[u64; 3]]) -> Ve
     results
 }
 
-/// Random operands; a third of them are small or special.
+/// Returns random operands. A third of them are small or special values.
 pub fn operands(count: usize, seed: u64) -> Vec<[u64; 3]> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {

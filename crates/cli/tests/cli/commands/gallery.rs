@@ -1,10 +1,10 @@
-//! The page of `gallery`.
+//! The page that `gallery` writes.
 
 use super::*;
 
 use feedwater::internals::header::{Format, Header};
 
-/// The files of a page's pictures.
+/// Returns the image files of a page.
 fn pictures(page: &str) -> Vec<&str> {
     page.split("src=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
 }
@@ -20,7 +20,7 @@ fn the_gallery_shows_every_operator() {
         assert!(page.contains(&format!("<section id=\"{name}\">")), "{name}");
     }
     let pictures = pictures(&page);
-    // The unchanged image comes first.
+    // The unchanged image comes first and shows no operator.
     assert_eq!(result["pictures"], pictures.len() - 1);
     assert!(pictures.len() > 2 * feedwater::internals::op::NAMES.len(), "{}", pictures.len());
     let mut different = std::collections::BTreeSet::new();
@@ -30,8 +30,8 @@ fn the_gallery_shows_every_operator() {
         assert_eq!(header.format, Format::Jpeg, "{picture}");
         different.insert(bytes);
     }
-    // Operators may leave a sample as it is.
-    assert!(4 * different.len() > 3 * pictures.len(), "{} of them differ", different.len());
+    // Some operators may leave a sample unchanged.
+    assert!(4 * different.len() > 3 * pictures.len(), "only {} images differ", different.len());
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn strips_show_the_image_and_up_to_three_results() {
     let result = json(dir.path(), &["gallery", "strips", "--strips", "--json"]);
     let strips = result["strips"].as_array().unwrap();
     let listed: Vec<&str> = strips.iter().map(|it| it["op"].as_str().unwrap()).collect();
-    // Without boxes it changes nothing.
+    // Without boxes, this operator changes nothing, so it is not shown.
     let shown: Vec<&str> = feedwater::internals::op::NAMES
         .iter()
         .copied()
@@ -80,11 +80,11 @@ fn the_gallery_says_what_is_wrong_with_an_image() {
     for (file, word) in [("missing.jpg", "missing.jpg"), ("text.jpg", "unsupported")] {
         let error = refused(dir.path(), &["gallery", "out", "--image", file], 1);
         assert!(error.contains(file) && error.contains(word), "{error}");
-        assert!(!dir.path().join("out").exists(), "nothing is written");
+        assert!(!dir.path().join("out").exists(), "nothing must be written");
     }
 }
 
-/// Writes the pictures of `docs/reference/`.
+/// Writes the images of `docs/reference/`.
 #[test]
 #[ignore = "scripts/operator-reference runs it, with FEEDWATER_STRIPS"]
 fn write_strips_for_the_reference() {

@@ -1,4 +1,4 @@
-//! Signals: progress is reported, output files are complete or absent, and no started process stays.
+//! Signals: progress is reported, output files are complete or absent, and started processes end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -12,10 +12,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
 
-/// Timeout that only a hanging test reaches.
+/// Timeout of a test, far longer than any test that does not hang.
 const FOR_EVER: Duration = Duration::from_secs(300);
 
-/// A command that signals end, also where the tests run in the background of a script, which ignores SIGINT.
+/// Returns a command that signals can end. Shells start background jobs with SIGINT ignored; `env`
+/// restores the default.
 fn signalled(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=INT,TERM,HUP", program]);
@@ -40,13 +41,14 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Returns the exit code, standard output and standard error of a command that was told to end.
+/// Waits for a command that received a signal. Returns its exit code, standard output and standard
+/// error.
 fn ended(mut child: Child) -> (Option<i32>, String, String) {
     let begin = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if begin.elapsed() > FOR_EVER {
             child.kill().unwrap();
-            panic!("it does not end");
+            panic!("the command does not exit");
         }
         sleep(Duration::from_millis(5));
     }
@@ -54,7 +56,7 @@ fn ended(mut child: Child) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Whether a process is neither gone nor an unreaped zombie.
+/// Whether a process exists and is not a zombie.
 fn lives(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
@@ -84,7 +86,8 @@ fn an_interrupted_run_reports_its_progress_and_writes_its_files() {
         let report: Value = serde_json::from_str(stdout.trim()).unwrap();
         assert_eq!(report["interrupted"], name);
         assert!(report["images"].is_u64());
-        // The signal, and the number of batches that the run would have.
+        // The message has the name of the signal, and the number of batches that the run would have
+        // had.
         assert!(has_words(&stderr, &[name, "8000000000"]), "{stderr}");
         for file in ["trace.json", "profile.json"] {
             let text = fs::read(dir.path().join(file)).unwrap();
@@ -131,7 +134,7 @@ fn files_being_written_at_a_signal_are_complete_or_absent() {
     }
 }
 
-/// Shell commands that start another process and write both process ids to files.
+/// Shell commands that start another process and write the ids of both processes to files.
 const STARTS_ANOTHER: &str =
     "sleep 1000 & echo $! > grandchild.new; echo $$ > child; mv grandchild.new grandchild";
 
@@ -141,7 +144,7 @@ fn a_consumer_that_reads_nothing_does_not_block_explain_and_leaves_no_process() 
     let consumer = format!("{STARTS_ANOTHER}; sleep 1000");
     let args = ["explain", "pipeline.toml", "--seconds", "0.2", "--consumer-cmd", &consumer];
     let words = refused(dir.path(), &args, 1);
-    // The remedy tells this error from that of a command that ended.
+    // The advice shows which error this is: other errors do not contain these words.
     assert!(has_words(&words, &["--consumer-cmd", "--seconds", "0.2"]), "{words}");
     for process in ["child", "grandchild"] {
         let pid = fs::read_to_string(dir.path().join(process)).unwrap();
@@ -152,7 +155,7 @@ fn a_consumer_that_reads_nothing_does_not_block_explain_and_leaves_no_process() 
 #[test]
 fn a_consumer_that_never_ends_is_ended_after_the_measurement() {
     let dir = workplace();
-    // A consumer that reads everything, keeps running after its input ends and ignores SIGTERM.
+    // A consumer that reads everything, ignores SIGTERM, and continues after the end of its input.
     let consumer = format!("trap '' TERM; {STARTS_ANOTHER}; cat > /dev/null; sleep 1000");
     let args = ["explain", "pipeline.toml", "--seconds", "0.2", "--consumer-cmd", &consumer];
     done(dir.path(), &args);
@@ -182,7 +185,7 @@ fn an_interrupted_explain_ends_its_consumer() {
     }
 }
 
-/// A server that never answers: nothing to report, and no loader to stop.
+/// The server never answers, so there is no progress to report, and no loader to stop.
 #[test]
 fn a_command_that_waits_for_a_server_ends_with_the_signal() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -200,8 +203,8 @@ fn a_command_that_waits_for_a_server_ends_with_the_signal() {
     }
 }
 
-/// A server that has an archive, and beside it a row index of 3 GiB of which it sends the begin only. Returns its address, and
-/// whether the row index was read.
+/// Starts a server with an archive and a row index of 3 GiB, of which it sends only the beginning.
+/// Returns its address, and whether the row index was requested.
 fn server_with_an_endless_row_index(archive: Vec<u8>) -> (SocketAddr, Arc<AtomicBool>) {
     const ENDLESS: u64 = 3 << 30;
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -276,7 +279,7 @@ fn a_signal_ends_a_command_that_reads_an_endless_row_index() {
     }
 }
 
-/// The only shard that was packed.
+/// Returns the bytes of the only packed shard.
 fn shard(dir: &Path) -> Vec<u8> {
     let files = fs::read_dir(dir.join("packed")).unwrap().map(|it| it.unwrap().path());
     let shards: Vec<_> = files.filter(|it| it.extension().is_some_and(|it| it == "tar")).collect();

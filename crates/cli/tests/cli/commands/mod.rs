@@ -1,4 +1,4 @@
-//! Every command of the built program.
+//! Tests of every command of the built program.
 
 mod dump;
 mod gallery;
@@ -46,10 +46,10 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Runs a command that must succeed and returns its standard output.
+/// Runs a command that must succeed and returns its standard output. There must be no warnings.
 fn done(dir: &Path, args: &[&str]) -> String {
     let (stdout, stderr) = done_with_warnings(dir, args);
-    assert_eq!(stderr, "", "{args:?} writes nothing to standard error without a terminal");
+    assert_eq!(stderr, "", "{args:?} must write nothing to standard error without a terminal");
     stdout
 }
 
@@ -188,9 +188,9 @@ fn a_wrong_pipeline_file_is_a_usage_error_that_names_the_key() {
         (format!("{PIPELINE}[[chain]]\nop = \"resise\""), "chain[0].op: ", &["resise", "resize"]),
         (format!("{PIPELINE}{}", CHAIN.replace("0.224", "0")), "chain[2].std[1]: ", &["0"]),
         (CHAIN.to_string(), "source: ", &[]),
-        // No key: the text is not TOML.
+        // There is no key, because the text is not valid TOML.
         ("[source".to_string(), "", &["]"]),
-        // The source exists, but the chain does not give images of one size.
+        // The source exists, but the images of the chain differ in size.
         (PIPELINE.to_string(), "chain: ", &[]),
     ] {
         write(&dir, "wrong.toml", &text);
@@ -213,13 +213,13 @@ fn a_wrong_pipeline_file_is_a_usage_error_that_names_the_key() {
     }
 }
 
-/// A build without the assembler is slower only where libjpeg-turbo decodes.
+/// A build without SIMD is slower only if libjpeg-turbo decodes, so only then it is reported.
 #[test]
 fn decoding_without_simd_is_reported_only_where_libjpeg_decodes() {
     let dir = workplace();
     let pipeline = fs::read_to_string(dir.path().join("pipeline.toml")).unwrap();
     write(&dir, "libjpeg.toml", &format!("decode.jpeg = \"libjpeg\"\n{pipeline}"));
-    // `done` allows no warning.
+    // `done` fails if there is a warning.
     for args in [&["run", "pipeline.toml", "--device", "cpu"][..], &["demo", "--images", "4"]] {
         done(dir.path(), args);
     }
@@ -286,12 +286,13 @@ fn run_reports_every_documented_field() {
 
     let report = done(dir.path(), &["run", "pipeline.toml", "--device", "cpu"]);
     check_rows(&report, "8");
-    // A single epoch looks up no row indexes; the third one uses those of the second.
+    // A single epoch uses no row indexes. The third epoch uses those of the second.
     assert!(!report.contains("row_index"), "{report}");
     let three = done(dir.path(), &["run", "pipeline.toml", "--device", "cpu", "--epochs", "3"]);
     assert!(has_words(row(&three, "cache "), &["row_index", "hits"]), "{three}");
     assert!(has_words(row(&report, "left over "), &["2", "4", "loader.last_batch"]), "{report}");
-    // The peak that is compared with the prediction, and not the larger one with pages of files.
+    // The first number is the peak that is compared with the prediction. The larger one with pages
+    // of files follows.
     let memory = row(&report, "memory ");
     assert!(has_words(memory, &["peak", "predicted", "file", "pages"]), "{report}");
     assert!(memory.find("peak") < memory.find("predicted"), "{report}");
@@ -304,7 +305,7 @@ fn run_reports_every_documented_field() {
     assert!(has_words(row(&report, "left over "), &["1 sample"]), "{report}");
 }
 
-/// Checks the rows that `run` and `demo` print after so many images on the CPU.
+/// Checks the rows that `run` and `demo` print on the CPU. `images` is the number of images.
 #[track_caller]
 fn check_rows(report: &str, images: &str) {
     for (label, values) in [
@@ -333,7 +334,7 @@ fn each_policy_for_bad_files_works_as_documented() {
     let words = refused(dir.path(), &args, 1);
     assert!(words.contains("class001/0000004.jpg: truncated"), "{words}");
 
-    // One warning with the number of samples and the first one.
+    // Runs a command that gives a single warning with the number of samples and the first sample.
     let with_warning = |args: &[&str], what: &str| -> Value {
         let (stdout, warning) = done_with_warnings(dir.path(), args);
         assert_eq!(warning.lines().count(), 1, "{warning}");
@@ -464,7 +465,7 @@ fn demo_caches_its_images_and_draws_the_first_batch() {
     let sheet = second["sheet"].as_str().unwrap();
     assert_eq!(fs::read(sheet).unwrap()[..4], *b"\x89PNG");
     let kept = fs::metadata(data.join("class000/0000000.jpg")).unwrap().modified().unwrap();
-    assert_eq!(kept, made, "the images are generated once");
+    assert_eq!(kept, made, "the images must be generated only once");
 }
 
 #[test]
@@ -481,7 +482,7 @@ fn a_missing_profiler_is_only_a_warning() {
     assert_eq!(output.status.code(), Some(0), "{words}");
     assert!(words.starts_with("warning: "), "{words}");
     assert!(has_words(&words, &["NVTX", "missing-profiler.so"]), "{words}");
-    assert_eq!(text(&run(&[]).stderr), "", "no ranges were requested");
+    assert_eq!(text(&run(&[]).stderr), "", "without a request for ranges there must be no warning");
 }
 
 #[test]

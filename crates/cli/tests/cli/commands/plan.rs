@@ -1,4 +1,4 @@
-//! `feedwater plan`.
+//! The command `plan`.
 
 use super::*;
 

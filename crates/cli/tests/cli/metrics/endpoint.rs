@@ -1,4 +1,4 @@
-//! The metrics endpoint, with hostile clients.
+//! The metrics endpoint with well-behaved and malicious clients.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn the_endpoint_answers_get_metrics_and_rejects_everything_else() {
     assert!(problem.contains(&address.to_string()), "{problem}");
 }
 
-/// Returns the problem of an endpoint that cannot be started.
+/// Returns the error message of an endpoint that cannot be started.
 #[track_caller]
 fn refused(loader: &Loader, address: SocketAddr) -> String {
     let error = loader.serve_metrics(address).unwrap_err();
@@ -71,7 +71,8 @@ fn the_endpoint_is_for_loopback_only() {
     assert!(problem.contains(&address.to_string()) && problem.contains(&in_use), "{problem}");
 }
 
-/// Clients that send slowly, send nothing, send without end or read nothing must not block other clients or the loader's end.
+/// Some clients send slowly, send nothing, send without end, or do not read. They must not block
+/// other clients or the end of the loader.
 #[test]
 fn hostile_clients_block_nothing() {
     let loader = after_a_run(builder());
@@ -80,7 +81,7 @@ fn hostile_clients_block_nothing() {
     for number in 0..12 {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_nonblocking(true).unwrap();
-        // Some connections are closed by the server at the end.
+        // The server closes some of the connections at the end.
         let _ = match number % 3 {
             0 => stream.write(b"GET /met"),
             1 => stream.write(b"GET /metrics HTTP/1.1\r\n\r\nand more"),
@@ -100,10 +101,10 @@ fn hostile_clients_block_nothing() {
     assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
     flooding.join().unwrap();
     let refused = TcpStream::connect(address).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "the thread ends with the loader");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "the thread must end with the loader");
 }
 
-/// A silent client is disconnected, even while the loader lives.
+/// A silent client is disconnected while the loader still exists.
 #[test]
 fn a_silent_client_is_disconnected() {
     let loader = builder().build().unwrap();

@@ -1,4 +1,4 @@
-//! Metrics and their endpoint, traces and profiles of a loader.
+//! Metrics and their endpoint, traces and profiles.
 
 mod endpoint;
 mod text;
@@ -30,7 +30,7 @@ fn builder() -> LoaderBuilder {
         .epochs(Some(2))
 }
 
-/// Returns a loader after two epochs, with named parts of steps.
+/// Returns a loader after two epochs. Its steps have named parts.
 fn after_a_run(builder: LoaderBuilder) -> Loader {
     let mut loader = builder.build().unwrap();
     for _ in 0..2 {
@@ -46,8 +46,8 @@ fn after_a_run(builder: LoaderBuilder) -> Loader {
 /// A sample of the text format: name, labels and value.
 type Sample = (String, BTreeMap<String, String>, f64);
 
-/// Parses metrics text into families, each with its type and samples. Fails unless the text conforms to version 0.0.4 of the
-/// format and to promtool's linter.
+/// Parses metrics text into families, each with its type and samples. Fails unless the text
+/// conforms to version 0.0.4 of the format and to the rules of promtool's linter.
 fn parsed(text: &str) -> BTreeMap<String, (String, Vec<Sample>)> {
     assert!(text.ends_with('\n'));
     let mut families: BTreeMap<String, (String, Vec<Sample>)> = BTreeMap::new();
@@ -60,7 +60,7 @@ fn parsed(text: &str) -> BTreeMap<String, (String, Vec<Sample>)> {
             helped = name.to_string();
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
-            assert_eq!(name, helped, "HELP precedes TYPE");
+            assert_eq!(name, helped, "HELP must precede TYPE");
             assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
             assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
             assert!(name.starts_with("feedwater_"), "{line}");

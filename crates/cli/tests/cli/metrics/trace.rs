@@ -11,7 +11,7 @@ fn trace_of(loader: &Loader) -> Value {
 #[test]
 fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
     let loader = after_a_run(builder().trace(1000));
-    // A thread's last span ends after the consumer received its batch.
+    // The last span of a thread may end after the consumer received its batch.
     let mut trace = trace_of(&loader);
     for _ in 0..2000 {
         if events(&trace, "X").iter().filter(|it| it["name"] == "hand_over").count() == 80 {
@@ -46,7 +46,7 @@ fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
     for spans in (0..2).map(|it| &tracks[&format!("feedwater-{it}")]) {
         let busy = spans.iter().filter(|it| it.2["cat"] == "stage" && it.2["dur"] != 0.0);
         let busy: Vec<_> = busy.collect();
-        // A thread does one thing at a time. Spans have a resolution of one nanosecond.
+        // A thread has only one span at a time. Spans have a resolution of one nanosecond.
         for pair in busy.windows(2) {
             assert!(pair[0].1 <= pair[1].0 + 0.002, "{pair:?}");
         }
@@ -56,14 +56,14 @@ fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
     check_flows(&trace, &tracks["consumer"]);
 }
 
-/// Checks that the counters never exceed the ring and end at zero.
+/// Checks that the counters never exceed the ring size and end at zero.
 fn check_ring(trace: &Value) {
     for (name, most) in [("batches ready", 3), ("batches being filled", 3)] {
         let all = events(trace, "C");
         let counters: Vec<_> = all.iter().filter(|it| it["name"] == name).collect();
         let values: Vec<_> =
             counters.iter().map(|it| it["args"]["batches"].as_u64().unwrap()).collect();
-        // Begun, finished, taken.
+        // Three values per batch: begun, finished, taken.
         assert_eq!(values.len(), 60);
         assert!(values.iter().all(|it| *it <= most) && values.contains(&1), "{name}: {values:?}");
         assert_eq!(values.last(), Some(&0));
@@ -71,7 +71,8 @@ fn check_ring(trace: &Value) {
     }
 }
 
-/// Checks the number of threads waiting for a processor per batch, if the kernel provides it.
+/// Checks the number of threads that wait for a processor, counted per batch, if the kernel
+/// provides it.
 fn check_processor(trace: &Value) {
     let all = events(trace, "C");
     let waiting = all.iter().filter(|it| it["name"] == "threads waiting for a processor");
@@ -102,7 +103,7 @@ fn a_trace_holds_the_latest_spans_in_the_memory_of_its_row() {
     let trace = trace_of(&loader);
     let tracks = tracks(&trace);
     assert!(tracks.values().all(|spans| spans.len() <= 16));
-    // Of 40 waits and steps.
+    // 16 of 40 waits and steps fit into the trace.
     assert_eq!(tracks["consumer"].len(), 16);
     let wait = tracks["consumer"].iter().rfind(|it| it.2["name"] == "wait").unwrap();
     assert_eq!(wait.2["args"]["batch"], 19);
@@ -121,7 +122,7 @@ fn a_loader_without_a_trace_reports_that_and_has_no_row() {
     assert!(loader.footprint().row("trace").is_none());
 }
 
-/// A loop that is left early: discarded ready batches no longer count as ready.
+/// In a loop that is left early, discarded batches no longer count as ready.
 #[test]
 fn discarded_batches_leave_the_ring() {
     let mut loader = builder().trace(1000).build().unwrap();

@@ -1,4 +1,4 @@
-//! Packing again: changed sources, other settings and damaged directories.
+//! Packing again with changed sources, other settings and damaged directories.
 
 use super::*;
 
@@ -6,7 +6,10 @@ use super::*;
 fn a_directory_of_another_source_or_settings_is_an_error_that_names_the_difference() {
     let (root, _) = packed(&source(), &settings(ShardFormat::WebDataset));
     let same = settings(ShardFormat::WebDataset);
-    assert!(pack(&source(), root.path(), &same, |_| {}).is_ok(), "complete: nothing to do");
+    assert!(
+        pack(&source(), root.path(), &same, |_| {}).is_ok(),
+        "a complete directory must need no work"
+    );
     let larger = Settings { shard_bytes: 7000, ..same.clone() };
     let problem = refused(&source(), root.path(), &larger);
     assert!(has_words(&problem, &["shard_bytes", "6000", "7000", "--overwrite"]), "{problem}");
@@ -14,7 +17,7 @@ fn a_directory_of_another_source_or_settings_is_an_error_that_names_the_differen
     assert!(has_words(&problem, &["samples", "11", "5"]), "{problem}");
 }
 
-/// Packs into a directory that was packed from something else, and returns the problem.
+/// Packs into a directory that was packed from something else. Returns the error message.
 #[track_caller]
 fn refused(source: &dyn Source, root: &Path, settings: &Settings) -> String {
     let error = pack(source, root, settings, |_| {}).unwrap_err();
@@ -39,7 +42,7 @@ fn a_changed_source_is_an_error_that_names_the_sample_before_any_write() {
             |root| {
                 let path = root.join("class0/01.jpg");
                 let mut bytes = fs::read(&path).unwrap();
-                // Within the coded data.
+                // Changes a byte within the coded data.
                 let middle = bytes.len() / 2;
                 bytes[middle] ^= 1;
                 fs::write(&path, bytes).unwrap();
@@ -79,7 +82,7 @@ fn a_changed_source_is_an_error_that_names_the_sample_before_any_write() {
         ),
     ];
     for (what, change, words) in changes {
-        // Stopped half way, and complete.
+        // Tests an interrupted run and a complete one.
         for stop in [8, 11] {
             let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
             let settings = settings(ShardFormat::WebDataset);
@@ -116,7 +119,7 @@ fn packing_resumes_if_files_were_only_touched_or_changed_beyond_the_packed_part(
     let source = Failing(folder(data.path()), 8);
     pack(&source, root.path(), &settings, |_| {}).unwrap_err();
     touch(&data.path().join("class0/00.jpg"));
-    // Not packed yet.
+    // This sample has not been packed yet.
     let last = data.path().join("class1/10.jpg");
     fs::write(&last, jpeg(77, 50, 50)).unwrap();
     let source = Directory::open(data.path()).unwrap();
@@ -125,7 +128,7 @@ fn packing_resumes_if_files_were_only_touched_or_changed_beyond_the_packed_part(
     assert_eq!(files(root.path()), files(fresh.path()));
 }
 
-/// Sources without versions, such as images in memory, are read again.
+/// Sources without versions, such as images in memory, are read and compared again.
 #[test]
 fn a_source_without_versions_is_compared_by_its_bytes() {
     let (root, _) = packed(&source(), &settings(ShardFormat::WebDataset));
@@ -153,7 +156,7 @@ fn manifests_of_other_versions_are_distinguished() {
     fs::write(&path, json.to_string()).unwrap();
     let error = pack(&source(), root.path(), &same, |_| {}).unwrap_err();
     assert!(matches!(&error, Error::Io { path: it, .. } if *it == path), "{error}");
-    // As written by the first version.
+    // A manifest of the first version.
     let fields = json.as_object_mut().unwrap();
     fields.remove("unknown");
     fields.remove("version");
@@ -184,7 +187,7 @@ fn missing_or_foreign_shards_are_reported_before_any_write() {
     assert_eq!(fs::read(root.path().join("train-000000.tar")).unwrap(), b"someone's");
 }
 
-/// A source whose version says nothing.
+/// A source that reports no versions.
 struct Unversioned(Directory);
 
 impl Source for Unversioned {
@@ -211,7 +214,8 @@ impl Identity for Unversioned {
     }
 }
 
-/// One bit is changed at equal length and time: the time of the last change tells, and `verify` reads everything.
+/// A single bit changes, with equal length and modification time. The time of the last status
+/// change reveals it. `verify` compares all bytes.
 #[test]
 fn one_changed_bit_at_equal_length_and_time_is_noticed() {
     let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -237,7 +241,8 @@ fn one_changed_bit_at_equal_length_and_time_is_noticed() {
     assert!(has_words(&problem, &["class0/01.jpg", "CRC"]), "{problem}");
 }
 
-/// The packed part is made to have the version of the changed file, as if its length, times and inode were unchanged.
+/// Gives the packed part the version of the changed file, as if its length, times and inode were
+/// unchanged.
 #[test]
 fn the_option_verify_compares_the_bytes_of_unchanged_versions() {
     let root = tempfile::tempdir().unwrap();
@@ -270,7 +275,7 @@ fn the_option_verify_compares_the_bytes_of_unchanged_versions() {
     assert!(code == Some(2) && words.contains("--verify"), "{words}");
 }
 
-/// The directory may be one in which others write.
+/// Other users may be able to write in the directory.
 #[test]
 fn names_that_pack_keeps_are_not_followed_or_waited_for() {
     let (outside, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -295,7 +300,7 @@ fn names_that_pack_keeps_are_not_followed_or_waited_for() {
     let manifest = root.path().join(".feedwater-pack.json");
     assert!(Command::new("mkfifo").arg(&manifest).status().unwrap().success());
     refused(".feedwater-pack.json");
-    // One that a full disk cut says what to do.
+    // A manifest that a full disk truncated is an error with advice.
     fs::write(&manifest, "").unwrap();
     let error = pack(&source(), root.path(), &settings(ShardFormat::WebDataset), |_| {});
     assert!(error.unwrap_err().to_string().contains("delete it"));

@@ -1,4 +1,4 @@
-"""Stands in for DALI: the calls of benches/peers/dali_peer.py, batches of the right shape, and no pixels."""
+"""Replaces DALI: implements the calls of benches/peers/dali_peer.py. Its batches have the right shape, but no pixels."""
 
 import os
 import types as modules
@@ -7,7 +7,7 @@ __version__ = "stub"
 
 
 class Images:
-    """A batch."""
+    """A batch without pixels."""
 
     dtype = "DALIDataType.FLOAT16"
 
@@ -20,7 +20,7 @@ class Images:
 
 
 class Pipeline:
-    """Counts the files of a folder."""
+    """A pipeline that only counts the files of a folder."""
 
     def __init__(self, batch, folder):
         self._batch = batch
@@ -39,7 +39,7 @@ class Pipeline:
 
 
 def pipeline_def(batch_size, **_settings):
-    """Returns a decorator."""
+    """Returns a decorator that builds such a pipeline."""
     def decorate(graph):
         def make():
             folders = []

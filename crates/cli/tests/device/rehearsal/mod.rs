@@ -1,8 +1,9 @@
-//! `scripts/acceptance` from the first step to the last on the simulated GPU, as a user runs it on a rented machine: packed, in several
-//! calls, killed, interrupted, moved to another machine, and sent back.
+//! Runs `scripts/acceptance` from the first step to the last on the simulated GPU, as a user runs
+//! it on a rented machine. The scripts are packed, run in several calls, killed, interrupted, moved
+//! to another machine, and the results are sent back.
 //!
-//! The programs are those of the tests. Beside this file are programs that stand in for `nvidia-smi` and `compute-sanitizer`, and a
-//! module that stands in for DALI. The figures mean nothing.
+//! The programs are those of the tests. The programs beside this file replace `nvidia-smi` and
+//! `compute-sanitizer`, and a module replaces DALI. Measured numbers have no meaning.
 
 use std::env;
 use std::fs;
@@ -17,15 +18,15 @@ use serde_json::Value;
 
 use crate::{repository, simulated};
 
-/// Bytes that a machine takes in one upload, and gives back.
+/// Maximum number of bytes in one upload to a machine, and in its results.
 const UPLOAD_LIMIT: u64 = 64 << 20;
-/// Files that it gives back.
+/// Maximum number of files in the results.
 const FILES_LIMIT: usize = 8;
 
-/// Every step with its result. A step that cannot pass here has a part of its note.
+/// Every step with its expected result. For a step that cannot pass here, also a part of its note.
 const EXPECTED: [(&str, &str, &str); 19] = [
     ("versions", "pass", ""),
-    // The engines are simulated, and their library is the driver's.
+    // The engines are simulated. Their real library comes with the driver and is missing.
     ("cuvid", "FAIL", "there is no libnvcuvid.so.1"),
     ("doctor", "pass", ""),
     ("receive", "pass", ""),
@@ -37,7 +38,7 @@ const EXPECTED: [(&str, &str, &str); 19] = [
     ("run", "pass", ""),
     ("routes", "pass", ""),
     ("groups", "pass", ""),
-    // PyTorch is not there, or sees no GPU: it opens the real driver.
+    // PyTorch is missing, or sees no GPU because it loads the real driver.
     ("peers", "partly", "torchvision: skipped: "),
     ("loaders", "pass", ""),
     ("kernels", "pass", ""),
@@ -47,10 +48,10 @@ const EXPECTED: [(&str, &str, &str); 19] = [
     ("racecheck", "pass", ""),
 ];
 
-/// The build machine, and what both machines have.
+/// The folders of the build machine, and what all machines share.
 struct Rehearsal {
     directory: tempfile::TempDir,
-    /// The simulated libraries and their cache of kernels.
+    /// Variables that name the simulated libraries and their kernel cache.
     environment: Vec<(&'static str, PathBuf)>,
 }
 
@@ -59,10 +60,11 @@ impl Rehearsal {
         self.directory.path().join(name)
     }
 
-    /// A call on a machine, which has its own store.
+    /// Returns a call on a machine. Each machine has its own store.
     fn call(&self, machine: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("env");
-        // Tests that run in the background of a script ignore SIGINT, and so would bash.
+        // Shells start background jobs with SIGINT ignored, and bash would ignore it too. `env`
+        // restores the default.
         command.args(["--default-signal=INT,TERM,HUP", "bash"]);
         command.arg(self.path("packed/acceptance")).args(arguments).current_dir(self.path(""));
         let own = self.path("tools").display().to_string();
@@ -74,7 +76,7 @@ impl Rehearsal {
             .env("ACCEPTANCE_STORE", self.path(machine))
             .env("ACCEPTANCE_IMAGES", "16")
             .env("ACCEPTANCE_SMALL", "1")
-            // Other tests run at the same time.
+            // Other tests run at the same time, so measurements may take longer.
             .env("ACCEPTANCE_PATIENCE", "5")
             .args(["--minutes", "40"])
             .stdin(Stdio::null())
@@ -83,14 +85,15 @@ impl Rehearsal {
         command
     }
 
-    /// Ends a call with a signal as soon as a step of it has ended. The signal is repeated, as a user presses Ctrl-C again: bash 5.2 loses
-    /// a few of those that arrive during a command substitution.
+    /// Ends a call with a signal as soon as the step `after` has ended. The signal is repeated,
+    /// like a user who presses Ctrl-C again, because bash 5.2 loses a few signals that arrive
+    /// during a command substitution.
     fn cut(&self, machine: &str, arguments: &[&str], after: &str, signal: Signal) -> Output {
         let mut child = self.call(machine, arguments).spawn().unwrap();
         let report = self.path(arguments[0]).join("report.txt");
         let begin = Instant::now();
         while result_of(&report, after).is_none_or(|it| it == "not run") {
-            assert!(begin.elapsed() < Duration::from_secs(300), "{after} does not end");
+            assert!(begin.elapsed() < Duration::from_secs(300), "step {after} does not end");
             thread::sleep(Duration::from_millis(20));
         }
         while child.try_wait().unwrap().is_none() {
@@ -101,14 +104,14 @@ impl Rehearsal {
     }
 }
 
-/// Result of a step in the table of a report.
+/// Returns the result of a step in the table of a report.
 fn result_of(report: &Path, step: &str) -> Option<String> {
     let text = fs::read_to_string(report).ok()?;
     let row = text.lines().find_map(|line| line.strip_prefix(step)?.strip_prefix(' '))?;
     Some(row.get(16 - step.len()..)?.split("  ").next()?.trim().to_owned())
 }
 
-/// Names of the steps that a call ran.
+/// Returns the names of the steps that a call ran.
 fn ran(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let rows = text.lines().filter_map(|line| line.split(' ').next());
@@ -135,7 +138,7 @@ fn messages() -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The programs of the tests in one folder, and the decoder for the simulated nvJPEG.
+/// Collects the programs of the tests in one folder. Returns the decoder for the simulated nvJPEG.
 fn programs(folder: &Path) -> PathBuf {
     fs::create_dir(folder).unwrap();
     symlink(env!("CARGO_BIN_EXE_feedwater"), folder.join("feedwater")).unwrap();
@@ -153,7 +156,7 @@ fn programs(folder: &Path) -> PathBuf {
     decoder.expect("cargo names the decoder")
 }
 
-/// Packs with two versions of nvJPEG, NVRTC, and a wheel of two parts.
+/// Packs two versions of nvJPEG, NVRTC, and a wheel in two parts.
 fn pack() -> Rehearsal {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
@@ -187,7 +190,7 @@ with zipfile.ZipFile('dali-1-py3-none-any.whl', 'w') as wheel:
     }
     fs::copy(library("libnvrtc.so"), path("packed/lib/libnvrtc.so.13")).unwrap();
     fs::create_dir(path("driver")).unwrap();
-    // The peers' names, and the name by which the simulated NVML finds the driver.
+    // The names under which the peers and the simulated NVML find the driver.
     for name in ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"] {
         symlink(library(name.trim_end_matches(".1")), path("driver").join(name)).unwrap();
     }
@@ -200,7 +203,8 @@ with zipfile.ZipFile('dali-1-py3-none-any.whl', 'w') as wheel:
         ("FEEDWATER_LIBCUDA", of("FEEDWATER_LIBCUDA")),
         ("FEEDWATER_LIBNVJPEG", of("FEEDWATER_LIBNVJPEG")),
         ("FEEDWATER_LIBNVML", library("libnvidia-ml.so")),
-        // Paths are part of a cached kernel's name: the tests would not find it again.
+        // The name of a cached kernel depends on paths, so the tests would not find this kernel
+        // again.
         ("FEEDWATER_CACHE", path("kernels")),
         ("SIM_NVJPEG_DECODER", decoder),
         ("SIM_NVML", format!("50,40,0,{},{},1000,2000", 1u64 << 30, 16u64 << 30).into()),
@@ -208,7 +212,7 @@ with zipfile.ZipFile('dali-1-py3-none-any.whl', 'w') as wheel:
     Rehearsal { directory, environment }
 }
 
-/// Files of a folder with their sizes.
+/// Returns the files of a folder with their sizes.
 fn files(folder: &Path) -> Vec<(PathBuf, u64)> {
     let list = Command::new("find").arg(folder).args(["-type", "f", "-printf", "%s %p\n"]).output();
     let list = String::from_utf8(list.unwrap().stdout).unwrap();
@@ -226,21 +230,22 @@ fn bytes(folder: &Path) -> u64 {
 fn every_step_runs_to_its_end() {
     let rehearsal = pack();
     let path = |name: &str| rehearsal.path(name);
-    // Each part is an upload.
+    // Each part must fit into an upload.
     for part in ["packed/parts-0", "packed/parts-1"] {
         assert!((1..=UPLOAD_LIMIT).contains(&bytes(&path(part))), "{part}");
     }
     assert!(!path("packed/parts-2").exists());
     fs::rename(path("packed/parts-1"), path("later")).unwrap();
 
-    // A machine that is taken away in the middle of a step.
+    // The machine disappears in the middle of a step.
     let cut = rehearsal.cut("first", &["results", "--steps", "libraries"], "receive", Signal::KILL);
     assert!(!cut.status.success());
     let report = path("results/report.txt");
     assert_eq!(result_of(&report, "receive").unwrap(), "partly");
     assert!(fs::read_to_string(&report).unwrap().contains("is incomplete, parts here: 1"));
 
-    // It goes on with another folder. The step of the last call that still ran has ended.
+    // The next call continues with another folder. The step that was running in the killed call has
+    // ended.
     fs::rename(path("later"), path("packed/parts-1")).unwrap();
     fs::remove_dir_all(path("packed/parts-0")).unwrap();
     fs::rename(path("results"), path("moved")).unwrap();
@@ -248,7 +253,7 @@ fn every_step_runs_to_its_end() {
     let steps = ["cuvid", "receive", "decode", "nvjpeg-versions", "gpu_hardware", "memory"];
     assert_eq!(ran(&second), steps, "{second:?}");
 
-    // Another machine has only the results, and no wheel before it is received there too.
+    // Another machine has only the results. It has no wheel until it receives one.
     let third = rehearsal.cut("second", &["moved", "--steps", "rates"], "run", Signal::INT);
     assert_eq!(third.status.code(), Some(130), "{third:?}");
     fs::rename(path("first/lib"), path("second/lib")).unwrap();
@@ -287,7 +292,7 @@ fn every_step_runs_to_its_end() {
     assert!(readings.lines().next().unwrap().ends_with(", utilization.jpeg"), "{readings}");
     assert!(readings.lines().filter(|line| line.starts_with("0, ")).count() > 5, "{readings}");
 
-    // What is sent back.
+    // Checks the size of the results that are sent back.
     let back = files(&path("moved"));
     assert!(back.len() <= FILES_LIMIT && bytes(&path("moved")) <= UPLOAD_LIMIT, "{back:?}");
 }
