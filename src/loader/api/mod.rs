@@ -27,7 +27,6 @@ use crate::loader::order::Order;
 use crate::loader::sample::cache::Caches;
 use crate::loader::sample::prefetcher::Prefetcher;
 use crate::loader::stats::Counters;
-use crate::loader::watching::metrics::Served;
 use crate::loader::watching::watch::Watch;
 use crate::measure::Meters;
 use crate::plan::Plan;
@@ -99,8 +98,6 @@ pub struct Loader {
     fixed: Choice,
     /// Drops before the engine, which it changes.
     tuning: Option<Tuning>,
-    /// Drops before the engine, which its thread reads.
-    served: Served,
     engine: Arc<Engine>,
     state: Mutex<State>,
     /// What happens while the consumer holds every batch.

@@ -1,33 +1,17 @@
 //! Counts of a loader.
 
-use std::net::SocketAddr;
-
 use super::Loader;
-use crate::error::Result;
 use crate::loader::stats::Stats;
 use crate::loader::watching::metrics::Observed;
 
 impl Loader {
-    /// Counts since the loader was built, in Prometheus's text format.
+    /// Counts since the loader was built, in Prometheus's text format, version 0.0.4. The program serves the text with a server
+    /// of its own (`docs/insight.md`).
     pub fn metrics(&self) -> String {
         match self.check_process() {
             Ok(()) => self.observed().metrics(),
             Err(_) => String::new(),
         }
-    }
-
-    /// Serves [`metrics`](Self::metrics) at `http://ADDRESS/metrics` until the loader is dropped. Returns the address,
-    /// with the actual port if `address` has port 0. Each point has a test in `crates/cli/tests/cli/metrics/`:
-    ///
-    /// * Only loopback addresses (127.0.0.0/8, ::1) are allowed: there is no authentication.
-    /// * `GET /metrics` returns the text. Another path is 404, another method 405, a request that is not HTTP/1 400, and
-    ///   a request of more than 8 KiB 431.
-    /// * One thread serves up to 64 connections, each for at most two seconds. A further connection is accepted at once
-    ///   and replaces the one that has been without a complete request for longest. So a client that sends slowly, reads
-    ///   slowly or sends nothing delays neither other clients nor the end of the loader.
-    pub fn serve_metrics(&self, address: SocketAddr) -> Result<SocketAddr> {
-        self.check_process()?;
-        self.served.start(address, self.observed())
     }
 
     fn observed(&self) -> Observed {

@@ -17,7 +17,6 @@ use crate::loader::sample::cache::Caches;
 use crate::loader::sample::large::LargeImages;
 use crate::loader::sample::prefetcher::Prefetcher;
 use crate::loader::stats::Counters;
-use crate::loader::watching::metrics::Served;
 use crate::loader::watching::watch::Watch;
 use crate::measure::{Meters, Stage};
 use crate::plan::{Last, Shuffle};
@@ -160,7 +159,6 @@ impl Loader {
             watch,
             fixed: first,
             tuning,
-            served: Served::default(),
             engine: Arc::new(engine),
             state: Mutex::new(state),
             held: Held::new(builder.add_batches),
