@@ -3,7 +3,7 @@
 use feedwater::file;
 use feedwater::footprint::counted;
 use feedwater_insight::model::{
-    Consumer, Forecast, JAVASCRIPT, Limit, Model, On, Options as Run, Service, Stage, What, Who,
+    Consumer, Forecast, Limit, Model, On, Options as Run, Service, Stage, What, Who,
 };
 use serde_json::json;
 
@@ -38,7 +38,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let mut forecast = model.run(&run).map_err(|error| training_loop.model_error(error))?;
     let halts = Halts::of(&forecast, training_loop.loaders);
     if let Some(path) = &options.html {
-        file::write(path, training_loop.page(&model, &run))
+        file::write(path, training_loop.page(&model, &forecast, &halts))
             .map_err(|error| io_failure(path, &error))?;
     }
     if options.json {
@@ -159,11 +159,18 @@ impl Loop {
         )
     }
 
-    /// Builds the page, which runs the same simulation with the same parameters.
-    fn page(&self, model: &Model, run: &Run) -> String {
+    /// Builds the page, which shows the simulated events.
+    fn page(&self, model: &Model, forecast: &Forecast, halts: &Halts) -> String {
+        let data = json!({
+            "events": forecast.events,
+            "seconds": self.seconds,
+            "loaders": self.loaders,
+            "load": self.load_ms / 1e3,
+            "step": self.step_ms / 1e3,
+            "verdict": self.summary(model, forecast, halts),
+        });
         // Within a script element only `<` could end the element.
-        let data = json!({ "model": model, "options": run }).to_string().replace('<', "\\u003c");
-        PAGE.replacen("/*SIMULATE*/", JAVASCRIPT, 1).replacen("/*DATA*/null", &data, 1)
+        PAGE.replacen("/*DATA*/null", &data.to_string().replace('<', "\\u003c"), 1)
     }
 }
 

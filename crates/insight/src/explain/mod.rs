@@ -34,6 +34,7 @@ mod knobs;
 mod own;
 mod ranks;
 mod spent;
+mod what_if;
 
 /// Largest model error with which gains and causes are reported. The error is at most 7 % for runs that the model explains
 /// (`benches/bottlenecks`), and more than 50 % for those whose predicted gains were wrong by factors.

@@ -1,6 +1,6 @@
 //! Discrete-event simulation of the pipeline, used to explain runs, to predict changes and to tune settings.
 //!
-//! It simulates sample by sample. Each rule below has a test in `tests/model/` or `tests/model_twin.rs`:
+//! It simulates sample by sample. Each rule below has a test in `tests/model/` or `tests/hardware.rs`:
 //! * Workers take samples in epoch order. The first sample of a batch waits for a free slot, and so does every later worker. The
 //!   loader has the same rule (`loader/slot/feed.rs`).
 //! * With pages, a worker takes a page before its sample, as on a device. The page is held until the last stage of the sample
@@ -15,8 +15,7 @@
 //! * The consumer takes batches in order and works for one step. It frees the slot at the end of the step, or at its start if it
 //!   does not hold slots.
 //! * The slowness of a straggler multiplies its time on a core and in `wait` stages.
-//! * The same model and seed give the same forecast, bit for bit, on every machine and in JavaScript (`model.js`): random numbers
-//!   come from 32-bit integers, and times are only added, multiplied and compared.
+//! * The same model and seed give the same forecast, bit for bit, on every machine: random numbers come from 32-bit integers, and times are only added, multiplied and compared.
 //! * The time of a stage depends only on the seed, the sample and the stage. Two compared forecasts therefore differ by the
 //!   change and not by chance.
 //!
@@ -38,10 +37,6 @@ pub use capacity::Limit;
 pub use forecast::{Event, Forecast, Options, Shares, StageUse, What, Who};
 pub use hardware::Hardware;
 pub use service::Service;
-
-/// The same simulation for web pages: `simulate(model, options)` and `capacity(model)` in plain JavaScript without imports, to
-/// embed in a `script` element. Models and options are the JSON of [`Model`] and [`Options`].
-pub const JAVASCRIPT: &str = include_str!("model.js");
 
 /// Slots of a ring with so many batches ahead of the consumer: one more, for the batch that the consumer has.
 pub fn slots<N: Add<Output = N> + From<u8>>(prefetch: N) -> N {
