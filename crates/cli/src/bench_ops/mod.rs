@@ -7,7 +7,7 @@
 //!   ten repetitions of all launches, gaps between launches included; the best of three or more measurements counts.
 //! * The command fails if a kernel's output differs from the CPU's in any bit.
 //! * If a later crop needs only a part of an operator's output, only that part is computed, by the operator with the crop fused.
-//! * A decode route is timed in a loader that uses only this route, with the loader's own events.
+//! * Decode routes are measured by `bench`.
 //! * Without a device or a kernel compiler, a line states the reason; with `--device cuda` this is an error.
 //! * Samples are evenly spaced over the source and use the random choices of epoch 0.
 //! * Reading and parsing are timed once. All other steps run three times, and the shorter of the last two times counts, which
@@ -39,7 +39,6 @@ mod host;
 mod kernels;
 mod made;
 mod measured;
-mod routes;
 mod table;
 
 /// Measures the cost of each step and each operator alone, per image of this set and per megapixel
@@ -83,8 +82,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
     bar.finish_and_clear();
     let mut result = bench.result(source.describe())?;
-    (result.gpu, result.device) =
-        on_device.measured(&pipeline, &storage, samples, result.image_megapixels)?;
+    (result.gpu, result.device) = on_device.measured()?;
     match options.json {
         true => print_json(&result)?,
         false => print_lines(result.table())?,
