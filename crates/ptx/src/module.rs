@@ -97,11 +97,6 @@ impl Module {
         Some((found.buffer.address(), found.bytes))
     }
 
-    /// Bytes of statically declared shared memory, of all kernels together.
-    pub fn static_shared_bytes(&self) -> u64 {
-        self.static_shared
-    }
-
     pub(crate) fn kernel(&self, name: &str) -> Result<&Function> {
         let found = self.functions.iter().find(|it| it.kernel && it.defined && it.name == name);
         found.ok_or_else(|| Error::NoKernel(name.to_string()))

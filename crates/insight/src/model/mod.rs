@@ -1,6 +1,6 @@
 //! Discrete-event simulation of the pipeline, used to explain runs, to predict changes and to tune settings.
 //!
-//! It simulates sample by sample. Each rule below has a test in `tests/model/` or `tests/hardware.rs`:
+//! It simulates sample by sample. Each rule below has a test in `tests/model/`:
 //! * Workers take samples in epoch order. The first sample of a batch waits for a free slot, and so does every later worker. The
 //!   loader has the same rule (`loader/slot/feed.rs`).
 //! * With pages, a worker takes a page before its sample, as on a device. The page is held until the last stage of the sample

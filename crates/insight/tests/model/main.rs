@@ -1,6 +1,7 @@
 //! Tests the model of the pipeline against closed formulas and the rules of the loader.
 
 mod errors;
+mod hardware;
 #[path = "../words/mod.rs"]
 mod words;
 

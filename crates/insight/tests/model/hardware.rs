@@ -1,49 +1,9 @@
-//! Tests the model on other hardware.
+//! Other hardware.
 
-mod words;
+use feedwater_insight::model::Hardware;
 
-use feedwater_insight::model::{
-    Consumer, Hardware, Model, On, Options, Resource, Service, Stage,
-};
-use words::has_words;
-
-/// A pipeline of one 10 ms CPU stage with as many cores as workers, and a consumer that takes no time.
-fn model(batch: u32, workers: usize, prefetch: u32) -> Model {
-    Model {
-        batch,
-        slots: prefetch + 1,
-        workers: vec![1.0; workers],
-        starts: Vec::new(),
-        cores: workers as u32,
-        contention: None,
-        resources: Vec::new(),
-        stages: vec![stage("decode", On::Cpu, 0.01)],
-        pages: None,
-        per_batch: 0.0,
-        consumer: Consumer { step: Service::constant(0.0), holds: true, host_share: 0.0 },
-    }
-}
-
-fn stage(name: &str, on: On, mean: f64) -> Stage {
-    Stage { name: name.into(), on, service: Service::constant(mean), detached: false }
-}
-
-fn detached(name: &str, on: On, mean: f64) -> Stage {
-    Stage { detached: true, ..stage(name, on, mean) }
-}
-
-fn resource(name: &str, servers: u32) -> Resource {
-    Resource { name: name.into(), servers }
-}
-
-fn rate(model: &Model) -> f64 {
-    model.run(&Options::batches(400, 50)).unwrap().samples_per_second
-}
-
-#[track_caller]
-fn close(found: f64, expected: f64, tolerance: f64) {
-    assert!((found - expected).abs() <= tolerance * expected.abs(), "{found}, not {expected}");
-}
+use super::*;
+use crate::words::has_words;
 
 #[test]
 fn other_hardware_changes_only_its_fields() {
