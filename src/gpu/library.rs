@@ -1,11 +1,11 @@
-//! Finds the driver, nvJPEG, NVRTC, NVTX and NVML at run time.
+//! Finds the driver, nvJPEG, NVRTC and NVML at run time.
 //!
 //! Nothing links CUDA. Each library is searched for in this order, and the first that opens is used until the process
 //! ends (CUDA libraries must never be closed, so the handles are leaked):
 //!
 //! 1. the path that the [`Runtime`] names, else the one in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`,
-//!    `FEEDWATER_LIBNVRTC`, `FEEDWATER_LIBNVTX` or `FEEDWATER_LIBNVML`: an error if it does not open;
-//! 2. nvJPEG, NVRTC and NVTX: one of that name that the process has already loaded (PyTorch's, for example);
+//!    `FEEDWATER_LIBNVRTC` or `FEEDWATER_LIBNVML`: an error if it does not open;
+//! 2. nvJPEG and NVRTC: one of that name that the process has already loaded (PyTorch's, for example);
 //! 3. what the dynamic linker finds by name (`LD_LIBRARY_PATH`, `ldconfig`), which is all for the driver and
 //!    for NVML, which comes with it;
 //! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`,
@@ -13,7 +13,7 @@
 //! 5. the Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of
 //!    `VIRTUAL_ENV`, `CONDA_PREFIX` and `/usr/local`, then `CONDA_PREFIX/lib`.
 //!
-//! A profiler's library for NVTX 3 is not searched for: the profiler names it (`nvtx`).
+//! A profiler's library for NVTX is not searched for: the profiler names it (`nvtx`).
 //!
 //! A missing library is an [`Error::Unavailable`] that says where it was searched for and what to install.
 
@@ -151,7 +151,6 @@ impl Name {
             Name::Driver => "FEEDWATER_LIBCUDA",
             Name::NvJpeg => "FEEDWATER_LIBNVJPEG",
             Name::Nvrtc => "FEEDWATER_LIBNVRTC",
-            Name::Nvtx => "FEEDWATER_LIBNVTX",
             Name::Nvml => "FEEDWATER_LIBNVML",
         }
     }
@@ -162,7 +161,6 @@ impl Name {
             Name::Driver => "the CUDA driver (libcuda.so.1)",
             Name::NvJpeg => "nvJPEG (libnvjpeg)",
             Name::Nvrtc => "the CUDA run-time compiler (libnvrtc)",
-            Name::Nvtx => "NVTX (libnvToolsExt.so.1)",
             Name::Nvml => "NVML (libnvidia-ml.so.1)",
         }
     }
@@ -181,10 +179,6 @@ impl Name {
                 "install it with `pip install nvidia-cuda-nvrtc` or with the CUDA toolkit, or name the file \
                  in FEEDWATER_LIBNVRTC"
             }
-            Name::Nvtx => {
-                "run under a profiler (`nsys profile`), which sets NVTX_INJECTION64_PATH; or install a CUDA toolkit of \
-                 version 12, or name the file in FEEDWATER_LIBNVTX; or leave NVTX ranges out"
-            }
             Name::Nvml => {
                 "it comes with NVIDIA's display driver; containers need the capability `utility` \
                  (NVIDIA_DRIVER_CAPABILITIES)"
@@ -198,7 +192,6 @@ impl Name {
             Name::Driver => "libcuda.so",
             Name::NvJpeg => "libnvjpeg.so",
             Name::Nvrtc => "libnvrtc.so",
-            Name::Nvtx => "libnvToolsExt.so",
             Name::Nvml => "libnvidia-ml.so",
         }
     }
@@ -210,9 +203,6 @@ impl Name {
             // Only the driver installs `libcuda.so.1`. A file `libcuda.so` may also be a stub of a CUDA toolkit, which
             // is for linking: each of its functions returns `CUDA_ERROR_STUB_LIBRARY`.
             return vec!["libcuda.so.1".into(), "libcuda.so".into()];
-        }
-        if self == Name::Nvtx {
-            return vec!["libnvToolsExt.so.1".into()];
         }
         if self == Name::Nvml {
             return vec!["libnvidia-ml.so.1".into(), "libnvidia-ml.so".into()];
@@ -309,7 +299,6 @@ fn directories() -> Vec<PathBuf> {
                     "nvidia/cu13/lib",
                     "nvidia/nvjpeg/lib",
                     "nvidia/cuda_nvrtc/lib",
-                    "nvidia/nvtx/lib",
                     "torchvision.libs",
                 ] {
                     all.push(packages.join(inner));

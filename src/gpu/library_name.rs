@@ -9,8 +9,6 @@ pub enum LibraryName {
     NvJpeg,
     /// Run-time compiler.
     Nvrtc,
-    /// Ranges for profilers.
-    Nvtx,
     /// NVML, the driver's library for monitoring devices.
     Nvml,
 }

@@ -15,7 +15,7 @@ use crate::storage;
 /// * A library that the handle does not name comes from the environment (`FEEDWATER_LIBNVJPEG` and similar), else from
 ///   the default search. Unless the handle names a directory, compiled kernels are cached below `$FEEDWATER_CACHE`,
 ///   else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`.
-/// * Handles of one process may name different files for nvJPEG, NVRTC, NVTX and NVML: each uses its own. A library
+/// * Handles of one process may name different files for nvJPEG, NVRTC and NVML: each uses its own. A library
 ///   stays open until the process ends.
 /// * A process has one CUDA driver. A handle that names another one than the open one gets an error.
 #[derive(Clone, Debug, Default)]

@@ -430,8 +430,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether to put NVTX ranges around the stages of each thread, for NVIDIA's profilers; off by default. If the
-    /// library is missing, [`Loader::warnings`] says so. Rows are decoded and transformed alternately: the range
+    /// Whether to put NVTX ranges around the stages of each thread, for NVIDIA's profilers; off by default. If no
+    /// profiler is attached, [`Loader::warnings`] says so. Rows are decoded and transformed alternately: the range
     /// `decode` covers both.
     pub fn nvtx(mut self, nvtx: bool) -> Self {
         self.nvtx = nvtx;

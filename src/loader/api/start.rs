@@ -77,7 +77,7 @@ impl Loader {
         let mut warnings: Vec<String> =
             builder.resumed.iter().filter_map(|state| state.warning(names)).collect();
         if builder.nvtx {
-            match Nvtx::open(&builder.runtime) {
+            match Nvtx::open() {
                 Ok(nvtx) => watching.marker = Some(nvtx),
                 Err(error) => warnings.push(format!("no NVTX ranges: {error}")),
             }
