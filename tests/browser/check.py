@@ -4,7 +4,6 @@ FOLDER holds the pages (`write_pages_for_the_browser` in tests/insight/html.rs a
 beside them.
 """
 
-import json
 import pathlib
 import sys
 import tempfile
