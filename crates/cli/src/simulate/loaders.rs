@@ -17,6 +17,8 @@ use super::{Options, draw, percent, within};
 const CV: f64 = 0.06;
 /// Most events recorded for the timeline and the animation.
 const EVENTS: u32 = 1_000_000;
+/// Most events that the animation shows; they take 6 MB in the page.
+const SHOWN: usize = 100_000;
 
 const PAGE: &str = include_str!("page.html");
 
@@ -161,9 +163,12 @@ impl Loop {
 
     /// Builds the page, which shows the simulated events.
     fn page(&self, model: &Model, forecast: &Forecast, halts: &Halts) -> String {
+        let shown = &forecast.events[..forecast.events.len().min(SHOWN)];
+        let is_cut = shown.len() < forecast.events.len();
+        let end = shown.last().filter(|_| is_cut).map_or(self.seconds, |it| it.time);
         let data = json!({
-            "events": forecast.events,
-            "seconds": self.seconds,
+            "events": shown,
+            "seconds": end,
             "loaders": self.loaders,
             "load": self.load_ms / 1e3,
             "step": self.step_ms / 1e3,
