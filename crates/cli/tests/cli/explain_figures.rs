@@ -98,7 +98,8 @@ fn the_table_of_changes_begins_with_the_measured_figures() {
             assert!(first.contains(&format!(">{figure}<")), "{name}: {figure} in {first}");
         }
         for knob in &report.knobs {
-            assert!(rows.contains(&format!(">{}<", knob.setting)), "{name}: {rows}");
+            let setting = knob.setting.replace('"', "&quot;");
+            assert!(rows.contains(&format!(">{setting}<")), "{name}: {rows}");
         }
     }
 }
