@@ -9,8 +9,6 @@
 //! `image-webp` in alternating rounds.
 
 mod common;
-#[path = "decode/webp.rs"]
-mod webp;
 
 use std::fs;
 use std::hint::black_box;
@@ -27,13 +25,21 @@ use feedwater::source::custom::{Hints, HostPage};
 use feedwater::source::{Directory, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-criterion_group!(benches, decode, photographs, header, host, webp::decoders);
+criterion_group!(benches, decode, photographs, header, host);
 criterion_main!(benches);
 
 const PHOTO: Size = Size::new(500, 375);
 const LARGE: Size = Size::new(2048, 1536);
 /// Maximum number of photographs per set.
 const PHOTOGRAPHS: usize = 64;
+
+fn webp(size: Size) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    image_webp::WebPEncoder::new(&mut bytes)
+        .encode(&pixels(size), size.width, size.height, image_webp::ColorType::Rgb8)
+        .expect("the pixels fill the size");
+    bytes
+}
 
 fn decode(criterion: &mut Criterion) {
     eprintln!("SIMD of libjpeg-turbo built in: {}", if simd() { "yes" } else { "no" });
@@ -42,7 +48,7 @@ fn decode(criterion: &mut Criterion) {
         ("jpeg", LARGE, jpeg(LARGE, false)),
         ("jpeg-progressive", PHOTO, jpeg(PHOTO, true)),
         ("png", PHOTO, png(PHOTO)),
-        ("webp", PHOTO, webp::lossless(PHOTO)),
+        ("webp", PHOTO, webp(PHOTO)),
     ];
     let mut group = criterion.benchmark_group("decode");
     for (format, size, bytes) in &files {

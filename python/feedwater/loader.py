@@ -560,6 +560,11 @@ class Loader:
         return stats
 
     @property
+    def metrics(self) -> str:
+        """The counts in Prometheus's text format, for a server of the program."""
+        return self._inner.metrics()
+
+    @property
     def warnings(self) -> list[str]:
         """What deserves attention. Also logged as warnings of the logger ``feedwater``."""
         failures = self._inner.failures()

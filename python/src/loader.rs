@@ -268,6 +268,12 @@ impl Loader {
         json(&py.detach(|| loader.stats()))
     }
 
+    /// The counts in Prometheus's text format.
+    fn metrics(&self, py: Python<'_>) -> PyResult<String> {
+        let loader = self.open(py)?;
+        Ok(py.detach(|| loader.metrics()))
+    }
+
     /// The report on where time goes: text, JSON and HTML.
     fn report(&self, py: Python<'_>) -> PyResult<(String, String, String)> {
         let loader = self.open(py)?;

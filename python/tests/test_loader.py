@@ -233,6 +233,7 @@ def test_stats_plan_report_and_settings(folder, tmp_path):
     loader = fw.Loader(folder, fw.train_recipe(4), batch_size=2, framework="numpy")
     assert sum(1 for _ in loader) == 10
     assert loader.stats["batches"] == 10 and loader.stats["images"] == 20
+    assert "\nfeedwater_images_total 20\n" in loader.metrics
     assert "RandomResizedCrop" in loader.plan()
     assert "seed = 0" in loader.settings()
     assert loader.location(0).endswith("cat/00.ppm")

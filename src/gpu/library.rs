@@ -153,7 +153,6 @@ impl Name {
             Name::Driver => "FEEDWATER_LIBCUDA",
             Name::NvJpeg => "FEEDWATER_LIBNVJPEG",
             Name::Nvrtc => "FEEDWATER_LIBNVRTC",
-            Name::Nvtx => "FEEDWATER_LIBNVTX",
             Name::Nvml => "FEEDWATER_LIBNVML",
         }
     }
@@ -164,7 +163,6 @@ impl Name {
             Name::Driver => "the CUDA driver (libcuda.so.1)",
             Name::NvJpeg => "nvJPEG (libnvjpeg)",
             Name::Nvrtc => "the CUDA run-time compiler (libnvrtc)",
-            Name::Nvtx => "NVTX (libnvToolsExt.so.1)",
             Name::Nvml => "NVML (libnvidia-ml.so.1)",
         }
     }
@@ -183,10 +181,7 @@ impl Name {
                 "install it with `pip install nvidia-cuda-nvrtc` or with the CUDA toolkit, or name the file \
                  in FEEDWATER_LIBNVRTC"
             }
-            Name::Nvtx => {
-                "run under a profiler (`nsys profile`), which sets NVTX_INJECTION64_PATH; or install a CUDA toolkit of \
-                 version 12, or name the file in FEEDWATER_LIBNVTX; or turn NVTX ranges off"
-            }
+
             Name::Nvml => {
                 "it comes with NVIDIA's display driver; containers need the capability `utility` \
                  (NVIDIA_DRIVER_CAPABILITIES)"
@@ -200,7 +195,6 @@ impl Name {
             Name::Driver => "libcuda.so",
             Name::NvJpeg => "libnvjpeg.so",
             Name::Nvrtc => "libnvrtc.so",
-            Name::Nvtx => "libnvToolsExt.so",
             Name::Nvml => "libnvidia-ml.so",
         }
     }
@@ -212,9 +206,6 @@ impl Name {
             // Only the driver installs `libcuda.so.1`. A file `libcuda.so` may also be a stub of a CUDA toolkit for
             // linking. All functions of a stub return `CUDA_ERROR_STUB_LIBRARY`.
             return vec!["libcuda.so.1".into(), "libcuda.so".into()];
-        }
-        if self == Name::Nvtx {
-            return vec!["libnvToolsExt.so.1".into()];
         }
         if self == Name::Nvml {
             return vec!["libnvidia-ml.so.1".into(), "libnvidia-ml.so".into()];
@@ -312,7 +303,6 @@ fn directories() -> Vec<PathBuf> {
                     "nvidia/cu13/lib",
                     "nvidia/nvjpeg/lib",
                     "nvidia/cuda_nvrtc/lib",
-                    "nvidia/nvtx/lib",
                     "torchvision.libs",
                 ] {
                     all.push(packages.join(inner));

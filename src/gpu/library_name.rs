@@ -9,8 +9,6 @@ pub enum LibraryName {
     NvJpeg,
     /// NVRTC, CUDA's run-time compiler.
     Nvrtc,
-    /// NVTX, ranges for profilers.
-    Nvtx,
     /// NVML, the driver's library for monitoring devices.
     Nvml,
 }

@@ -136,9 +136,6 @@ impl KernelText {
     }
 }
 
-/// SHA-256 of the texts in `kernels/` that this crate was built with, in hex.
-pub const KERNELS_HASH: &str = env!("FEEDWATER_KERNELS_HASH");
-
 /// Text of the kernel that evaluates actions of these kinds in order over a leaf and stores the tensor.
 pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> KernelText {
     let wrappers: Vec<Cuda> = kinds

@@ -5,10 +5,9 @@ use std::time::Duration;
 use std::{env, fs, thread};
 
 use crate::common;
-use feedwater::explain::{Differential, Options, Report, explain, forecast};
+use feedwater::explain::{Differential, Options, Report, explain};
 use feedwater::internals::measure::{Moment, Profile, SpanProfile, ThreadProfile};
 use feedwater::loader::{DeviceChoice, Loader};
-use feedwater::model::Model;
 use feedwater::op::{self, Chain};
 use feedwater::source::Memory;
 
@@ -197,7 +196,7 @@ fn a_page_with_a_full_timeline_is_small() {
     assert!(length < 220_000, "{length} bytes");
 }
 
-/// Writes the pages that `tests/browser/` tests, and the values that Rust computes for them.
+/// Writes the pages that `tests/browser/` tests.
 #[test]
 #[ignore = "tests/browser/run.sh runs it, with FEEDWATER_PAGES"]
 fn write_pages_for_the_browser() {
@@ -205,21 +204,5 @@ fn write_pages_for_the_browser() {
         PathBuf::from(env::var_os("FEEDWATER_PAGES").expect("FEEDWATER_PAGES names a folder"));
     for (name, report) in [("measured", measured()), ("hostile", hostile()), ("idle", idle())] {
         fs::write(folder.join(format!("{name}.html")), report.to_html()).unwrap();
-        let rate = |change: &dyn Fn(&mut Model)| {
-            let mut model = report.model.clone();
-            change(&mut model);
-            forecast(&model).unwrap().samples_per_second
-        };
-        let moved = serde_json::json!({
-            "workers": rate(&|it| it.workers.push(1.0)),
-            "prefetch": rate(&|it| it.slots += 1),
-            "batch": rate(&|it| {
-                it.batch *= 2;
-                it.consumer.step.mean *= 2.0;
-            }),
-            // The shortest step that the slider offers.
-            "step": rate(&|it| it.consumer.step.mean = 1e-7),
-        });
-        fs::write(folder.join(format!("{name}.json")), moved.to_string()).unwrap();
     }
 }

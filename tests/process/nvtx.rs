@@ -10,30 +10,14 @@ use std::{env, fs, thread};
 
 use crate::common;
 use crate::in_own_process;
-use feedwater::gpu::{LibraryName, Runtime};
 use feedwater::internals::gpu::nvtx::Nvtx;
-use feedwater::internals::measure::Marker;
 use feedwater::loader::{DeviceChoice, Loader};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use tempfile::TempDir;
 
 /// A library that counts ranges by the first letter of their names. It also counts errors: a range
 /// within a range, and an end without a begin.
-const COUNTING: &str = r#"
-#include <atomic>
-static std::atomic<int> pushed[128], wrong;
-static thread_local int depth;
-extern "C" int nvtxRangePushA(const char *name) {
-    if (depth++ != 0) wrong++;
-    pushed[name[0] & 127]++;
-    return 0;
-}
-extern "C" int nvtxRangePop() {
-    if (--depth != 0) wrong++;
-    return 0;
-}
-extern "C" int count(int letter) { return letter ? pushed[letter].load() : wrong.load(); }
-"#;
+const OTHER: &str = "extern \"C\" int nothing() { return 0; }";
 
 /// A library like that of a profiler. The variable PROFILER selects its behaviour: `refuses`,
 /// `takes nothing` or `knows no domains`. By default it accepts everything.
@@ -132,13 +116,6 @@ fn open(path: &Path) -> Library {
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap()
 }
 
-#[allow(unsafe_code)]
-fn count(library: &Library, letter: u8) -> i32 {
-    // SAFETY: `count` is the function of `COUNTING`.
-    let count = unsafe { library.get::<extern "C" fn(i32) -> i32>(b"count") }.unwrap();
-    count(letter.into())
-}
-
 /// Returns what the profiler's library recorded on the thread of this number; 0 is its initialization.
 #[allow(unsafe_code)]
 fn told(library: &Library, thread: i32) -> String {
@@ -150,14 +127,13 @@ fn told(library: &Library, thread: i32) -> String {
     unsafe { CStr::from_ptr(text) }.to_str().unwrap().trim().to_string()
 }
 
-fn run(nvtx: bool, runtime: &Runtime) -> Loader {
+fn run(nvtx: bool) -> Loader {
     let mut loader = Loader::builder(common::memory(20), common::training())
         .device(DeviceChoice::Cpu)
         .batch_size(4)
         .num_workers(2)
         .epochs(Some(1))
         .nvtx(nvtx)
-        .runtime(runtime)
         .build()
         .unwrap();
     for batch in &mut loader {
@@ -168,11 +144,10 @@ fn run(nvtx: bool, runtime: &Runtime) -> Loader {
 
 /// Runs the named test in its own process under a profiler with this library and behaviour. Returns
 /// the output.
-fn under(name: &str, path: &Path, how: &str, variables: &[(&str, &Path)]) -> String {
+fn under(name: &str, path: &Path, how: &str) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
     command.env("NVTX_CHILD", name).env("NVTX_INJECTION64_PATH", path).env("PROFILER", how);
-    command.env_remove("FEEDWATER_LIBNVTX").envs(variables.iter().copied());
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let problem = String::from_utf8_lossy(&output.stderr);
@@ -195,34 +170,15 @@ fn profiler() -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-/// A single test, because a process opens the library only once.
 #[test]
-fn stages_are_ranges_with_the_library_and_a_warning_without_it() {
-    if !in_own_process("nvtx::stages_are_ranges_with_the_library_and_a_warning_without_it", "") {
+fn without_a_profiler_ranges_are_a_warning() {
+    if !in_own_process("nvtx::without_a_profiler_ranges_are_a_warning", "") {
         return;
     }
-    let named = |path: &Path| Runtime::default().with_library(LibraryName::Nvtx, path);
-    let nowhere = named(Path::new("/nowhere/libnvToolsExt.so.1"));
-    assert!(run(false, &nowhere).warnings().is_empty());
-    let warnings = run(true, &nowhere).warnings();
+    assert!(run(false).warnings().is_empty());
+    let warnings = run(true).warnings();
     assert_eq!(warnings.len(), 1);
-    assert!(warnings[0].contains("NVTX") && warnings[0].contains("/nowhere/"), "{warnings:?}");
-
-    let dir = tempfile::tempdir().unwrap();
-    let path = build(dir.path(), COUNTING);
-    let there = named(&path);
-    let loader = run(true, &there);
-    assert!(loader.warnings().is_empty());
-    drop(loader);
-    let library = open(&path);
-    // Per sample: one range for reading, two for the header (parsing, planning), one for decoding
-    // with transforming, and one for handing over.
-    assert_eq!([b'r', b'd'].map(|letter| count(&library, letter)), [20, 20]);
-    assert_eq!(count(&library, b'h'), 60);
-    assert_eq!(count(&library, 0), 0);
-
-    run(false, &there);
-    assert_eq!(count(&library, b'r'), 20);
+    assert!(warnings[0].contains("NVTX_INJECTION64_PATH"), "{warnings:?}");
 }
 
 /// Ranges are nested on several threads. After the profiler removes its functions, there are no
@@ -233,13 +189,12 @@ fn a_profiler_gets_ranges_nested_and_paired_on_every_thread() {
     let name = "nvtx::a_profiler_gets_ranges_nested_and_paired_on_every_thread";
     let Some(path) = child(name) else {
         let (_dir, path) = profiler();
-        under(name, &path, "", &[]);
-        under(name, &path, "knows no domains", &[]);
+        under(name, &path, "");
+        under(name, &path, "knows no domains");
         return;
     };
     let plain = env::var("PROFILER").unwrap() == "knows no domains";
-    let runtime = Runtime::default();
-    let (nvtx, again) = (Nvtx::open(&runtime).unwrap(), Nvtx::open(&runtime).unwrap());
+    let (nvtx, again) = (Nvtx::open().unwrap(), Nvtx::open().unwrap());
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -276,13 +231,13 @@ fn a_profiler_gets_the_stages_of_a_loader() {
     let name = "nvtx::a_profiler_gets_the_stages_of_a_loader";
     let Some(path) = child(name) else {
         let (_dir, path) = profiler();
-        under(name, &path, "", &[]);
+        under(name, &path, "");
         return;
     };
-    let loader = run(true, &Runtime::default());
+    let loader = run(true);
     assert!(loader.warnings().is_empty(), "{:?}", loader.warnings());
     drop(loader);
-    run(false, &Runtime::default());
+    run(false);
     let library = open(&path);
     let all: Vec<String> = (1..=8).map(|thread| told(&library, thread)).collect();
     let count =
@@ -310,7 +265,7 @@ fn a_broken_profiler_is_a_warning() {
     let Some(_) = child(name) else {
         let (dir, path) = profiler();
         let warning = |path: &Path, how: &str| {
-            let text = under(name, path, how, &[]);
+            let text = under(name, path, how);
             let line = text.lines().find(|it| it.starts_with("warning: ")).unwrap().to_string();
             let path = path.to_str().unwrap();
             for value in ["NVTX_INJECTION64_PATH", path] {
@@ -330,7 +285,7 @@ fn a_broken_profiler_is_a_warning() {
         assert!(refused.contains(ENTRY), "{refused}");
         let nothing = warning(&path, "takes nothing");
         assert!(!nothing.contains(ENTRY), "{nothing}");
-        let other = build(dir.path(), COUNTING);
+        let other = build(dir.path(), OTHER);
         let entry = warning(&other, "");
         assert!(entry.contains(ENTRY), "{entry}");
         let reasons = BTreeSet::from([missing, text, off, refused, nothing, entry]);
@@ -338,27 +293,11 @@ fn a_broken_profiler_is_a_warning() {
         return;
     };
     for _ in 0..2 {
-        let loader = run(true, &Runtime::default());
+        let loader = run(true);
         let warnings = loader.warnings();
         assert_eq!(warnings.len(), 1);
         println!("\nwarning: {}", warnings[0]);
         assert_eq!(loader.stats().images, 20);
     }
-    println!("the child is done");
-}
-
-#[test]
-fn a_library_named_by_the_user_overrides_the_profilers() {
-    let name = "nvtx::a_library_named_by_the_user_overrides_the_profilers";
-    let Some(path) = child(name) else {
-        let (_dir, path) = profiler();
-        let dir = tempfile::tempdir().unwrap();
-        let counting = build(dir.path(), COUNTING);
-        under(name, &path, "", &[("FEEDWATER_LIBNVTX", &counting)]);
-        return;
-    };
-    assert!(run(true, &Runtime::default()).warnings().is_empty());
-    assert_eq!(count(&open(Path::new(&env::var_os("FEEDWATER_LIBNVTX").unwrap())), b'r'), 20);
-    assert_eq!(told(&open(&path), 0), "");
     println!("the child is done");
 }

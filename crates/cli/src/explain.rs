@@ -56,7 +56,7 @@ pub struct Options {
     /// Write the report as JSON to this file, for `explain` and `simulate --from`
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Write the report as a self-contained HTML page with sliders that run the same model; for several reports, a page that
+    /// Write the report as a self-contained HTML page with a table of simulated changes; for several reports, a page that
     /// compares the ranks
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,

@@ -42,7 +42,6 @@ mod demo;
 mod doctor;
 mod dump;
 mod explain;
-mod gallery;
 mod group;
 mod images;
 mod interrupt;
@@ -87,7 +86,6 @@ enum Command {
     Bench(bench::Options),
     Explain(explain::Options),
     BenchOps(bench_ops::Options),
-    Gallery(gallery::Options),
     Synth(synth::Options),
     Probe(probe::Options),
     Simulate(simulate::Options),
@@ -233,7 +231,6 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
         Command::Bench(options) => bench::main(&options),
         Command::Explain(options) => explain::main(&options),
         Command::BenchOps(options) => bench_ops::main(&options),
-        Command::Gallery(options) => gallery::main(&options),
         Command::Synth(options) => synth::main(&options),
         Command::Probe(options) => probe::main(&options),
         Command::Simulate(options) => simulate::main(&options),

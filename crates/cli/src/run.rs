@@ -1,7 +1,6 @@
 //! `run`: loads epochs of a pipeline file and reports throughput and where time went.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -45,9 +44,6 @@ pub struct Options {
     /// Write the measurements to this file, as JSON
     #[arg(long, value_name = "PROFILE")]
     profile: Option<PathBuf>,
-    /// Serve Prometheus metrics at http://ADDRESS/metrics during the run; loopback addresses only
-    #[arg(long, value_name = "ADDRESS")]
-    metrics: Option<SocketAddr>,
     /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
@@ -70,10 +66,6 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let built = builder.nvtx(options.nvtx).build();
     let mut loader = built.map_err(|error| in_terms_of_options(error, given.as_slice()))?;
     let _polled = Polled::waiting_for(&loader);
-    if let Some(address) = options.metrics {
-        let address = loader.serve_metrics(address)?;
-        tell(format!("metrics: http://{address}/metrics"));
-    }
     warn(&loader);
     let known = loader.warnings();
     consume(&mut loader, options.epochs, options.batches)?;

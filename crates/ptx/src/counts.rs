@@ -69,11 +69,6 @@ impl Counts {
         self.shared_wavefronts - self.ideal_wavefronts
     }
 
-    /// Returns the mean share of lanes in which an instruction took effect.
-    pub fn active_share(&self) -> f64 {
-        self.lanes as f64 / (32 * self.instructions.max(1)) as f64
-    }
-
     pub(crate) fn of(module: &Module, places: &[PlaceCounts], longest_block: u64) -> Self {
         let mut counts = Self { longest_block, ..Self::default() };
         for (i, place) in module.instructions.iter().zip(places).filter(|it| it.1.warps > 0) {

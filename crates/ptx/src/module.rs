@@ -100,11 +100,6 @@ impl Module {
         Some((found.buffer.address(), found.bytes))
     }
 
-    /// Returns the size of statically declared shared memory of all kernels together, in bytes.
-    pub fn static_shared_bytes(&self) -> u64 {
-        self.static_shared
-    }
-
     pub(crate) fn kernel(&self, name: &str) -> Result<&Function> {
         let found = self.functions.iter().find(|it| it.kernel && it.defined && it.name == name);
         found.ok_or_else(|| Error::NoKernel(name.to_string()))

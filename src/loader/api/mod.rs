@@ -27,7 +27,6 @@ use crate::loader::order::Order;
 use crate::loader::sample::cache::Caches;
 use crate::loader::sample::prefetcher::Prefetcher;
 use crate::loader::stats::Counters;
-use crate::loader::watching::metrics::Served;
 use crate::loader::watching::watch::Watch;
 use crate::measure::Meters;
 use crate::plan::Plan;
@@ -105,8 +104,6 @@ pub struct Loader {
     fixed: Choice,
     /// Declared before `engine`, so it is dropped first. It changes the engine.
     tuning: Option<Tuning>,
-    /// Declared before `engine`, so it is dropped first. Its thread reads the engine.
-    served: Served,
     engine: Arc<Engine>,
     state: Mutex<State>,
     /// State for the case that the consumer holds every batch.

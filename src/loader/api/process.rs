@@ -23,7 +23,7 @@ impl Drop for Loader {
         if self.check_process().is_err() {
             // The child must not join threads, wait for locks or call the device. So one reference
             // to each part is leaked, which keeps all of them alive.
-            let threads = (self.tuning.take(), self.watch.take(), std::mem::take(&mut self.served));
+            let threads = (self.tuning.take(), self.watch.take());
             let shared = (self.engine.clone(), self.gpu.clone(), self.prefetcher.clone());
             let data = (self.source.clone(), self.meters.clone(), self.caches.clone());
             std::mem::forget((threads, shared, data));

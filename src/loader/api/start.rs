@@ -17,7 +17,6 @@ use crate::loader::sample::cache::Caches;
 use crate::loader::sample::large::LargeImages;
 use crate::loader::sample::prefetcher::Prefetcher;
 use crate::loader::stats::Counters;
-use crate::loader::watching::metrics::Served;
 use crate::loader::watching::watch::Watch;
 use crate::measure::{Meters, Stage};
 use crate::plan::{LastBatch, Shuffle};
@@ -78,7 +77,7 @@ impl Loader {
         let mut warnings: Vec<String> =
             builder.resumed.iter().filter_map(|state| state.warning(names)).collect();
         if builder.nvtx {
-            match Nvtx::open(&builder.runtime) {
+            match Nvtx::open() {
                 Ok(nvtx) => watching.marker = Some(nvtx),
                 Err(error) => warnings.push(format!("no NVTX ranges: {error}")),
             }
@@ -160,7 +159,6 @@ impl Loader {
             watch,
             fixed: first,
             tuning,
-            served: Served::default(),
             engine: Arc::new(engine),
             state: Mutex::new(state),
             held: Held::new(builder.add_batches),

@@ -1,11 +1,8 @@
-//! A loader's metrics in Prometheus format, and their HTTP server.
+//! A loader's metrics in Prometheus format.
 
 use std::fs;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use super::endpoint::Endpoint;
-use crate::error::{Error, Result};
 use crate::loader::controls::Controls;
 use crate::loader::engine::Engine;
 use crate::loader::sample::cache::{CacheStats, Caches};
@@ -16,7 +13,6 @@ use crate::plan::Plan;
 use crate::storage::{Storage, StorageStats};
 
 /// Data from which metrics are computed, shared by the loader and the thread that serves them.
-#[derive(Clone)]
 pub(in crate::loader) struct Observed {
     pub plan: Arc<Plan>,
     pub meters: Arc<Meters>,
@@ -25,23 +21,6 @@ pub(in crate::loader) struct Observed {
     pub engine: Arc<Engine>,
     pub controls: Arc<Controls>,
     pub storages: Arc<[Storage]>,
-}
-
-/// HTTP endpoint of a loader, if it has one.
-#[derive(Default)]
-pub(in crate::loader) struct Served(Mutex<Option<Endpoint>>);
-
-impl Served {
-    /// Serves the metrics at this address. Returns the address with its actual port.
-    pub fn start(&self, address: SocketAddr, observed: Observed) -> Result<SocketAddr> {
-        let mut served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(endpoint) = &*served {
-            let problem = format!("are already served at {}", endpoint.address());
-            return Err(Error::config("metrics", problem));
-        }
-        let endpoint = Endpoint::start(address, move || observed.metrics())?;
-        Ok(served.insert(endpoint).address())
-    }
 }
 
 impl Observed {

@@ -1,5 +1,4 @@
 //! Metrics of a loader, and the utilization of its device.
 
-pub mod endpoint;
 pub mod metrics;
 pub mod watch;

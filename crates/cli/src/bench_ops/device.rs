@@ -1,23 +1,20 @@
-//! `bench-ops` on the device: its kernels and decode routes.
+//! `bench-ops` on the device: its kernels.
 
 use std::sync::Arc;
 
 use feedwater::Error;
 use feedwater::gpu::{self};
-use feedwater::internals::config::Pipeline;
 use feedwater::internals::footprint::counted;
 use feedwater::internals::gpu::DeviceReport;
 use feedwater::internals::loader::open_device;
 use feedwater::loader::DeviceChoice;
 use feedwater::plan::Plan;
-use feedwater::storage::Storage;
 use serde::Serialize;
 
 use super::super::{CommandError, doctor};
 use super::kernels::{KernelRow, Kernels};
 use super::made::Made;
-use super::routes::{self, RouteRow};
-use super::table::{line, milli};
+use super::table::line;
 
 /// Measurements on a device.
 #[derive(Serialize)]
@@ -26,7 +23,6 @@ pub struct Device {
     pub name: String,
     pub capability: String,
     pub kernels: Vec<KernelRow>,
-    pub routes: Vec<RouteRow>,
 }
 
 /// Kernel measurements on a device. After an error, nothing more is measured.
@@ -70,20 +66,13 @@ impl<'a> OnDevice<'a> {
 
     /// Returns a description of the device and its measurements. Without measurements, the
     /// description is the reason.
-    pub fn measured(
-        self,
-        pipeline: &Pipeline,
-        storage: &Storage,
-        samples: u64,
-        image_megapixels: f64,
-    ) -> Result<(String, Option<Device>), CommandError> {
+    pub fn measured(self) -> Result<(String, Option<Device>), CommandError> {
         let (found, required) = (self.found, self.required);
         let measured = found.and_then(|found| {
             let Found { device, text, kernels } = found;
             let kernels = kernels.rows().map_err(|error| error.to_string())?;
-            let routes = routes::measure(&device, pipeline, storage, samples, image_megapixels);
             let (name, capability) = (device.name().to_owned(), capability(&device));
-            Ok((text, Device { ordinal: device.ordinal(), name, capability, kernels, routes }))
+            Ok((text, Device { ordinal: device.ordinal(), name, capability, kernels }))
         });
         match measured {
             Ok((text, device)) => Ok((text, Some(device))),
@@ -128,18 +117,6 @@ impl Device {
                 format!("{} of {}", row.equal, row.images),
             ];
             text += &line(&row.name, cells);
-        }
-        text += "decoding  windows decoded by nvJPEG in a loader; device time of its streams\n";
-        text += &line("route", ["ms/image", "ms/megapixel", "images"].map(String::from));
-        for row in &self.routes {
-            match &row.reason {
-                Some(why) => text += &format!("{:<30}  {why}\n", row.route),
-                None => {
-                    let cells = [row.seconds, row.seconds_per_megapixel];
-                    let [image, megapixel] = cells.map(|it| it.map_or("-".into(), milli));
-                    text += &line(&row.route, [image, megapixel, row.images.to_string()]);
-                }
-            }
         }
         text.trim_end().to_string()
     }

@@ -48,7 +48,6 @@ mod host;
 mod kernels;
 mod made;
 mod measured;
-mod routes;
 mod table;
 
 /// Measures the cost of each step and each operator alone, per image of this set and per megapixel
@@ -93,8 +92,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
     bar.finish_and_clear();
     let mut result = bench.result(source.describe())?;
-    (result.gpu, result.device) =
-        on_device.measured(&pipeline, &storage, samples, result.image_megapixels)?;
+    (result.gpu, result.device) = on_device.measured()?;
     match options.json {
         true => print_json(&result)?,
         false => print_lines(result.table())?,

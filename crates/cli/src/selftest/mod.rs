@@ -11,7 +11,6 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{CommandError, print, print_json, print_lines};
-use throughput::Extent;
 
 pub mod by_hand;
 pub mod decode;
@@ -27,7 +26,6 @@ mod memory;
 pub mod on_gpu;
 mod operators;
 mod skipped;
-mod throughput;
 
 /// Tests this build on this machine: fast paths against references, CPU against GPU, every decode route, rings, memory
 #[derive(Args)]
@@ -70,8 +68,6 @@ pub enum Group {
     Memory,
     /// Epochs left early, held batches, two loaders on the GPU
     Life,
-    /// A short table of throughput
-    Throughput,
 }
 
 /// A named check with its result.
@@ -134,13 +130,7 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
     on_gpu::checks(&found, options.require_gpu, wanted, brief, operators, |checks| {
         report.add(checks)
     })?;
-    let extent = if options.brief { Extent::BRIEF } else { Extent::USUAL };
-    let (rates, failed) = match wanted(Group::Throughput) {
-        true => throughput::measure(found.as_ref().ok(), extent),
-        false => (Vec::new(), Vec::new()),
-    };
-    report.add(failed)?;
-    report.end(&rates, begin.elapsed().as_secs_f64())
+    report.end(begin.elapsed().as_secs_f64())
 }
 
 /// Collects the checks. Text is printed as soon as a check has finished, so that results survive a
@@ -167,7 +157,7 @@ impl Report {
         Ok(())
     }
 
-    fn end(self, rates: &[throughput::Rate], seconds: f64) -> Result<(), CommandError> {
+    fn end(self, seconds: f64) -> Result<(), CommandError> {
         let Self { checks, json } = self;
         let count = |result| checks.iter().filter(|check| check.result == result).count();
         let (passed, failed, skipped) =
@@ -179,16 +169,8 @@ impl Report {
                 "skipped": skipped,
                 "seconds": seconds,
                 "checks": checks,
-                "throughput": rates,
             }))?;
         } else {
-            for rate in rates {
-                let throughput::Rate { route, images_per_second, images, seconds } = rate;
-                print(format!(
-                    "rate  {route:<46}{images_per_second:.0} images/s ({images} of 500x375 to 224x224 in \
-                     {seconds:.1} s: short run, not a benchmark)"
-                ))?;
-            }
             print(format!(
                 "{passed} passed, {failed} failed, {skipped} skipped in {seconds:.0} s"
             ))?;

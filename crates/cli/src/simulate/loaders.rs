@@ -3,7 +3,7 @@
 use feedwater::internals::file;
 use feedwater::internals::footprint::counted;
 use feedwater_insight::model::{
-    Consumer, Forecast, JAVASCRIPT, Limit, Model, On, Options as Run, Service, Stage, What, Who,
+    Consumer, Forecast, Limit, Model, On, Options as Run, Service, Stage, What, Who,
 };
 use serde_json::json;
 
@@ -17,6 +17,8 @@ use super::{Options, draw, percent, within};
 const CV: f64 = 0.06;
 /// Largest number of events that are recorded for the timeline and the animation.
 const EVENTS: u32 = 1_000_000;
+/// Most events that the animation shows; they take 6 MB in the page.
+const SHOWN: usize = 100_000;
 
 const PAGE: &str = include_str!("page.html");
 
@@ -38,7 +40,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let mut forecast = model.run(&run).map_err(|error| training_loop.model_error(error))?;
     let halts = Halts::of(&forecast, training_loop.loaders);
     if let Some(path) = &options.html {
-        file::write(path, training_loop.page(&model, &run))
+        file::write(path, training_loop.page(&model, &forecast, &halts))
             .map_err(|error| io_failure(path, &error))?;
     }
     if options.json {
@@ -161,10 +163,20 @@ impl Loop {
     }
 
     /// Builds the page, which runs the same simulation with the same parameters.
-    fn page(&self, model: &Model, run: &Run) -> String {
+    fn page(&self, model: &Model, forecast: &Forecast, halts: &Halts) -> String {
+        let shown = &forecast.events[..forecast.events.len().min(SHOWN)];
+        let is_cut = shown.len() < forecast.events.len();
+        let end = shown.last().filter(|_| is_cut).map_or(self.seconds, |it| it.time);
+        let data = json!({
+            "events": shown,
+            "seconds": end,
+            "loaders": self.loaders,
+            "load": self.load_ms / 1e3,
+            "step": self.step_ms / 1e3,
+            "verdict": self.summary(model, forecast, halts),
+        });
         // Escape `<`, which could end the script element.
-        let data = json!({ "model": model, "options": run }).to_string().replace('<', "\\u003c");
-        PAGE.replacen("/*SIMULATE*/", JAVASCRIPT, 1).replacen("/*DATA*/null", &data, 1)
+        PAGE.replacen("/*DATA*/null", &data.to_string().replace('<', "\\u003c"), 1)
     }
 }
 

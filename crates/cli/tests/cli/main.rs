@@ -11,6 +11,7 @@ mod metrics;
 mod pack;
 mod probe;
 mod ranks;
+mod reference;
 mod remote;
 #[path = "../../../../tests/servers/mod.rs"]
 mod servers;

@@ -103,15 +103,6 @@ fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     let windows = all.iter().find(|check| check.0 == "gpu/engines/windows").unwrap();
     assert_eq!((&*windows.1, &*windows.2), ("pass", "the JPEG engines decode windows"));
     assert_eq!(result["failed"], all.iter().filter(|check| check.1 == "fail").count());
-    // There is a throughput for each route, and one for all routes together.
-    let rates = result["throughput"].as_array().unwrap();
-    let routes: Vec<_> = rates.iter().map(|rate| rate["route"].as_str().unwrap()).collect();
-    assert_eq!(routes, ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu", "balanced"]);
-    for rate in rates {
-        let [rate, images, seconds] =
-            ["images_per_second", "images", "seconds"].map(|key| rate[key].as_f64().unwrap());
-        assert!(images > 0.0 && (rate * seconds - images).abs() < 1.0, "{rates:?}");
-    }
 
     // Runs again with one miscompiled kernel, which the self-test must detect.
     let broken = dir.path().join("broken");
@@ -289,8 +280,6 @@ fn selftest_requires_a_gpu_only_with_the_option() {
         assert_eq!(of_gpu.len(), 1, "{of_gpu:?}");
         assert_eq!((of_gpu[0].0.as_str(), of_gpu[0].1.as_str()), ("gpu/device", outcome));
         assert!(has_words(&of_gpu[0].2, &[DRIVER]), "{of_gpu:?}");
-        let rates = result["throughput"].as_array().unwrap();
-        assert_eq!((rates.len(), &rates[0]["route"]), (1, &"cpu only".into()), "{rates:?}");
     }
 }
 

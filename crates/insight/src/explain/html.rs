@@ -1,7 +1,7 @@
 //! Writes reports as self-contained HTML pages.
 //!
-//! * The page of a report is `page/report.html` with the style, the JavaScript model ([`crate::model::JAVASCRIPT`]), the page's
-//!   script and the report as JSON. The page runs the same simulation as the report's forecast.
+//! * The page of a report is `page/report.html` with the style, the page's script, the report as JSON, and a table of simulated
+//!   changes.
 //! * The page of several ranks is `page/ranks.html` with the same style and charts, its own style and script, and the merged
 //!   reports as JSON.
 //! * Both work from a file without a network: their content security policy allows only their own script and style, identified by
@@ -11,9 +11,8 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::model::JAVASCRIPT;
-
-use super::{Cause, Ranks, Report};
+use super::what_if::{WhatIf, what_ifs};
+use super::{Cause, Ranks, Report, percent};
 
 const PAGE: &str = include_str!("page/report.html");
 const STYLE: &str = include_str!("page/report.css");
@@ -23,14 +22,19 @@ const RANKS_PAGE: &str = include_str!("page/ranks.html");
 const RANKS_STYLE: &str = include_str!("page/ranks.css");
 const RANKS_SCRIPT: &str = include_str!("page/ranks.js");
 
+/// Where a page has the rows of its table of changes.
+const WHAT_IFS: &str = "<!--what-ifs-->";
+
 impl Report {
-    /// Returns the report as one HTML file: the verdict, the settings to change, the timeline, the stages, and the model with
-    /// sliders.
+    /// Returns the report as one HTML file: the verdict, the settings to change, the timeline, the stages, and a
+    /// table of simulated changes.
     pub fn to_html(&self) -> String {
-        let json = serde_json::to_string(self).expect("all keys of maps in a report are texts");
-        let script = format!("{JAVASCRIPT}\n{CHARTS}\n{SCRIPT}");
+        let json = serde_json::to_string(self).expect("a report has no other keys than names");
+        let script = format!("{CHARTS}\n{SCRIPT}");
+        let what_ifs: String = what_ifs(self).iter().map(row).collect();
+        let template = PAGE.replacen(WHAT_IFS, &what_ifs.replace("{{", "&#123;&#123;"), 1);
         let named = self.knobs.iter().map(|knob| knob.then).chain([self.cause]).chain(self.next);
-        page(PAGE, &self.verdict, &self.to_string(), &json, named, &script, STYLE)
+        page(&template, &self.verdict, &self.to_string(), &json, named, &script, STYLE)
     }
 }
 
@@ -47,7 +51,25 @@ impl Ranks {
     }
 }
 
-/// Fills in a page. The page gets the texts of `causes`.
+/// A row of the table of changes.
+fn row(it: &WhatIf) -> String {
+    let gain = match it.gain {
+        same if same.abs() < 5e-4 => "the same".into(),
+        less if less < 0.0 => format!("\u{2212}{}", percent(-less)),
+        more => format!("+{}", percent(more)),
+    };
+    let digits = usize::from(it.images_per_second < 100.0);
+    let cells = [
+        ("images/s", format!("{:.digits$}", it.images_per_second)),
+        ("change", gain),
+        ("the consumer waits", percent(it.consumer_waits)),
+        ("smallest bound", escape(&it.limit)),
+    ];
+    let cells = cells.map(|(name, value)| format!("<td data-name=\"{name}\">{value}</td>"));
+    format!("<tr><th scope=\"row\">{}</th>{}</tr>\n", escape(&it.change), cells.concat())
+}
+
+/// Fills in a page; `causes` are those whose text it shows.
 fn page(
     page: &str,
     verdict: &str,

@@ -34,6 +34,7 @@ mod knobs;
 mod own;
 mod ranks;
 mod spent;
+mod what_if;
 
 /// Largest error of the model for which gains and causes are reported. The error is at most 7 % for
 /// runs that the model explains (`benches/bottlenecks`). It is above 50 % for runs whose predicted

@@ -17,8 +17,7 @@
 //! * The consumer takes batches in order and works for one step. It frees the slot at the end of the step, or at its start if it
 //!   does not hold slots.
 //! * The slowness of a straggler multiplies its time on a core and in `wait` stages.
-//! * The same model and seed give the same forecast, bit for bit, on every machine and in JavaScript (`model.js`): random numbers
-//!   come from 32-bit integers, and times are only added, multiplied and compared.
+//! * The same model and seed give the same forecast, bit for bit, on every machine: random numbers come from 32-bit integers, and times are only added, multiplied and compared.
 //! * The time of a stage depends only on the seed, the sample and the stage. Two compared forecasts therefore differ by the
 //!   change and not by chance.
 //!
@@ -41,12 +40,7 @@ pub use forecast::{Event, Forecast, Options, Shares, StageUse, What, Who};
 pub use hardware::Hardware;
 pub use service::Service;
 
-/// The same simulation for web pages: `simulate(model, options)` and `capacity(model)` in plain JavaScript without imports, to
-/// embed in a `script` element. Models and options are the JSON of [`Model`] and [`Options`].
-pub const JAVASCRIPT: &str = include_str!("model.js");
-
-/// Returns the number of slots of a ring that prefetches this number of batches. One more slot
-/// holds the consumer's batch.
+/// Slots of a ring with so many batches ahead of the consumer: one more, for the batch that the consumer has.
 pub fn slots<N: Add<Output = N> + From<u8>>(prefetch: N) -> N {
     prefetch + N::from(1)
 }

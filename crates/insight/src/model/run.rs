@@ -1,4 +1,4 @@
-//! The simulation. `model.js` repeats it function by function and sum by sum: change both together.
+//! The simulation.
 
 mod observe;
 mod parts;

@@ -87,11 +87,6 @@ impl Service {
         Self::from_quantiles(&values)
     }
 
-    /// Returns the same distribution with another mean.
-    pub fn with_mean(self, mean: f64) -> Self {
-        Self { mean, ..self }
-    }
-
     /// Coefficient of variation: the standard deviation divided by the mean.
     pub fn cv(&self) -> f64 {
         if self.quantiles.is_empty() { 0.0 } else { deviation(&self.quantiles) }

@@ -1,6 +1,7 @@
 //! Compares the model of the pipeline with closed formulas and with the rules of the loader.
 
 mod errors;
+mod hardware;
 #[path = "../words/mod.rs"]
 mod words;
 

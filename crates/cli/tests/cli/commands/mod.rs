@@ -1,7 +1,6 @@
 //! Tests of every command of the built program.
 
 mod dump;
-mod gallery;
 mod interrupt;
 mod outputs;
 mod plan;
@@ -15,7 +14,7 @@ use feedwater_tools::synth;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 13] = [
     "demo",
     "doctor",
     "plan",
@@ -25,7 +24,6 @@ const COMMANDS: [&str; 14] = [
     "bench-ops",
     "explain",
     "simulate",
-    "gallery",
     "synth",
     "probe",
     "pack",

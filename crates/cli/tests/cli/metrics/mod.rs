@@ -1,6 +1,5 @@
-//! Metrics and their endpoint, traces and profiles.
+//! Metrics, traces and profiles.
 
-mod endpoint;
 mod text;
 mod trace;
 
@@ -8,18 +7,12 @@ use crate::common;
 use crate::words::has_words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use feedwater::Error;
 use feedwater::internals::measure::{OTHER_TRACKS, Profile, Stage, trace_bytes};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater_tools::synth;
 use serde_json::Value;
-
-const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 fn builder() -> LoaderBuilder {
     Loader::builder(common::memory(40), common::training())
@@ -194,7 +187,7 @@ fn count(spans: &[(f64, f64, &Value)], name: &str) -> usize {
 }
 
 #[test]
-fn run_writes_trace_and_profile_and_serves_metrics() {
+fn run_writes_trace_and_profile() {
     let dir = tempfile::tempdir().unwrap();
     let settings = synth::Settings { classes: 2, ..synth::Settings::uniform(12, 80, 60) };
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
@@ -206,11 +199,9 @@ fn run_writes_trace_and_profile_and_serves_metrics() {
         command.args(["run", "pipeline.toml", "--device", "cpu", "--json"]).args(args);
         command.current_dir(dir.path()).output().unwrap()
     };
-    let output =
-        run(&["--trace", "trace.json", "--profile", "profile.json", "--metrics", "127.0.0.1:0"]);
+    let output = run(&["--trace", "trace.json", "--profile", "profile.json"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    assert!(stderr.starts_with("metrics: http://127.0.0.1:"), "{stderr}");
     let trace = serde_json::from_slice(&fs::read(dir.path().join("trace.json")).unwrap()).unwrap();
     assert_eq!(tracks(&trace).values().map(|it| count(it, "decode")).sum::<usize>(), 12);
     let profile: Profile =
@@ -218,7 +209,6 @@ fn run_writes_trace_and_profile_and_serves_metrics() {
     assert_eq!((profile.images, profile.batches, profile.setup.workers), (12, 3, 2));
 
     for (args, code, words) in [
-        (["--metrics", "0.0.0.0:0"], 2, "127.0.0.1:0"),
         (["--trace", "missing/trace.json"], 1, "missing/trace.json"),
         (["--profile", "missing/profile.json"], 1, "missing/profile.json"),
         (["--trace-spans", "5"], 2, "--trace <TRACE>"),

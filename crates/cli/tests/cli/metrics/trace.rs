@@ -1,5 +1,8 @@
 //! Traces in Chrome's format.
 
+use std::io::ErrorKind;
+use std::time::Duration;
+
 use super::*;
 
 fn trace_of(loader: &Loader) -> Value {

@@ -63,10 +63,10 @@ function bar(parts, label) {
 }
 
 // Rows of a name, a bar and a number, relative to the largest number.
-function bars(rows, marked) {
+function bars(rows) {
   const most = Math.max(...rows.map(([, value]) => value), 1e-12);
-  return rows.map(([name, value, text], at) => make('div', { class: 'row' }, make('span', {}, name),
-    bar([[at === marked ? 'least' : '', value / most]], `${name}: ${text}`), make('span', {}, text)));
+  return rows.map(([name, value, text]) => make('div', { class: 'row' }, make('span', {}, name),
+    bar([['', value / most]], `${name}: ${text}`), make('span', {}, text)));
 }
 
 // Columns are a name and whether the cell is a bar. On narrow screens each row becomes a card with named cells.
