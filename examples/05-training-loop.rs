@@ -83,7 +83,7 @@ impl OnDevice {
         let mut steps = 0;
         for batch in loader {
             let batch = batch?;
-            batch.on(&self.ours)?;
+            batch.wait_in(&self.ours)?;
             steps += 1;
             self.launch(steps, time)?;
             // The batch is dropped before the step has run. The slot is refilled only after the

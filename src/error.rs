@@ -96,7 +96,7 @@ pub enum Error {
         /// Log of the CUDA compiler.
         log: String,
     },
-    /// Loader that a [`Stopper`](crate::loader::Stopper) stopped.
+    /// Loader that a [`StopHandle`](crate::loader::StopHandle) stopped.
     Stopped,
     /// Unexpected end of a loader thread, which is a bug in this crate or in a user's operator.
     Internal {

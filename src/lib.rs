@@ -124,7 +124,7 @@ pub use half;
 #[doc(no_inline)]
 pub use loader::{
     Batch, Batches, DeviceChoice, Epoch, Loader, LoaderBuilder, LoaderState, Outcome, SampleRecord,
-    SharedEpoch, Stats, Stopper,
+    SharedEpoch, Stats, StopHandle,
 };
 #[doc(no_inline)]
 pub use op::{Chain, Operator, Placement};

@@ -77,7 +77,7 @@ impl Loader {
 /// threads.
 fn closed(slot: &Slot) -> Option<impl FnOnce() + Send + 'static> {
     let Running { loader, epochs } = locked(slot).take()?;
-    loader.stopper().stop();
+    loader.stop_handle().stop();
     Some(move || {
         for epoch in epochs.iter().filter_map(Weak::upgrade) {
             drop(locked(&epoch).take());
@@ -332,7 +332,7 @@ impl Loader {
 impl Drop for Loader {
     fn drop(&mut self) {
         let Some(running) = locked(&self.slot).take() else { return };
-        running.loader.stopper().stop();
+        running.loader.stop_handle().stop();
         Python::attach(|py| dropped(py, &self.sequences, running));
     }
 }

@@ -10,7 +10,7 @@ use crate::tensor::DType;
 /// Fields of a `__cuda_array_interface__`. Lists become tuples in Python.
 ///
 /// It neither borrows nor owns the batch, which must live as long as the reader. If the reader
-/// works on another stream than [`stream`](Self::stream), call [`Batch::on`] for that stream first.
+/// works on another stream than [`stream`](Self::stream), call [`Batch::wait_in`] for that stream first.
 /// Otherwise the slot may be filled again too early.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CudaArrayInterface {

@@ -194,9 +194,9 @@ impl ConsumerStream {
     fn let_in(&self, batch: &Batch) -> Result<()> {
         let Some(ours) = batch.stream() else { return Ok(()) };
         match self {
-            Self::Legacy => batch.on(&Arc::new(Stream::legacy_default(ours.device()))),
-            Self::PerThread => batch.on(&Arc::new(Stream::per_thread_default(ours.device()))),
-            Self::On(stream) => batch.on(stream),
+            Self::Legacy => batch.wait_in(&Arc::new(Stream::legacy_default(ours.device()))),
+            Self::PerThread => batch.wait_in(&Arc::new(Stream::per_thread_default(ours.device()))),
+            Self::On(stream) => batch.wait_in(stream),
             Self::Unsynchronized => Ok(()),
             Self::Unnamed => batch.on_unnamed_streams(),
         }

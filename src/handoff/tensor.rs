@@ -40,7 +40,7 @@ impl<T: Element> CudaTensor<T> {
                 "the batch is in host memory: use `Batch::host`, or build the loader on a GPU";
             return Err(Error::config("device", problem));
         };
-        batch.on(&Arc::new(Stream::of_cudarc(buffer.device(), stream)?))?;
+        batch.wait_in(&Arc::new(Stream::of_cudarc(buffer.device(), stream)?))?;
         let len = batch.shape().sample_len() * batch.len();
         Ok(Self { slice: BorrowedSlice::new(buffer, len, stream, batch)? })
     }

@@ -15,9 +15,9 @@ pub struct Facts {
     /// Size of the largest image among the scanned samples.
     pub image: Size,
     /// Scanned samples. If empty, every sample is assumed to be an already decoded image of size `image`.
-    pub looked: Vec<Looked>,
-    /// Whether `looked` contains all usable samples of the source.
-    pub looked_at_all: bool,
+    pub scanned: Vec<ScannedSample>,
+    /// Whether `scanned` contains all usable samples of the source.
+    pub scanned_all: bool,
     /// Number of spans stored per thread for a trace. 0 without a trace.
     pub trace_spans: u64,
     /// Host memory that the source itself holds, in bytes.
@@ -44,7 +44,7 @@ pub struct Facts {
 
 /// Sample that was scanned before the plan was made.
 #[derive(Clone, Debug)]
-pub struct Looked {
+pub struct ScannedSample {
     /// Header of the image.
     pub header: Header,
     /// Size of the file, in bytes.

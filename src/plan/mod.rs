@@ -58,7 +58,7 @@ pub(crate) use counts::Counts;
 pub(crate) use device::{DevicePlan, DeviceSplit, LAUNCH_BLOCKS, RoutePlan, rows};
 pub(crate) use device_facts::DeviceFacts;
 pub(crate) use device_pick::DevicePick;
-pub(crate) use facts::{Facts, Looked};
+pub(crate) use facts::{Facts, ScannedSample};
 pub(crate) use need::{SampleMemory, SampleRoom};
 pub(crate) use offload::Offload;
 pub(crate) use sample::SamplePlan;

@@ -314,7 +314,7 @@ impl Plan {
     pub(super) fn sample_room(&self, facts: &Facts) -> SampleRoom {
         let most_file = self.settings.limits.max_file_bytes;
         let scratch = &mut SamplePlan::default();
-        if facts.looked.is_empty() {
+        if facts.scanned.is_empty() {
             let header = Header {
                 format: Format::Pixels,
                 size: facts.image,
@@ -337,7 +337,7 @@ impl Plan {
         }
         let large = self.settings.limits.large_image_memory;
         let mut needs: Vec<SampleMemory> = facts
-            .looked
+            .scanned
             .iter()
             .map(|it| {
                 self.sample_memory(&it.header, it.file_bytes.min(most_file), it.decode, scratch)
@@ -359,9 +359,9 @@ impl Plan {
             share.file = share.file.max(largest);
         }
         let all_fit = needs[kept..].iter().all(|it| it.total() <= share.total());
-        let known = facts.looked_at_all && all_fit && largest <= share.file;
+        let known = facts.scanned_all && all_fit && largest <= share.file;
         // An operator without a computable bound may need more for some random numbers.
-        let known = known && facts.looked.iter().all(|it| self.is_bounded(&it.header));
+        let known = known && facts.scanned.iter().all(|it| self.is_bounded(&it.header));
         SampleRoom { share, large: if known { 0 } else { large }, unplanned: 0 }
     }
 }

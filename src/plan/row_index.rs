@@ -7,7 +7,7 @@ use crate::footprint::bytes;
 use crate::header::Header;
 use crate::random::SampleKey;
 
-use super::{Facts, Looked, Place, Plan, SamplePlan};
+use super::{Facts, Place, Plan, SamplePlan, ScannedSample};
 
 /// Maximum number of images for which windows are drawn.
 const DRAWN: usize = 128;
@@ -60,16 +60,16 @@ impl RowIndexGain {
         if plan.reads_boxes() || has_none && cache.row_index.is_none() || !is_ours {
             return None;
         }
-        let all = facts.looked.len() as f64;
+        let all = facts.scanned.len() as f64;
         // Windows of other images are not drawn, because their tables may be huge.
-        let indexed: Vec<_> = facts.looked.iter().filter(|it| is_indexable(&it.header)).collect();
+        let indexed: Vec<_> = facts.scanned.iter().filter(|it| is_indexable(&it.header)).collect();
         let share = indexed.len() as f64 / all;
         let every = indexed.len().div_ceil(DRAWN).max(1);
         let mut sample = SamplePlan::default();
         let (mut drawn, mut index_bytes) = (0.0, 0.0);
         let [mut without, mut with] = [0.0; 2];
-        for (index, looked) in (0..).zip(indexed.into_iter().step_by(every)) {
-            let Looked { header, file_bytes, decode } = looked;
+        for (index, scanned) in (0..).zip(indexed.into_iter().step_by(every)) {
+            let ScannedSample { header, file_bytes, decode } = scanned;
             let need = plan.sample_memory(header, *file_bytes, *decode, &mut sample);
             // Skip images that need more than a worker's share: their tables could exceed the memory of the plan.
             if need.total() > plan.room.share.total() {

@@ -295,7 +295,7 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
         let device = Device::open_with(0, &runtime()).unwrap();
         let stream = Arc::new(Stream::new(&device).unwrap());
         let (first, last) = (Event::timed(&device).unwrap(), Event::timed(&device).unwrap());
-        let builder = builder(jpegs(4), evaluation()).epochs(Some(1)).consumer(stream.clone());
+        let builder = builder(jpegs(4), evaluation()).epochs(Some(1)).stream(stream.clone());
         let mut loader = builder.build().unwrap();
         machine.work(&stream, late);
         first.record(&stream).unwrap();

@@ -9,7 +9,7 @@ use feedwater::internals::decode::{DecodeMemory, Decoders};
 use feedwater::internals::geometry::{BoundingBox, Size};
 use feedwater::internals::header::{Header, PnmHead};
 use feedwater::internals::image::PixelType;
-use feedwater::internals::plan::{DeviceFacts, Facts, Looked, SampleMemory, SamplePlan};
+use feedwater::internals::plan::{DeviceFacts, Facts, SampleMemory, SamplePlan, ScannedSample};
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::internals::testing::random_image;
 use feedwater::internals::transform::{HostTransform, PlannedImage};
@@ -64,14 +64,18 @@ impl Worker {
     fn planned(operators: impl IntoIterator<Item = Arc<dyn Operator>>, files: &[File]) -> Self {
         let any = |chain: Chain, it: Arc<dyn Operator>| chain.then_any(Placement::Cpu, it);
         let chain = operators.into_iter().fold(Chain::new(), any);
-        let looked = files.iter().map(|file| {
+        let scanned = files.iter().map(|file| {
             let file_bytes = file.bytes.len() as u64;
-            Looked { header: file.header.clone(), file_bytes, decode: DecodeMemory::default() }
+            ScannedSample {
+                header: file.header.clone(),
+                file_bytes,
+                decode: DecodeMemory::default(),
+            }
         });
         let facts = Facts {
             device: DeviceFacts::None("none".into()),
-            looked: looked.collect(),
-            looked_at_all: true,
+            scanned: scanned.collect(),
+            scanned_all: true,
             ..Facts::default()
         };
         let mut settings = Settings::default();

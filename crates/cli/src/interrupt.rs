@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use feedwater::internals::file;
-use feedwater::loader::{Loader, Stopper};
+use feedwater::loader::{Loader, StopHandle};
 use indicatif::ProgressBar;
 use rustix::process::{Pid, Signal as Kill, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
@@ -62,7 +62,7 @@ struct State {
     /// Whether output files are being written.
     saving: bool,
     /// Stops the loader that the command is waiting for.
-    stopper: Option<Stopper>,
+    stopper: Option<StopHandle>,
     /// The latest progress bar and its unit.
     bar: Option<(ProgressBar, String)>,
     /// Advice to the user for the last line.
@@ -189,7 +189,7 @@ impl Polled {
     /// Creates a guard under which a signal also stops waits for batches of this loader.
     pub fn waiting_for(loader: &Loader) -> Self {
         let polled = Self::begin();
-        let stopper = loader.stopper();
+        let stopper = loader.stop_handle();
         let mut state = lock();
         match state.signal {
             None => state.stopper = Some(stopper),

@@ -121,7 +121,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Replaces all settings. If a [`consumer`](Self::consumer) is set, keeps its device.
+    /// Replaces all settings. If a [`stream`](Self::stream) is set, keeps its device.
     pub fn settings(mut self, settings: Settings) -> Self {
         let device = self.settings.device;
         self.settings = settings;
@@ -464,7 +464,7 @@ impl LoaderBuilder {
     /// for the life of the loader: when a batch is dropped on any thread, its slot becomes free
     /// after the work in this stream. Choosing another GPU afterwards is an error. Default: the
     /// loader creates a stream.
-    pub fn consumer(mut self, stream: Arc<Stream>) -> Self {
+    pub fn stream(mut self, stream: Arc<Stream>) -> Self {
         self.settings.device = DeviceChoice::Gpu(stream.device().ordinal());
         self.runtime = stream.device().runtime().clone();
         self.consumer = Some(stream);

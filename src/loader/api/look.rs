@@ -7,7 +7,7 @@ use crate::decode::memory_bytes;
 use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 use crate::header::Header;
-use crate::plan::{Limits, Looked};
+use crate::plan::{Limits, ScannedSample};
 use crate::source::{HostPage, Source};
 use crate::storage::{OpeningOf, fail_opening, opening_apart};
 use crate::threads::in_parts;
@@ -34,7 +34,7 @@ pub(in crate::loader) struct Looks {
     /// The largest image that a worker can be expected to decode.
     pub image: Size,
     /// The inspected samples within the limits, in the order of the source.
-    pub looked: Vec<Looked>,
+    pub scanned: Vec<ScannedSample>,
     /// Whether all samples were inspected.
     pub all: bool,
 }
@@ -47,7 +47,7 @@ impl Looks {
     /// inspected.
     pub fn at(source: &dyn Source, limits: &Limits, strict: bool) -> Self {
         let (this, cancelled) = opening_apart(|| Self::of(source, limits, strict));
-        if let Some(problem) = cancelled.filter(|_| this.looked.is_empty()) {
+        if let Some(problem) = cancelled.filter(|_| this.scanned.is_empty()) {
             fail_opening(problem);
         }
         this
@@ -80,7 +80,7 @@ impl Looks {
                 .map(|&index| look(source, index, &mut page, whole, (limits, strict)))
                 .collect::<Vec<_>>()
         };
-        let found: Vec<Vec<Result<Looked, DataError>>> = match threads {
+        let found: Vec<Vec<Result<ScannedSample, DataError>>> = match threads {
             0 | 1 => (0..threads).map(part).collect(),
             _ => {
                 let parts =
@@ -88,17 +88,18 @@ impl Looks {
                 parts.into_iter().map(Result::unwrap_or_default).collect()
             }
         };
-        let looked: Vec<Looked> = found.into_iter().flatten().filter_map(Result::ok).collect();
-        let usable = looked.iter().filter(|it| it.decode.total() <= limits.large_image_memory);
+        let scanned: Vec<ScannedSample> =
+            found.into_iter().flatten().filter_map(Result::ok).collect();
+        let usable = scanned.iter().filter(|it| it.decode.total() <= limits.large_image_memory);
         let largest = usable.max_by_key(|it| it.header.size.pixels());
-        let largest = largest.or_else(|| looked.iter().min_by_key(|it| it.decode.total()));
+        let largest = largest.or_else(|| scanned.iter().min_by_key(|it| it.decode.total()));
         let image = largest.map_or(Size::default(), |it| it.header.size);
-        Self { image, looked, all: spread == len }
+        Self { image, scanned, all: spread == len }
     }
 
     /// Size of the largest inspected sample, in bytes.
     pub fn largest_bytes(&self) -> u64 {
-        self.looked.iter().map(|it| it.file_bytes).max().unwrap_or(0)
+        self.scanned.iter().map(|it| it.file_bytes).max().unwrap_or(0)
     }
 }
 
@@ -118,7 +119,7 @@ fn look(
     page: &mut HostPage,
     whole: &Mutex<HostPage>,
     (limits, strict): (&Limits, bool),
-) -> Result<Looked, DataError> {
+) -> Result<ScannedSample, DataError> {
     let limit = limits.max_file_bytes;
     let mut file_bytes = source.read_head(index, page, HEAD_BYTES, limit)?;
     let mut header = Header::parse_head(page.bytes(), strict);
@@ -134,5 +135,5 @@ fn look(
     limits.check_size(header.size)?;
     // `memory_bytes` needs only the first bytes.
     let decode = memory_bytes(&header, page.bytes(), file_bytes);
-    Ok(Looked { header, file_bytes, decode })
+    Ok(ScannedSample { header, file_bytes, decode })
 }

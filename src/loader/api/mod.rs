@@ -21,7 +21,7 @@ use crate::gpu::Device;
 use crate::loader::batch::Batch;
 use crate::loader::controls::Controls;
 use crate::loader::engine::Engine;
-use crate::loader::engine::stopper::Stopper;
+use crate::loader::engine::stop_handle::StopHandle;
 use crate::loader::engine::tuning::Tuning;
 use crate::loader::order::Order;
 use crate::loader::sample::cache::Caches;
@@ -262,8 +262,8 @@ impl Loader {
     }
 
     /// Handle that ends this loader from another thread.
-    pub fn stopper(&self) -> Stopper {
-        self.engine.stopper()
+    pub fn stop_handle(&self) -> StopHandle {
+        self.engine.stop_handle()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

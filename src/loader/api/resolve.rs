@@ -94,12 +94,12 @@ impl LoaderBuilder {
     fn facts(&self, device: DeviceFacts, pick: DevicePick) -> Facts {
         let looks = self.looks();
         let largest = self.source.largest_bytes().unwrap_or_else(|| looks.largest_bytes());
-        let Looks { image, looked, all } = looks;
+        let Looks { image, scanned, all } = looks;
         Facts {
             largest_bytes: largest,
             image,
-            looked,
-            looked_at_all: all,
+            scanned,
+            scanned_all: all,
             trace_spans: self.watching.spans as u64,
             source_bytes: self.source.memory_bytes(),
             samples: self.source.len(),

@@ -209,7 +209,7 @@ impl Batch {
     }
 
     /// Address of the tensor, if it is in device memory. Work enqueued in [`stream`](Self::stream)
-    /// runs after the tensor is filled. For other streams, call [`on`](Self::on). The address is
+    /// runs after the tensor is filled. For other streams, call [`wait_in`](Self::wait_in). The address is
     /// valid until the batch is dropped, and afterwards for work that is already in that stream.
     pub fn device_ptr(&self) -> Option<u64> {
         match &self.slot {
@@ -228,7 +228,7 @@ impl Batch {
         }
     }
 
-    /// Lets another stream use the tensor. May be called repeatedly, and for any number of streams.
+    /// Makes a stream wait for the batch, and lets it use the tensor. May be called repeatedly, and for any number of streams.
     /// Work enqueued in that stream after the call runs after the tensor is filled. After the batch
     /// is dropped, the slot is refilled only after the work in that stream, and later work in the
     /// consumer's stream also waits for that work. The host does not wait. The per-thread default
@@ -237,7 +237,7 @@ impl Batch {
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) for a stream of another device, [`Error::Device`](crate::Error::Device) if
     /// the driver fails.
-    pub fn on(&self, stream: &Arc<Stream>) -> Result<()> {
+    pub fn wait_in(&self, stream: &Arc<Stream>) -> Result<()> {
         match &self.slot {
             BatchMemory::Host(_) => Ok(()),
             BatchMemory::Device(slot) => slot.tensor.lend(stream),
@@ -256,7 +256,7 @@ impl Batch {
 
     /// Event that is reached when the tensor is filled, if it is in device memory, for streams
     /// outside of this crate. It belongs to the slot, so it is valid until the batch is dropped.
-    /// Waiting for the event does not prevent that the slot is refilled. Use [`on`](Self::on) for
+    /// Waiting for the event does not prevent that the slot is refilled. Use [`wait_in`](Self::wait_in) for
     /// both.
     pub fn ready(&self) -> Option<&Event> {
         match &self.slot {

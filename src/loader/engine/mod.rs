@@ -1,6 +1,6 @@
 //! Threads and rings of a loader, on the host or on a device.
 
-pub mod stopper;
+pub mod stop_handle;
 pub mod tuning;
 
 use std::sync::{Arc, mpsc};
@@ -33,7 +33,7 @@ use crate::plan::{BatchStage, Plan};
 use crate::ring::{Consumer, ring};
 use crate::source::Source;
 use crate::threads::refused;
-use stopper::Stopper;
+use stop_handle::StopHandle;
 use tuning::Apply;
 
 /// Time that the consumer may wait while it holds every batch, before a warning.
@@ -253,10 +253,10 @@ impl Engine {
 
     /// Returns a handle that ends the loader with an error, from any thread. It does not keep the
     /// engine alive.
-    pub fn stopper(&self) -> Stopper {
+    pub fn stop_handle(&self) -> StopHandle {
         match self {
-            Engine::Host(running) => running.stopper(),
-            Engine::Device(running, ..) => running.stopper(),
+            Engine::Host(running) => running.stop_handle(),
+            Engine::Device(running, ..) => running.stop_handle(),
         }
     }
 
@@ -351,9 +351,9 @@ impl<S: BatchSlot + 'static> Running<S> {
         })
     }
 
-    fn stopper(&self) -> Stopper {
+    fn stop_handle(&self) -> StopHandle {
         let feed = Arc::downgrade(&self.feed);
-        Stopper(Arc::new(move || {
+        StopHandle(Arc::new(move || {
             if let Some(feed) = feed.upgrade() {
                 feed.fail(Error::Stopped);
             }

@@ -27,7 +27,7 @@ fn every_way() {
     let batch = next();
     keeps("array interface", || CudaArrayInterface::new(&batch).unwrap());
     let stream = keeps("Stream::new", || Stream::new(batch.stream().unwrap().device()).unwrap());
-    keeps("on", || batch.on(&Arc::new(stream)).unwrap());
+    keeps("on", || batch.wait_in(&Arc::new(stream)).unwrap());
     keeps("drop of a lent batch", || drop(batch));
     for consumer in [ConsumerStream::Legacy, ConsumerStream::PerThread] {
         let batch = next();

@@ -117,7 +117,7 @@ fn exported<M: Managed + 'static>(exported: Exported<M>) -> (u64, Owner) {
 
 const WAYS: [(&str, Way); 7] = [
     ("on", |batch, stream| {
-        batch.on(&ours(&batch, stream))?;
+        batch.wait_in(&ours(&batch, stream))?;
         Ok((batch.device_ptr().unwrap(), Box::new(batch)))
     }),
     ("dlpack", |batch, stream| {
@@ -374,7 +374,7 @@ fn driver_failures_are_errors_and_leak_nothing() {
     // events.
     let refused = (0..100).any(|_| {
         machine.fail("cuStreamWaitEvent", 1, LAUNCH_FAILED);
-        let one = batches[0].on(&stream);
+        let one = batches[0].wait_in(&stream);
         let error = one.err().map(|error| error.to_string());
         error.is_some_and(|error| error.contains("cuStreamWaitEvent"))
     });
@@ -389,7 +389,7 @@ fn driver_failures_are_errors_and_leak_nothing() {
     let mut batches = loader.into_iter();
     let mut held: Vec<Batch> = (0..3).map(|_| batches.next().unwrap().unwrap()).collect();
     for batch in &held {
-        batch.on(&stream).unwrap();
+        batch.wait_in(&stream).unwrap();
     }
     // All slots are held, so no other thread records an event.
     machine.fail("cuEventRecord", 1, LAUNCH_FAILED);

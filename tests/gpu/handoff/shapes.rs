@@ -168,7 +168,7 @@ fn the_array_interface_has_the_fields_of_version_3() {
     let device = Device::open_with(0, &runtime()).unwrap();
     // SAFETY: null is always a valid stream.
     let null = Arc::new(unsafe { Stream::borrowed(&device, std::ptr::null_mut::<c_void>()) });
-    let mut on_null = builder(DeviceChoice::Gpu(0)).consumer(null).build().unwrap();
+    let mut on_null = builder(DeviceChoice::Gpu(0)).stream(null).build().unwrap();
     assert_eq!(CudaArrayInterface::new(&first(&mut on_null)).unwrap().stream, 1);
 
     let mut host = on_host();
@@ -186,7 +186,7 @@ fn unsupported_exports_are_errors() {
     let mut loader = on_gpu();
     let batch = first(&mut loader);
     let other = Device::open_with(1, &runtime()).unwrap();
-    let error = config(batch.on(&Arc::new(Stream::new(&other).unwrap())));
+    let error = config(batch.wait_in(&Arc::new(Stream::new(&other).unwrap())));
     assert_eq!(error.key, "stream");
     assert!(error.problem.contains("gpu 1") && error.problem.contains("gpu 0"), "{error}");
 
@@ -213,6 +213,6 @@ fn unsupported_exports_are_errors() {
     let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Arc::new(Stream::new(&device).unwrap());
     let before = machine.calls("cuStreamWaitEvent");
-    first(&mut host).on(&stream).unwrap();
+    first(&mut host).wait_in(&stream).unwrap();
     assert_eq!(machine.calls("cuStreamWaitEvent"), before);
 }

@@ -54,7 +54,7 @@ fn a_loader_is_on_the_gpu_of_its_consumer() {
     machine.devices(2);
     let device = Device::open_with(1, &runtime()).unwrap();
     let stream = Arc::new(Stream::new(&device).unwrap());
-    let make = || builder(jpegs(10), training()).consumer(stream.clone());
+    let make = || builder(jpegs(10), training()).stream(stream.clone());
     assert_eq!(make().plan().unwrap().runs_on.gpu, Some(1));
     assert_eq!(make().settings(Settings::default()).plan().unwrap().runs_on.gpu, Some(1));
     assert_eq!(make().device(DeviceChoice::Cpu).plan().unwrap().runs_on.gpu, None);

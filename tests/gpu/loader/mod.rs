@@ -428,7 +428,7 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         let pool = DevicePool::take(&device, &rows).unwrap();
         let copies: Vec<_> =
             cpu.iter().map(|it| pool.buffer("copies", it.len()).unwrap()).collect();
-        let mut loader = make().consumer(stream.clone()).build().unwrap();
+        let mut loader = make().stream(stream.clone()).build().unwrap();
         for (batch, copy) in loader.epoch().zip(&copies) {
             let batch = batch.unwrap();
             let (source, target) = (batch.device_ptr().unwrap(), copy.address());

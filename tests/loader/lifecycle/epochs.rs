@@ -30,7 +30,7 @@ fn an_epoch_borrows_the_loader_and_gives_access_to_it() {
     assert_eq!((epoch.stats().images, epoch.loader().stats().batches), (24, 6));
     assert_eq!((epoch.state().epoch, epoch.state().position), (1, 8));
     assert!(epoch.warnings().is_empty());
-    let stopper = epoch.stopper();
+    let stopper = epoch.stop_handle();
     // The previous epoch was left early, so the next one begins.
     let mut third = loader.epoch();
     assert_eq!((third.number(), third.next().unwrap().unwrap().epoch()), (2, 2));

@@ -365,7 +365,7 @@ fn a_stopper_ends_the_wait_for_a_batch_while_reads_are_stalled() {
     let mut epoch = loader.epoch();
     let first = epoch.next().unwrap().unwrap();
     *free.0.lock().unwrap() = false;
-    let stopper = epoch.stopper();
+    let stopper = epoch.stop_handle();
     let stopping = std::thread::spawn(move || stopper.stop());
     let ended = epoch.find_map(|batch| batch.err()).expect("an error, not the end of the epoch");
     assert!(matches!(ended, Error::Stopped), "{ended}");
@@ -376,7 +376,7 @@ fn a_stopper_ends_the_wait_for_a_batch_while_reads_are_stalled() {
     // Only dropping the loader waits for its reads.
     *free.0.lock().unwrap() = true;
     free.1.notify_all();
-    let stopper = loader.stopper();
+    let stopper = loader.stop_handle();
     drop(loader);
     stopper.stop();
 }

@@ -3,7 +3,7 @@
 use feedwater::internals::decode::DecodeMemory;
 use feedwater::internals::geometry::Orientation;
 use feedwater::internals::header::{Format, Header};
-use feedwater::internals::plan::Looked;
+use feedwater::internals::plan::ScannedSample;
 
 use super::*;
 
@@ -251,12 +251,12 @@ fn the_largest_settings_are_errors_and_do_not_overflow() {
     let (size, jpeg) = (Size::new(u32::MAX, u32::MAX), None);
     let header = Header { format: Format::WebP, size, orientation: Orientation::default(), jpeg };
     let decode = DecodeMemory { scratch: u64::MAX, rows: u64::MAX, library: u64::MAX };
-    let largest = Looked { header, file_bytes: u64::MAX, decode };
+    let largest = ScannedSample { header, file_bytes: u64::MAX, decode };
     for facts in [no_gpu(), gpu()] {
         let facts = Facts {
             largest_bytes: u64::MAX,
             image: Size::new(u32::MAX, u32::MAX),
-            looked: vec![largest.clone()],
+            scanned: vec![largest.clone()],
             source_bytes: u64::MAX,
             available: Some(Available { bytes: 1 << 40, limit: String::new() }),
             ..facts

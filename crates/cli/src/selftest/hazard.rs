@@ -143,7 +143,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
         let copies = (0..BATCHES)
             .map(|_| memory.buffer("copies", batch_bytes))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut loader = make().consumer(consumer.clone()).build()?;
+        let mut loader = make().stream(consumer.clone()).build()?;
         let pages = loader.plan().device.as_ref().map_or(0, |device| device.pages);
         for (batch, target) in loader.epoch().zip(&copies) {
             let batch = batch?;

@@ -76,7 +76,9 @@ fn strengths(name: &str) -> Vec<(Arc<dyn Operator>, Vec<String>)> {
     let listed: toml::Table = STRENGTHS.parse().unwrap();
     let all: Vec<toml::Table> = match listed.get(name).and_then(toml::Value::as_array) {
         Some(list) => list.iter().filter_map(|it| it.as_table().cloned()).collect(),
-        None => feedwater::internals::op::example_settings(name).iter().map(without_nulls).collect(),
+        None => {
+            feedwater::internals::op::example_settings(name).iter().map(without_nulls).collect()
+        }
     };
     let strengths = all.into_iter().map(|settings| {
         let lines = settings.to_string().trim_end().lines().map(String::from).collect();
@@ -171,8 +173,11 @@ fn strips_show_the_image_and_up_to_three_results() {
     let strips = result["strips"].as_array().unwrap();
     let written: Vec<&str> = strips.iter().map(|it| it["op"].as_str().unwrap()).collect();
     // Without boxes it changes nothing.
-    let shown: Vec<&str> =
-        feedwater::internals::op::NAMES.iter().copied().filter(|name| *name != "random_iou_crop").collect();
+    let shown: Vec<&str> = feedwater::internals::op::NAMES
+        .iter()
+        .copied()
+        .filter(|name| *name != "random_iou_crop")
+        .collect();
     assert_eq!(written, shown);
     let mut bytes = 0;
     for strip in strips {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 /// Handle that ends a loader from any thread, even while the consumer waits for a batch. Useful for
 /// signal handlers, watchdogs or a button. Created by
-/// [`Loader::stopper`](crate::loader::Loader::stopper). Does not keep the loader's memory alive.
+/// [`Loader::stop_handle`](crate::loader::Loader::stop_handle). Does not keep the loader's memory alive.
 #[derive(Clone)]
-pub struct Stopper(pub(in crate::loader) Arc<dyn Fn() + Send + Sync>);
+pub struct StopHandle(pub(in crate::loader) Arc<dyn Fn() + Send + Sync>);
 
-impl Stopper {
+impl StopHandle {
     /// Ends the loader. The consumer still gets the batches that are ready, then
     /// [`Error::Stopped`](crate::Error::Stopped). Does not wait for running reads. Does nothing if
     /// the loader has already ended.
@@ -18,8 +18,8 @@ impl Stopper {
     }
 }
 
-impl fmt::Debug for Stopper {
+impl fmt::Debug for StopHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Stopper")
+        f.write_str("StopHandle")
     }
 }
