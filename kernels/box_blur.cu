@@ -1,5 +1,5 @@
 // Pillow's GaussianBlur: three box filters along rows, then three along columns, each rounded to bytes. Same results as
-// src/op/filter/box_blur.rs. Each output pixel computes the results of all passes that it needs.
+// src/op/filter/box_blur/mod.rs. Each output pixel computes the results of all passes that it needs.
 struct BoxBlurredParams {
     unsigned radius;            // at most REACH - 1
     unsigned weight, far;       // weight of the pixels within the radius, and of the two outermost, in units of 2^-24

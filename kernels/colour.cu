@@ -1,4 +1,4 @@
-// Functions for color operators. Same results as src/op/formula/blend.rs, statistics.rs and noise.rs.
+// Functions for color operators. Same results as src/op/shared/blend.rs, histograms.rs and noise.rs.
 
 #ifndef __CUDACC__
 #define sqrt __builtin_sqrt

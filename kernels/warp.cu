@@ -1,4 +1,4 @@
-// Reads an image through an inverse map, like Pillow's `Image.transform`. Same results as src/op/formula/warp/mod.rs,
+// Reads an image through an inverse map, like Pillow's `Image.transform`. Same results as src/op/warp/mod.rs,
 // which describes the kinds of maps.
 enum WarpKind { WARP_WHOLE, WARP_FIXED, WARP_SUMMED, WARP_AFFINE, WARP_PERSPECTIVE, WARP_DISPLACED };
 enum WarpInterpolation { WARP_NEAREST, WARP_BILINEAR, WARP_BICUBIC };

@@ -64,7 +64,8 @@ fn decode(
     // The last row needs no padding.
     let needed = pitch as u64 * (height as u64 - 1) + row_bytes as u64;
     if (pixels.len() as u64) < needed {
-        let problem = format!("its pixels: {size} pixels need {needed} bytes, it has {}", pixels.len());
+        let problem =
+            format!("its pixels: {size} pixels need {needed} bytes, it has {}", pixels.len());
         return Err(DataError::new(Reason::Truncated, format!("the file ends inside {problem}")));
     }
     let colors = colors(&layout);
@@ -181,7 +182,8 @@ fn unpack(
         }
     }
     if done < out.len() {
-        let problem = format!("the run-length coded data ends after {done} of {} pixels", out.len());
+        let problem =
+            format!("the run-length coded data ends after {done} of {} pixels", out.len());
         return Err(DataError::new(Reason::Truncated, problem));
     }
     Ok(())

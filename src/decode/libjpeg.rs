@@ -110,7 +110,9 @@ fn check(jpeg: &JpegHeader) -> Result<(), DataError> {
         _ if jpeg.color_space() == ColorSpace::Unknown => "a JPEG with two components".into(),
         _ => return Ok(()),
     };
-    Err(unsupported(format!("{what} is not supported; only sequential and progressive JPEGs with 8 bits are")))
+    Err(unsupported(format!(
+        "{what} is not supported; only sequential and progressive JPEGs with 8 bits are"
+    )))
 }
 
 fn decode(

@@ -33,7 +33,10 @@ impl HostDecoder for Pixels {
         let size = header.size;
         let expected = CHANNELS as u64 * size.pixels();
         if bytes.len() as u64 != expected {
-            let problem = format!("the decoded image has {} bytes, {size} pixels need {expected}", bytes.len());
+            let problem = format!(
+                "the decoded image has {} bytes, {size} pixels need {expected}",
+                bytes.len()
+            );
             return Err(DataError::new(Reason::Corrupt, problem));
         }
         let stride = CHANNELS * size.width as usize;

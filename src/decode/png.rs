@@ -355,7 +355,8 @@ impl<'a> Samples<'a> {
             Some(color) => Ok(*color),
             None if self.strict => {
                 let colors = colors.len();
-                let problem = format!("a pixel has color {index}, but the palette has {colors} colors");
+                let problem =
+                    format!("a pixel has color {index}, but the palette has {colors} colors");
                 Err(DataError::new(Reason::Corrupt, problem))
             }
             None => {

@@ -24,7 +24,7 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
     check_private_folder(path)
 }
 
-/// Creates a folder as [`private_folder`] does, but without its checks.
+/// Creates a folder as `private_folder` does, but without its checks.
 pub fn create_private_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(MODE).create(path)
 }

@@ -41,7 +41,7 @@ pub trait Configured: Source + Sealed + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if a file cannot be read. [`Error::Config`] if paths or settings are invalid,
+    /// [`Error::Io`](crate::Error::Io) if a file cannot be read. [`Error::Config`](crate::Error::Config) if paths or settings are invalid,
     /// or if there are no samples.
     fn open_with(paths: &[PathBuf], settings: &Self::Settings, storage: &Storage) -> Result<Self>;
 
@@ -50,7 +50,7 @@ pub trait Configured: Source + Sealed + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// Errors of [`open_with`](Self::open_with), and [`Error::Config`] if the source has no shards.
+    /// Errors of [`open_with`](Self::open_with), and [`Error::Config`](crate::Error::Config) if the source has no shards.
     fn open_shards(
         paths: &[PathBuf],
         settings: &Self::Settings,

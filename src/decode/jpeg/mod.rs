@@ -171,7 +171,9 @@ impl HostDecoder for Feedwater {
         };
         if !image.may_fall_back {
             let name = JpegBy::Refused(refusal).name();
-            let problem = format!("decode.jpeg = \"feedwater\" refuses this JPEG; \"auto\" would decode it with {name}");
+            let problem = format!(
+                "decode.jpeg = \"feedwater\" refuses this JPEG; \"auto\" would decode it with {name}"
+            );
             return Err(unsupported(problem));
         }
         self.libjpeg.decode(image, buffers, &mut passed)

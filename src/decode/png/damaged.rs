@@ -115,7 +115,8 @@ fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<b
             while filled < length {
                 if input.is_empty() {
                     let Some(read) = reads.next() else {
-                        let next = chunks.next().ok_or_else(|| ends_early("before its last row"))?;
+                        let next =
+                            chunks.next().ok_or_else(|| ends_early("before its last row"))?;
                         reads = next.chunks(READ_BYTES);
                         continue;
                     };

@@ -61,7 +61,8 @@ impl Head {
             return Err(FileError::new(0, problem));
         }
         if !u64::is_power_of_two(page) {
-            let problem = format!("pages of {page} bytes, which is not a power of two: the file is damaged");
+            let problem =
+                format!("pages of {page} bytes, which is not a power of two: the file is damaged");
             return Err(FileError::new(4, problem));
         }
         Ok(Self { fields, page, samples, allocations, allocations_at })

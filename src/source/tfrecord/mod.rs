@@ -131,6 +131,7 @@ fn checked_len(head: &[u8; 12]) -> Option<u64> {
 }
 
 fn not_a_record(at: u64) -> String {
-    let sort = if at == 0 { "the file is not a TFRecord file, or is damaged" } else { "it is damaged" };
+    let sort =
+        if at == 0 { "the file is not a TFRecord file, or is damaged" } else { "it is damaged" };
     format!("the length of the record does not match its checksum: {sort}")
 }

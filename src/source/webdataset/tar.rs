@@ -250,8 +250,11 @@ fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, FileErr
         return Ok(None);
     }
     if !is_header(&header) {
-        let sort =
-            if offset == 0 { "the file is not a tar archive, or is damaged" } else { "it is damaged" };
+        let sort = if offset == 0 {
+            "the file is not a tar archive, or is damaged"
+        } else {
+            "it is damaged"
+        };
         let problem = format!("the header does not match its checksum: {sort}");
         return Err(FileError::new(offset, problem));
     }
