@@ -31,8 +31,7 @@
 //! a batch of 1024 has all its memory, which is touched at the start, but may have fewer images.
 //! The set of 48 megapixels has four images, which take long to create, and lists each twice. The
 //! mix has seven images of 3 megapixels and one of 48 megapixels among 64 images. The plan inspects
-//! the largest one. Otherwise the plan would be smaller, and a GPU would leave this image to the
-//! CPU.
+//! the largest one. Otherwise the plan would be smaller, and a GPU would leave this image to the CPU.
 //!
 //! The table of `benches/peers/run.py` includes the memory of other libraries.
 

@@ -106,8 +106,7 @@ fn measuring_adds_no_waits_and_creates_no_events_later() {
     clean(&machine, "no waits");
 }
 
-/// A measurement cannot start while the previous one is unfinished. It is counted as dropped, and
-/// later measurements work.
+/// A measurement cannot start while the previous one is unfinished. It is counted as dropped, and later measurements work.
 #[test]
 fn a_full_queue_drops_measurements_and_never_waits() {
     let machine = exclusive();
@@ -236,8 +235,7 @@ fn device(profile: &Profile, stage: Stage) -> &DeviceTime {
     profile.stage(stage).unwrap().device.as_ref().unwrap()
 }
 
-/// On every route, the measured device time of an image and of a launch equals the simulated time,
-/// however many were measured.
+/// On every route, the measured device time of an image and of a launch equals the simulated time, however many were measured.
 #[test]
 fn the_kernel_and_every_route_are_timed_by_the_device() {
     let machine = machine();

@@ -1,8 +1,6 @@
-//! The predicted footprint is an upper bound: whatever the files contain, the memory of a loader
-//! stays within it.
+//! The predicted footprint is an upper bound: whatever the files contain, the memory of a loader stays within it.
 //!
-//! The tests count allocations instead of resident memory, so the numbers do not depend on the
-//! machine or its load.
+//! The tests count allocations instead of resident memory, so the numbers do not depend on the machine or its load.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(unsafe_code, reason = "the allocator that counts")]
@@ -37,8 +35,7 @@ use feedwater::source::Directory;
 
 const MIB: u64 = 1 << 20;
 
-/// Allowance for the part of the footprint's entry `process` that is allocated: rings, meters,
-/// names and threads.
+/// Allowance for the part of the footprint's entry `process` that is allocated: rings, meters, names and threads.
 const PROCESS: u64 = 2 * MIB;
 
 /// Locks out other tests, because allocations are counted for the whole process.

@@ -110,7 +110,7 @@ fn a_state_is_only_of_the_same_mixture() {
     for other in [[(6, 100), (6, 0)], [(7, 0), (6, 100)]] {
         refused(resume(mixed(&other, [1.0, 3.0])), "state.combined", &["order"]);
     }
-    refused(resume(Arc::new(Memory::new(jpegs(24)).unwrap())), "state.combined", &["none"]);
+    refused(resume(Arc::new(Memory::new(jpegs(24)).unwrap())), "state.combined", &["combination"]);
     let subset = Subset::take(mixed(&parts, [1.0, 3.0]), 24).unwrap();
     // A subset of all samples in their order is the same source.
     resume(Arc::new(subset)).unwrap();
