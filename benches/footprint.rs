@@ -2,8 +2,7 @@
 //!
 //! Run it with `cargo bench --bench footprint`. The job is the training chain with f16 output, for
 //! batches of 64, 256 and 1024 with 1 to 4 batches prefetched, for four sets of images and those of
-//! `FEEDWATER_PHOTOS` (docs/benchmarks.md). A missed memory bar always fails the benchmark. A
-//! missed time bar does so only with `--check`.
+//! `FEEDWATER_PHOTOS` (docs/benchmarks.md). A missed memory bar fails; a missed time bar with `--check`.
 //!
 //! Bars on the CPU, which is used without a GPU:
 //!
@@ -23,8 +22,8 @@
 //!   driver may load code. The bytes of this code and of the driver are printed separately. No
 //!   other program may use the device.
 //!
-//! Without a GPU, the benchmark prints the plan's predictions for a hypothetical one, which are not
-//! verified. The prediction for the project's target must be below its bar.
+//! Without a GPU, the benchmark prints the plan's unverified predictions for a hypothetical one.
+//! The prediction for the project's target must be below its bar.
 //!
 //! Some limits let the benchmark run within minutes and with less than 2 GB on a CPU. The output is
 //! f16. An epoch has at most as many samples as listed in [`SETS`]. The last batch may be partial:
