@@ -3,8 +3,8 @@
 //! time, seconds of processor time (in steps of 0.01 s, independent of other load), and the peak
 //! memory that the step adds.
 //!
-//! Run it with `cargo bench --bench order` on Linux. The kernel measures time and memory. The peak
-//! is reset before each row.
+//! Run it with `cargo bench --bench order` on Linux. Linux reports time and memory. The peak of
+//! memory is reset before each row of the table.
 
 use std::fs;
 use std::hint::black_box;

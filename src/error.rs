@@ -51,7 +51,6 @@ pub enum Error {
         source: Option<IoCause>,
     },
     /// Missing hardware or library on this machine: no GPU, or a library that is not installed.
-    /// installed.
     Unavailable {
         /// Name of the missing hardware or library.
         what: &'static str,

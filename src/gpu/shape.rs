@@ -105,9 +105,9 @@ const BLOCKS: u32 = 4;
 /// Shared memory that CUDA reserves per block, in bytes.
 const RESERVED_SHARED: u32 = 1 << 10;
 
-/// Maximum shared memory per block of a tiled kernel, in bytes. More than 48 KiB must be requested.
-/// Devices on which four such blocks fit into a multiprocessor allow 227 KiB per block (CUDA
-/// programming guide, "Compute Capabilities").
+/// Maximum shared memory per block of a tiled kernel, in bytes. More than 48 KiB must be requested
+/// from the driver. Devices on which four blocks of this size fit into a multiprocessor accept the
+/// request, because they allow 227 KiB per block (CUDA programming guide, "Compute Capabilities").
 const MOST_SHARED: u32 = 56 << 10;
 
 #[cfg(test)]

@@ -414,7 +414,7 @@ fn rows_stay_below_the_folder_of_the_list_unless_the_settings_allow_more() {
         list.read(1, &mut page, 100).unwrap();
         assert_eq!(page.bytes(), b"b.jpg");
     }
-    // A path that is below the folder only by its text.
+    // A path that looks as if it were inside the folder, but leaves it through a link.
     fs::create_dir(root.path().join("elsewhere")).unwrap();
     std::os::unix::fs::symlink("../elsewhere", folder.join("l")).unwrap();
     let error = config_error(open("l/../b.jpg", StorageSettings::default()));

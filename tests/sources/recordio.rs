@@ -200,7 +200,7 @@ fn records_without_an_image_are_counted() {
     let [empty] = &source.excluded()[..] else { panic!("{:?}", source.excluded()) };
     assert_eq!((empty.why, empty.count), (ExclusionReason::EmptyRecord, 2));
     assert!(has_words(&empty.example, &["a.rec", "0"]), "{empty:?}");
-    // A file with only such records.
+    // A file in which no record has an image.
     let error = config_error(open(&range(1.0, 2.0)));
     assert!(has_words(&error.problem, &["1 record has no image"]), "{error}");
 }

@@ -221,7 +221,7 @@ struct Cursor {
     over: bool,
     /// Whether [`Error::Forked`] was returned.
     forked: bool,
-    /// Time since when the consumer has been waiting, and whether a batch was ready at that time.
+    /// Time at which the consumer began to wait, and whether a batch was ready then.
     asking: Option<(Instant, bool)>,
 }
 

@@ -101,7 +101,7 @@ pub struct Straggling {
     pub lost_per_epoch: Option<f64>,
 }
 
-/// Setting that reports of ranks recommend.
+/// A setting that the report on several ranks recommends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RanksKnob {
     /// Setting to write: `loader.num_workers = 4`.

@@ -29,7 +29,7 @@ pub struct Profile {
     pub data: Data,
     /// Stages that ran, summed over all threads.
     pub stages: Vec<StageProfile>,
-    /// Decode routes, if images are decoded for a device.
+    /// Decode routes of images for a device. Empty if batches stay in host memory.
     pub routes: Vec<RouteProfile>,
     /// Memory use since the loader was built.
     pub memory: MemoryProfile,
@@ -241,7 +241,7 @@ pub struct RingProfile {
 pub struct ConsumerProfile {
     /// Seconds that it waited for batches.
     pub waited: f64,
-    /// Share of the time between the first and the last batch in which it waited.
+    /// Share of the time from the first to the last batch in which the consumer waited.
     pub waiting_share: f64,
     /// Time that the consumer's stream waited for batches to be filled, by the device clock, after the host had received them. A
     /// span is a batch. `None` where batches are made on the host.
