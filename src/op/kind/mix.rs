@@ -124,7 +124,8 @@ impl Branches {
     }
 }
 
-/// What a mix keeps: the image at its begin, and the sum. Its memory is reused for the next sample.
+/// Image at the begin of a mix, and the weighted sum of its chains. The next sample reuses the
+/// memory.
 #[derive(Clone, Debug, Default)]
 pub struct Mixer {
     image: Image<u8>,
@@ -132,7 +133,9 @@ pub struct Mixer {
 }
 
 impl Mixer {
-    /// Takes a place of a mix. `src` is the image there, and `out` becomes the next one; its window is set.
+    /// Executes one action of a mix on the image `src` and writes the next image to `out`, within the
+    /// window that `out` has. `Begin` keeps the image and starts the weighted sum. `Add` adds `src` to
+    /// the sum; the next image is the one that `Begin` kept, or after the last `Add` the sum.
     pub fn take(
         &mut self,
         mix: Mix,

@@ -404,7 +404,7 @@ fn record_files_are_indexed_once_and_then_read_by_range() {
     for index in 0..local.len() {
         assert_eq!(remote.label(index), local.label(index));
         assert_eq!(read(&remote, index).unwrap(), read(&local, index).unwrap());
-        // The table contains the names of members, even if it was stored before.
+        // A table that was stored and read back contains the names of members too.
         let [remote, stored, local] = [&remote, &stored, &local].map(|source| {
             let named = (source as &dyn Source).named_location(index);
             named.rsplit_once(' ').unwrap().1.to_owned()

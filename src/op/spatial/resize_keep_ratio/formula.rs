@@ -58,7 +58,8 @@ impl KeepRatio {
         self.factors(scale, aspect)
     }
 
-    /// Factors of height and width, by the scale and the change of the aspect ratio; 1 where none was drawn.
+    /// Factors of height and width for a drawn scale and a drawn change of the aspect ratio. A value
+    /// that was not drawn is 1.
     pub fn factors(&self, scale: f64, aspect: f64) -> [f64; 2] {
         let scale = if self.scale_is_area && scale != 1.0 { 1.0 / scale.sqrt() } else { scale };
         let aspect = aspect.sqrt();
