@@ -4,9 +4,6 @@
 //! Run it with `cargo bench --bench decode`. Throughput counts stored pixels, even if only a part
 //! is decoded, so rates for one image size compare like images per second. `FEEDWATER_PHOTOS` adds
 //! the user's own sets (docs/benchmarks.md).
-//!
-//! `cargo bench --bench decode -- webp-decoders` compares libwebp, which feedwater uses, with
-//! `image-webp` in alternating rounds.
 
 mod common;
 

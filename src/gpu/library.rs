@@ -1,11 +1,11 @@
-//! Finds the CUDA driver, nvJPEG, NVRTC, NVTX and NVML at run time.
+//! Finds the CUDA driver, nvJPEG, NVRTC and NVML at run time.
 //!
 //! Nothing links CUDA. For each library, these places are searched in order. The first file that opens is used until
 //! the process ends. CUDA libraries must never be closed, so the handles are leaked.
 //!
-//! 1. The path in the [`Runtime`], or else in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`, `FEEDWATER_LIBNVRTC`,
-//!    `FEEDWATER_LIBNVTX` or `FEEDWATER_LIBNVML`. If that file does not open, the result is an error.
-//! 2. For nvJPEG, NVRTC and NVTX: a library of that name that the process has already loaded, for example PyTorch's.
+//! 1. The path in the [`Runtime`], or else in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`, `FEEDWATER_LIBNVRTC`
+//!    or `FEEDWATER_LIBNVML`. If that file does not open, the result is an error.
+//! 2. For nvJPEG and NVRTC: a library of that name that the process has already loaded, for example PyTorch's.
 //! 3. The dynamic linker's search by name (`LD_LIBRARY_PATH`, `ldconfig`). For the driver, and for NVML, which is
 //!    installed with it, the search ends here.
 //! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`, `/usr/local/cuda-*` and
@@ -13,7 +13,7 @@
 //! 5. The Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of `VIRTUAL_ENV`,
 //!    `CONDA_PREFIX` and `/usr/local`, then `CONDA_PREFIX/lib`.
 //!
-//! A profiler's library for NVTX 3 is not searched for, because the profiler sets its path (`nvtx`).
+//! A profiler's library for NVTX is not searched for, because the profiler sets its path (`nvtx`).
 //!
 //! A missing library is an [`Error::Unavailable`]. Its message lists the searched places and says what to install.
 

@@ -16,8 +16,8 @@ use crate::storage;
 ///   (`FEEDWATER_LIBNVJPEG` and similar). Without that, the default search finds it. Without a
 ///   directory in this value, compiled kernels are cached in `$FEEDWATER_CACHE`, otherwise in
 ///   `$XDG_CACHE_HOME/feedwater`, otherwise in `~/.cache/feedwater`.
-/// * Runtimes of one process may specify different files for nvJPEG, NVRTC, NVTX and NVML. Each
-///   uses its own. A library stays open until the process ends.
+/// * Runtimes of one process may specify different files for nvJPEG, NVRTC and NVML. Each uses
+///   its own. A library stays open until the process ends.
 /// * A process has one CUDA driver. A runtime that specifies another driver than the open one gets
 ///   an error.
 #[derive(Clone, Debug, Default)]

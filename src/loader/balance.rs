@@ -390,7 +390,7 @@ impl QueueState {
         let late = self.late(now);
         let waiting =
             if self.outstanding.len() < self.places { 0.0 } else { (self.free_at - now).max(0.0) };
-        // An image that is overdue is expected to need as much time again as it is overdue.
+        // An image that is t seconds overdue is expected to take t more seconds.
         Estimate { queue, finish: waiting + late + own, overdue: late > 0.0 }
     }
 

@@ -1,6 +1,6 @@
-//! NVTX ranges, checked with libraries that record calls: one like libnvToolsExt (NVTX 2) and one
-//! like that of a profiler (NVTX 3), written after the numbers and layouts of nvtxTypes.h. A
-//! process uses only one of them, so most tests run in their own processes.
+//! NVTX ranges, checked with a library that records calls like that of a profiler (NVTX 3). It is
+//! written after the numbers and layouts of nvtxTypes.h. A process opens only one such library, so
+//! each test runs in a process of its own.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;

@@ -4,8 +4,7 @@
 //! [`profile::Profile`]. Only [`explain::ReadScaling::measure`] starts threads.
 //!
 //! * [`profile`]: measurements of a run, as plain data.
-//! * [`model`]: a discrete-event simulation of the pipeline. A JavaScript version gives equal
-//!   results.
+//! * [`model`]: a discrete-event simulation of the pipeline.
 //! * [`explain`]: fits the model to a profile, and writes the report as text, JSON and HTML.
 
 pub mod explain;

@@ -1,11 +1,9 @@
 //! NVTX ranges for NVIDIA's profilers (Nsight Systems), one named range per stage of each thread.
 //!
-//! * If the [`Runtime`] or `FEEDWATER_LIBNVTX` specifies a library, that library is used as NVTX 2.
-//! * Otherwise, if a profiler is attached (it sets `NVTX_INJECTION64_PATH`), its own library
-//!   receives the ranges in the NVTX 3 way. They are in a domain `feedwater`, or in the default
-//!   domain if the profiler does not support domains. This needs no CUDA library. The path `./.`
-//!   turns ranges off, as in every program with NVTX 3.
-//! * Otherwise libnvToolsExt is searched for, which is part of CUDA toolkits before version 13.
+//! A profiler sets `NVTX_INJECTION64_PATH` to its library, which receives the ranges as NVTX 3
+//! defines. They are in a domain `feedwater`, or in the default domain if the profiler does not
+//! support domains. This needs no CUDA library. The path `./.` turns ranges off, as in every program
+//! with NVTX 3.
 
 use std::env;
 use std::ffi::CStr;

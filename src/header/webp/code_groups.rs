@@ -73,7 +73,8 @@ pub fn bytes(chunks: &[u8]) -> Option<u64> {
     }
 }
 
-/// Returns kind and data of the first chunk, as far as it is present, and the bytes after it.
+/// Splits the first chunk off. Returns its kind, its data and the bytes after it. If the file is
+/// truncated, the data ends early. Returns `None` if the chunk's header is incomplete.
 fn chunk(bytes: &[u8]) -> Option<(&[u8; 4], &[u8], &[u8])> {
     let (kind, length) = (bytes.first_chunk()?, le32(bytes, 4)? as usize);
     let data = &bytes[CHUNK_HEAD..];

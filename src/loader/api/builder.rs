@@ -453,7 +453,7 @@ impl LoaderBuilder {
     }
 
     /// Whether to put NVTX ranges around the stages of each thread, for NVIDIA's profilers. Default
-    /// false. If the library is missing, [`Loader::warnings`] reports it. The range `decode` also
+    /// false. If no profiler is attached, [`Loader::warnings`] reports it. The range `decode` also
     /// covers the transform, because both alternate row by row.
     pub fn nvtx(mut self, nvtx: bool) -> Self {
         self.nvtx = nvtx;

@@ -5,7 +5,8 @@ use crate::loader::stats::Stats;
 use crate::loader::watching::metrics::Observed;
 
 impl Loader {
-    /// Metrics since the loader was built, in Prometheus's text format.
+    /// Metrics since the loader was built, in Prometheus's text format, version 0.0.4. A program
+    /// serves the text with a server of its own (`docs/insight.md`).
     pub fn metrics(&self) -> String {
         match self.check_process() {
             Ok(()) => self.observed().metrics(),

@@ -12,7 +12,7 @@ use crate::measure::prometheus::Exposition;
 use crate::plan::Plan;
 use crate::storage::{Storage, StorageStats};
 
-/// Data from which metrics are computed, shared by the loader and the thread that serves them.
+/// Data from which metrics are computed.
 pub(in crate::loader) struct Observed {
     pub plan: Arc<Plan>,
     pub meters: Arc<Meters>,

@@ -14,8 +14,8 @@
 //!   that reach it. Reads in any other order neither wait for this nor lose memory to it.
 //! * Memory is bounded by [`Unpacker::memory_bytes`], and by one decoder and one block per reading
 //!   thread.
-//! * Every checksum that a decoder passes is verified. So a file is verified as far as it is
-//!   decompressed.
+//! * A decoder verifies the checksums in the part of a file that it decompresses. The rest of the
+//!   file is not verified.
 
 use std::fmt;
 use std::io;

@@ -353,7 +353,8 @@ impl Source for Stalled {
     }
 }
 
-/// The consumer waits for a batch whose reads never finish. The stopper ends the wait.
+/// The source does not finish its reads, so the consumer waits for a batch. `StopHandle::stop` ends
+/// the wait.
 #[test]
 fn a_stopper_ends_the_wait_for_a_batch_while_reads_are_stalled() {
     let free = Arc::new((Mutex::new(true), Condvar::new()));

@@ -126,7 +126,7 @@ fn a_dropped_loader_cancels_its_requests() {
     let builder =
         Loader::builder(source, common::training()).batch_size(5).num_workers(2).shuffle(false);
     let loader = builder.device(DeviceChoice::Cpu).build().unwrap();
-    // Waits until all requests are in flight, whose answers never arrive.
+    // The server never answers these requests. Wait until all of them have been sent.
     while BUCKETS.log("/hanging/").iter().filter(|it| it.method == "GET").count() < 16 + 40 {
         std::thread::sleep(Duration::from_millis(10));
     }

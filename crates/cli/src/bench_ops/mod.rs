@@ -13,7 +13,7 @@
 //! * The command fails if a kernel's output differs from the CPU's in any bit.
 //! * If a later crop needs only a part of an operator's output, the crop is fused with the
 //!   operator, and only that part is computed.
-//! * A decode route is timed with the loader's own events, in a loader that uses only this route.
+//! * Decode routes are not measured here, but by `bench`.
 //! * Without a GPU or a kernel compiler, one line states the reason; with `--device cuda` this is
 //!   an error.
 //! * Samples are evenly spaced over the source and use the random numbers of epoch 0.

@@ -37,8 +37,7 @@ pub struct Options {
     /// Run only these groups of checks
     #[arg(long, value_enum, value_delimiter = ',', value_name = "GROUPS")]
     only: Vec<Group>,
-    /// Compare the kernel of each operator in two element types and layouts instead of all, and
-    /// measure throughput for 0.2 s only
+    /// Compare the kernel of each operator in two element types and layouts instead of all
     #[arg(long)]
     brief: bool,
     /// Compare only the kernels of these operators

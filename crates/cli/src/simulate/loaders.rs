@@ -162,7 +162,7 @@ impl Loop {
         )
     }
 
-    /// Builds the page, which runs the same simulation with the same parameters.
+    /// Builds the page, which shows the simulated events.
     fn page(&self, model: &Model, forecast: &Forecast, halts: &Halts) -> String {
         let shown = &forecast.events[..forecast.events.len().min(SHOWN)];
         let is_cut = shown.len() < forecast.events.len();

@@ -1,7 +1,6 @@
 //! Discrete-event simulation of the pipeline, used to explain runs, to predict changes and to tune settings.
 //!
-//! The simulation follows every sample. Each rule below has a test in `tests/model/` or
-//! `tests/model_twin.rs`:
+//! The simulation follows every sample. Each rule below has a test in `tests/model/`:
 //! * Workers take samples in epoch order. If no slot is free, the worker that takes the first
 //!   sample of a batch waits, and all later workers wait too. The loader has the same rule
 //!   (`loader/slot/feed.rs`).
