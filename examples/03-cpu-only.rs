@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release --example 03-cpu-only -- DIRECTORY`
 
-use feedwater::internals::geometry::Roi;
+use feedwater::Roi;
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::op::custom::{Draw, HostImage, ImageFormula, Kind, Kinds, PixelType, Wanted};
 use feedwater::op::{self, Chain, Operator, Placement};

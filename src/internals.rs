@@ -42,7 +42,7 @@ pub mod geometry {
 
 #[doc(hidden)]
 pub mod gpu {
-    pub use crate::gpu::foreign::{BorrowedSlice, Element};
+    pub use crate::gpu::foreign::BorrowedSlice;
     pub use crate::gpu::kernel::{Kernel, compiler};
     pub use crate::gpu::pool::{
         ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool,

@@ -28,7 +28,8 @@ pub use library_name::LibraryName;
 pub use runtime::Runtime;
 pub use stream::{Event, Stream};
 
-pub(crate) use foreign::{BorrowedSlice, Element};
+pub(crate) use foreign::BorrowedSlice;
+pub use foreign::Element;
 pub(crate) use kernel::{Kernel, compiler};
 pub(crate) use pool::{DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool};
 pub(crate) use shape::{BLOCK, LaunchGoal, Multiprocessors, PROGRAM_THREADS, Shape};

@@ -6,7 +6,7 @@ use candle_core::op::BackpropOp;
 use candle_core::{
     CpuStorage, CudaStorage, DType, Device, Error, InplaceOp1, Layout, Result, Storage, Tensor,
 };
-use feedwater::internals::gpu::Element;
+use feedwater::gpu::Element;
 use feedwater::half::{bf16, f16};
 use feedwater::handoff::CudaTensor;
 use feedwater::loader::Batch;

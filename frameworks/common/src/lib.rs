@@ -38,7 +38,10 @@ pub fn training_images() -> Result<Loader> {
 /// # Errors
 /// None on a machine with enough memory.
 pub fn held_out_images() -> Result<Loader> {
-    loader(images(1, 200)?, DType::F32, Layout::Nchw).last_batch(LastBatch::Partial).epochs(Some(1)).build()
+    loader(images(1, 200)?, DType::F32, Layout::Nchw)
+        .last_batch(LastBatch::Partial)
+        .epochs(Some(1))
+        .build()
 }
 
 /// Loader of endless epochs of 24 images in batches of 4, with two slots. Two live batches occupy
