@@ -19,7 +19,6 @@ ALIASES = {
     "workers": "num_workers",
     "num_threads": "num_workers",
     "worker_count": "num_workers",
-    "prefetch_factor": "prefetch",
     "prefetch_queue_depth": "prefetch",
     "last": "last_batch",
     "last_batch_policy": "last_batch",
@@ -37,6 +36,7 @@ _FOREIGN = {
     "batch_sampler": "write batch_size=, and shuffle=True for a new order in each epoch",
     "pin_memory": "leave it out: batches for a GPU are made on the GPU",
     "pin_memory_device": 'write device="cuda:0"; batches are made there',
+    "prefetch_factor": "write prefetch=, the number of batches of the whole loader; prefetch_factor of PyTorch counts them for each worker",
     "persistent_workers": "leave it out: worker threads live as long as the loader",
     "multiprocessing_context": "leave it out: workers are threads, not processes",
     "worker_init_fn": "leave it out: workers are threads without state in Python, and all random numbers depend on seed",
@@ -77,7 +77,6 @@ class MoreParameters(TypedDict, total=False):
     max_batch_size: int
     num_threads: int | Literal["auto"] | None
     worker_count: int | Literal["auto"] | None
-    prefetch_factor: int | Literal["auto"] | None
     prefetch_queue_depth: int | Literal["auto"] | None
     last_batch_policy: Any
     random_shuffle: bool | None

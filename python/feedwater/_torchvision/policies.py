@@ -108,7 +108,7 @@ def _timm_rand_augment(step: Any) -> Operator:
     }
     suffix = next((suffix for suffix, known in sets.items() if list(known) == names and isinstance(known, dict) == (step.choice_weights is not None)), None)
     if suffix is None:
-        raise Inconvertible("its operations are a set of their own")
+        raise Inconvertible("its list of operations is none of those of timm")
     known = sets[suffix]
     if isinstance(known, dict):
         shares = [weight / sum(known.values()) for weight in known.values()]
@@ -135,7 +135,7 @@ def _whole(number: float) -> int:
 def _common(operations: Sequence[Any], named: Sequence[Any]) -> Any:
     """Returns the first operation, after a check that all operations have the same settings."""
     if [it.name for it in operations] != [it.name for it in named]:
-        raise Inconvertible("its operations are a set of their own")
+        raise Inconvertible("its list of operations is none of those of timm")
     first = operations[0]
 
     def settings(it: Any) -> Any:

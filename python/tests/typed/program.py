@@ -32,7 +32,7 @@ def names() -> None:
     """Groups of settings and other names are accepted, typos are not."""
     fw.Loader(source, transform=chain, drop_last=True, decode=fw.Decode(prescale=True), limits={"max_side": 9}, layout="nhwc")
     fw.Loader(source, chain=chain, batch=4, workers="auto", last="pad", rank=0, world=2)
-    fw.Loader(source, transforms=ops.Flip(), num_threads=2, shard_id=0, num_shards=2, random_shuffle=True, prefetch_factor=2)
+    fw.Loader(source, transforms=ops.Flip(), num_threads=2, shard_id=0, num_shards=2, random_shuffle=True, prefetch_queue_depth=2)
     fw.Loader(source, chain, batch_sise=4)  # type: ignore[call-arg]
     fw.Loader(source, chain, workers="many")  # type: ignore[arg-type]
     fw.Loader(source, chain, sampler=None)  # type: ignore[call-arg]
