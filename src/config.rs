@@ -158,8 +158,8 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// Errors of [`SourceSettings::open`], with the key and its location in the file, and of
-    /// [`storage`](Self::storage).
+    /// Returns the errors of [`SourceSettings::open`], with the key and its location in the file,
+    /// and those of [`storage`](Self::storage).
     pub fn open(&self) -> Result<Arc<dyn Source>> {
         self.open_with(&self.storage()?)
     }
@@ -168,7 +168,7 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// Errors of [`SourceSettings::open`], with the key and its location in the file.
+    /// Returns the errors of [`SourceSettings::open`], with the key and its location in the file.
     pub fn open_with(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
         let opened = self.source.open_with(storage);
         opened.map_err(|error| self.origin.locate(error, &self.settings))
@@ -180,16 +180,17 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// Errors of [`Pipeline::open`].
+    /// Returns the same errors as [`Pipeline::open`].
     pub fn builder(&self) -> Result<LoaderBuilder> {
         self.builder_with(&self.storage()?)
     }
 
-    /// [`builder`](Self::builder) with this storage handle for the source. Ignores `[storage]`.
+    /// Like [`builder`](Self::builder), but opens the source through this storage handle. Ignores
+    /// `[storage]`.
     ///
     /// # Errors
     ///
-    /// Errors of [`Pipeline::open_with`].
+    /// Returns the same errors as [`Pipeline::open_with`].
     pub fn builder_with(&self, storage: &Storage) -> Result<LoaderBuilder> {
         let origin = self.origin.clone();
         let locate = move |error, settings: &Settings| origin.locate(error, settings);

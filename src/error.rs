@@ -1,7 +1,7 @@
 //! Error types, grouped by who can fix the problem.
 //!
 //! Messages are lower case, without a final full stop. Each names the item, its value and a remedy.
-//! Messages that quote a file have a bounded length: the middle of a long one is cut. Displayed
+//! Messages that quote a file have a bounded length: the middle of a long message is cut. Displayed
 //! errors are one line, except for a compiler's log and the entries of a footprint. File names and
 //! other data may contain control characters and text direction marks, which are escaped.
 

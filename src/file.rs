@@ -29,7 +29,8 @@ mod private;
 ///
 /// # Errors
 ///
-/// Errors of the system and of [`regular`], and [`ErrorKind::FileTooLarge`] if the file is larger.
+/// Returns the errors of the system and of [`regular`], and [`ErrorKind::FileTooLarge`] if the file
+/// is larger.
 pub fn read(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -44,7 +45,7 @@ pub fn read(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// Errors of the system and of [`regular`].
+/// Returns the errors of the system and of [`regular`].
 pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     // `O_NONBLOCK`: otherwise opening a pipe without a writer would block forever.
@@ -55,8 +56,8 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// The error of opening the file. If it is a folder, a pipe, a socket or a device, an error with
-/// this type: such files may have no end.
+/// Returns the error of opening the file. If the path is a folder, a pipe, a socket or a device,
+/// the error names this type. Such files are rejected because reading them may never end.
 pub fn regular(path: &Path, opened: io::Result<File>) -> io::Result<File> {
     // Opening a socket fails with `ENXIO`, whose message mentions a device, so the type is
     // determined from the path.
@@ -85,7 +86,7 @@ fn type_name(kind: fs::FileType) -> &'static str {
 ///
 /// # Errors
 ///
-/// Errors of [`read`], and [`ErrorKind::InvalidData`] if the text is not UTF-8.
+/// Returns the errors of [`read`], and [`ErrorKind::InvalidData`] if the text is not UTF-8.
 pub fn read_text(path: impl AsRef<Path>, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -98,7 +99,7 @@ pub fn read_text(path: impl AsRef<Path>, most: u64) -> io::Result<String> {
 ///
 /// # Errors
 ///
-/// Errors of the system and of [`regular`].
+/// Returns the errors of the system and of [`regular`].
 pub fn open_unfollowed(path: &Path) -> io::Result<File> {
     unfollowed(path, File::options().read(true))
 }
@@ -108,8 +109,8 @@ pub fn open_unfollowed(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// Errors of the system. A symbolic link, a pipe, a device, or a file with a second name (hard
-/// link) is an error.
+/// Returns the errors of the system. A symbolic link, a pipe, a device, or a file with a second
+/// name (hard link) is an error.
 pub fn open_own(path: &Path) -> io::Result<File> {
     let file =
         unfollowed(path, File::options().read(true).write(true).create(true).truncate(false))?;

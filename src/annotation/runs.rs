@@ -82,7 +82,7 @@ impl RunLengths {
     ///
     /// # Panics
     ///
-    /// If the length of `mask` is not the number of pixels.
+    /// Panics if the length of `mask` is not the number of pixels.
     pub fn from_mask(size: Size, mask: &[u8]) -> Self {
         let [width, height] = [size.width, size.height].map(|side| side as usize);
         assert_eq!(mask.len(), width * height, "a byte per pixel of {size}");

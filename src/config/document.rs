@@ -26,7 +26,7 @@ pub struct Document {
     text: String,
 }
 
-/// Setting of the text whose path caused an error.
+/// Setting in the pipeline file that names a path for which an error occurred.
 struct Written {
     key: String,
     /// Path as written in the text.
@@ -174,7 +174,7 @@ fn rest_after<'a>(key: &'a str, name: &str) -> Option<&'a str> {
     key.strip_prefix(name).filter(|rest| rest.is_empty() || rest.starts_with(['.', '[', ':']))
 }
 
-/// The key with its former names, where the text has those.
+/// Returns the key in the form in which the text contains it, which may have former names of keys.
 fn as_written(table: &DeTable<'_>, key: &str) -> String {
     let (section, rest) = split(key);
     let former = |table: &DeTable<'_>, section, key| {
@@ -203,8 +203,8 @@ fn in_table(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let (name, value) = fitting.max_by_key(|(name, _)| name.get_ref().len())?;
     let rest = &key[name.get_ref().len()..];
     let own = match value.get_ref() {
-        // The range reaches from the key to the end of the value. For a table with a header, only
-        // the key in the header.
+        // The range reaches from the key to the end of the value. For a table with a header, it is
+        // only the key in the header.
         DeValue::Table(_) | DeValue::Array(_) if value.span().start <= name.span().start => {
             name.span()
         }

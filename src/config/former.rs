@@ -1,6 +1,6 @@
 //! Other names of keys: former ones, which are accepted until 1.0, and `transform` for `chain`.
 
-/// Section, other name and key. A section itself is in the section "".
+/// Section, other name and current name of a key. Names of sections have the section "".
 const KEYS: [(&str, &str, &str); 5] = [
     ("", "transform", "chain"),
     ("loader", "batch", "batch_size"),
@@ -25,7 +25,7 @@ pub fn former(section: &str, key: &str) -> Option<&'static str> {
     KEYS.iter().find(of_key).map(|(_, former, _)| *former)
 }
 
-/// Problem of a key that a table has by both names.
+/// Returns the error message for a table that contains a key under both of its names.
 pub fn twice(key: &str) -> String {
     match KEYS.iter().find(|(_, _, name)| *name == key) {
         Some((_, former, _)) => {

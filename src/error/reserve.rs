@@ -12,7 +12,7 @@ use super::{DataError, Reason};
 /// memory refuses large allocations first.
 const LEAST_PROBED: u64 = 1 << 20;
 
-/// Bytes of all promises that are alive.
+/// Total size in bytes of all [`Promise`]s that have not been dropped.
 static PROMISED: AtomicU64 = AtomicU64::new(0);
 
 /// Resizes `buffer` to `len` elements without excess capacity. New elements have their default

@@ -3,7 +3,8 @@
 //! All steps name files relative to the opened folder and follow no symbolic links. The temporary
 //! name is random, and the temporary file is only created if it does not exist (`O_EXCL`).
 //! Therefore a manipulated folder cannot direct a write elsewhere. The temporary file is locked
-//! (`flock`) while it is written. An unlocked one belongs to a killed program and is removed.
+//! (`flock`) while it is written. An unlocked temporary file belongs to a killed program and is
+//! removed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -65,8 +66,8 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// Errors of the system, such as: the target is a folder or not writable, or no file can be
-    /// created in its folder.
+    /// Returns the errors of the system, for example if the target is a folder or not writable, or
+    /// if no file can be created in its folder.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         if let Some(file) = descriptor(path)? {
@@ -98,7 +99,7 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// Errors of the system. If `path` is a folder, the commit fails.
+    /// Returns the errors of the system. If `path` is a folder, the commit fails.
     pub(crate) fn replace(path: impl AsRef<Path>) -> io::Result<Self> {
         let (folder, name) = place(path.as_ref())?;
         Self::begin(path.as_ref(), folder, name, NEW)
@@ -108,7 +109,7 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// Errors of [`replace`](Self::replace).
+    /// Returns the same errors as [`replace`](Self::replace).
     pub(crate) fn replace_private(path: impl AsRef<Path>) -> io::Result<Self> {
         let (folder, name) = place(path.as_ref())?;
         Self::begin(path.as_ref(), folder, name, PRIVATE)
@@ -118,7 +119,7 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// Errors of the system. The old file is then unchanged.
+    /// Returns the errors of the system. After an error the old file is unchanged.
     pub fn commit(self) -> io::Result<()> {
         self.end(true)
     }
@@ -128,7 +129,7 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// Errors of the system. The old file is then unchanged.
+    /// Returns the errors of the system. After an error the old file is unchanged.
     pub fn commit_unsynced(self) -> io::Result<()> {
         self.end(false)
     }
@@ -138,7 +139,7 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// Errors of the system.
+    /// Returns the errors of the system.
     pub(crate) fn commit_if_absent(mut self) -> io::Result<()> {
         self.out.flush()?;
         self.pending.take().map_or(Ok(()), Pending::link)
@@ -248,7 +249,7 @@ impl Drop for Pending {
 ///
 /// # Errors
 ///
-/// Errors of [`AtomicFile::create`] and [`AtomicFile::commit`].
+/// Returns the errors of [`AtomicFile::create`] and [`AtomicFile::commit`].
 pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     let mut file = AtomicFile::create(path)?;
     file.write_all(bytes.as_ref())?;
@@ -396,7 +397,7 @@ mod tests {
         assert_eq!(names(folder.path()), ["folder", "pipe"]);
     }
 
-    /// Temporary names cannot be guessed, so an attacker cannot put a link there.
+    /// Temporary names cannot be guessed, so an attacker cannot create a link under the next name.
     #[test]
     fn temporary_names_are_random() {
         let folder = tempfile::tempdir().unwrap();

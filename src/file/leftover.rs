@@ -46,7 +46,7 @@ pub fn remove_once(folder: &OwnedFd) {
 }
 
 fn remove(folder: &OwnedFd) {
-    // A descriptor opened with `O_PATH` cannot list the folder.
+    // The folder is opened again, because a descriptor opened with `O_PATH` cannot list it.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(listed) = rustix::fs::openat(folder, ".", flags, Mode::empty()) else { return };
     let Ok(entries) = Dir::new(listed) else { return };

@@ -17,8 +17,9 @@ const WRITABLE: u32 = 0o022;
 ///
 /// # Errors
 ///
-/// Errors of the system. [`ErrorKind::PermissionDenied`] if another user except root owns the
-/// folder, or if the group or others can write in it, because its files cannot be trusted then.
+/// Returns the errors of the system, and [`ErrorKind::PermissionDenied`] if another user except
+/// root owns the folder, or if the group or others can write in it. Files in such a folder cannot
+/// be trusted.
 pub fn private_folder(path: &Path) -> io::Result<()> {
     create_private_folder(path)?;
     check_private_folder(path)

@@ -14,14 +14,15 @@ pub trait Annotations {
     fn objects(&self, index: u64) -> Vec<Object>;
 
     /// Returns the image size to which the coordinates of [`objects`](Self::objects) refer. If the
-    /// image has another size, the sample is an error.
+    /// stored image has another size, the sample is an error.
     fn canvas(&self, index: u64) -> Canvas {
         let _ = index;
         Canvas::default()
     }
 }
 
-/// Reads over a network, which are faster with many concurrent requests.
+/// Prefetching of samples that are read over a network, where many concurrent requests are faster
+/// than single ones.
 pub trait RemoteReads {
     /// Starts to prefetch a sample and buffers at most `limit` bytes. The returned closure behaves
     /// like [`Source::read`]. Dropping the closure cancels the request. Returns `None` if the
@@ -29,14 +30,15 @@ pub trait RemoteReads {
     fn expect(&self, index: u64, limit: u64) -> Option<Expected>;
 }
 
-/// Reads of the first bytes of samples, so the headers of many samples can be inspected cheaply.
+/// Reading only the first bytes of samples. With it, the headers of many samples can be inspected
+/// cheaply.
 pub trait Heads {
     /// Reads up to `most` bytes from the start of a sample into `page`. Returns the length of the
     /// whole sample, which is at most `limit`.
     ///
     /// # Errors
     ///
-    /// Errors of [`Source::read`].
+    /// Returns the same errors as [`Source::read`].
     fn read_head(
         &self,
         index: u64,
@@ -49,18 +51,19 @@ pub trait Heads {
 /// Facts about the samples that are known without reading them. The plan and the sample order use
 /// them.
 pub trait Hints {
-    /// Returns the size of the largest sample in bytes. The size is exact if it is cheap to
-    /// determine; otherwise it is that of the largest sample in a fixed selection. With `None`, the
-    /// default, the plan uses the largest sample that it inspects.
+    /// Returns the size of the largest sample in bytes. If the exact size is expensive to
+    /// determine, returns the size of the largest sample in a fixed selection of samples. With
+    /// `None`, the default, the plan uses the largest sample that it inspects.
     fn largest_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Returns the samples with the most pixels according to a table of the source: at most `most`
-    /// pairs of index and approximate pixel count, largest first. Empty, the default, if there is
-    /// no such table.
+    /// Returns the samples with the most pixels, for sources that store a table of image sizes. The
+    /// result has at most `most` pairs of index and approximate pixel count, largest first. It is
+    /// empty, the default, if the source has no table of image sizes.
     ///
-    /// Plans also read the headers of these samples, so a wrong table does no harm.
+    /// The plan reads the exact sizes from the headers of the returned samples, so wrong pixel
+    /// counts in the table do no harm.
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
         let _ = most;
         Vec::new()
@@ -138,8 +141,8 @@ pub trait Identity {
         None
     }
 
-    /// Returns the fingerprint of a combination: which samples it takes from which source. `None`,
-    /// the default, if this source is no combination.
+    /// Returns the fingerprint of a combination, which is a checksum of the samples that it takes
+    /// from its sources, and of their order. `None`, the default, if this source is no combination.
     fn fingerprint(&self) -> Option<Fingerprint> {
         None
     }
@@ -208,7 +211,7 @@ impl dyn Source + '_ {
     ///
     /// # Errors
     ///
-    /// Errors of [`Source::read`].
+    /// Returns the same errors as [`Source::read`].
     pub fn read_head(
         &self,
         index: u64,
@@ -313,7 +316,8 @@ impl dyn Source + '_ {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.notes().map_or(Vec::new(), |it| it.warnings());
         let of_classes = class_table::warnings(self.classes());
-        // A combination already repeats the warnings of its parts.
+        // The warnings of a combination already contain the warnings about the classes of its
+        // parts.
         let new: Vec<String> = of_classes.into_iter().filter(|it| !warnings.contains(it)).collect();
         warnings.extend(new);
         warnings

@@ -69,7 +69,7 @@ impl BadShards {
     ///
     /// # Errors
     ///
-    /// The given error, if opening the source must fail.
+    /// Returns the given error if opening the source must fail.
     pub(super) fn allow(self, path: &Path, error: Error) -> Result<BadShard, Error> {
         let is_of_shard = match &error {
             Error::Config(_) => true,

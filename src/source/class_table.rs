@@ -40,10 +40,10 @@ pub enum ClassNames {
 
 impl ClassTable {
     /// Creates a table of class names in the order of their numbers, such as
-    /// [`Loader::classes`](crate::Loader::classes). An empty name marks a number without a class.
-    /// [`of_indices`](Self::of_indices) joins the names of classes that share a number by `|`.
-    /// Therefore each part of a name with `|` also gets the number, unless another name contains
-    /// the same part.
+    /// [`Loader::classes`](crate::Loader::classes). An empty name marks a number without a class. A
+    /// name with `|` stands for several classes that share a number, as in
+    /// [`of_indices`](Self::of_indices). Each of its parts gets the number too, unless the same
+    /// part occurs in another name.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl ClassTable {
         let mut parts: HashMap<&str, Option<i64>> = HashMap::new();
         for (number, name) in (0..).zip(&names).filter(|(_, name)| name.contains('|')) {
             for part in name.split('|').filter(|part| !part.is_empty()) {
-                // The value is `None` if several names contain the part.
+                // A part that occurs in several names is ambiguous, so its value becomes `None`.
                 parts
                     .entry(part)
                     .and_modify(|it| *it = it.filter(|&it| it == number))
@@ -248,7 +248,7 @@ fn odd_names(names: &[String]) -> Option<Vec<usize>> {
 /// Key of the table in a pipeline file.
 const KEY: &str = "source.classes";
 
-/// Lists the first texts, and the number of further ones.
+/// Lists the first ten texts for a message, and states how many more there are.
 pub fn listed(all: impl ExactSizeIterator<Item = String>) -> String {
     let more = all.len().saturating_sub(NAMED);
     let named: Vec<_> = all.take(NAMED).map(|it| beginning(&it, 100).to_string()).collect();

@@ -20,8 +20,8 @@ pub trait Configured: Source + Sealed + Sized + 'static {
     /// Settings next to the key. Settings that are omitted have their defaults.
     type Settings: Serialize + DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static;
 
-    /// Whether a folder of such files is one source. Otherwise the folder is treated as a folder of
-    /// images.
+    /// Whether a folder with files of this format is opened as this source. If not, the folder is
+    /// opened as a folder of images.
     const FOLDERS: bool = false;
 
     /// Whether this source can read a file, according to its name and first bytes. `head` is the
@@ -50,7 +50,8 @@ pub trait Configured: Source + Sealed + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// Errors of [`open_with`](Self::open_with), and [`Error::Config`](crate::Error::Config) if the source has no shards.
+    /// Returns the same errors as [`open_with`](Self::open_with), and
+    /// [`Error::Config`](crate::Error::Config) if the source has no shards.
     fn open_shards(
         paths: &[PathBuf],
         settings: &Self::Settings,

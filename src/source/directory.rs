@@ -39,8 +39,8 @@ mod classes;
 /// * A class without images is an error unless `allow_empty` is set, because skipping it would
 ///   shift the labels of later classes.
 /// * Files and folders whose names begin with a dot are ignored.
-/// * Folders that contain the class folders (`train/` and `val/`) are classes too, with a warning
-///   ([`Notes::warnings`]).
+/// * If the directory contains folders such as `train/` and `val/` with the class folders inside
+///   them, `train` and `val` become the classes, with a warning ([`Notes::warnings`]).
 /// * The directory may be a URL that supports listing (`s3://bucket/train`). One listing returns
 ///   the names, lengths and versions of all objects. Each sample is read with one request. An
 ///   object that has changed since the listing is a sample error.
@@ -90,7 +90,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// Errors of [`with`](Self::with).
+    /// Returns the same errors as [`with`](Self::with).
     pub fn open_with(
         path: impl AsRef<Path>,
         settings: &DirectorySettings,
@@ -192,10 +192,10 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// Adds all images of a flat list of objects. The result is the same as for a walk over
-    /// folders.
+    /// Adds all images of a store's flat list of objects, in the same order as a walk over folders.
     fn add_objects(&mut self, mut objects: Vec<(String, Stamp)>) {
-        // A listing does not distinguish an empty object from the marker of a folder.
+        // Object stores mark folders by empty objects. An empty object with the name of an image
+        // may be such a marker, so it is skipped and counted.
         objects.retain(|(name, stamp)| {
             let is_marker = stamp.len == 0 && self.settings.is_image(std::ffi::OsStr::new(name));
             if is_marker {
@@ -229,7 +229,7 @@ impl Listing<'_> {
         self.found.largest_bytes = stamps.iter().map(|stamp| stamp.len).max().unwrap_or(0);
     }
 
-    /// Adds the objects of a class in the order of a walk over folders.
+    /// Adds the objects of a class. They are already in the order of a walk over folders.
     fn add_class(&mut self, label: i64, objects: &[(String, Stamp)]) {
         for run in objects.chunk_by(|(a, _), (b, _)| folder_of(a) == folder_of(b)) {
             let (folder, root) = (folder_of(&run[0].0), &self.found.root);

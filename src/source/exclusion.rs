@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use crate::error::{beginning, escaped};
 use crate::header::program_for;
 
-/// Number of kinds that are counted separately per reason. All further kinds are counted together.
+/// Number of kinds, such as file extensions, that are counted separately for each reason. Items of
+/// further kinds are counted together as [`OTHER`].
 const MOST_KINDS: usize = 24;
-/// Name under which further kinds are counted.
+/// Name of the kind that stands for all further kinds.
 const OTHER: &str = "other";
-/// Longest kind and longest example that are stored, in bytes.
+/// Lengths in bytes to which kinds and examples are shortened.
 const MOST_KIND_BYTES: usize = 64;
 const MOST_EXAMPLE_BYTES: usize = 512;
 
@@ -36,7 +37,7 @@ pub struct Exclusion {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ExclusionReason {
-    /// Key of an archive without an image file.
+    /// Key of an archive (a file name without extensions) that has no image file.
     NoImage,
     /// File whose extension is not an image extension.
     OtherExtension,
@@ -56,7 +57,7 @@ pub enum ExclusionReason {
     OtherKey,
     /// Image without annotations (`skip_empty`).
     NoAnnotation,
-    /// Record that consists only of a header.
+    /// RecordIO record that consists only of a header.
     EmptyRecord,
     /// Annotation of an image that the file does not list.
     OrphanAnnotation,
@@ -64,7 +65,7 @@ pub enum ExclusionReason {
     UnknownClass,
     /// Object of a category that is not in the table of classes (`classes`).
     UnknownCategory,
-    /// Byte after the end mark of a tar file that does not belong to another archive.
+    /// Byte after the end mark of a tar file, unless it belongs to another archive that follows.
     AfterEnd,
     /// Object of 0 bytes that is named like an image. It is a folder marker of a console or a
     /// failed upload.
@@ -78,7 +79,8 @@ pub enum ExclusionReason {
 }
 
 impl ExclusionReason {
-    /// Text after the count: the plural of the item, and the reason for skipping.
+    /// Text that follows the count in a message: the skipped items in the plural, and why they were
+    /// skipped.
     pub const fn words(self) -> &'static str {
         match self {
             ExclusionReason::NoImage => "keys have no image",

@@ -12,8 +12,8 @@ use crate::storage::{self, Fetch, Stamp, Storage};
 /// Longest path or URL in bytes: twice Linux's limit for paths.
 pub const MOST_PATH_BYTES: usize = 8 << 10;
 
-/// Source whose samples are individual files. Remote reads, heads and versions are derived from
-/// their paths.
+/// Source whose samples are individual files. This trait implements prefetching, reads of headers
+/// and version tags from the paths of the files.
 pub trait Files: Source {
     /// Storage handle through which the files are read.
     fn storage(&self) -> &Storage;
@@ -164,8 +164,8 @@ pub fn is_missing(path: &Path) -> bool {
 
 /// Returns the size of the largest file in bytes. Of local files, at most 4096 evenly spaced ones
 /// are inspected, which takes a few milliseconds. Of objects, at most 256 are queried concurrently,
-/// and objects count as 0 if their server does not answer soon. It is an error only if no server
-/// answers, because a single unreachable URL is a sample error.
+/// and objects count as 0 bytes if their server does not answer soon. Opening fails if no server
+/// answers. It does not fail for a single unreachable URL, because that is a sample error.
 pub fn largest(storage: &Storage, count: u64, path: impl Fn(u64) -> PathBuf) -> u64 {
     let most = if count > 0 && storage::is_url(&path(0)) { 256 } else { 4096 };
     let spread = |i: u64| match count <= most {

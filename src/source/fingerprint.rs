@@ -7,7 +7,7 @@ use super::Source;
 /// Largest number of parts whose weights are stored.
 const MOST_SHARES: usize = 16;
 
-/// Largest number of indices at which an arrangement is sampled.
+/// Largest number of indices of a combination that its fingerprint covers.
 const INSPECTED: u64 = 1024;
 
 /// Fingerprint of a combination of sources. It covers the length, the weights, and at most 1024
@@ -75,7 +75,7 @@ impl Fingerprint {
     }
 }
 
-/// Returns the indices below `len` at which an arrangement is sampled.
+/// Returns the evenly spaced indices below `len` that a fingerprint covers.
 pub fn inspected(len: u64) -> impl Iterator<Item = u64> {
     let step = len.div_ceil(INSPECTED).max(1);
     (0..len).step_by(usize::try_from(step).unwrap_or(usize::MAX))
@@ -92,7 +92,7 @@ pub fn of_part(source: &dyn Source) -> u32 {
 pub fn names_checksum(source: &dyn Source) -> u32 {
     let name = |index| {
         let location = source.location(index);
-        // The query of a URL may be a signature, which changes each time.
+        // The query of a URL may be a signature, which is different each time the URL is signed.
         let path = match location.split_once('?') {
             Some((path, _)) if path.contains("://") => path,
             _ => &location,

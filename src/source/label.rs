@@ -1,8 +1,8 @@
 //! Parses labels from texts and floats.
 //!
-//! A label that is written as a whole number is this number. It may be an integer, a text or a
-//! float (`3.0`, which pandas writes for columns with missing values). Therefore numbers are never
-//! sorted as texts, which would put 10 before 9.
+//! If labels are written as whole numbers, these numbers are the labels. The numbers may be
+//! integers, texts or floats (`3.0`, which pandas writes for columns with missing values). They are
+//! never sorted as texts, which would put 10 before 9.
 
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
@@ -33,7 +33,7 @@ pub enum LabelSort {
 ///
 /// # Errors
 ///
-/// The reason why the number is not a valid label, as a predicate.
+/// The error is a predicate for a message which states why the number is not a valid label.
 pub fn number(text: &str) -> Option<Result<i64, &'static str>> {
     let text = text.trim();
     // A float with only zeros after the point is parsed as an integer, because an f64 could round
@@ -53,7 +53,7 @@ pub fn number(text: &str) -> Option<Result<i64, &'static str>> {
 ///
 /// # Errors
 ///
-/// The reason why the float is not a valid label, as a predicate.
+/// The error is a predicate for a message which states why the float is not a valid label.
 pub fn of_float(label: f64) -> Result<i64, &'static str> {
     match label {
         _ if label.is_nan() => Err("is not a number"),
@@ -67,7 +67,7 @@ pub fn of_float(label: f64) -> Result<i64, &'static str> {
 ///
 /// # Errors
 ///
-/// The reason why the float is not a valid label, as a predicate.
+/// The error is a predicate for a message which states why the float is not a valid label.
 #[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub fn of_f32(label: f32) -> Result<i64, &'static str> {
     match label.abs() >= MOST_OF_AN_F32 {
@@ -80,7 +80,7 @@ pub fn of_f32(label: f32) -> Result<i64, &'static str> {
 ///
 /// # Errors
 ///
-/// The reason why the number is not a valid label, as a predicate.
+/// The error is a predicate for a message which states why the number is not a valid label.
 pub fn of_json(label: &serde_json::Number) -> Result<i64, &'static str> {
     match (label.as_i64(), label.as_f64()) {
         (Some(label), _) => Ok(label),
@@ -98,8 +98,9 @@ pub fn sort_names(names: &mut [String]) {
     }
 }
 
-/// Returns the name without details that are easily overlooked: blanks and quotes around the name,
-/// repeated blanks, and the Unicode form. Names with the same result are probably the same class.
+/// Returns the name without details that readers easily overlook: blanks and quotes around the
+/// name, repeated blanks, and the Unicode form. Names with the same result are probably the same
+/// class.
 pub fn alike(name: &str) -> String {
     let words: Vec<&str> = name.trim_matches(is_around).split_whitespace().collect();
     words.join(" ").nfc().collect()

@@ -29,8 +29,8 @@ impl SourceSettings {
         Self(Arc::new(Own { name: name.into(), source: None }))
     }
 
-    /// Returns the settings with this source wherever they contain `own = "name"`. It replaces a
-    /// source that was given before.
+    /// Returns the settings with this source in every place that contains `own = "name"`. The
+    /// source replaces any source that was given under this name before.
     ///
     /// # Errors
     ///

@@ -22,8 +22,8 @@ pub trait Page: Sealed {
     fn truncate(&mut self, len: usize);
 }
 
-/// A prefetched sample. Call it with a page and the limit of [`Source::read`](super::Source::read).
-/// It waits for the bytes and then behaves like `read`.
+/// Function that returns a prefetched sample. It takes the page and the limit of
+/// [`Source::read`](super::Source::read), waits for the bytes and then behaves like `read`.
 pub type Expected = Box<dyn FnOnce(&mut dyn Page, u64) -> Result<(), DataError> + Send>;
 
 impl Sealed for HostPage {}
@@ -33,8 +33,8 @@ impl dyn Page + '_ {
     ///
     /// # Errors
     ///
-    /// [`Reason::Oversized`](crate::error::Reason::Oversized) if `len` is above the limit; errors
-    /// of [`space`](Page::space).
+    /// [`Reason::Oversized`](crate::error::Reason::Oversized) if `len` is above the limit.
+    /// Otherwise the same errors as [`space`](Page::space).
     pub fn space_within(&mut self, len: u64, limit: u64) -> Result<&mut [u8], DataError> {
         check_size(len, limit)?;
         self.space(len as usize)
@@ -44,7 +44,7 @@ impl dyn Page + '_ {
     ///
     /// # Errors
     ///
-    /// Errors of `space_within`.
+    /// Returns the same errors as `space_within`.
     pub fn fill(&mut self, bytes: &[u8], limit: u64) -> Result<(), DataError> {
         self.space_within(bytes.len() as u64, limit)?.copy_from_slice(bytes);
         Ok(())

@@ -105,7 +105,7 @@ impl SourceSettings {
     ///
     /// # Errors
     ///
-    /// Errors of [`Configured::open`].
+    /// Returns the same errors as [`Configured::open`].
     pub fn open(&self) -> Result<Arc<dyn Source>> {
         self.open_with(&Storage::default())
     }
@@ -114,7 +114,7 @@ impl SourceSettings {
     ///
     /// # Errors
     ///
-    /// Errors of [`Configured::open`].
+    /// Returns the same errors as [`Configured::open`].
     pub fn open_with(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
         storage::opening(|| self.0.open(storage))
     }

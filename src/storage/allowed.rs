@@ -21,7 +21,7 @@ impl Allowed<'_> {
     ///
     /// # Errors
     ///
-    /// The reason why the file may not be read, and the setting that allows it.
+    /// The error states why the file may not be read, and which setting allows it.
     pub fn check(&self, name: &str) -> Result<(), String> {
         // Fast path: most names are plain relative paths, and a list may have millions.
         let (is_absolute, has_dots) = (name.starts_with('/'), name.contains(".."));
@@ -43,7 +43,8 @@ impl Allowed<'_> {
         let written = &path;
         let path = if is_absolute && !has_dots { path.clone() } else { plain(&path) };
         let is_below = |path: &Path| self.folders.iter().any(|folder| path.starts_with(folder));
-        // After a link to another folder, `..` is the parent of that folder.
+        // After a symbolic link to another folder, `..` is the parent of that folder, which may be
+        // outside the permitted folders.
         let leaves_by_link = || {
             let real = |path: &Path| fs::canonicalize(path).ok();
             let folder = written.parent().and_then(real);

@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Runs `work`. After `given_up` is set, every wait for a server within `work` soon ends with an
 /// error.
 pub(crate) fn cancellable<T>(given_up: &Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
-    /// Restores the previous value, even after a panic.
+    /// Restores the previous value when it is dropped, even by a panic.
     struct Before(Option<Arc<AtomicBool>>);
     impl Drop for Before {
         fn drop(&mut self) {

@@ -1,5 +1,5 @@
-//! Converts local paths to and from `file://` URLs. A pipeline file is Unicode, so it contains such
-//! a URL if a path is not.
+//! Converts local paths to and from `file://` URLs. A pipeline file must be Unicode, so paths that
+//! are not Unicode are written to it as such URLs.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -13,7 +13,7 @@ use super::{Entry, File, Place, RequestEvent, Stamp, StorageSettings, StorageSta
 use super::{cache_directory, is_url, local, mapped};
 use crate::file::check_private_folder;
 
-/// Handle for reading files. Sources receive one. Cloning a handle is cheap.
+/// Handle through which sources read files. Cloning a handle is cheap.
 ///
 /// * A file is opened through a handle and uses the handle's settings while it is open.
 /// * Clones are the same handle: they share connections, disk cache and statistics. Separate
@@ -49,7 +49,7 @@ impl Storage {
     ///
     /// # Errors
     ///
-    /// Errors of [`new`](Self::new).
+    /// Returns the same errors as [`new`](Self::new).
     pub fn with_cache_directory(
         settings: &StorageSettings,
         directory: impl Into<PathBuf>,

@@ -92,7 +92,8 @@ pub fn list(folder: &Path) -> io::Result<(Vec<Entry>, Vec<OsString>)> {
         if kind.is_symlink() {
             match fs::metadata(entry.path()) {
                 Ok(metadata) => kind = metadata.file_type(),
-                // Reading this entry will report the error.
+                // If the target of a link cannot be determined, the link is listed as a file.
+                // Reading it reports the error.
                 Err(_) => {
                     entries.push(Entry { name, folder: false });
                     continue;

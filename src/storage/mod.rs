@@ -13,8 +13,8 @@
 //!   allow. A request is retried after a pause if the connection breaks, if the answer is late,
 //!   truncated or garbled, or if the server is overloaded (5xx, 408, 429). A request that the
 //!   server refuses is an error immediately.
-//! * An answer contains the requested bytes of the version that was opened. Otherwise it is an
-//!   error.
+//! * If an answer does not contain the requested bytes of the version that was opened, the read
+//!   fails.
 //! * Credentials, endpoints and regions come from the environment variables that the tools of AWS,
 //!   Google and Azure read, as documented by `object_store` (`AWS_ENDPOINT_URL`, `GOOGLE_BASE_URL`
 //!   or `AZURE_STORAGE_ENDPOINT` for your own server).
@@ -275,7 +275,7 @@ mod tests {
         assert!(stamps[0] != stamps[1] && stamps[1] != stamps[2] && stamps[0] != stamps[2]);
     }
 
-    /// Opening a pipe for reading would otherwise wait for a writer.
+    /// Opening a pipe must not wait for a writer, which it does by default.
     #[test]
     fn anything_but_a_regular_file_is_an_error_at_once() {
         let root = tempfile::tempdir().unwrap();

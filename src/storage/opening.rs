@@ -12,7 +12,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Opening>>> = const { RefCell::new(None) };
 }
 
-/// State that the requests of one opening share.
+/// State that all requests share that are sent while one source is opened.
 #[derive(Debug, Default)]
 pub struct Opening {
     /// Error of the first request that was cancelled because no server answered.
@@ -31,7 +31,7 @@ pub struct Opening {
 #[cfg(feature = "remote")]
 const ALLOWED_APART: u32 = 4;
 
-/// The opening to which this thread belongs, to be passed to helper threads.
+/// The opening of a source in which this thread takes part. It is passed to helper threads.
 #[derive(Clone, Debug)]
 pub(crate) struct OpeningOf(Option<Arc<Opening>>);
 
@@ -59,7 +59,8 @@ impl Opening {
 ///
 /// # Errors
 ///
-/// Errors of `work`. [`Error::Unavailable`] if `work` succeeded although a request was cancelled.
+/// Returns the errors of `work`, or [`Error::Unavailable`] if `work` succeeded although a request
+/// was cancelled.
 pub(crate) fn opening<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let current = OpeningOf::current().0.unwrap_or_default();
     let done = OpeningOf(Some(current.clone())).within(work)?;
@@ -69,8 +70,8 @@ pub(crate) fn opening<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Whether this thread opens a source or starts a loader. Data that it reads then are not for a
-/// batch.
+/// Whether this thread opens a source or starts a loader. If so, the data that it reads are not for
+/// a batch.
 #[doc(hidden)]
 pub fn is_opening() -> bool {
     CURRENT.with_borrow(Option::is_some)
@@ -89,7 +90,7 @@ pub(crate) fn opening_apart<T>(work: impl FnOnce() -> T) -> (T, Option<String>) 
     (done, own.failed.get().cloned())
 }
 
-/// Makes the opening of this thread fail, if there is one.
+/// Makes the opening of a source fail, if this thread is opening a source.
 pub(crate) fn fail_opening(problem: String) {
     if let Some(opening) = OpeningOf::current().0 {
         // An earlier problem is kept.
@@ -105,7 +106,7 @@ impl OpeningOf {
 
     /// Runs `work` as part of this opening.
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Restores the previous value, even after a panic.
+        /// Restores the previous value when it is dropped, even by a panic.
         struct Before(Option<Arc<Opening>>);
         impl Drop for Before {
             fn drop(&mut self) {

@@ -103,7 +103,8 @@ impl Pooled {
 ///
 /// # Errors
 ///
-/// Errors of the system. If too many files are open, the message names the limit to raise.
+/// Returns the errors of the system. If too many files are open, the message names the limit to
+/// raise.
 pub fn open(path: &Path) -> io::Result<fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     with_descriptors(|| {
@@ -138,7 +139,7 @@ pub fn with_descriptors<T>(work: impl Fn() -> io::Result<T>) -> io::Result<T> {
 ///
 /// # Errors
 ///
-/// The error of the system, if it refuses.
+/// Returns the error of the system if it refuses the new limit.
 pub fn raise_open_files_limit() -> io::Result<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.unwrap_or(ASKED).min(ASKED);
@@ -260,7 +261,8 @@ mod tests {
         let mut open = of(&[b]);
         assert!(b.with(|_| Ok(!close_one(&mut open))).unwrap());
         assert!(is_open(b) && close_one(&mut open) && !is_open(b) && !close_one(&mut open));
-        // A file that has replaced it is not read, even with the same length and modification time.
+        // A file that has replaced `a` is not read, even if it has the same length and modification
+        // time.
         let time = fs::metadata(root.path().join("a")).unwrap().modified().unwrap();
         let other = root.path().join("other");
         // File systems update their clock only every few milliseconds.

@@ -24,7 +24,7 @@ pub struct StorageSettings {
     /// to buckets are signed and never follow redirects, regardless of this setting.
     pub redirects: Redirects,
     /// File of certificates (PEM) that are trusted in addition to the system's, for servers of your
-    /// own. Relative to the pipeline file.
+    /// own. A relative path is resolved against the folder of the pipeline file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
     /// Largest number of names in a listing, at least 1. Default 50,000,000.
@@ -42,10 +42,10 @@ pub struct StorageSettings {
     /// directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_directory: Option<PathBuf>,
-    /// Whether local files of the formats `lmdb`, `beton` and `npy` are memory-mapped. This is
-    /// faster if they are in memory. Their pages then count as resident memory of the process,
-    /// although the system may reclaim them at any time. Set `false` on machines that end jobs
-    /// because of this figure. Default true.
+    /// Whether local files of the formats `lmdb`, `beton` and `npy` are memory-mapped. Reading a
+    /// mapped file is faster if the file is in the page cache. The pages that were read then count
+    /// as resident memory of the process, although the system may reclaim them at any time. Set
+    /// `false` on machines that end jobs whose resident memory is too large. Default true.
     pub map: bool,
     /// Location of the tables of samples of local files. The tables are hidden files that end in
     /// `.feedwater1`. Default `beside`.
@@ -55,13 +55,13 @@ pub struct StorageSettings {
     /// the default port), a bucket as `s3://bucket`, or `*` for all. Default: none. URLs below the
     /// folder of the data are always allowed.
     pub allow_urls: Vec<String>,
-    /// Folders from which data may name files, in addition to the folder of the data. Relative to
-    /// the pipeline file. Default: none.
+    /// Folders from which data may name files, in addition to the folder of the data. Relative
+    /// paths are resolved against the folder of the pipeline file. Default: none.
     pub allow_folders: Vec<PathBuf>,
 }
 
-/// Location of tables of samples. Tables of files at URLs are in the cache directory, or nowhere
-/// with `none`.
+/// Location of tables of samples. Tables of files at URLs are in the cache directory, or are not
+/// stored with `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -116,7 +116,7 @@ impl StorageSettings {
     ///
     /// # Errors
     ///
-    /// The key, and the problem with its value.
+    /// Returns an error with the key of the invalid setting, and the problem with its value.
     pub fn check(&self) -> crate::Result<()> {
         let error = |key: &str, problem: String| {
             Err(crate::Error::config(format!("storage.{key}"), problem))

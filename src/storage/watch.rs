@@ -42,7 +42,7 @@ type Watcher = Arc<dyn Fn(&RequestEvent) + Send + Sync>;
 pub(super) struct Watch(RwLock<Option<Watcher>>);
 
 impl Watch {
-    /// Sets the watcher. It replaces an earlier one.
+    /// Sets the watcher. It replaces an earlier watcher.
     pub fn set(&self, watcher: Watcher) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
     }

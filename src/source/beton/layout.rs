@@ -36,7 +36,7 @@ pub enum Kind {
     Tensor,
 }
 
-/// Field that every sample has.
+/// Descriptor of a field. Every sample has a value for each field.
 pub struct Field {
     pub kind: Kind,
     /// Name of the field. The writer truncates it to 16 bytes.
@@ -88,8 +88,8 @@ impl Kind {
         [Float, Int, Image, Bytes, Array, Json, Tensor].get(usize::from(type_id)).copied()
     }
 
-    /// Size and alignment of the field's value in the row of a sample, in bytes. Numbers are
-    /// aligned, structures are not.
+    /// Size and alignment of the field's value in the row of a sample, in bytes. Numbers and single
+    /// pointers are aligned to 8 bytes. Structures are not aligned.
     fn bytes(self) -> (u64, u64) {
         match self {
             Kind::Float | Kind::Int | Kind::Array | Kind::Tensor => (8, 8),
@@ -125,21 +125,22 @@ impl Field {
         Ok(fields)
     }
 
-    /// Whether the writer was given this name for the field.
+    /// Whether this is the field that was written as `name`. The writer truncates names to 16
+    /// bytes.
     pub fn is_named(&self, name: &str) -> bool {
         let kept = &name.as_bytes()[..name.len().min(NAME_BYTES)];
         self.name.as_bytes() == kept
     }
 }
 
-/// Distance in bytes from one row to the next.
+/// Distance in bytes between the starts of consecutive rows of the sample table.
 pub fn stride(fields: &[Field]) -> u64 {
     let align = fields.iter().map(|it| it.kind.bytes().1).max().unwrap_or(1);
     let end = fields.last().map_or(0, |it| it.start + it.kind.bytes().0);
     end.next_multiple_of(align)
 }
 
-/// Reads `N` bytes from `start`. They must exist.
+/// Reads `N` bytes at offset `start`. Panics if `from` ends before these bytes do.
 pub fn bytes<const N: usize>(from: &[u8], start: u64) -> [u8; N] {
     *from[start as usize..].first_chunk().expect("the caller asked for the row that holds them")
 }

@@ -31,8 +31,8 @@ mod layout;
 /// * The tables of a file are parsed once. The result is stored beside the file (hidden, ending in
 ///   `.feedwater1`) or in the cache directory. Every image must have an entry in the allocation
 ///   table. The image must lie within one page, after the sample table and before the allocation
-///   table, and the size of raw pixels must match. A file that violates these rules or is truncated
-///   is an error with the byte offset.
+///   table, and the size of raw pixels must match. If a file violates these rules or is truncated,
+///   opening it fails with the byte offset of the violation.
 /// * The format has no checksums, so this source does not detect damaged pixels or labels.
 pub type Beton = Records<BetonSettings>;
 
@@ -49,9 +49,9 @@ pub struct BetonSettings {
     pub label: Option<String>,
 }
 
-/// Value of `mode` for a JPEG.
+/// Value of an image's byte `mode` which marks a JPEG.
 const JPEG: u8 = 0;
-/// Value of `mode` for raw pixels.
+/// Value of an image's byte `mode` which marks raw pixels.
 const RAW: u8 = 1;
 /// Size in bytes of an entry of the allocation table: sample, pointer, size.
 const ALLOCATION_BYTES: u64 = 24;
@@ -67,9 +67,9 @@ impl Format for BetonSettings {
         name.ends_with(".beton")
     }
 
-    /// The note of raw pixels has the height in its upper 16 bits and the width in its lower 16
-    /// bits. The note of a JPEG has the compressed pixel count in its upper 16 bits, and 0 in its
-    /// lower 16 bits.
+    /// `note` is the number that the table stores for each sample. For raw pixels, its upper 16
+    /// bits are the height and its lower 16 bits the width. For a JPEG, its upper 16 bits are the
+    /// pixel count, compressed by `in_16_bits`, and its lower 16 bits are 0.
     fn head(note: u32) -> Option<PnmHead> {
         size_of_note(note).map(PnmHead::rgb)
     }
@@ -79,7 +79,8 @@ impl Format for BetonSettings {
         Some(size_of_note(note).map_or_else(jpeg, Size::pixels))
     }
 
-    /// The layout follows ffcv's `types.py`, `writer.py` and `fields`.
+    /// Parses the tables of the file. Their layout is defined by ffcv's `types.py`, `writer.py` and
+    /// `fields`.
     fn walk(
         &self,
         window: &mut Window,
@@ -128,8 +129,8 @@ impl BetonSettings {
     }
 }
 
-/// Returns the field that has this name and one of these kinds. Without a name, returns the only
-/// field of the first kind that occurs.
+/// Returns the field that has this name and one of these kinds. Without a name, selects the first
+/// of the kinds that occurs in the file, and returns the only field of this kind.
 fn find<'a>(
     fields: &'a [Field],
     kinds: &[Kind],
@@ -172,13 +173,13 @@ fn names(fields: &[Field], wanted: impl Fn(&Field) -> bool) -> String {
     if names.is_empty() { "no fields".into() } else { names.join(", ") }
 }
 
-/// The table of samples, and the positions of the data after it.
+/// Position of the sample table, and limits for the positions of the images after it.
 struct Samples {
     start: u64,
     stride: u64,
     count: u64,
     page: u64,
-    /// Offset of the allocation table, at which the data end.
+    /// Offset of the allocation table. All images lie before this offset.
     allocations: u64,
 }
 
@@ -209,7 +210,8 @@ impl Samples {
         self.start + self.stride * number
     }
 
-    /// Returns a sample with its pointer. The length is set later, from the allocation table.
+    /// Returns the entry of a sample with the offset of its image. `allocate` sets the length
+    /// later, because only the allocation table contains it.
     fn pending(
         &self,
         window: &mut Window,
@@ -261,7 +263,8 @@ impl Samples {
                 ));
             }
             let entry = &mut table[number as usize];
-            // The pointer of an empty field equals the pointer of the next field.
+            // Other fields of the sample have entries too. An empty field has the same pointer as
+            // the field after it, so entries of 0 bytes are skipped.
             if entry.offset == pointer && size > 0 {
                 let end = self.end(pointer, size);
                 let expected = size_of_note(entry.crc).map(|size| 3 * size.pixels());
@@ -284,8 +287,8 @@ impl Samples {
         Ok(())
     }
 
-    /// Returns the end of the data if their position is valid: within one page and between the
-    /// tables.
+    /// Returns the end of an image of `size` bytes at `pointer`. Returns `None` unless the image
+    /// lies within one page, after the sample table and before the allocation table.
     fn end(&self, pointer: u64, size: u64) -> Option<u64> {
         let end = pointer.checked_add(size)?;
         let inside = pointer >= self.place(self.count) && end <= self.allocations;
@@ -293,7 +296,7 @@ impl Samples {
     }
 }
 
-/// Parses the label of a field. The error is the value and the problem, with a remedy.
+/// Parses the label of a field. The error states the invalid value, the problem and a remedy.
 fn label_of(field: &Field, stored: [u8; 8]) -> Result<i64, String> {
     if field.kind == Kind::Int {
         return Ok(i64::from_le_bytes(stored));
@@ -309,7 +312,7 @@ fn label_of(field: &Field, stored: [u8; 8]) -> Result<i64, String> {
     })
 }
 
-/// Returns the size of raw pixels, or `None` for a JPEG.
+/// Returns the image size in a sample's note if the sample is raw pixels, or `None` for a JPEG.
 fn size_of_note(note: u32) -> Option<Size> {
     let (width, height) = (note & 0xffff, note >> 16);
     (width > 0).then(|| Size::new(width, height))

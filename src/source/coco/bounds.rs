@@ -71,7 +71,8 @@ impl Tokens {
     }
 }
 
-/// A box: its first four values, their number, and the first value that is not a number.
+/// Values of a `bbox`: the first four numbers, the total number of values, and the first value that
+/// is not a number.
 pub struct Corners {
     pub numbers: [f64; 4],
     pub count: usize,

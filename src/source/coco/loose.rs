@@ -39,7 +39,7 @@ impl Loose {
     ///
     /// # Errors
     ///
-    /// The value as a predicate, such as "is -3".
+    /// The error is a predicate for a message, such as "is -3".
     pub fn side(&self) -> Result<u32, String> {
         match self {
             Loose::Null | Loose::Integer(-1 | 0) => Ok(0),
@@ -52,7 +52,7 @@ impl Loose {
     ///
     /// # Errors
     ///
-    /// The value as a predicate, such as "is a list or an object".
+    /// The error is a predicate for a message, such as "is a list or an object".
     pub fn flag(&self) -> Result<bool, String> {
         match self {
             Loose::Null => Ok(false),
@@ -90,7 +90,7 @@ impl Ids {
     ///
     /// # Errors
     ///
-    /// The reason why the value is no ID, as a predicate.
+    /// The error is a predicate for a message which states why the value is not an ID.
     pub fn number(&mut self, id: Loose) -> Result<Option<i64>, String> {
         let number = match id {
             Loose::Null => return Ok(None),

@@ -39,19 +39,21 @@ use pool::Pool;
 ///   bytes.
 /// * Coordinates refer to the stored pixels unless `coordinates` states otherwise. An image whose
 ///   size differs from its `width` and `height` is a sample error.
-/// * An ID is a whole number. It may be written as a float (`3.0`) or a text (`"3"`). If an ID is
-///   any other text, all IDs of its kind must be texts. Categories are then ordered by these texts.
-///   [`Category::id`] and [`Coco::image_id`] then return the position in this order or in `images`.
+/// * An ID is a whole number. It may be written as a float (`3.0`) or a text (`"3"`). If an image
+///   or category has any other text as its ID, all images or all categories must have texts as IDs.
+///   Categories are then ordered by these texts, and [`Category::id`] is the position in this
+///   order. For images, [`Coco::image_id`] is then the position in `images`.
 /// * As in pycocotools, `width` and `height` may be floats, and may be 0, -1 or null if unknown.
 ///   `iscrowd` may be null. An image without `file_name` (LVIS) is named by the last part of its
-///   `coco_url`. Annotations of images that are not listed are skipped and counted, but it is an
-///   error if this concerns all annotations. Annotations with the same ID are all used, with a
-///   warning ([`Notes::warnings`]).
-/// * These are errors, with the ID: two images or two categories with the same ID; an annotation of
-///   a missing category; a box without four numbers or with a negative side; a polygon with an odd
-///   number of coordinates; run lengths for another size or beyond the size. Invalid JSON (such as
-///   `NaN`) is an error with line and column. A polygon with fewer than three points is dropped.
-///   Pixels after the last run length are background.
+///   `coco_url`. Annotations whose image is not listed are skipped and counted. If the image of no
+///   annotation is listed, opening fails. Annotations with the same ID are all used, with a warning
+///   ([`Notes::warnings`]).
+/// * Opening fails with a message that names the ID in these cases: two images or two categories
+///   have the same ID; the category of an annotation is not listed; a box does not have four
+///   numbers or has a negative side; a polygon has an odd number of coordinates; run lengths are
+///   for an image of another size or exceed the image. Invalid JSON (such as `NaN`) is an error
+///   with line and column. A polygon with fewer than three points is dropped. Pixels after the last
+///   run length are background.
 /// * The file is parsed as a stream, and only the results are kept in memory. A text of more than 4
 ///   MiB, a `file_name` of more than 8 KiB, a name of more than 4 KiB and an outline of more than 4
 ///   Mi numbers are errors.
@@ -131,7 +133,7 @@ impl Coco {
     ///
     /// # Errors
     ///
-    /// Errors of [`open`](Self::open).
+    /// Returns the same errors as [`open`](Self::open).
     pub fn open_with(
         json: impl AsRef<Path>,
         settings: &CocoSettings,

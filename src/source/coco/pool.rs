@@ -1,9 +1,9 @@
 //! Compact byte encoding of annotations that keeps numbers exact.
 //!
-//! Whole numbers are LEB128, and signed ones are zigzag-encoded. A coordinate with at most two
-//! decimals is stored as its difference in hundredths to the previous coordinate on the same axis,
-//! plus one. Any other coordinate is stored as a zero and the eight bytes of the f64. Dividing
-//! hundredths by 100 gives the same f64 as parsing the decimal.
+//! Whole numbers are stored as LEB128. Signed numbers are zigzag-encoded first. A coordinate with
+//! at most two decimals is stored as its difference in hundredths to the previous coordinate on the
+//! same axis, plus one. Any other coordinate is stored as a zero and the eight bytes of the f64.
+//! Dividing hundredths by 100 gives the same f64 as parsing the decimal.
 
 use crate::annotation::{Object, RunLengths, Segmentation};
 use crate::geometry::{BoundingBox, Size};

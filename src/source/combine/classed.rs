@@ -12,7 +12,7 @@ use crate::source::{ExclusionReason, Exclusions, Source};
 
 /// Arrangement of [`Classed`]: only samples whose classes are in the table.
 pub struct Numbered {
-    /// Number of samples in the part.
+    /// Number of samples in the wrapped source.
     len: u64,
     /// Selected samples; `None` if all samples are kept.
     kept: Option<Chosen>,
@@ -155,7 +155,8 @@ impl Arrangement for Numbered {
         }
     }
 
-    /// The samples of a file that are kept are still consecutive.
+    /// Leaving out samples does not reorder the others, so the samples of a file remain
+    /// consecutive.
     fn file_ends(&self, parts: &[Vec<u64>]) -> Vec<u64> {
         let Some(ends) = parts.first() else { return Vec::new() };
         let Some(kept) = &self.kept else { return ends.clone() };

@@ -102,10 +102,11 @@ impl Arrangement for Weighted {
         (part, (u128::from(place) * u128::from(len) / u128::from(rest)) as u64)
     }
 
-    /// First index at which the mixture contains the sample.
+    /// Returns the first index at which the mixture contains a sample of a part.
     fn index_of(&self, part: usize, index: u64) -> Option<u64> {
         let Draws { share, len, draws } = self.parts[part];
-        // If a part is not drawn completely, its draws are spread evenly over its samples.
+        // If the mixture has fewer draws of a part than the part has samples, the drawn samples are
+        // evenly spaced.
         let draw = match draws < len {
             true => (u128::from(index) * u128::from(draws)).div_ceil(u128::from(len)) as u64,
             false => index,
@@ -139,8 +140,9 @@ impl Arrangement for Weighted {
 
 impl Period {
     /// Computes one period from the number of draws of each part. Every draw has a window of
-    /// positions. Each step picks, among the draws whose window has begun, the one whose window
-    /// ends first. Among equal ends, the window that began first wins, then the first part.
+    /// positions at which it may occur (see [`Mixture`]). Each step picks, among the draws whose
+    /// window has begun, the one whose window ends first. Among equal ends, the window that began
+    /// first wins, then the first part.
     fn new(shares: &[u64]) -> Self {
         let len: u64 = shares.iter().sum();
         let room = len as usize;
@@ -211,7 +213,7 @@ fn shares(weights: &[f64]) -> Result<(Vec<u64>, bool)> {
             return Err(Error::config(format!("{KEY}[{part}].weight"), problem));
         }
     }
-    // Weights that are whole numbers or decimal fractions.
+    // Scaling by a power of ten makes whole numbers of weights with up to six decimal places.
     let decimal = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6].map(|scale| {
         let scaled = weights.iter().map(|weight| weight * scale);
         whole(scaled, |weight| weight * SAME)
@@ -235,8 +237,8 @@ fn shares(weights: &[f64]) -> Result<(Vec<u64>, bool)> {
     }
 }
 
-/// Rounds the numbers to positive whole numbers. Returns `None` if a number differs by more than
-/// `tolerance`.
+/// Rounds the numbers to positive whole numbers. Returns `None` if rounding changes a number by
+/// more than `tolerance`, or if a result is not between 1 and 1e15.
 fn whole(numbers: impl Iterator<Item = f64>, tolerance: impl Fn(f64) -> f64) -> Option<Vec<u64>> {
     let whole = numbers.map(|number| {
         let near = number.round();
@@ -257,8 +259,8 @@ fn is_period(shares: &[u64]) -> bool {
     total.is_some_and(|total| total <= MOST_PERIOD)
 }
 
-/// Rounds shares that add up to one to a period of [`MOST_PERIOD`] draws, with at least one draw
-/// each. The largest remainders are rounded up.
+/// Converts shares, which add up to one, to numbers of draws in a period of [`MOST_PERIOD`] draws.
+/// Each part gets at least one draw. The largest remainders are rounded up.
 fn rounded(of_one: &[f64]) -> Vec<u64> {
     let exact: Vec<f64> = of_one.iter().map(|share| share * MOST_PERIOD as f64).collect();
     let mut draws: Vec<u64> = exact.iter().map(|it| (*it as u64).max(1)).collect();

@@ -28,7 +28,7 @@ mod mixture;
 mod select;
 mod settings;
 
-/// Factor of additional candidates for the largest samples, because a subset may not contain the largest ones.
+/// Candidates that a part provides per sample to return, because the combination may not contain all of them.
 const TRIED: usize = 16;
 
 /// Parts that are concatenated in order.
@@ -37,14 +37,14 @@ pub type Concat = Combined<InTurn>;
 /// Parts that are mixed by weights.
 ///
 /// * Weights are positive finite numbers, such as shares, numbers of samples or outputs of a softmax. Only their ratios matter.
-///   They become numbers of draws in a period, which [`describe`](Source::describe) prints: `1 of 3`. Weights of up to six decimal
-///   places are exact if the period is at most 2^20. Others, such as 1.0 / 3.0, are exact if it is at most 10,000. Otherwise the
-///   period is 2^20 and the draws are rounded, with at least one for each part.
+///   Each part gets a whole number of draws per period, which [`describe`](Source::describe) prints: `1 of 3`. Weights of up to
+///   six decimal places are exact if the period is at most 2^20. Other weights, such as 1.0 / 3.0, are exact if the period is at
+///   most 10,000. Otherwise the period is 2^20 and the draws are rounded, with at least one for each part.
 /// * After `n` samples, the number of samples from a part with share `w` differs from `n * w` by less than 1. After each full
-///   period it is exact. Draw `j` of a part lies in the window `floor(j / w)` to `ceil((j + 1) / w)`; the earliest end is served
-///   first (Baruah, Cohen, Plaxton and Varvel, "Proportionate progress", Algorithmica 1996).
-/// * All samples of a part occur once before any occurs again. If the mixture ends within such a pass, the draws of this pass are
-///   spread evenly over the part.
+///   period it equals `n * w`. Draw `j` of a part lies in the window `floor(j / w)` to `ceil((j + 1) / w)`. Of the open windows,
+///   the one that ends first is next (Baruah, Cohen, Plaxton and Varvel, "Proportionate progress", Algorithmica 1996).
+/// * All samples of a part occur once before any sample of the part occurs again. If the mixture ends before a part's last pass
+///   is complete, the samples in this pass are evenly spaced over the part.
 /// * The default length is the shortest that includes every sample of every part, so parts with a larger share repeat. An epoch is
 ///   the whole mixture, so every epoch has the same samples.
 /// * The sample at an index is computed from the index alone. The only memory is a table of one period, of at most 6 MiB.
@@ -77,15 +77,15 @@ pub trait Arrangement: Send + Sync + 'static {
     /// [`samples`](Self::samples). Must take constant time.
     fn at(&self, index: u64) -> (usize, u64);
 
-    /// Returns an index at which a sample of a part occurs. `None`, the default, if the sample does not occur or the index is
-    /// unknown.
+    /// Returns an index at which the combination contains sample `index` of a part. `None`, the default, if the combination does
+    /// not contain the sample or the index is unknown.
     fn index_of(&self, part: usize, index: u64) -> Option<u64> {
         let _ = (part, index);
         None
     }
 
-    /// Checks the label with which a sample was read. It is the label in the part, not in the combination. The default accepts
-    /// every label.
+    /// Checks the label with which a sample was read. `label` is the label in the part, not in the combination. The default
+    /// accepts every label.
     ///
     /// # Errors
     ///
@@ -95,8 +95,8 @@ pub trait Arrangement: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Computes [`Hints::file_ends`] of the combination from the values of the parts. Empty, the default, if the samples of a file
-    /// are not consecutive.
+    /// Computes [`Hints::file_ends`] of the combination from the file ends of each part. Empty, the default, if the samples of a
+    /// file are not consecutive.
     fn file_ends(&self, parts: &[Vec<u64>]) -> Vec<u64> {
         let _ = parts;
         Vec::new()
@@ -373,7 +373,7 @@ impl<A: Arrangement> Hints for Combined<A> {
         parts.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// Returns the largest samples of the parts that occur in the arrangement.
+    /// Returns the largest samples of the parts, without samples that the combination does not contain.
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
         let parts = self.parts.iter().enumerate().flat_map(|(part, it)| {
             let of_part = it.source.largest_samples(most.saturating_mul(TRIED));
@@ -431,7 +431,7 @@ impl<A: Arrangement> Identity for Combined<A> {
     fn fingerprint(&self) -> Option<Fingerprint> {
         let parts = self.parts.iter().map(|part| of_part(&*part.source));
         let at = |index| self.arrangement.at(index);
-        // All samples of one source in their order, at most with other labels, do not count as a combination.
+        // A combination with all samples of one source in their order has the fingerprint of this source, even if labels change.
         if let [part] = &self.parts[..]
             && part.source.len() == self.len()
             && inspected(self.len()).all(|index| at(index) == (0, index))
@@ -453,7 +453,7 @@ impl<A: Arrangement> Identity for Combined<A> {
 }
 
 impl<A: Arrangement> Notes for Combined<A> {
-    /// Returns the skipped items of all parts, even if the arrangement does not use these parts completely.
+    /// Returns the skipped items of all parts, even if the combination uses only some samples of a part.
     fn excluded(&self) -> Vec<Exclusion> {
         let mut all = Exclusions::default();
         self.parts.iter().for_each(|part| all.join(&part.source.excluded()));
@@ -467,7 +467,7 @@ impl<A: Arrangement> Notes for Combined<A> {
     }
 }
 
-/// For each part: the label in the combination of each of its labels, or `None` if they are equal.
+/// New labels of each part: for each label of the part, the label in the combination. `None` if the part's labels do not change.
 type Renumbered = Vec<Option<Vec<i64>>>;
 
 /// Returns the classes of the combination, and the new label of each label of each part.

@@ -106,9 +106,9 @@ impl Subset {
         Self::listed("source.filter", source, chosen, None)
     }
 
-    /// Selects samples by index. Each index must be below the length. `key` names the setting in
-    /// the error for an empty list. With `labels`, a sample is an error if its label is not one of
-    /// them when it is read.
+    /// Selects samples by index. Each index must be below the length of the source. `key` names the
+    /// setting in the error for an empty list. With `labels`, reading a sample fails if the
+    /// sample's label is not in this list.
     pub(super) fn listed(
         key: &str,
         source: Arc<dyn Source>,

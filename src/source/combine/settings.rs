@@ -147,8 +147,8 @@ impl FilterSettings {
         };
         let is_in =
             |list: &Option<Vec<i64>>, label| list.as_ref().is_none_or(|list| list.contains(&label));
-        // Locations are computed only if needed, because this takes far longer than everything
-        // else.
+        // Locations are computed only if there is a pattern, because computing them takes far
+        // longer than the other conditions.
         let is_located = |index| {
             let pattern = self.location.as_ref();
             pattern.is_none_or(|it| matches(it.as_bytes(), source.location(index).as_bytes()))

@@ -13,7 +13,8 @@ use crate::source::class_table::{ClassTable, listed};
 
 /// Extensions of image files, as in torchvision's `IMG_EXTENSIONS`.
 const EXTENSIONS: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
-/// Usual names of dataset splits. If the folders have such names, the classes are one level below.
+/// Usual names of dataset splits. If all folders in the directory have such names, the class
+/// folders probably are one level below them.
 const PARTS: [&str; 9] =
     ["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"];
 
@@ -128,7 +129,8 @@ impl Classes {
         }
     }
 
-    /// Returns a warning if the classes seem to be one level below.
+    /// Returns a warning if the class folders seem to be one level below the folders that became
+    /// classes.
     pub fn warning(&self, root: &Path) -> Option<String> {
         let part = |class: &&Class| PARTS.contains(&class.name.to_lowercase().as_str());
         let above = self.0.iter().all(|class| class.direct == 0);

@@ -21,19 +21,19 @@ const MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Sequential reader of a list that skips the byte-order mark.
 ///
-/// * Only whole lines are returned, as many as end within a block of the file. A line that is
+/// * Each call returns all whole lines that end within the next block of the file. A line that is
 ///   longer than a block is buffered completely, up to [`MOST_LINE_BYTES`].
 /// * If the file cannot be read or is not UTF-8, the text ends and [`Blocks::finish`] returns the
 ///   error.
-/// * If the file shrinks meanwhile, only the remaining bytes are read. If it grows, only its old
-///   size is read.
+/// * If the file shrinks while it is read, only the remaining bytes are read. If the file grows,
+///   only its old size is read.
 pub struct Blocks<'a> {
     list: &'a Path,
     place: Place,
     /// Size of the list, in bytes.
     len: u64,
-    /// The first `filled` bytes are the list from byte `offset` on. Those before `given` have been
-    /// returned as lines.
+    /// The first `filled` bytes of the buffer are the text of the list from byte `offset` on. The
+    /// first `given` bytes of the buffer have been returned as lines.
     buffer: Vec<u8>,
     offset: u64,
     filled: usize,
@@ -47,7 +47,8 @@ pub struct Blocks<'a> {
 
 enum Place {
     File(File),
-    /// List at a URL. It is read with one request, which every server supports.
+    /// Text of a list at a URL. The whole list is fetched with one request, which every server
+    /// supports.
     Memory(Vec<u8>),
 }
 

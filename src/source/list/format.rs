@@ -68,14 +68,16 @@ const USUAL: [&str; 12] = [
 ];
 
 impl FileListSettings {
-    /// Returns the name of the first setting that does not apply to the format text.
+    /// Returns the name of a configured setting that the format `text` does not support, if there
+    /// is one.
     pub(super) fn of_a_table(&self) -> Option<&'static str> {
         let separator = self.separator.map(|_| "separator");
         let label = self.label.as_ref().map(|_| "label");
         self.image.as_ref().map(|_| "image").or(label).or(separator)
     }
 
-    /// Returns an error for a setting without effect and for an invalid separator.
+    /// Returns an error for a setting that the format does not support, or for an invalid
+    /// separator.
     pub(super) fn check(&self, list: &Path, format: ListFormat) -> Result<()> {
         let unused = match format {
             ListFormat::Text | ListFormat::Auto => self.of_a_table(),

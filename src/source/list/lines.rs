@@ -11,7 +11,8 @@ pub fn read(
     samples: &mut Samples,
 ) -> Result<(), LineError> {
     let names = settings.images();
-    // Whether the first line has a label. Then all lines must have one, otherwise none.
+    // Whether the first line has a label. If so, every line must have a label. If not, no line may
+    // have one.
     let mut labelled = None;
     let mut line = 0;
     while let Some(lines) = blocks.lines() {

@@ -94,7 +94,7 @@ impl FileList {
     ///
     /// # Errors
     ///
-    /// Errors of [`with`](Self::with).
+    /// Returns the same errors as [`with`](Self::with).
     pub fn open_with(
         path: impl AsRef<Path>,
         settings: &FileListSettings,
@@ -383,12 +383,12 @@ impl Samples {
         Ok(samples)
     }
 
-    /// Reserves memory for a list that is `whole` times as long as the part read so far. Otherwise
-    /// an allocator that copies when it grows would need twice the memory of the table. Reserved
-    /// memory that is never written costs nothing.
+    /// Reserves memory for a list that is `whole` times as long as the part read so far. Without
+    /// this, growing a table could copy it, which needs twice its memory for a moment. Reserved
+    /// memory that is never written takes no physical memory.
     fn reserve(&mut self, whole: f64) {
         let more = |len: usize| (len as f64 * (whole - 1.0) * 1.05) as usize;
-        // If this fails, or if there are more lines than estimated, the tables grow later.
+        // If a reservation fails, or if there are more lines than estimated, the tables grow later.
         let _ = self.paths.try_reserve(more(self.paths.len()));
         let _ = self.ends.try_reserve(more(self.ends.len()));
         let _ = self.labels.try_reserve(more(self.labels.len()));

@@ -42,7 +42,8 @@ pub fn read(
     }
     while next(&mut row)? {
         let line = row.position().map_or(0, |position| position.line());
-        // Every row has as many fields as the header, or the reader has failed.
+        // The reader fails at a row with fewer or more fields than the header, so the column
+        // exists.
         let field = |column: usize| row.get(column).unwrap_or_default();
         let label = match columns.label.map(field) {
             None => Written::None,
@@ -58,8 +59,8 @@ pub fn read(
 /// an unclosed quote.
 struct Rows<'a, 'b> {
     blocks: &'a mut Blocks<'b>,
-    /// Bytes read since the start of the row. The parser had already buffered some bytes of the
-    /// row.
+    /// Number of bytes read from `blocks` for the current row. Bytes of the row that the parser had
+    /// buffered before are not included.
     row_bytes: Rc<Cell<usize>>,
 }
 

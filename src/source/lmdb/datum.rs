@@ -21,8 +21,8 @@ use crate::tensor::CHANNELS;
 const OTHERWISE: &str = "the value is not a Datum of Caffe; write source.values = \"image\" if values are images, \
     or skip the key (source.skip_keys)";
 
-/// Bit in the note of a sample of raw pixels which states that there are three planes. The lower
-/// bits are the width (15 bits) and the height (16 bits).
+/// Bit of a note that states that the raw pixels have three planes. The note of a sample of raw
+/// pixels also contains the width (bits 16 to 30) and the height (lower 16 bits).
 const COLOUR: u32 = 1 << 31;
 const MOST_SIDE: u64 = (1 << 15) - 1;
 
@@ -53,7 +53,7 @@ pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, FileError> 
     Entry::new(data, label, note)
 }
 
-/// Returns the note of a sample of raw pixels.
+/// Returns the note for a sample of raw pixels, which contains its size and number of planes.
 fn pixels(shape: [u64; 3], bytes: u64, offset: u64) -> Result<u32, FileError> {
     let [channels, height, width] = shape;
     let sides = 1..=MOST_SIDE;
@@ -109,7 +109,8 @@ pub fn fill(note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result
         let count = pixels.len() / CHANNELS;
         let planes = &mut planes[..pixels.len()];
         if count == plane {
-            // The planes of a small image are consecutive, so one call reads them.
+            // The planes of a small image fit into the buffer and are consecutive, so one call
+            // reads them.
             file.read_exact_at(planes, offset)?;
         } else {
             for (channel, part) in planes.chunks_mut(count).enumerate() {

@@ -27,16 +27,16 @@ use pages::{Environment, Node, Value};
 ///   process continues.
 /// * Every value of the configured database whose key is selected is a sample. Keys of named
 ///   databases are ignored. A database with several values per key (DUPSORT) is an error.
-/// * A Datum contains its image and label. An encoded image has label -1. If the settings do not
-///   state which of the two the values are, the first value decides. A Datum of raw pixels (blue,
+/// * A Datum contains its image and label. An encoded image has label -1. By default, the first
+///   value decides whether all values are Datums or encoded images. A Datum of raw pixels (blue,
 ///   green and red planes, or gray) becomes a PNM of RGB or gray. A Datum of floats is an error.
 /// * On first use, the pages of keys and the beginning of each value are read. The resulting table
 ///   is stored beside each file (hidden, ending in `.feedwater1`) or in the cache directory.
-///   Afterwards each image takes one read. LMDB has no checksums of contents, so damage that
-///   occurred earlier is only detected by the image format.
-/// * No program may write to the environment while it is read. The newest transaction that was
-///   committed when the source was opened is read. If the file changes afterwards, its samples
-///   cannot be read.
+///   Afterwards each image takes one read. LMDB has no checksums of contents. Damage from before
+///   the first use is only detected if the image decoder finds it.
+/// * No program may write to the environment while the source reads it. The source reads the newest
+///   transaction that was committed when the source was opened. If the file changes afterwards, its
+///   samples cannot be read.
 pub type Lmdb = Records<LmdbSettings>;
 
 /// Settings of the source `lmdb`.

@@ -29,7 +29,7 @@ const BRANCH: u16 = 0x01;
 const LEAF: u16 = 0x02;
 const OVERFLOW: u16 = 0x04;
 const META: u16 = 0x08;
-/// Flags that contain the type of a page.
+/// Mask of the page flags that contain the type of a page.
 const SORT: u16 = 0x6f;
 
 const BIG_DATA: u16 = 0x01;
@@ -41,7 +41,7 @@ const DUPSORT: u16 = 0x04;
 const INTEGER_KEY: u16 = 0x08;
 const ENCRYPTED: u16 = 0x2000;
 
-/// Differences between the data versions.
+/// Properties in which data versions 1 (LMDB 0.9) and 3 (LMDB 1.0) differ.
 #[derive(Clone, Copy)]
 struct Layout {
     version: u32,
@@ -49,8 +49,8 @@ struct Layout {
     header: usize,
     /// Offset to which pointers, `lower` and `upper` are relative.
     base: usize,
-    /// Whether data begin at even offsets, and whether further numbers follow the number of an
-    /// overflow page.
+    /// Whether the data of a node begin at even offsets, and whether a node with an overflow page
+    /// contains further numbers after the number of this page.
     aligned: bool,
 }
 
@@ -194,13 +194,14 @@ struct Walk<'a, 'w> {
     window: &'a mut Window<'w>,
     database: Database,
     entries: u64,
-    /// The previous key.
+    /// Key of the previous node. Keys must be in ascending order.
     last: Vec<u8>,
     found: &'a mut dyn FnMut(&mut Window, Node) -> Result<(), FileError>,
 }
 
 impl Walk<'_, '_> {
-    /// Visits a page and all pages below it. The node at byte `from` refers to the page.
+    /// Visits a page and all pages below it. `from` is the offset in the file of the node that
+    /// refers to the page.
     fn page(&mut self, number: u64, from: u64, level: usize) -> Result<(), FileError> {
         let Environment { layout, page_bytes, pages, .. } = *self.environment;
         if !(METAS..pages).contains(&number) {
@@ -229,8 +230,8 @@ impl Walk<'_, '_> {
             BRANCH => {
                 for node in page.nodes()? {
                     let node = node?;
-                    // The page number has six bytes. In a leaf these bytes are both halves of the
-                    // size, and the flags.
+                    // In a branch, the first six bytes of a node are the number of the child page.
+                    // In a leaf, they are the size of the data and the flags.
                     let child = u64::from(u32(page.bytes, node.start))
                         | u64::from(u16(page.bytes, node.start + 4)) << 32;
                     self.page(child, offset + node.start as u64, level + 1)?;

@@ -34,12 +34,13 @@ mod labels;
 ///   read as channels last. An array of three axes is an error if its last axis has at most 4
 ///   elements, because it may be a single image. Errors for other shapes and types suggest a
 ///   supported form.
-/// * An image is returned as PNM: a header of up to 32 bytes, then the pixels. It takes one
-///   positioned read. Larger images with channels first take three reads per 16384 pixels.
+/// * An image is returned as PNM: a header of up to 32 bytes, then the pixels. An image takes one
+///   positioned read. If an image with channels first has more than 16384 pixels, it takes three
+///   reads per 16384 pixels.
 /// * Samples are copied from a memory mapping of the file (`storage.map`). If the file is truncated
 ///   while it is used, the sample is an error.
-/// * There is no table of samples, because offsets follow from the shape. Labels have the same size
-///   in memory as in their file.
+/// * The source keeps no table of samples, because the shape of an array determines the offsets of
+///   its images. Labels have the same size in memory as in their file.
 /// * A file whose length does not match its shape is an error with the byte offset. If the file
 ///   changes after opening, its samples are errors. The format has no checksums, so this source
 ///   does not detect damaged pixels.
@@ -286,7 +287,8 @@ impl Stack {
             let count = pixels.len() / CHANNELS;
             let planes = &mut planes[..pixels.len()];
             if count == plane {
-                // The planes of a small image are consecutive, so one call reads them.
+                // The planes of a small image fit into the buffer and are consecutive, so one call
+                // reads them.
                 self.read(at, planes)?;
             } else {
                 for (channel, part) in planes.chunks_mut(count).enumerate() {

@@ -22,7 +22,8 @@ struct State {
     used: u64,
     clock: u64,
     slots: HashMap<u64, Slot>,
-    /// The page that was used at each time of `clock`.
+    /// For each time of `clock` at which a cached page was last used, the number of this page. LRU
+    /// eviction follows this order.
     order: BTreeMap<u64, u64>,
     spare: Vec<Vec<u8>>,
     /// Pages whose values have all been read. If not all pages fit into memory, these pages are
@@ -50,7 +51,8 @@ pub struct Block {
     pub values: Arc<Values>,
 }
 
-/// Page that is pinned while this value is alive. A thread must not hold two pages.
+/// Page that is pinned while this value is alive. A thread must not pin two pages, because the
+/// second could wait forever for memory that pinned pages occupy.
 pub struct Held<'a> {
     block: Option<Arc<Block>>,
     key: u64,
@@ -58,7 +60,8 @@ pub struct Held<'a> {
     cache: &'a Cache,
 }
 
-/// Two buffers, and the page that will be loaded into them.
+/// Two buffers that a thread has borrowed, and the number of the page that the thread loads into
+/// them.
 struct Loan<'a> {
     body: Vec<u8>,
     stored: Vec<u8>,
@@ -173,7 +176,8 @@ impl Cache {
             if state.let_go() {
                 continue;
             }
-            // Frees a buffer that is larger than needed.
+            // A spare buffer may be larger than needed. Freeing it makes memory available for a
+            // smaller buffer.
             let larger = found
                 .iter_mut()
                 .zip(wanted)
@@ -244,14 +248,15 @@ impl State {
         Some(self.spare.swap_remove(place))
     }
 
-    /// Frees a spare buffer. Without one, evicts a page, whose buffer becomes spare. Returns false
-    /// if all pages are in use.
+    /// Frees a spare buffer. If there is none, evicts a page, whose buffer becomes spare. Returns
+    /// false if all pages are in use.
     fn let_go(&mut self) -> bool {
         if let Some(buffer) = self.spare.pop() {
             self.used -= buffer.len() as u64;
             return true;
         }
-        // Pages in use were used recently, so the first page is nearly always free.
+        // The order begins with the least recently used page, which is nearly always unpinned.
+        // Therefore the search usually ends at the first page.
         let free = self.order.values().copied().find(|key| self.is_free(*key));
         free.is_some_and(|key| self.remove(key))
     }
@@ -285,7 +290,7 @@ impl State {
 }
 
 impl Held<'_> {
-    /// Returns the positions of the values. No value counts as read.
+    /// Returns the positions of the values without counting a value of the page as read.
     pub fn unused(mut self) -> Arc<Values> {
         self.used = false;
         self.values.clone()
@@ -302,7 +307,8 @@ impl Deref for Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // The lock is held, so no thread starts to wait between this and the check of the count.
+        // The lock is held while the pin is released and the value is counted, so no thread starts
+        // to wait in between and misses the wake-up.
         let mut state = self.cache.lock();
         self.block = None;
         if self.used {

@@ -28,8 +28,8 @@ impl Codec {
         }
     }
 
-    /// Whether `stored` bytes can decompress to `size` bytes. For impossible sizes no memory is
-    /// allocated.
+    /// Whether `stored` bytes can decompress to `size` bytes. Implausible sizes are rejected before
+    /// memory is allocated for them.
     pub fn is_plausible(self, stored: u64, size: u64) -> bool {
         let most = match self {
             Self::None => 1,

@@ -66,8 +66,8 @@ impl Column {
         self.pages.is_empty()
     }
 
-    /// Adds the pages of a column chunk by reading their headers. The chunk contains `rows`. Pages
-    /// get the file number 0.
+    /// Adds the pages of a column chunk by reading their headers. The chunk contains the rows
+    /// `rows`. The pages get the file number 0.
     pub fn walk(
         &mut self,
         shard: &Shard,
@@ -205,8 +205,8 @@ impl Column {
     }
 
     fn place(&self, shards: &[Shard], cache: &Cache, row: u64) -> Result<Place<'_>, FileError> {
-        // A file may have no pages in this column, such as a path column that is not needed. Then
-        // the page found here belongs to another file.
+        // A file has no pages in a column of paths if all its rows contain their images. In this
+        // case the search finds a page of an earlier file.
         let after = self.pages.partition_point(|page| page.first <= row);
         let page = after.checked_sub(1).map(|key| (key, &self.pages[key]));
         let Some((key, page)) = page.filter(|(_, page)| row - page.first < page.head.values.into())

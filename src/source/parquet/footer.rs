@@ -305,7 +305,8 @@ fn features(thrift: &mut Thrift, found: &mut Option<String>) -> Result<(), Malfo
     Ok(())
 }
 
-/// Parses a row group. The inner error is a problem with its contents.
+/// Parses a row group. The outer error means that the bytes are malformed, the inner error that
+/// their contents are invalid.
 fn group(
     thrift: &mut Thrift,
     kind: Kind,

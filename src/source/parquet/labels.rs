@@ -70,7 +70,8 @@ impl Labels {
         Ok(())
     }
 
-    /// Replaces the index of each text by the number at this index.
+    /// Replaces every label `i` by `numbers[i]`, for text labels, which are indices of texts until
+    /// then.
     pub fn rename(&mut self, numbers: &[i64]) {
         for label in &mut self.numbers {
             *label = usize::try_from(*label).map_or(-1, |place| numbers[place]);

@@ -49,14 +49,14 @@ const MOST_PATH_BYTES: u64 = 4096;
 /// * The label is a whole number (an integer below 2^63, a float, a boolean, or a text) or a name.
 ///   The metadata of the file may name the classes with Hugging Face's `ClassLabel`. With text
 ///   names, the classes are the distinct names in byte order. A null label is -1. An invalid label
-///   is an error with the row, and so are numbers and names in one column.
-/// * On first use, only metadata, page headers and labels are read. The positions of the images in
-///   a page are stored when it is first read. They take at most eight bytes per row. Afterwards an
-///   image in an uncompressed page takes one read of its own bytes.
+///   is an error with the row. A column that contains both numbers and names is an error too.
+/// * On first use, only metadata, page headers and labels are read. The first read of a page stores
+///   the positions of its images, in at most eight bytes per row. Afterwards an image in an
+///   uncompressed page takes one read of its own bytes.
 /// * Pages that are decompressed or read completely are cached within `cache_bytes`, with LRU
 ///   eviction. The limit includes pages that are being read: a thread waits until memory is
-///   available. In file order every page is decompressed once. In random order, if compressed files
-///   are larger than the cache, nearly every image costs a page.
+///   available. In file order every page is decompressed once. In random order, if the decompressed
+///   pages do not all fit into the cache, nearly every image requires decompressing a whole page.
 /// * If a page has a checksum, it is verified when the page is read completely. If a page cannot be
 ///   decompressed or is inconsistent, its samples are errors. Damaged metadata and headers are
 ///   errors with the byte offset.
@@ -70,7 +70,8 @@ pub struct Parquet {
     ends: Vec<u64>,
     cache: Cache,
     images: Column,
-    /// Column of paths. A file in which every row has an image adds no pages to it.
+    /// Column of paths, for rows without the bytes of an image. A file in which every row has an
+    /// image adds no pages to this column.
     paths: Column,
     labels: Vec<i64>,
     classes: Vec<String>,

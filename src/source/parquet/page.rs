@@ -373,8 +373,8 @@ impl Values {
     }
 }
 
-/// Parses PLAIN values. Each is a length of 4 bytes and the bytes. `from` is the offset of `bytes`
-/// in the page.
+/// Parses PLAIN values. Each value is stored as a length of 4 bytes, followed by its bytes. `from`
+/// is the offset of `bytes` in the page.
 fn plain(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
     // Each value needs at least four bytes.
     if bytes.len() / 4 < count {

@@ -13,7 +13,7 @@ use crate::source::label;
 use crate::source::settings::LabelSort;
 use crate::storage::Storage;
 
-/// Facts about one file.
+/// Metadata, columns and labels of one Parquet file.
 pub struct Table {
     pub shard: Shard,
     pub images: Column,
@@ -204,7 +204,8 @@ struct Wanted {
     unfit: &'static str,
     /// Whether error messages should suggest the column.
     is_likely: fn(&Leaf) -> bool,
-    /// Alternatives to a column that the setting accepts, for messages.
+    /// End of the advice "choose another column" in error messages: what the setting accepts
+    /// instead of a column.
     more: &'static str,
 }
 

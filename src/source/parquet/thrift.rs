@@ -1,6 +1,7 @@
 //! Reader of Thrift's compact protocol (`doc/specs/thrift-compact-protocol.md`), which encodes
-//! Parquet metadata. Unknown fields are skipped. No memory is allocated from announced list sizes:
-//! every element of a list takes at least one byte, and that byte must exist.
+//! Parquet metadata. Unknown fields are skipped. The number of elements that a list announces may
+//! be false, so no memory is allocated for it. Every element of a list takes at least one byte, so
+//! reading fails at the end of the bytes.
 
 /// Deepest nesting of structs and lists.
 const DEPTH: u32 = 32;
@@ -16,7 +17,7 @@ pub struct Malformed {
 /// Type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Boolean. As a field, it has no bytes of its own.
+    /// Boolean. The type of a field contains the value, so a boolean field takes no further bytes.
     Bool(bool),
     Byte,
     /// Integer of 16, 32 or 64 bits, which all have the same encoding.

@@ -14,10 +14,11 @@ const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
 const HEAD_BYTES: u64 = 8;
 /// Size of MXNet's `IRHeader` in bytes: flag 4, label 4, id 8, id2 8.
 const IR_BYTES: usize = 24;
-/// Number of bytes before an image that must still equal those recorded in the table.
+/// Number of bytes before an image that are compared with the table, to detect that the file is not
+/// the one that was scanned.
 const BEFORE_BYTES: usize = HEAD_BYTES as usize + IR_BYTES;
-/// Note of a sample whose record has several parts. Its entry covers the whole record including
-/// headers.
+/// Note that marks a sample whose record has several parts. The note is a number that the table
+/// stores for each sample. The sample's entry covers the whole record including headers.
 const IN_PARTS: u32 = 1;
 
 /// Images in RecordIO files with MXNet's image header, as written by `im2rec` and `mxnet.recordio`.
@@ -33,9 +34,9 @@ const IN_PARTS: u32 = 1;
 ///   the start and one for each identity.
 /// * The headers are read on first use. The resulting table is stored beside each file (hidden,
 ///   ending in `.feedwater1`) or in the cache directory. Afterwards each image takes one read, even
-///   if its record has several parts. RecordIO has no checksums, so damage that occurred earlier is
-///   only detected by the image format.
-/// * A file is an error with the byte offset if it is truncated or damaged, or if its records are
+///   if its record has several parts. RecordIO has no checksums. Damage from before the first use
+///   is only detected if the image decoder finds it.
+/// * Opening fails with the byte offset if a file is truncated or damaged, or if its records are
 ///   not images with labels.
 pub type RecordIo = Records<RecordIoSettings>;
 
@@ -96,7 +97,8 @@ impl Format for RecordIoSettings {
         let mut at = 0;
         while at < window.file_len() {
             let record = Record::read(window, at)?;
-            // The last record may have no padding.
+            // Records are padded to 4 bytes. The padding after the last record may be missing, so
+            // `at` may be after the end of the file.
             at = record.bytes.end.next_multiple_of(4);
             if before_image(&record.head, record.len) == Some(record.len) {
                 // InsightFace's files have such records: the first record, and one record for each

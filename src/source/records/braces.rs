@@ -126,7 +126,8 @@ fn range(text: &[u8]) -> Result<Option<Vec<Vec<u8>>>, String> {
 fn steps(from: i64, to: i64, step: u64) -> Result<impl Iterator<Item = i64>, String> {
     let last = from.abs_diff(to) / step;
     bounded(usize::try_from(last).unwrap_or(usize::MAX).saturating_add(1))?;
-    // Neither product passes the last number.
+    // `number * step` is at most the distance from `from` to `to`, so these operations never
+    // saturate.
     let at = move |number: u64| match from <= to {
         true => from.saturating_add_unsigned(number * step),
         false => from.saturating_sub_unsigned(number * step),

@@ -18,8 +18,8 @@ const WALKS: usize = 8;
 ///
 /// # Errors
 ///
-/// The error of the first file that fails. After an error no further files are started, because a
-/// server that refuses or a disk that fails does so for all files.
+/// Returns the error of the first file that fails. After an error no further files are started,
+/// because a server that refuses requests or a disk that fails usually affects all files.
 pub fn of_each<T: Send>(
     files: &[PathBuf],
     make: impl Fn(usize, &PathBuf) -> Result<T> + Sync,

@@ -27,7 +27,8 @@ impl<'a> Forward<'a> {
         Self { file, len, block: None, next: 0, coming: VecDeque::new() }
     }
 
-    /// Fills the buffer from the file. Reading before the current block repeats its requests.
+    /// Fills the buffer from the file. If the offset is before the current block, the blocks from
+    /// there on are requested again.
     pub fn read(&mut self, mut buffer: &mut [u8], mut offset: u64) -> Result<()> {
         while !buffer.is_empty() {
             let number = offset / Self::BLOCK;

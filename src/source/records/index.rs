@@ -26,9 +26,10 @@ use crate::error::Redacted;
 use crate::file::{AtomicFile, create_private_folder, open_unfollowed};
 use crate::storage::{self, Identity, IndexFiles, Stamp, Storage};
 
-/// The last digit is the version of the format and of the data that are read from files. Version 5
-/// introduced the identity and the checksum of the file, version 6 the names. Big-endian machines
-/// have tables of their own.
+/// First bytes of a table. The last character is the version of the table's layout and of the data
+/// that scans collect: version 5 added the identity and the checksum of the file, version 6 the
+/// names. Big-endian machines use another character, because numbers are stored in the machine's
+/// byte order.
 const MAGIC: &[u8; 16] =
     if cfg!(target_endian = "little") { b"feedwater index6" } else { b"feedwater index&" };
 /// Size of the header: magic, checksum of the rest, hash, key, lengths of the names and of the
@@ -129,7 +130,8 @@ impl Index {
         let mut file = open_unfollowed(place).ok()?;
         let facts = file.metadata().ok()?;
         let bytes = facts.len();
-        // A user who can write the table can choose labels. Only tables of trusted users are read.
+        // Whoever writes the table chooses the labels. Therefore only tables of trusted users are
+        // read: this user, root and the owner of the file.
         let is_of = |user| user == geteuid().as_raw() || user == 0 || Some(user) == self.owner;
         if !is_of(facts.uid()) || facts.mode() & 0o002 != 0 {
             return None;

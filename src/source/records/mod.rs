@@ -1,14 +1,14 @@
 //! Files with many samples each: tables of sample positions, and positioned reads.
 //!
-//! * The table has 24 bytes per sample. For compressed files and files at URLs it also has the names of samples (`names.rs`).
-//!   It is built by scanning each file once, several files in parallel, and is stored on disk (`index.rs`). An unchanged file
-//!   is not scanned again. The table of each file stays where it was built or read, so loading it needs no extra memory.
+//! * The table has 24 bytes per sample. For compressed files and files at URLs it also has the names of samples (`names.rs`). It
+//!   is built by scanning each file once, several files in parallel, and is stored on disk (`index.rs`). An unchanged file is not
+//!   scanned again. Tables of several files are not merged, so loading them needs no extra memory.
 //! * A sample is read with one positioned read into the page. There is no shared cursor, so any number of threads may read.
 //! * A file at a URL is scanned sequentially with prefetched blocks. Its samples can be prefetched.
 //! * A table belongs to one file. It records length, modification time, inode, time of last change, and a checksum of the first
 //!   and last bytes (`table.rs`), because reproducible builds write different files with equal lengths and times.
-//! * After a read, the file must still have the length and modification time of its table. Otherwise the sample is an error.
-//!   Formats without checksums compare the bytes before a sample with the table ([`Format::BEFORE`]).
+//! * After a read, the file must still have the length and modification time that its table records. Otherwise the sample is an
+//!   error. Formats without checksums compare the bytes before a sample with the table ([`Format::BEFORE`]).
 //! * Formats that support compression read the decompressed contents of compressed files (`storage/unpacked/`). One memory
 //!   limit applies to all files.
 
@@ -56,8 +56,8 @@ pub(in crate::source) mod protobuf;
 mod table;
 mod window;
 
-/// Format of files with many samples, with its settings in a pipeline file. A table depends only on the file, the key and the
-/// settings.
+/// Format of files with many samples, with its settings in a pipeline file. The table of a file must depend only on the file, the
+/// key and the settings.
 pub trait Format:
     Serialize + DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static
 {
@@ -75,10 +75,10 @@ pub trait Format:
     const CHECKED: bool;
 
     /// Number of bytes before a sample, usually its header, that are compared with the table to detect a table of another file.
-    /// The note of the entry contains their check (`check_of`). With 0, the default, nothing is compared.
+    /// The entry of the sample contains their check (`check_of`) as its note. With 0, the default, nothing is compared.
     const BEFORE: usize = 0;
 
-    /// Image header that is inserted before a sample with this note, for formats that store no header with each sample.
+    /// Image header to insert before a sample, for formats that store none. The note is a number in the sample's entry.
     fn head(_note: u32) -> Option<PnmHead> {
         None
     }
@@ -103,7 +103,7 @@ pub trait Format:
         None
     }
 
-    /// Whether [`walk`](Self::walk) adds samples in file order. Then the samples before an error are complete.
+    /// Whether [`walk`](Self::walk) adds samples in file order. If so, it has added all samples before an error.
     const IN_ORDER: bool = false;
 
     /// Adds every sample of the file to the table, and counts skipped items. Must not allocate memory for sizes that the file
@@ -121,7 +121,7 @@ pub trait Format:
         Ok(Vec::new())
     }
 
-    /// Whether [`fill`](Self::fill) takes one read for a sample with this note. Then the sample can be prefetched.
+    /// Whether [`fill`](Self::fill) takes one read for a sample with this note. Only such samples can be prefetched.
     fn is_plain(_note: u32) -> bool {
         true
     }
@@ -142,8 +142,8 @@ pub struct Entry {
     pub(super) label: i64,
     /// Length in bytes, or [`DAMAGED`].
     pub(super) len: u32,
-    /// CRC-32C of the bytes. For formats without checksums, the note for [`Format::head`] and [`Format::fill`], which may be a
-    /// [check](check_of) of the bytes before the sample.
+    /// CRC-32C of the sample's bytes. For formats without checksums, the note, a number for [`Format::head`] and
+    /// [`Format::fill`]. It may be a [check](check_of) of the bytes before the sample.
     pub(super) crc: u32,
 }
 
@@ -152,7 +152,7 @@ const MOST_BEFORE: usize = 512;
 
 const CHANGED: &str = "the file was changed after it was indexed; open the source again";
 
-/// Stands for the length of a sample whose checksum in the file does not match.
+/// Value of `len` in the [`Entry`] of a sample whose bytes do not match the checksum in the file.
 const DAMAGED: u32 = u32::MAX;
 
 /// Error in a file that makes the whole file unusable as a source.
@@ -162,7 +162,7 @@ pub struct FileError {
     pub offset: u64,
     /// Error message with a remedy.
     pub problem: String,
-    /// Whether the system or a server failed. Then the file itself may be intact.
+    /// Whether a read failed because of the system or a server. If so, the file itself may be intact.
     pub failed_read: bool,
 }
 

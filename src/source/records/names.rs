@@ -83,7 +83,7 @@ impl Names {
         self.blocks.shrink_to_fit();
     }
 
-    /// Returns the text, which tables on disk contain.
+    /// Returns the encoded names, in the form in which tables on disk contain them.
     pub fn bytes(&self) -> &[u8] {
         &self.text
     }

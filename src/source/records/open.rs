@@ -29,7 +29,7 @@ impl<F: Format> Records<F> {
     ///
     /// # Errors
     ///
-    /// Errors of [`open`](Self::open).
+    /// Returns the same errors as [`open`](Self::open).
     pub fn open_with(paths: &[PathBuf], format: &F, storage: &Storage) -> Result<Self> {
         Self::open_shards(paths, format, storage, BadShards::Error)
     }
@@ -39,7 +39,7 @@ impl<F: Format> Records<F> {
     ///
     /// # Errors
     ///
-    /// Errors of [`open`](Self::open).
+    /// Returns the same errors as [`open`](Self::open).
     pub fn open_shards(
         paths: &[PathBuf],
         format: &F,

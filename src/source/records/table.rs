@@ -25,7 +25,7 @@ pub struct Opened {
 
 /// Reason why a file was not opened.
 pub enum Unopened {
-    /// The error concerns this file, as far as known.
+    /// Error that probably affects only this file.
     File(Error),
     /// A server failed while the file was being scanned.
     Server(Error),
@@ -151,8 +151,8 @@ pub fn table_of<F: Format>(
     let Entries { list, mut names, .. } = entries;
     names.finish();
     let contents = (list.into_boxed_slice(), names, facts);
-    // A partial table is not stored. After a repair of the shard, or with another policy, all
-    // samples must be found.
+    // A table with only the samples before the damage is not stored. After a repair of the shard,
+    // or with another policy, the next scan must find all samples.
     if damage.is_none() {
         index(packing).write(key, &contents);
     }

@@ -74,7 +74,8 @@ impl<'a> Window<'a> {
         Ok(&held[..held.len().min(count as usize)])
     }
 
-    /// Loads `count` bytes, or fewer at the end of the file, which is then known.
+    /// Loads `count` bytes, or fewer if the file ends before. In this case `len` is set to the
+    /// length of the file.
     fn read(&mut self, offset: u64, count: u64) -> Result<(), FileError> {
         if offset >= self.start && offset + count <= self.start + self.buffer.len() as u64 {
             return Ok(());

@@ -21,9 +21,9 @@ mod example;
 /// * The class names ([`Source::classes`](super::Source::classes)) are those that `feedwater pack`
 ///   stored in the feature `__feedwater_classes__` of the first record. Other files have no class
 ///   names.
-/// * A record that does not match its checksum is a sample error (label -1). A file is an error
-///   with the byte offset if it is truncated, has damaged lengths, or contains anything but
-///   Examples with these features.
+/// * A record that does not match its checksum is a sample error (label -1). Opening fails with the
+///   byte offset if a file is truncated, has damaged lengths, or contains anything but Examples
+///   with these features.
 /// * Compressed files (gzip and zlib, as TensorFlow writes them, or zstd) are decompressed while
 ///   they are read. This is fast in sample order. In any other order each read decompresses some
 ///   additional MiB.
@@ -51,7 +51,7 @@ impl Format for TfRecordSettings {
     const CHECKED: bool = true;
     const IN_ORDER: bool = true;
 
-    /// TFRecord is recognised by the checksum of the first length.
+    /// A TFRecord file is recognised by the valid checksum of the length of its first record.
     fn recognises(_: &str, head: &[u8]) -> bool {
         head.first_chunk::<12>().is_some_and(|head| checked_len(head).is_some())
     }
@@ -66,7 +66,7 @@ impl Format for TfRecordSettings {
     fn classes(&self, window: &mut Window) -> Result<Vec<String>, FileError> {
         let Ok(Some(len)) = window.at(0, 12).map(|head| head.first_chunk().and_then(checked_len))
         else {
-            // `walk` reports this error.
+            // A damaged first record is not an error here, because `walk` reports the damage.
             return Ok(Vec::new());
         };
         let Some(end) = 12u64.checked_add(len).filter(|&end| window.file_len() - 4 >= end) else {

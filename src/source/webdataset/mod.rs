@@ -31,20 +31,20 @@ mod tar;
 ///   stored in the member `__feedwater_classes__`. Other archives have no class names.
 /// * The headers are read on first use, and their checksums are verified. The resulting table is
 ///   stored beside each archive (hidden, ending in `.feedwater1`) or in the cache directory.
-///   Afterwards each image takes one read. Tar has no checksums of contents, so damage that
-///   occurred earlier is only detected by the image format.
-/// * A file may contain several archives in sequence, as `cat a.tar b.tar` writes them. All are
-///   read, as with `tar -i`. Other bytes after the last archive are counted as skipped. Such bytes
-///   between two archives are an error.
+///   Afterwards each image takes one read. Tar has no checksums of contents. Damage from before the
+///   first use is only detected if the image decoder finds it.
+/// * A file may contain several archives in sequence, as `cat a.tar b.tar` writes them. All
+///   archives are read, as with `tar -i`. Bytes after the last archive that belong to no archive
+///   are counted as skipped. Such bytes between two archives are an error.
 /// * Archives compressed with gzip or zstd are decompressed while they are read, in bounded memory.
 ///   In sample order each archive is decompressed once; several reader threads decompress several
 ///   archives in parallel. In any other order each read decompresses some additional MiB (in a zstd
 ///   file with a single frame, everything before the sample). The source's description states the
 ///   number of compressed files. The first scan decompresses them one additional time and verifies
 ///   the checksums of gzip and zstd.
-/// * An archive is an error with the byte offset if it is truncated, damaged or compressed in
-///   another way, or if its samples have no label. The offset is in the decompressed contents; for
-///   damaged compressed data the offset in the file is added.
+/// * Opening fails with the byte offset if an archive is truncated, damaged or compressed in
+///   another way, or if its samples have no label. The offset is in the decompressed contents. For
+///   damaged compressed data, the message also contains the offset in the file.
 pub type WebDataset = Records<WebDatasetSettings>;
 
 /// Settings of the source `webdataset`.
@@ -102,7 +102,7 @@ impl Format for WebDatasetSettings {
     fn classes(&self, window: &mut Window) -> Result<Vec<String>, FileError> {
         let first = tar::Members::default().next(window);
         let Ok(Some(tar::Member { name, kind: Kind::File(data), .. })) = first else {
-            // `walk` reports this error.
+            // A damaged first header is not an error here, because `walk` reports the damage.
             return Ok(Vec::new());
         };
         if name != CLASSES_NAME.as_bytes() {

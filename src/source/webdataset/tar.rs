@@ -176,8 +176,8 @@ impl Members {
         name: &[u8],
     ) -> Result<Option<Data>, FileError> {
         if self.files.is_none() {
-            // The separate table makes this scan treat links as files. It also prevents a nested
-            // scan.
+            // With a table of its own, this scan records the contents of files by their names, and
+            // does not start another scan when it reaches a hard link.
             let (at, files) = (self.start, Some(Files::new()));
             let mut again = Members { at, files, ..Members::default() };
             while again.at < before && again.next(window)?.is_some_and(|it| it.offset < before) {}
@@ -261,7 +261,7 @@ fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, FileErr
     Ok(Some(header))
 }
 
-/// Content of a file after an end mark.
+/// What follows the end mark of an archive: another archive, or the rest of the file.
 enum After {
     /// Offset of another archive.
     Archive(u64),
@@ -319,7 +319,7 @@ pub fn name_before(file: &File, offset: u64) -> Option<String> {
     file.read_exact_at(&mut bytes, from).ok()?;
     let (before, own) = bytes.split_last_chunk()?;
     is_header(own).then_some(())?;
-    // Searches for an extended header whose contents end here.
+    // Searches for an extended header whose contents end directly before the member's header.
     let long = before.rchunks(BLOCK as usize).skip(1).zip(1..).find_map(|(head, blocks)| {
         let head = head.first_chunk().filter(|head| is_header(head))?;
         let len = number(&head[124..136]).filter(|len| len.div_ceil(BLOCK) == blocks)?;

@@ -19,21 +19,21 @@ use super::stats::{Activity, Counters};
 use super::{Stamp, StorageSettings};
 use crate::file::{create_private_folder, open_unfollowed, private_folder};
 
-/// Disk cache of fetched ranges and objects. Each is one file. All processes of a machine share the
-/// cache.
+/// Disk cache of fetched ranges and objects. Each range or object is one file. All processes of a
+/// machine share the cache.
 ///
 /// * An entry belongs to a URL, the version that the server reported, and a range. If an object
 ///   changes, new entries are used.
 /// * The checksum (CRC-32C) of an entry is verified at every read. A damaged entry is deleted and
 ///   fetched again.
 /// * An entry is written under a temporary name and renamed when it is complete, so reading needs
-///   no lock. All processes update a shared byte count, and hold a lock on its file while they do.
-///   Before folders are evicted, the bytes are counted again from the files. To make this count
-///   complete, each new file gets its length and name under the same lock.
+///   no lock. All processes share a byte count in a file. They lock this file while they update the
+///   count. Before folders are evicted, the bytes are counted again from the files. To make this
+///   count complete, each new file gets its length and name under the same lock.
 /// * The total never exceeds the limit. To free space, whole folders (URLs) are evicted, least
-///   recently used first, but never a folder that a process used within the last hour. Therefore a
-///   data set that is larger than the limit keeps its entries. Otherwise each sample would be
-///   evicted before it is read again.
+///   recently used first, but never a folder that a process used within the last hour. Therefore,
+///   if a data set is larger than the limit, its first entries stay in the cache. With plain LRU
+///   eviction, each sample would be evicted before it is read again.
 /// * If the disk is full or cannot be written, caching stops with one warning, and reading
 ///   continues.
 pub struct Cache {
@@ -47,7 +47,7 @@ pub struct Cache {
 struct State {
     /// Folders that this process has used.
     used: HashSet<String>,
-    /// Time at which all these folders were last marked as in use.
+    /// Time at which all folders in `used` were last marked as in use.
     marked: Instant,
     /// Nothing is stored before this time, because the cache was full when last checked.
     full_until: Option<Instant>,
@@ -61,7 +61,7 @@ pub struct Place {
     bytes: u64,
 }
 
-/// File with the byte count, which is locked.
+/// Locked file with the byte count. Dropping it releases the lock.
 struct Count(File);
 
 impl Drop for Count {
@@ -144,7 +144,8 @@ impl Cache {
             }
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 Counters::add(&self.activity.counters.damaged, 1);
-                // Another process may already have deleted it.
+                // Another process may already have deleted the damaged entry, so an error is
+                // ignored.
                 let _ = fs::remove_file(&path);
             }
             Err(_) => {}
@@ -171,7 +172,8 @@ impl Cache {
         let path = self.path(place);
         let len = (HEAD + bytes.len()) as u64;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // The process ID is not sufficient: a killed process may have had the same one.
+        // The name contains a random number, because a killed process with the same process ID may
+        // have left a file with the same name otherwise.
         let random = RandomState::new().build_hasher().finish();
         let name = format!("{TEMPORARY}{}-{number}-{random:016x}", std::process::id());
         let temporary = self.root.join(&place.folder).join(name);
@@ -230,7 +232,7 @@ impl Cache {
             self.state().full_until = Some(Instant::now() + FULL);
         }
         file.seek(SeekFrom::Start(0))?;
-        // The width is fixed, so no digits of a longer count remain.
+        // The count is padded to a fixed width, so it overwrites all digits of a longer count.
         file.write_all(format!("{total:<20}").as_bytes())?;
         Ok(room)
     }
@@ -400,7 +402,8 @@ mod tests {
         (root, cache)
     }
 
-    /// Everything is counted again while another process has reserved space but not written yet.
+    /// Space that another process has reserved is counted, even if the process has not written its
+    /// data yet.
     #[test]
     fn reserved_space_counts_before_anything_is_written() {
         let (root, cache) = cache();

@@ -95,9 +95,9 @@ impl Place {
     /// Address and length of the mapping, if the slot contains the same mapping during the whole
     /// call.
     ///
-    /// If the slot changes meanwhile, the two values can belong to different mappings only if the
-    /// new mapping begins at the same address. In this case this thread is not copying from either
-    /// mapping, and the range of the old mapping contains no other memory.
+    /// If the slot changes during the call, the two values can belong to different mappings only if
+    /// the new mapping begins at the same address. In this case this thread is not copying from
+    /// either mapping, and the range of the old mapping contains no other memory.
     fn extent(&self) -> Option<(usize, usize)> {
         let start = self.start.load(Ordering::Acquire);
         let len = self.len.load(Ordering::Acquire);

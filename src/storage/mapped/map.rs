@@ -1,4 +1,4 @@
-//! Memory mapping from which bytes are copied, and the non-blocking read.
+//! Memory mapping from which bytes are copied, and a read that does not wait for the disk.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;

@@ -95,8 +95,9 @@ impl File {
 impl Trust {
     /// Whether this read is a copy. `read` is the number of the read in this thread.
     fn allows(&self, read: u32) -> bool {
-        // The multiplier has many ones and zeros. Files that are read in turns would otherwise
-        // always get the same decisions.
+        // Multiplying by a number with an irregular bit pattern makes the choice pseudo-random.
+        // Without it, a thread that reads several files in turn could probe some of them at every
+        // read and others never.
         let lot = u64::from(read.wrapping_mul(0x9E37_79B1));
         let of = u64::from(self.copies.load(Ordering::Relaxed)) + 1;
         (lot * of) >> 32 != 0

@@ -27,7 +27,7 @@ use crate::error::Redacted;
 use crate::storage::Redirects;
 
 /// Largest size of a page of a listing, in bytes. A page of 5,000 names of 1,024 bytes each takes
-/// less than half.
+/// less than half of this limit.
 const LISTING_BYTES: usize = 64 << 20;
 /// Largest number of bytes that are read from an error answer.
 const ERROR_BYTES: usize = 16 << 10;
@@ -264,7 +264,7 @@ impl Service {
             let (mut head, _) = client.call(first).await?.into_parts();
             let range = head.headers.remove(CONTENT_RANGE);
             let total = range.and_then(|it| content_range(&it)).map(|(_, total)| total);
-            // 416 is the answer for an empty object.
+            // A server answers 416 to a request for the first byte of an empty object.
             if let Some(total) = total {
                 head.status = StatusCode::OK;
                 head.headers.insert(CONTENT_LENGTH, total.into());

@@ -21,7 +21,8 @@ use crate::storage::watch::{RequestEvent, Watch};
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 /// Longest pause that a server may request. If it requests more, the request is not retried.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
-/// Interval of waiting events while a source is being opened.
+/// Interval at which a request that is not answered sends `RequestEvent::Waiting` while a source is
+/// being opened.
 const TOLD: Duration = Duration::from_secs(3);
 
 /// Result of sending a request once.

@@ -94,7 +94,7 @@ impl Location {
         Ok(Self { service, root: format!("{scheme}://{host}"), user, key })
     }
 
-    /// URL without user and password. The disk cache identifies the object by it.
+    /// URL without user and password. The disk cache uses it as the key of the object.
     pub fn url(&self) -> String {
         format!("{}/{}", self.root, self.key)
     }

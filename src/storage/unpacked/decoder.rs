@@ -3,9 +3,9 @@
 //! * gzip is RFC 1952: any number of members, whose CRC-32 and length are verified. Zeros may
 //!   follow the last member. zlib is RFC 1950 with its Adler-32. Both can be resumed anywhere: a
 //!   mark contains the decoder's tables and the last 32 KiB.
-//! * Zstandard is RFC 8878: any number of frames; skippable frames are skipped. It can be resumed
-//!   at the start of a frame. A frame's checksum is verified if present. Windows of more than 128
-//!   MiB are an error, as in the program `zstd`.
+//! * Zstandard is RFC 8878: any number of frames; skippable frames are skipped. Decoding can be
+//!   resumed at the start of a frame. A frame's checksum is verified if present. Windows of more
+//!   than 128 MiB are an error, as in the program `zstd`.
 //! * The memory of a decoder does not depend on the contents of a file.
 
 use std::io::{self, Error, ErrorKind};
@@ -49,7 +49,8 @@ enum Engine {
 #[derive(Clone)]
 struct Deflate {
     inflate: Box<InflateState>,
-    /// State of the current member: its checksum, and its length modulo 2^32.
+    /// Checksum of the uncompressed bytes of the current gzip member so far, and their number
+    /// modulo 2^32.
     crc: Hasher,
     len: u32,
     stage: Stage,

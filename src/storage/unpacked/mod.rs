@@ -10,8 +10,8 @@
 //! * If files are read sequentially, a thread that would wait for the decoder of another thread
 //!   decompresses upcoming blocks instead. It starts at the next mark of the file, or else in the
 //!   next files of [`Unpacker::list`]. So as many decoders run as threads read. After each block
-//!   the thread returns to its own read. Damage that is found this way is an error only of reads
-//!   that reach it. Reads in any other order neither wait for this nor lose memory to it.
+//!   the thread returns to its own read. If an upcoming block is damaged, only reads of this block
+//!   fail. If files are not read sequentially, nothing is decompressed before it is read.
 //! * Memory is bounded by [`Unpacker::memory_bytes`], and by one decoder and one block per reading
 //!   thread.
 //! * A decoder verifies the checksums in the part of a file that it decompresses. The rest of the
@@ -63,13 +63,13 @@ pub struct Unpacker {
 pub struct Limits {
     /// Decompressed blocks.
     pub blocks: usize,
-    /// Decompressed blocks that no read has reached yet. Below 1 MiB nothing is decompressed before
-    /// it is read.
+    /// Limit for decompressed blocks that no read has reached yet. With a limit below 1 MiB,
+    /// nothing is decompressed before it is read.
     pub ahead: usize,
-    /// Marks, 43 KiB each.
+    /// Limit for marks. A mark takes 43 KiB.
     pub marks: usize,
-    /// Idle decoders. A gzip decoder takes 170 KiB. A Zstandard decoder takes twice its window,
-    /// usually 2 to 8 MiB.
+    /// Limit for idle decoders. A gzip decoder takes 170 KiB. A Zstandard decoder takes twice its
+    /// window, usually 2 to 8 MiB.
     pub decoders: usize,
 }
 
@@ -128,8 +128,8 @@ impl Unpacker {
         Arc::new(Self { storage, limits, files: OnceLock::new(), state, moved: Condvar::new() })
     }
 
-    /// Opens the uncompressed bytes of a compressed file. If a file is opened twice, both must have
-    /// the same number.
+    /// Opens the uncompressed bytes of a compressed file. `number` identifies the file. If a file
+    /// is opened several times, the number must be the same each time.
     pub fn open(self: &Arc<Self>, file: File, number: usize, packing: Packing) -> File {
         let unpacker = Arc::clone(self);
         File(Place::Unpacked(Unpacked { file: Arc::new(file), number, packing, unpacker }))
@@ -183,8 +183,9 @@ impl Unpacker {
         }
     }
 
-    /// Runs a decoder up to the block of its work, and returns this block. If no thread waits for
-    /// the block, it continues for one more block.
+    /// Runs a decoder until it has decompressed the block of its work, and returns this block. If
+    /// no thread waits for the block, the decoder runs for one block only. In this case the result
+    /// is empty unless this block is the block of the work.
     fn unpack(&self, file: &File, packing: Packing, mut turn: Turn) -> io::Result<Arc<Vec<u8>>> {
         let work = &mut turn.work;
         let (number, target) = (work.key.0, work.key.1 * BLOCK);

@@ -2,16 +2,19 @@
 
 use super::Key;
 
-/// Number of consecutive blocks after which reads count as sequential.
+/// Number of consecutive steps of the front (the farthest block requested so far) after which reads
+/// count as sequential.
 const STEADY: u32 = 4;
 /// Number of blocks by which a read may be ahead of the front, because threads do not progress
 /// equally.
 const FORWARD: u64 = 8;
 /// Number of blocks by which a read may be behind the front.
 const BACK: u64 = 32;
-/// Number of files by which a read may be ahead of or behind the front, for small files.
+/// Number of files by which a read may be ahead of or behind the front. Small files have few
+/// blocks, so concurrent threads may read different files.
 const NEAR: usize = 4;
-/// Largest number of following files that are considered.
+/// Largest number of files after the front's file from which blocks are decompressed before they
+/// are read.
 const FILES: usize = 64;
 
 /// Progress of the reads through the files.
@@ -25,8 +28,8 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Creates the progress for `files` unread files. 0 if only the file that is being read is
-    /// known.
+    /// Creates the progress for `files` unread files. `files` is 0 if only the file that is being
+    /// read is known.
     pub fn new(files: usize) -> Self {
         Self { files, front: (0, 0), steps: 0 }
     }
@@ -43,7 +46,7 @@ impl Sequence {
         } else if near(self.distance(file, number)) && block <= FORWARD {
             true
         } else if near(self.distance(number, file)) && last <= FORWARD {
-            // The thread is still at the end of a previous file.
+            // The request is from a thread that is still at the end of a previous file.
             return false;
         } else {
             false

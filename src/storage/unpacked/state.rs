@@ -33,7 +33,8 @@ pub struct State {
     ends: HashMap<usize, u64>,
     /// Files whose decompression before a read has failed. Reads will report the error.
     spoiled: HashSet<usize>,
-    /// Number of uses of blocks so far. Each block stores it at its last use.
+    /// Number of uses of blocks so far. Each block stores this number at its last use, for LRU
+    /// eviction.
     clock: u64,
 }
 
@@ -97,7 +98,8 @@ impl State {
         self.release();
     }
 
-    /// Records a request for a block. Blocks that the front passes are no longer ahead.
+    /// Records a request for a block. Blocks that the front of sequential reads has passed then
+    /// count as reached.
     pub fn follow(&mut self, key: Key) {
         if self.sequence.follow(key) {
             self.release();
@@ -186,8 +188,8 @@ impl State {
     pub fn passed(&mut self, work: &Work, from: u64, bytes: &Arc<Vec<u8>>, decoder: &Decoder) {
         let (number, block) = work.key;
         let key = (number, from / BLOCK);
-        // If no thread waits for the target block, blocks before it have been read, or are not
-        // needed yet.
+        // If no thread waits for the target block, the blocks before it are not cached. They have
+        // already been read, or are not needed yet.
         let wanted = !work.ahead || key.1 == block;
         if from.is_multiple_of(BLOCK) && !bytes.is_empty() && wanted {
             self.keep(key, bytes, work.ahead);
@@ -242,7 +244,8 @@ impl State {
         self.forget();
     }
 
-    /// Evicts the least recently used blocks until the others fit.
+    /// Evicts the least recently used blocks that reads have reached, until the rest is within the
+    /// limit.
     fn forget(&mut self) {
         while self.block_bytes > self.limits.blocks {
             let blocks = || self.blocks.iter().filter(|(_, block)| !block.ahead);

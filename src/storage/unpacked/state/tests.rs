@@ -65,8 +65,8 @@ fn counted(unpacker: &Unpacker) -> Vec<Key> {
     ahead
 }
 
-/// Whether a read has reached this block and can decompress nothing more ahead of reads. This state
-/// lasts: afterwards the reader holds the lock, except while it runs a decoder or waits.
+/// Whether a read of this block can do nothing but wait: no block can be decompressed ahead of
+/// reads. The result stays true until the block is available.
 fn waits(unpacker: &Unpacker, key: Key) -> bool {
     let state = unpacker.lock();
     let helps = state.running.iter().any(|it| it.ahead);
@@ -74,15 +74,15 @@ fn waits(unpacker: &Unpacker, key: Key) -> bool {
     state.sequence.is_front(key) && !helps && state.next_ahead(has).is_none()
 }
 
-/// Reads a block while another decoder is registered for it but never reaches it. Waits until the
-/// reader can do nothing more. Then the blocks `expected` must be ahead.
+/// Registers a decoder for a block but does not run it, so a read of the block has to wait. Checks
+/// that the reader then decompresses exactly the blocks `expected` ahead of reads.
 fn look_ahead(unpacker: &Unpacker, files: &[File], key: Key, expected: &[Key]) {
     let work = unpacker.lock().begin(key, false).unwrap();
     let slow = Turn { unpacker, work };
     thread::scope(|scope| {
         let reader = scope.spawn(|| read(files, key));
-        // Before, the blocks that are ahead depend on timing, so nothing is compared. The time
-        // limit only ends a test that fails.
+        // Until the reader only waits, the decompressed blocks depend on timing, so they are not
+        // compared earlier. The time limit only ends a test that fails.
         let begin = Instant::now();
         while !waits(unpacker, key) && begin.elapsed() < Duration::from_secs(300) {
             thread::sleep(Duration::from_millis(1));
@@ -110,7 +110,7 @@ fn a_thread_that_would_wait_unpacks_what_comes_next() {
         assert_eq!(counted(&unpacker).len(), ahead, "{key:?}");
     }
     look_ahead(&unpacker, &files, (3, 2), &[(4, 0), (4, 1), (4, 2), (4, 3), (5, 0)]);
-    // After one read elsewhere, nothing is ahead.
+    // A read of a distant file ends the sequence of reads, so nothing is decompressed ahead.
     read(&files, (15, 0));
     look_ahead(&unpacker, &files, (15, 2), &[]);
     assert!(unpacker.lock().waiting.iter().all(|it| !it.ahead));
@@ -133,7 +133,8 @@ fn a_file_that_fails_ahead_of_time_is_passed_over() {
     let open = |number| unpacker.open(storage.open(&path).unwrap(), number, Packing::Zlib);
     let files: Vec<File> = (0..20).map(open).collect();
     let path = |number| if number == 3 { "absent".into() } else { path.clone() };
-    // The file is not Zstandard although it is declared so, and one file is not compressed.
+    // File 3 does not exist, file 4 is declared as Zstandard although it is zlib, and file 5 is not
+    // compressed.
     let packing = |number| if number == 4 { Packing::Zstd } else { Packing::Zlib };
     let it = |number| (number != 5).then(|| Listed::new(path(number), packing(number), None));
     unpacker.list((0..20).map(it).collect());
@@ -149,8 +150,8 @@ fn a_file_that_fails_ahead_of_time_is_passed_over() {
 fn nothing_is_unpacked_ahead_for_what_there_is_no_room() {
     let (_root, path, _) = file(3 << 19);
     let no_blocks = Limits { ahead: (1 << 20) - 1, ..LIMITS };
-    // A running decoder takes up the limit of one decoder. With a limit of two, one more fits, file
-    // after file.
+    // The running decoder alone uses up the limit for one decoder. With a limit for two, a second
+    // decoder decompresses one file after the other.
     let one_decoder = Limits { decoders: 200_000, ..LIMITS };
     let two_decoders = Limits { decoders: 400_000, ..LIMITS };
     let some = [(3, 0), (3, 1), (4, 0), (4, 1), (5, 0), (5, 1)];
