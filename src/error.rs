@@ -294,7 +294,7 @@ impl Error {
     /// Creates an [`Error::Io`] for a file or directory.
     pub fn io(path: impl Into<PathBuf>, source: &io::Error) -> Self {
         let path = path.into();
-        // A URL is valid Unicode, so a path that is not Unicode contains no secrets of a URL.
+        // A path that is not Unicode is not a URL, so it contains no secrets to redact.
         let path = path.to_str().map(|it| Redacted::new(it).into_string().into()).unwrap_or(path);
         Error::Io { path, problem: shown(source.to_string()), source: Some(IoCause::new(source)) }
     }

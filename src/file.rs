@@ -124,7 +124,7 @@ pub fn open_own(path: &Path) -> io::Result<File> {
 /// devices are errors.
 fn unfollowed(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     // The type is checked before opening, because opening a pipe or a device may have side effects.
-    // It is checked again afterwards.
+    // `regular` checks the type again, because the file may be replaced in between.
     match fs::symlink_metadata(path).map(|it| it.file_type()) {
         Ok(kind) if kind.is_symlink() => {
             return Err(io::Error::other("is a symbolic link, which is not followed here"));

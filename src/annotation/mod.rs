@@ -282,7 +282,8 @@ impl Way {
                 mask[row * size.width as usize + column] = reader.at(x, y).into();
             }
         };
-        // The runs are stored by columns. Iterating in this order makes look-ups fast.
+        // The runs are stored column by column. Look-ups in the same order are fast, because the
+        // reader rarely changes the run.
         if self.turn.transpose {
             (0..rows.len()).for_each(|row| (0..columns.len()).for_each(|column| look(column, row)));
         } else {
@@ -299,7 +300,7 @@ impl Way {
             let Some((x, y)) = self.view.back(f64::from(x) + 0.5, f64::from(y) + 0.5) else {
                 continue;
             };
-            // Rounding can move a position just outside the image.
+            // Rounding can move a position just outside the image, so it is clamped.
             let inside = |at: f64, len: u32| (at.floor().max(0.0) as u32).min(len - 1);
             let (x, y) = (inside(x, upright.width), inside(y, upright.height));
             let (x, y) = self.turn.stored_position(self.size, x, y);

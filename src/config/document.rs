@@ -123,8 +123,8 @@ impl Document {
         self.locate(Error::config(key, text))
     }
 
-    /// Setting of `[source]` that names this path, the closest folder above it, or a pattern of
-    /// files in it.
+    /// Setting of `[source]` whose path is `path`, a folder above it (the closest one), or a
+    /// pattern for files in the folder `path`.
     fn written(&self, path: &Path) -> Option<Written> {
         let table = DeTable::parse(&self.text).ok()?;
         let source = table.get_ref().get("source")?.get_ref();
@@ -136,7 +136,8 @@ impl Document {
                 Written { key, path: storage::join(&self.base, &value), value }
             });
         let near = written.filter_map(|written| {
-            // A pattern, such as `a/*.tar`, matches files in the parent folder of the pattern.
+            // A pattern, such as `a/*.tar`, names files in its parent folder, so an error of this
+            // folder belongs to the pattern.
             let pattern = written.path.parent() == Some(path);
             let parts = written.path.components().count();
             (pattern || path.starts_with(&written.path)).then_some((!pattern, parts, written))
@@ -198,7 +199,7 @@ fn split(key: &str) -> (&str, &str) {
 }
 
 fn in_table(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
-    // Keys in the file may contain dots, so the longest match is used.
+    // A quoted key in the file may contain dots, so the longest matching key is used.
     let fitting = table.iter().filter(|(name, _)| rest_after(key, name.get_ref()).is_some());
     let (name, value) = fitting.max_by_key(|(name, _)| name.get_ref().len())?;
     let rest = &key[name.get_ref().len()..];

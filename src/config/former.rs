@@ -14,7 +14,7 @@ pub fn name(key: &'static str) -> &'static str {
     KEYS.iter().find(|(_, former, _)| *former == key).map_or(key, |(_, _, name)| name)
 }
 
-/// Whether this is the former name of a section.
+/// Whether a name is the former name of a section.
 pub fn is_section(name: &str) -> bool {
     KEYS.iter().any(|(section, former, _)| section.is_empty() && *former == name)
 }

@@ -22,7 +22,7 @@ pub struct Node(Value);
 /// Deserializer that tracks the key of the value being read.
 pub type Tracked<'a, 'b> = serde_path_to_error::Deserializer<'a, 'b, Node>;
 
-/// Error with its key, relative to the current value.
+/// Error in a TOML value. Its key is relative to the value that is being deserialized.
 #[derive(Debug, Default)]
 pub struct NodeError {
     path: String,

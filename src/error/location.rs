@@ -37,7 +37,8 @@ impl Location {
         let line_end = line_end.map_or(text.len(), |at| begin + at);
         let len = count(&text[begin..bytes.end.clamp(begin, line_end)]).max(1);
         let skipped = column.saturating_sub(SHOWN_BEFORE);
-        // The marker is aligned only if every character is one column wide.
+        // Characters that would be escaped are replaced by spaces, so the marker is aligned with
+        // the text.
         let shown = String::from_utf8_lossy(&text[line_begin..line_end]);
         let secret = Redacted::new(&*shown).into_string() != shown;
         let shown = if secret { "" } else { shown.trim_end() };

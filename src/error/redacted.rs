@@ -67,7 +67,8 @@ fn redact_one(scheme: &str, url: &str, out: &mut String) {
     let user_end = match authority.rfind('@') {
         Some(_) if scheme.starts_with("abfs") && !authority.contains(':') => None,
         Some(at) => Some(at),
-        // The password contains a / or ? that should have been written as %2F or %3F.
+        // The text after the colon is not a port, so it is a password. The password contains a / or
+        // ? that should have been written as %2F or %3F.
         None if authority.ends_with(']') => None,
         None => match authority.rsplit_once(':') {
             Some((host, port))
@@ -85,8 +86,8 @@ fn redact_one(scheme: &str, url: &str, out: &mut String) {
         }
         None => url,
     };
-    // URLs in a comma-separated list are not separated by spaces. The next URL is redacted on its
-    // own.
+    // The text may be a comma-separated list of URLs without spaces. The next URL is redacted by a
+    // call of its own.
     if let Some(at) = rest.find("://") {
         let scheme_at =
             rest[..at].rfind(|it: char| !it.is_ascii_alphanumeric()).map_or(0, |at| at + 1);

@@ -189,15 +189,17 @@ impl Pending {
         // The lock is held until the file is registered, so `discard_pending` does not miss it.
         let mut registered = lock();
         loop {
-            // `RandomState` takes its keys from the system's random numbers.
+            // `RandomState` takes its keys from the system's random numbers, so the name cannot be
+            // guessed.
             let temporary = leftover::name(part, RandomState::new().build_hasher().finish());
             let file = match rustix::fs::openat(&*folder, &temporary, flags, mode) {
                 Ok(file) => file,
                 Err(Errno::EXIST) => continue,
                 Err(error) => return Err(error.into()),
             };
-            // Another program that removes leftovers may have locked this file first and removed
-            // it. On file systems without locks no leftovers are removed.
+            // Another program may have taken this new file for a leftover and have locked or
+            // removed it. In this case the loop tries another name. On file systems without locks
+            // no leftovers are removed.
             let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
             if locked == Err(Errno::WOULDBLOCK) || rustix::fs::fstat(&file)?.st_nlink == 0 {
                 continue;
@@ -228,7 +230,8 @@ impl Pending {
         }
         if sync {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            // Some file systems cannot sync a folder. The file itself is already synced.
+            // Syncing the folder makes the new name durable. Errors are ignored, because some file
+            // systems cannot sync a folder.
             let _ = rustix::fs::openat(&*self.folder, ".", flags, Mode::empty())
                 .and_then(rustix::fs::fsync);
         }
@@ -282,7 +285,7 @@ fn discard(registered: MutexGuard<'_, Registered>) {
 fn place(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // With `O_PATH` the folder need not be readable.
+    // With `O_PATH`, opening the folder requires no permission to read it.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok((rustix::fs::open(folder, flags, Mode::empty())?, name))
 }
@@ -438,7 +441,7 @@ mod tests {
         assert_eq!(AtomicFile::create(folder.path()).unwrap_err().kind(), ErrorKind::IsADirectory);
         let missing = AtomicFile::create(folder.path().join("none/a")).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
-        // The longest possible name.
+        // A file name may have at most 255 bytes, so the temporary name must be shortened.
         let long = folder.path().join("a".repeat(255));
         write(&long, "a").unwrap();
         assert_eq!(fs::read(&long).unwrap(), b"a");

@@ -1,8 +1,8 @@
 //! Removes temporary files that killed programs left behind.
 //!
-//! The writing program locks its temporary file (`flock`). A file that can be locked therefore has
-//! no writer. It is removed if it is a regular file, belongs to this user and has a name that
-//! [`name`] returns.
+//! The writing program locks its temporary file (`flock`). A temporary file that can be locked
+//! therefore has no writer. Such a file is removed if it is a regular file, belongs to this user
+//! and has a name that [`name`] returns.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr, OsString};
@@ -103,8 +103,8 @@ mod tests {
         }
         let count = || fs::read_dir(folder.path()).unwrap().count();
         let before = count();
-        // The first temporary file in a folder removes leftovers. The second removal below acts
-        // like that of another process while this file is still being written.
+        // Creating the first temporary file in a folder removes leftovers. `remove` is called again
+        // as another process would do while this file is still being written.
         let first = AtomicFile::create(folder.path().join("b")).unwrap();
         assert!(!at(&left).exists());
         assert_eq!(count(), before);

@@ -238,7 +238,8 @@ fn odd_names(names: &[String]) -> Option<Vec<usize>> {
     for (class, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
         same.entry(alike(name)).or_default().push(class);
     }
-    // A single name in an unusual Unicode form is not a mistake.
+    // Several names that look the same are a mistake. A single name is a mistake only if it begins
+    // or ends with blanks or quotes.
     let is_odd = |classes: &[usize]| classes.len() > 1 || has_odd_ends(&names[classes[0]]);
     let mut odd: Vec<usize> = same.into_values().filter(|it| is_odd(it)).flatten().collect();
     odd.sort_unstable();

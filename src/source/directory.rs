@@ -171,8 +171,8 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// Adds the images of a class in the order of torchvision's `sorted(os.walk(folder))`. It is
-    /// the order of whole paths, in which `a-b` precedes `a/b`.
+    /// Adds the images of a class in the order of torchvision's `sorted(os.walk(folder))`. This
+    /// order compares whole paths, so `a-b` precedes `a/b`.
     fn add_class_folder(
         &mut self,
         class: &Path,

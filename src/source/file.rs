@@ -71,8 +71,8 @@ pub fn read_sample(
     }
 }
 
-/// Reads the whole file. If the file shrinks meanwhile, only the remaining bytes are returned. If
-/// it grows, only its old size is read.
+/// Reads the whole file. If the file shrinks while it is read, only the remaining bytes are
+/// returned. If the file grows, only its old size is read.
 pub fn read(
     storage: &Storage,
     path: &Path,

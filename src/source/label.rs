@@ -44,7 +44,7 @@ pub fn number(text: &str) -> Option<Result<i64, &'static str>> {
     }
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let digits = digits.strip_prefix('.').unwrap_or(digits);
-    // "nan" and "inf" parse as floats, but are names here.
+    // A number begins with a digit. "nan" and "inf" would also parse as floats, but are names here.
     let begins = digits.starts_with(|it: char| it.is_ascii_digit());
     begins.then(|| text.parse().ok()).flatten().map(of_float)
 }

@@ -10,7 +10,7 @@ pub fn largest(samples: impl Iterator<Item = (u64, u64)>, most: usize) -> Vec<(u
     let mut kept = BinaryHeap::with_capacity(most + 1);
     for (index, pixels) in samples {
         let entry = Reverse((pixels, Reverse(index)));
-        // Most samples are smaller than all kept ones, so one comparison suffices.
+        // Most samples are smaller than the smallest kept sample, so one comparison rejects them.
         let smaller = kept.len() == most && kept.peek().is_none_or(|smallest| *smallest < entry);
         if pixels > 0 && !smaller {
             kept.push(entry);
@@ -19,7 +19,8 @@ pub fn largest(samples: impl Iterator<Item = (u64, u64)>, most: usize) -> Vec<(u
             }
         }
     }
-    // Ascending order of `Reverse` is descending order of size.
+    // The heap stores `Reverse` values, so ascending order of its entries is descending order of
+    // size.
     let sorted = kept.into_sorted_vec();
     sorted.into_iter().map(|Reverse((pixels, Reverse(index)))| (index, pixels)).collect()
 }

@@ -103,7 +103,7 @@ fn url_of(entry: &str) -> String {
 fn is_below_url(base: &Path, url: &str) -> bool {
     let Some(base) = base.to_str().filter(|_| is_url(base)) else { return false };
     let below = url.strip_prefix(base.trim_end_matches('/')).and_then(|it| it.strip_prefix('/'));
-    // Servers and clients may decode escapes before they resolve dots.
+    // Servers and clients may decode escapes before they resolve dots, so `%2e%2e` counts as `..`.
     let escaped = |rest: &str| rest.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/");
     below.is_some_and(|rest| !escaped(rest).split(['/', '\\']).any(|part| part == ".."))
 }
@@ -124,7 +124,7 @@ fn place(url: &str) -> Option<&str> {
     })
 }
 
-/// Returns the absolute path without `.` and `..`. Links are not resolved.
+/// Returns `path` as an absolute path without `.` and `..`. Links are not resolved.
 fn plain(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let mut plain = PathBuf::new();

@@ -44,7 +44,7 @@ impl Arrival {
 
 /// Runs `work`. Every fetch that it starts records its arrival in `arrival`.
 pub(crate) fn telling<T>(arrival: &Arc<Arrival>, work: impl FnOnce() -> T) -> T {
-    /// Restores the previous value when it is dropped, even by a panic.
+    /// Restores the previous value when it is dropped, even if `work` panics.
     struct Before(Option<Arc<Arrival>>);
     impl Drop for Before {
         fn drop(&mut self) {

@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Runs `work`. After `given_up` is set, every wait for a server within `work` soon ends with an
 /// error.
 pub(crate) fn cancellable<T>(given_up: &Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
-    /// Restores the previous value when it is dropped, even by a panic.
+    /// Restores the previous value when it is dropped, even if `work` panics.
     struct Before(Option<Arc<AtomicBool>>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -72,7 +72,7 @@ mod tests {
             let error = waiting.join().unwrap().unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::Other, "{error}");
         });
-        // The flag only applies within `cancellable`.
+        // After `cancellable` returns, the flag has no effect.
         cancellable(&given_up, || ());
         sender.send(Ok(7)).unwrap();
         assert_eq!(receive(&answer.lock().unwrap()).unwrap(), 7);

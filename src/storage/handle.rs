@@ -135,9 +135,10 @@ impl Storage {
     }
 
     /// Maps a local file into memory. This requires [`StorageSettings::map`], a file that can be
-    /// mapped, and few enough mappings. Meant for files that stay open for many reads. Reads return
-    /// the same bytes and errors as without a mapping, with one exception: if the file is truncated
-    /// meanwhile, the rest of its last page reads as zeros until the stamp is checked.
+    /// mapped, and few enough mappings. Mapping is meant for files that stay open for many reads.
+    /// Reads return the same bytes and errors as without a mapping, with one exception: if the file
+    /// is truncated after it was mapped, the rest of its last page reads as zeros until the stamp
+    /// is checked.
     #[must_use]
     pub fn map(&self, file: File) -> File {
         File(match file.0 {
@@ -213,8 +214,8 @@ impl Storage {
         found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let mut folders = HashSet::new();
         for (name, _) in &found {
-            // Folders are added from the innermost outwards. If a folder is known, its parents are
-            // known too.
+            // Folders are added from the innermost outwards. The loop stops at the first known
+            // folder, because its parents are known too.
             let mut ends = name.rmatch_indices('/').map(|(end, _)| end);
             while ends.next().is_some_and(|end| folders.insert(name[..end].to_string())) {}
         }

@@ -47,7 +47,7 @@ impl Opening {
     /// others are cancelled.
     #[cfg(feature = "remote")]
     pub fn fail(&self, problem: &str) {
-        // The first problem is kept.
+        // `set` fails if a problem is already stored. The first problem is kept.
         let _ = self.failed.set(problem.into());
         self.failures.fetch_add(1, Ordering::AcqRel);
     }
@@ -77,9 +77,9 @@ pub fn is_opening() -> bool {
     CURRENT.with_borrow(Option::is_some)
 }
 
-/// Runs `work` as a separate opening. Also returns the reason if a request was cancelled. A
-/// cancelled request does not end the opening of this thread. Up to [`ALLOWED_APART`] unanswered
-/// requests do not cancel the others.
+/// Runs `work`, whose requests may fail without making the source fail that this thread opens. Also
+/// returns the reason if a request was cancelled because no server answered. Up to
+/// [`ALLOWED_APART`] unanswered requests do not cancel the other requests of `work`.
 pub(crate) fn opening_apart<T>(work: impl FnOnce() -> T) -> (T, Option<String>) {
     let own = Arc::new(Opening {
         #[cfg(feature = "remote")]
@@ -90,10 +90,10 @@ pub(crate) fn opening_apart<T>(work: impl FnOnce() -> T) -> (T, Option<String>) 
     (done, own.failed.get().cloned())
 }
 
-/// Makes the opening of a source fail, if this thread is opening a source.
+/// Makes opening the source fail, if this thread is opening a source.
 pub(crate) fn fail_opening(problem: String) {
     if let Some(opening) = OpeningOf::current().0 {
-        // An earlier problem is kept.
+        // `set` fails if a problem is already stored. The earlier problem is kept.
         let _ = opening.failed.set(problem);
     }
 }
@@ -106,7 +106,7 @@ impl OpeningOf {
 
     /// Runs `work` as part of this opening.
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Restores the previous value when it is dropped, even by a panic.
+        /// Restores the previous value when it is dropped, even if `work` panics.
         struct Before(Option<Arc<Opening>>);
         impl Drop for Before {
             fn drop(&mut self) {
@@ -117,7 +117,8 @@ impl OpeningOf {
         work()
     }
 
-    /// Returns the opening, if there is one.
+    /// Returns the state that all requests of the opening share, if this thread was opening a
+    /// source.
     #[cfg(feature = "remote")]
     pub fn opening(self) -> Option<Arc<Opening>> {
         self.0

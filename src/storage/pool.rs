@@ -120,8 +120,8 @@ pub fn with_descriptors<T>(work: impl Fn() -> io::Result<T>) -> io::Result<T> {
         let closed = CLOSED.load(Ordering::Acquire);
         match work() {
             Err(error) if is_exhausted(&error) => {
-                // If another thread has emptied the pool meanwhile, descriptors are available
-                // again.
+                // If another thread has closed files of the pool since the failure, descriptors are
+                // available again, so `work` is retried.
                 if !give_up() && CLOSED.load(Ordering::Acquire) == closed {
                     return Err(explained(error));
                 }
@@ -202,7 +202,7 @@ fn close_one(open: &mut VecDeque<Weak<Slot>>) -> bool {
     // Two rounds are needed, because the first may only clear the marks.
     for _ in 0..2 * open.len() {
         let Some(next) = open.pop_front() else { break };
-        // The file was dropped, which has closed it.
+        // The owner has dropped the file, which closed it, so the pool is smaller now.
         let Some(slot) = next.upgrade() else { return true };
         if !slot.used.swap(false, Ordering::Relaxed) {
             let held = match slot.file.try_write() {
@@ -265,7 +265,8 @@ mod tests {
         // time.
         let time = fs::metadata(root.path().join("a")).unwrap().modified().unwrap();
         let other = root.path().join("other");
-        // File systems update their clock only every few milliseconds.
+        // Writes until the time of last change differs, because file systems update their clock
+        // only every few milliseconds.
         while {
             fs::write(&other, "A").unwrap();
             let file = fs::File::options().write(true).open(&other).unwrap();

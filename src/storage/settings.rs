@@ -159,7 +159,8 @@ mod tests {
     fn invalid_values_are_named() {
         StorageSettings::default().check().unwrap();
         let default = StorageSettings::default;
-        // Each entry: the settings, the invalid key, and its value and bounds in ascending order.
+        // Each entry has invalid settings, the invalid key, and the numbers in the error message
+        // (value and bounds) in ascending order.
         for (settings, key, numbers) in [
             (
                 StorageSettings { connections: 0, ..default() },

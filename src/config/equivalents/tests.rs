@@ -154,7 +154,7 @@ fn settings_of_other_libraries_get_what_to_write() {
         ("[[chain]]\nop = \"resize\"\nsize = 224", "shorter = 256"),
         ("[[chain]]\nop = \"resize\"\ninterpolation = \"bilinear\"", "filter = \"bilinear\""),
         ("[[chain]]\nop = \"flip\"\np = 0.5", "horizontal = 0.5"),
-        // Own settings have precedence over those of other libraries.
+        // The names of feedwater's own settings have precedence over those of other libraries.
         ("[loader]\nbatchs = 4", "did you mean batch_size?"),
         ("[loader]\nsize = 4", "the keys here are"),
     ] {

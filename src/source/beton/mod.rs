@@ -312,7 +312,8 @@ fn label_of(field: &Field, stored: [u8; 8]) -> Result<i64, String> {
     })
 }
 
-/// Returns the image size in a sample's note if the sample is raw pixels, or `None` for a JPEG.
+/// Returns the image size that the note of a sample of raw pixels contains, or `None` for a JPEG.
+/// The note is a number that the table stores for each sample.
 fn size_of_note(note: u32) -> Option<Size> {
     let (width, height) = (note & 0xffff, note >> 16);
     (width > 0).then(|| Size::new(width, height))

@@ -263,7 +263,7 @@ impl Document {
             self.excluded.add(ExclusionReason::OrphanAnnotation, "", 1, &example);
         }
         self.annotations.retain(|it| listed(it.0).is_some());
-        // Replaces the ID of the image by its position.
+        // Replaces the image ID of each annotation by the position of the image in `images`.
         for (image, start) in &mut self.annotations {
             let head = self.pool.head(*start);
             let Some(at) = listed(*image) else { continue };

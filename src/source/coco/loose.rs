@@ -1,5 +1,5 @@
-//! Values in the forms that tools write: whole numbers as floats or texts, null or -1 for a missing
-//! value.
+//! Values in the forms that annotation tools write: whole numbers as floats or texts, and null or
+//! -1 for a missing value.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -81,7 +81,7 @@ impl Loose {
 pub struct Ids {
     texts: Vec<String>,
     numbers: HashMap<String, i64>,
-    /// First ID that is a whole number.
+    /// First ID that is a whole number, if there is one.
     number: Option<i64>,
 }
 

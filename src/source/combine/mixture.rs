@@ -213,7 +213,8 @@ fn shares(weights: &[f64]) -> Result<(Vec<u64>, bool)> {
             return Err(Error::config(format!("{KEY}[{part}].weight"), problem));
         }
     }
-    // Scaling by a power of ten makes whole numbers of weights with up to six decimal places.
+    // Scaling by a power of ten up to a million makes whole numbers of weights with up to six
+    // decimal places.
     let decimal = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6].map(|scale| {
         let scaled = weights.iter().map(|weight| weight * scale);
         whole(scaled, |weight| weight * SAME)
@@ -222,7 +223,8 @@ fn shares(weights: &[f64]) -> Result<(Vec<u64>, bool)> {
     if let Some(shares) = decimal.find(|it| is_period(it)) {
         return Ok((shares, false));
     }
-    // Dividing by the largest weight first keeps the sum finite.
+    // The weights are divided by the largest weight first, because the sum of large weights could
+    // be infinite.
     let largest = weights.iter().copied().fold(0.0, f64::max);
     let scaled: Vec<f64> = weights.iter().map(|weight| weight / largest).collect();
     let sum: f64 = scaled.iter().sum();

@@ -166,7 +166,7 @@ impl Part {
     fn in_whole(&self, label: i64) -> i64 {
         match (&self.labels, usize::try_from(label)) {
             (None, _) | (_, Err(_)) => label,
-            // A label without a class name in the part has none in the combination either.
+            // A label without a class name in the part has no class in the combination either.
             (Some(labels), Ok(label)) => labels.get(label).copied().unwrap_or(-1),
         }
     }
@@ -470,7 +470,7 @@ impl<A: Arrangement> Notes for Combined<A> {
 /// New labels of each part: for each label of the part, the label in the combination. `None` if the part's labels do not change.
 type Renumbered = Vec<Option<Vec<i64>>>;
 
-/// Returns the classes of the combination, and the new label of each label of each part.
+/// Returns the classes of the combination, and the new labels of each part.
 fn join_classes(key: &str, parts: &[Arc<dyn Source>]) -> Result<(Vec<String>, Renumbered)> {
     let first = parts.first().map_or(&[][..], |part| part.classes());
     if parts.iter().all(|part| part.classes() == first) {

@@ -14,8 +14,8 @@ use crate::source::settings::{Any, Given, value};
 use crate::source::{ClassNames, ClassTable, Source, SourceSettings};
 use crate::storage::{self, Storage};
 
-/// Selection of samples: keys that are allowed next to any source key. They are applied in the
-/// order of the fields.
+/// Selection of samples: keys that are allowed next to any source key. The selections are applied
+/// in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Selection {

@@ -27,7 +27,7 @@ pub struct DirectorySettings {
     /// `webp`.
     pub extensions: Vec<String>,
     /// Whether a class may have no images. Such a class keeps its number. With false, the default,
-    /// it is an error.
+    /// a class without images is an error.
     pub allow_empty: bool,
     /// Label of each class, from 0 to 1048575. Several classes may share a label. Folders that are
     /// not listed here are skipped and counted. Default: classes are numbered in the byte order of

@@ -114,7 +114,7 @@ impl FileList {
     ) -> Result<Self> {
         let mut blocks = Blocks::open(storage, list, block)?;
         let samples = Samples::read(&mut blocks, list, settings);
-        // Reports invalid UTF-8 before any other error.
+        // Returns the error for invalid UTF-8 first, because it may have caused the other errors.
         blocks.finish()?;
         let mut samples = samples?;
         samples.number();
@@ -142,7 +142,7 @@ impl FileList {
             remote: false,
         };
         this.check_allowed()?;
-        // Most lists contain no URL, which this search finds quickly.
+        // Most lists contain no URL. This fast search avoids checking each path of such a list.
         let urls =
             storage::is_url(&this.base) || memmem::find(this.paths.as_bytes(), b"://").is_some();
         this.remote = urls && (0..this.len()).any(|index| storage::is_url(&this.path(index)));

@@ -21,8 +21,9 @@ use crate::tensor::CHANNELS;
 const OTHERWISE: &str = "the value is not a Datum of Caffe; write source.values = \"image\" if values are images, \
     or skip the key (source.skip_keys)";
 
-/// Bit of a note that states that the raw pixels have three planes. The note of a sample of raw
-/// pixels also contains the width (bits 16 to 30) and the height (lower 16 bits).
+/// Bit that marks three colour planes in the note of a sample of raw pixels. A note is a number
+/// that the table stores for each sample. It also contains the width (bits 16 to 30) and the height
+/// (lower 16 bits).
 const COLOUR: u32 = 1 << 31;
 const MOST_SIDE: u64 = (1 << 15) - 1;
 
@@ -53,7 +54,8 @@ pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, FileError> 
     Entry::new(data, label, note)
 }
 
-/// Returns the note for a sample of raw pixels, which contains its size and number of planes.
+/// Returns the note for a sample of raw pixels: a number that encodes the image size and the number
+/// of planes.
 fn pixels(shape: [u64; 3], bytes: u64, offset: u64) -> Result<u32, FileError> {
     let [channels, height, width] = shape;
     let sides = 1..=MOST_SIDE;
@@ -82,7 +84,8 @@ pub fn is_datum(window: &mut Window, value: Range<u64>) -> Result<bool, FileErro
     Ok(matches!(first, [0x08 | 0x10 | 0x18 | 0x22 | 0x28 | 0x32 | 0x35 | 0x38]))
 }
 
-/// Returns the size of a sample of raw pixels, or `None` for an encoded sample.
+/// Returns the image size in the note of a sample of raw pixels. Returns `None` for an encoded
+/// sample, whose note is 0.
 pub fn size(note: u32) -> Option<Size> {
     (note != 0).then(|| Size::new((note & !COLOUR) >> 16, note & 0xffff))
 }
@@ -98,7 +101,8 @@ pub fn is_plain(note: u32) -> bool {
     note < COLOUR
 }
 
-/// Reads a sample. Its note states whether three planes must be interleaved.
+/// Reads a sample of raw pixels. `note` contains the image size, and whether three planes must be
+/// interleaved.
 pub fn fill(note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<()> {
     if is_plain(note) {
         return file.read_exact_at(space, offset);

@@ -190,7 +190,8 @@ impl<'a> Literal<'a> {
         let (Some(item), Some(fortran), Some(shape)) = (item, fortran, shape) else {
             return Err(self.wrong(0, "a dictionary without descr, fortran_order or shape"));
         };
-        // An array with at most one axis longer than 1 is in C order and in Fortran order.
+        // An array with at most one axis longer than 1 has the same layout in C order and in
+        // Fortran order, so it is accepted.
         if fortran && shape.iter().filter(|&&side| side > 1).count() > 1 {
             let problem = "the array is in Fortran order; convert it with np.ascontiguousarray";
             return Err(FileError::new(0, problem));

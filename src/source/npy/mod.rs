@@ -203,7 +203,7 @@ impl Hints for Npy {
     }
 
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
-        // All images of a stack have the same size.
+        // All images of a stack have the same size, so one sample of each stack is sufficient.
         let firsts = self.stacks.iter().filter(|it| !it.samples.is_empty());
         largest(firsts.map(|it| (it.samples.start, it.size.pixels())), most)
     }

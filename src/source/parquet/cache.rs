@@ -123,8 +123,8 @@ impl Cache {
         self.lock().all_fit = bytes <= self.limit;
     }
 
-    /// Calls `with` with two buffers of these sizes in bytes. Both together must be within the
-    /// limit.
+    /// Calls `with` with two buffers of these sizes in bytes. Both buffers together must be within
+    /// the limit.
     pub fn borrow<T>(
         &self,
         size: usize,
@@ -380,7 +380,8 @@ mod tests {
         at(1, 2);
         at(3, 3);
         at(1, 3);
-        // The limit fits three pages and one buffer for reading.
+        // The limit allows three cached pages and a buffer for reading. Loading page 4 evicts the
+        // least recently used page, page 2.
         at(4, 4);
         at(1, 4);
         at(2, 5);

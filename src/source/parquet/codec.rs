@@ -33,15 +33,16 @@ impl Codec {
     pub fn is_plausible(self, stored: u64, size: u64) -> bool {
         let most = match self {
             Self::None => 1,
-            // Three bytes can encode a copy of 64 bytes.
+            // Three bytes can encode a copy of 64 bytes, so one byte yields at most 22.
             Self::Snappy => 22,
-            // One more length byte of a match can encode 255 bytes.
+            // Each further length byte of a match encodes up to 255 bytes.
             Self::Lz4 => 255,
-            // Two bits can encode 258 bytes (deflate's longest match).
+            // Two bits can encode 258 bytes (deflate's longest match), so one byte yields 1032.
             Self::Gzip => 1032,
-            // Four bytes can encode a block of 128 KiB of one byte value.
+            // Four bytes can encode a block of 128 KiB of one byte value, so one byte yields 32
+            // KiB.
             Self::Zstd | Self::Other(_) => 1 << 15,
-            // A few bytes can encode 16 MiB of one byte value.
+            // A few bytes can encode 16 MiB of one byte value, so one byte yields at most 4 MiB.
             Self::Brotli => 1 << 22,
         };
         size <= stored.saturating_mul(most).saturating_add(64)
@@ -111,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// Tests the codecs whose compressors this build contains. `tests/sources/parquet.rs` reads all
+    /// Tests the codecs whose compressors this build contains. `tests/sources/parquet.rs` tests all
     /// codecs.
     #[test]
     fn the_decompressed_size_must_match() {
@@ -133,7 +134,7 @@ mod tests {
             }
             for len in 0..bytes.len() {
                 let mut out = vec![0; text.len()];
-                // A gzip file that is cut within its checksum still contains all bytes.
+                // A gzip file that is cut within its checksum can still be decompressed completely.
                 let cut = codec.decompress(&bytes[..len], &mut out);
                 assert!(cut.is_err() || codec == Codec::Gzip && out == text, "{codec:?} {len}");
             }

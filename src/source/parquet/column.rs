@@ -14,8 +14,8 @@ use crate::footprint::counted;
 /// Marks a page that has no dictionary.
 const NO_DICTIONARY: u32 = u32::MAX;
 
-/// One column of all files. Facts about a page are stored when it is first read. They take at most
-/// four bytes per row and four per value.
+/// One column of all files. The positions of values in a page are stored when the page is first
+/// read. They take at most four bytes per row and four per value.
 pub struct Column {
     /// Distinguishes the cache keys of this column from those of other columns.
     tag: u32,
@@ -37,7 +37,7 @@ struct Page {
     layout: OnceLock<Layout>,
 }
 
-/// Facts about the contents of a page that are stored after its first read.
+/// Positions of the values in a page, which are stored after the first read of the page.
 struct Layout {
     rows: Option<Box<[u32]>>,
     /// Whether the values are in a dictionary page.
@@ -176,7 +176,7 @@ impl Column {
         sizes.max().unwrap_or(0)
     }
 
-    /// Memory for the pages and for the facts about `rows` rows, in bytes.
+    /// Memory for the pages and for the positions of the values of `rows` rows, in bytes.
     pub fn memory_bytes(&self, rows: u64) -> u64 {
         let learnt = if self.pages.is_empty() { 0 } else { 8 * rows };
         (self.pages.capacity() * size_of::<Page>()) as u64 + learnt
@@ -206,7 +206,7 @@ impl Column {
 
     fn place(&self, shards: &[Shard], cache: &Cache, row: u64) -> Result<Place<'_>, FileError> {
         // A file has no pages in a column of paths if all its rows contain their images. In this
-        // case the search finds a page of an earlier file.
+        // case the search finds a page of an earlier file, which does not contain the row.
         let after = self.pages.partition_point(|page| page.first <= row);
         let page = after.checked_sub(1).map(|key| (key, &self.pages[key]));
         let Some((key, page)) = page.filter(|(_, page)| row - page.first < page.head.values.into())
@@ -226,7 +226,7 @@ impl Column {
         Ok(Place::Value { page: self.page(page.dictionary)?, key: page.dictionary, number })
     }
 
-    /// Reads and stores the facts about a page, unless they are already stored.
+    /// Reads a page and stores the positions of its values, unless they are already stored.
     fn learn(&self, shards: &[Shard], cache: &Cache, key: u32) -> Result<(), FileError> {
         let page = self.page(key)?;
         if page.layout.get().is_some() {
@@ -301,7 +301,7 @@ impl Page {
         (self.head.size as usize, self.head.room(self.codec))
     }
 
-    /// Stores the facts about the page. Returns the positions of the values.
+    /// Stores the positions of the values of a page, and returns them.
     fn keep(&self, contents: Contents) -> Arc<Values> {
         let (elsewhere, values) = match contents.values {
             Held::Here(values) => (false, values),
@@ -310,7 +310,8 @@ impl Page {
         let values = Arc::new(values);
         let plain = self.head.is_plain(self.codec) && !elsewhere;
         let known = plain.then(|| values.clone());
-        // If another thread has stored the facts first, they are the same.
+        // If another thread has already stored the positions, `set` fails. The stored positions are
+        // the same.
         let _ = self.layout.set(Layout { rows: contents.rows, elsewhere, values: known });
         values
     }

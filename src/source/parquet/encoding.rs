@@ -148,7 +148,8 @@ mod tests {
         for len in 0..18 {
             assert_eq!(delta(&bytes[..len], 8), None, "{len}");
         }
-        // Invalid values: a width of 65 bits, no miniblocks, a block without values.
+        // Each case replaces one byte by an invalid value: a width of 65 bits, no miniblocks, a
+        // block without values.
         for (place, value) in [(6, 65), (2, 0), (0, 0)] {
             let mut bad = [&bytes[..], &[0; 600]].concat();
             bad[place] = value;

@@ -13,7 +13,7 @@ const DEPTH: usize = 32;
 /// Largest total size of the paths of all columns, in bytes. Each path includes the names of its
 /// groups.
 const MOST_NAME_BYTES: usize = 16 << 20;
-/// Last bytes of the file. They follow the length of the footer.
+/// Last bytes of the file, directly after the length of the footer.
 const MAGIC: &[u8; 4] = b"PAR1";
 const ENCRYPTED: &[u8; 4] = b"PARE";
 
@@ -144,8 +144,8 @@ fn parse(bytes: &[u8], start: u64) -> Result<Footer, FileError> {
         FileError::corrupt(start + bad.at as u64, problem)
     };
     let mut footer = Footer { leaves: Vec::new(), groups: Vec::new(), features: None };
-    // The schema usually precedes the row groups. Because this is not guaranteed, it is parsed
-    // first.
+    // The schema usually precedes the row groups, but this is not guaranteed. Row groups cannot be
+    // parsed without it, so a first pass parses the schema only.
     let mut leaves = None;
     Thrift::new(bytes)
         .fields(|thrift, id, kind| match (id, kind) {

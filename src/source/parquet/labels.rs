@@ -70,8 +70,8 @@ impl Labels {
         Ok(())
     }
 
-    /// Replaces every label `i` by `numbers[i]`, for text labels, which are indices of texts until
-    /// then.
+    /// Replaces each label, which is an index of a text until then, by the element of `numbers` at
+    /// this index.
     pub fn rename(&mut self, numbers: &[i64]) {
         for label in &mut self.numbers {
             *label = usize::try_from(*label).map_or(-1, |place| numbers[place]);
@@ -217,7 +217,8 @@ fn bits(
                 bytes.iter().flat_map(|byte| (0..8).map(move |bit| i64::from(byte >> bit & 1)));
             bits.take(count).collect()
         }
-        // Four bytes with the length of the runs precede the runs.
+        // Booleans are encoded as runs. Four bytes with the length of the encoded runs precede
+        // them.
         (3, Form::Bool) => {
             let wrong = || head.damaged("it has the wrong number of values");
             let runs = bytes.get(4..).and_then(|runs| hybrid(runs, 1, count)).ok_or_else(wrong)?;

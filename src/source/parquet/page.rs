@@ -172,7 +172,7 @@ impl Head {
     }
 
     /// Reads the page, verifies its checksum if it has one, and decompresses it into `body` (`size`
-    /// bytes). `stored` is the buffer for the compressed bytes. It is not used if the page [is
+    /// bytes). `stored` is the buffer for the compressed bytes, which is not used if the page [is
     /// plain](Self::is_plain).
     pub fn body(
         &self,
@@ -189,7 +189,8 @@ impl Head {
         self.check_crc(stored)?;
         let levels = self.levels_bytes();
         body[..levels].copy_from_slice(&stored[..levels]);
-        // The page has only levels. Writers store no values in this case, or compress zero bytes.
+        // The page contains only levels, so there is nothing to decompress. Some writers store the
+        // compressed form of zero bytes in this case.
         if body.len() == levels {
             return Ok(());
         }
@@ -210,9 +211,9 @@ impl Head {
         }
     }
 
-    /// Whether values can be located by reading only their lengths. This requires an uncompressed
-    /// page without a checksum, and values so large that skipping them saves more than further
-    /// reads cost.
+    /// Whether values can be located by reading only their lengths. The page must be uncompressed
+    /// and have no checksum. The values must be so large that skipping them saves more time than
+    /// the additional reads cost.
     pub fn can_hop(&self, codec: Codec, shard: &Shard) -> bool {
         let plain = self.encoding == 0 || (self.sort == Sort::Dictionary && self.encoding == 2);
         let large = u64::from(self.size) >= HOP_BYTES * u64::from(self.values);
@@ -297,7 +298,7 @@ impl Head {
         let values = match self.encoding {
             2 | 8 => {
                 let numbers = match rest {
-                    // A page that contains only nulls may have no bytes.
+                    // A page that contains only nulls may have no bytes after the levels.
                     [] if present == 0 => Vec::new(),
                     [width, rest @ ..] => {
                         hybrid(rest, (*width).into(), present).ok_or_else(damaged)?
@@ -376,7 +377,8 @@ impl Values {
 /// Parses PLAIN values. Each value is stored as a length of 4 bytes, followed by its bytes. `from`
 /// is the offset of `bytes` in the page.
 fn plain(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
-    // Each value needs at least four bytes.
+    // Each value needs at least four bytes, so a false `count` is rejected before memory is
+    // allocated.
     if bytes.len() / 4 < count {
         return None;
     }
@@ -423,7 +425,8 @@ fn parse(bytes: &[u8]) -> Result<(Head, usize), Malformed> {
             (2, Kind::Integer) => size = thrift.integer()?,
             (3, Kind::Integer) => stored = thrift.integer()?,
             (4, Kind::Integer) => crc = Some(thrift.integer()? as u32),
-            // Headers of data pages of version 1, dictionary pages, and data pages of version 2.
+            // Fields 5, 7 and 8 are the headers of data pages of version 1, dictionary pages and
+            // data pages of version 2.
             (5 | 7 | 8, Kind::Struct) => thrift.fields(|thrift, field, kind| {
                 match (id, field, kind) {
                     (_, 1, Kind::Integer) => values = thrift.integer()?,

@@ -1,4 +1,4 @@
-//! Reads the facts about a file that are needed when it is opened.
+//! Reads the metadata, columns and labels of a Parquet file when the file is opened.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::storage::Storage;
 pub struct Table {
     pub shard: Shard,
     pub images: Column,
-    /// Column of paths. It has no pages if every row has an image.
+    /// Column of paths, which has no pages if every row has an image.
     pub paths: Column,
     pub labels: Labels,
     /// Whether the labels are texts; `None` if the file has no labels.

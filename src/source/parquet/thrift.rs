@@ -47,8 +47,8 @@ impl<'a> Thrift<'a> {
         self.at
     }
 
-    /// Reads a struct. `field` is called with the ID and type of each field. It reads the field, or
-    /// returns `false` to skip it.
+    /// Reads a struct. `field` is called with the ID and type of each field. It must read the
+    /// field, or return `false` to skip it.
     pub fn fields(
         &mut self,
         mut field: impl FnMut(&mut Self, i64, Kind) -> Result<bool, Malformed>,
@@ -74,7 +74,8 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// Reads the header of a list: the type of its elements and their announced number.
+    /// Reads the header of a list. Returns the type and the number of elements, which may exceed
+    /// the number that the bytes contain.
     pub fn list(&mut self) -> Result<(Kind, u64), Malformed> {
         let at = self.at;
         let head = self.byte()?;
@@ -231,8 +232,8 @@ mod tests {
 
     #[test]
     fn malicious_nesting_and_counts_are_bounded() {
-        // Lists in lists, structs in structs, and a list that announces 2^63 structs but contains
-        // ten.
+        // Invalid metadata: lists nested in lists, structs nested in structs, and a list that
+        // announces 2^63 structs but contains ten.
         for bytes in [&[0x19; 100_000][..], &[0x1c; 100_000]] {
             let bad = Thrift::new(bytes).fields(|_, _, _| Ok(false)).unwrap_err();
             assert!(!bad.cut && bad.at < 100);

@@ -17,8 +17,8 @@ const IR_BYTES: usize = 24;
 /// Number of bytes before an image that are compared with the table, to detect that the file is not
 /// the one that was scanned.
 const BEFORE_BYTES: usize = HEAD_BYTES as usize + IR_BYTES;
-/// Note that marks a sample whose record has several parts. The note is a number that the table
-/// stores for each sample. The sample's entry covers the whole record including headers.
+/// Value of a sample's note (a number that the table stores for each sample) if its record has
+/// several parts. The sample's entry then covers the whole record including headers.
 const IN_PARTS: u32 = 1;
 
 /// Images in RecordIO files with MXNet's image header, as written by `im2rec` and `mxnet.recordio`.

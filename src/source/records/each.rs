@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::storage::{self, OpeningOf};
 use crate::threads::in_parts;
 
-/// Number of files at URLs that are processed at the same time. These threads mostly wait for the
+/// Number of threads that process files at URLs at the same time. These threads mostly wait for the
 /// network.
 const WALKS: usize = 8;
 
@@ -46,8 +46,8 @@ pub fn of_each<T: Send>(
     let made = in_parts(threads, |_| opening.within(work));
     let made = made.into_iter().flat_map(|it| it.unwrap_or_else(|panic| resume_unwind(panic)));
     let mut made: Vec<(usize, Result<T>)> = made.collect();
-    // Files are started in order, so all files before a failed one have been started. Therefore the
-    // first error is deterministic.
+    // Files are started in order, so all files before a failed file have been started. Therefore
+    // the error that is returned does not depend on timing.
     made.sort_unstable_by_key(|(number, _)| *number);
     made.into_iter().map(|(_, made)| made).collect()
 }

@@ -61,7 +61,7 @@ impl<'a> Forward<'a> {
                 };
                 self.coming.push_back(fetch);
             }
-            // The buffer lies within the file, so its blocks have been requested.
+            // `coming` is empty only if the block is after the end of the file.
             let fetch = self.coming.pop_front().ok_or(std::io::ErrorKind::UnexpectedEof)?;
             self.next += 1;
             self.block = Some((number, fetch?.wait()?.into()));

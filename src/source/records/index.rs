@@ -32,23 +32,27 @@ use crate::storage::{self, Identity, IndexFiles, Stamp, Storage};
 /// byte order.
 const MAGIC: &[u8; 16] =
     if cfg!(target_endian = "little") { b"feedwater index6" } else { b"feedwater index&" };
-/// Size of the header: magic, checksum of the rest, hash, key, lengths of the names and of the
-/// facts.
+/// Size of the header: magic, checksum of the rest, hash, key, length of the names, and length of
+/// the JSON text with the skipped items and class names.
 const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 24 + 4 + 8 + 8;
-/// Largest size of the facts in bytes. It allows for about ten reasons for skipped items with about
-/// twenty kinds each, and for as many class names as a file may contain.
+/// Largest size of the JSON text with the skipped items and class names, in bytes. The limit allows
+/// for about ten reasons for skipped items with about twenty kinds each, and for as many class
+/// names as a file may contain.
 const MOST_FACTS_BYTES: usize = (1 << 18) + 2 * MOST_CLASSES_BYTES;
 const ENTRY_BYTES: usize = size_of::<Entry>();
 /// Largest number of samples per byte of a compressed file. In an uncompressed file a sample takes
 /// at least one byte.
 const MOST_PACKED: u64 = 4;
-/// Number of entries that are read at a time. They stay in the CPU's cache until they are checked.
+/// Number of entries that are read at a time. So many entries stay in the CPU's cache until they
+/// are checked.
 const PART: usize = (256 << 10) / ENTRY_BYTES;
 
-/// Samples of a file, their names, and further facts.
+/// Contents of a table: the entries of the samples, their names, and the skipped items and class
+/// names.
 pub type Contents = (Box<[Entry]>, Names, Facts);
 
-/// Facts in a table besides the samples and their names.
+/// Skipped items and class names of a file, which its table contains in addition to the samples and
+/// their names.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
     /// Items that the scan skipped.
@@ -116,8 +120,8 @@ impl Index {
         let _ = self.places.iter().any(|place| write_to(place, &facts, parts).is_ok());
     }
 
-    /// Returns the header fields that identify the file, and the lengths of the names and of the
-    /// facts.
+    /// Returns the fields of the table's header that identify the file, and the lengths of the
+    /// names and of the JSON text.
     fn facts(&self, key: Key, name_bytes: usize, beside_bytes: usize) -> Vec<u8> {
         let lens = [name_bytes as u64, beside_bytes as u64].map(u64::to_le_bytes);
         let Key { stamp, identity, ends } = key;

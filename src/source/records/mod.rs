@@ -83,7 +83,7 @@ pub trait Format:
         None
     }
 
-    /// Approximate pixel count of a sample with this note; `None` if unknown.
+    /// Approximate pixel count of a sample, derived from the note in its entry; `None` if unknown.
     fn pixels(_note: u32) -> Option<u64> {
         None
     }
@@ -121,13 +121,13 @@ pub trait Format:
         Ok(Vec::new())
     }
 
-    /// Whether [`fill`](Self::fill) takes one read for a sample with this note. Only such samples can be prefetched.
+    /// Whether [`fill`](Self::fill) takes one read for a sample whose entry has this note. Only such samples can be prefetched.
     fn is_plain(_note: u32) -> bool {
         true
     }
 
-    /// Reads the sample with this note at this offset into `space`. Returns the length of the image, which then starts at the
-    /// beginning of `space`.
+    /// Reads the sample at this offset into `space`. `_note` is the note in the sample's entry. Returns the length of the image,
+    /// which is at the beginning of `space` afterwards.
     fn fill(&self, _note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
         file.read_exact_at(space, offset)?;
         Ok(space.len())
@@ -142,8 +142,8 @@ pub struct Entry {
     pub(super) label: i64,
     /// Length in bytes, or [`DAMAGED`].
     pub(super) len: u32,
-    /// CRC-32C of the sample's bytes. For formats without checksums, the note, a number for [`Format::head`] and
-    /// [`Format::fill`]. It may be a [check](check_of) of the bytes before the sample.
+    /// CRC-32C of the sample's bytes. In formats without checksums, a number for [`Format::head`] and [`Format::fill`], called
+    /// note. It may be a [check](check_of) of the bytes before the sample.
     pub(super) crc: u32,
 }
 
@@ -195,7 +195,7 @@ struct Shard {
 }
 
 impl Shard {
-    /// Facts about the file for the unpacker; `None` if the file is not compressed.
+    /// Path and compression of the file for the unpacker; `None` if the file is not compressed.
     fn listed(&self) -> Option<Listed> {
         Some(Listed::new(self.path.clone(), self.packing?, Some(&self.file)))
     }
@@ -233,7 +233,7 @@ impl FileError {
 
     /// Creates an error for a failed read at this offset.
     pub(super) fn unread(offset: u64, error: &io::Error) -> Self {
-        // These kinds are errors of damaged compressed files.
+        // Errors of these kinds mean that a compressed file is damaged.
         let is_damage = matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
         Self { failed_read: !is_damage, ..Self::new(offset, error.to_string()) }
     }
@@ -324,7 +324,7 @@ impl<F: Format> Records<F> {
     }
 }
 
-/// Check of the bytes before a sample. It is an even number derived from their CRC-32C, so odd notes can have other meanings.
+/// Check of the bytes before a sample: an even number derived from their CRC-32C. Odd notes can have other meanings.
 pub(super) fn check_of(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes) & !1
 }
@@ -341,7 +341,7 @@ fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), DataErro
 /// Creates the error for a failed read of bytes up to `end`.
 fn not_read(error: io::Error, end: u64) -> DataError {
     match error.kind() {
-        // Errors of compressed files already state the position of the truncation.
+        // Errors of compressed files, which have a source, already state the position of the truncation.
         ErrorKind::UnexpectedEof if error.get_ref().is_none() => {
             DataError::new(Reason::Truncated, format!("the file ends before byte {end}"))
         }

@@ -8,8 +8,8 @@ use super::Entry;
 /// each other name as its difference to the previous name.
 #[derive(Debug, Default, PartialEq)]
 pub struct Names {
-    /// For each name: the number of bytes shared with the previous name, the number of its own
-    /// bytes, and these bytes.
+    /// For each name: the number of bytes at its start that it shares with the previous name, the
+    /// number of its other bytes, and these other bytes.
     text: Vec<u8>,
     /// Start of each block in the text.
     blocks: Vec<u32>,
@@ -40,14 +40,15 @@ impl Names {
         let name = &name[..name.len().min(LONGEST)];
         let shared = match self.count % BLOCK {
             0 => {
-                // Names that would start beyond 4 GiB of text are not stored.
+                // Blocks are limited to offsets that fit a `u32`. Names beyond 4 GiB of text are
+                // not stored.
                 let Ok(start) = u32::try_from(self.text.len()) else { return };
                 self.blocks.push(start);
                 0
             }
             _ => self.last.iter().zip(name).take_while(|(a, b)| a == b).count(),
         };
-        // Both numbers are at most 255.
+        // `shared` and the remaining length are at most 255, because names are cut to 255 bytes.
         self.text.extend([shared as u8, (name.len() - shared) as u8]);
         self.text.extend_from_slice(&name[shared..]);
         self.last.truncate(shared);

@@ -55,7 +55,7 @@ impl<F: Format> Records<F> {
         }
         let files = expand(storage, F::KEY, paths, F::ENDING)?;
         let mut shards = Vec::with_capacity(files.len());
-        // Compressed files, indexed by file number.
+        // For each file: how to open it for decompression, or `None` if it is not compressed.
         let mut listed = Vec::with_capacity(files.len());
         let (mut end, mut largest_bytes, mut remote) = (0, 0, false);
         let mut excluded = Exclusions::default();

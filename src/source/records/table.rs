@@ -16,7 +16,8 @@ use crate::storage::{File, Stamp, Storage};
 /// Number of bytes at each end of a file that are part of the table's key.
 const END_BYTES: usize = 4096;
 
-/// A file that was opened, and its damage if the policy tolerates damage.
+/// Result of opening a file: the file with its table, and the damage if the policy tolerates
+/// damage.
 pub struct Opened {
     /// The table; `None` if the file has no usable sample.
     pub table: Option<Table>,
@@ -37,7 +38,7 @@ impl From<Error> for Unopened {
     }
 }
 
-/// An open file with its table.
+/// An open file with the table of its samples.
 pub struct Table {
     pub file: File,
     pub packing: Option<Packing>,
@@ -98,8 +99,8 @@ pub fn table_of<F: Format>(
         Some(packing) => (unpacker.open(file, number, packing), Window::UNKNOWN),
         None => (file, stamp.len),
     };
-    // If a table is stored, the file is not scanned. Only the first and last bytes of a local file
-    // are read.
+    // If a table is stored, the file is not scanned. Whether the file is compressed is not known
+    // yet, so the tables of all compressions are tried.
     for packing in [None].into_iter().chain(Packing::ALL.map(Some)) {
         let len = if packing.is_some() { Window::UNKNOWN } else { stamp.len };
         if let Some(contents) = index(packing).read(key, len) {

@@ -100,7 +100,7 @@ impl<'a> Window<'a> {
     pub fn crc32c(&mut self, bytes: Range<u64>) -> Result<u32, FileError> {
         let (mut at, mut crc) = (bytes.start, 0);
         while at < bytes.end {
-            // The bytes that are already in memory are processed first.
+            // The bytes that are already in memory are processed first, so they are not read again.
             let held = (self.start + self.buffer.len() as u64).saturating_sub(at);
             let count = if at >= self.start && held > 0 { held } else { Self::BYTES };
             let chunk = self.at(at, count.min(bytes.end - at))?;
@@ -110,7 +110,7 @@ impl<'a> Window<'a> {
         Ok(crc)
     }
 
-    /// Creates the error for `count` announced bytes that the file does not contain.
+    /// Creates the error for a file that should contain `count` bytes at `offset`, but ends before.
     pub fn cut(&self, offset: u64, count: u64) -> FileError {
         let ends = match self.len {
             Self::UNKNOWN => "no file is that large".into(),

@@ -106,7 +106,7 @@ fn each_feature(
         let mut features = fields(features);
         while let Some(field) = features.next(window)? {
             let (1, Value::Bytes(entry)) = field else { continue };
-            // A field that is omitted is empty.
+            // Protocol buffers omit empty fields, so name and value are empty at first.
             let (mut name, mut value) = (entry.start..entry.start, entry.start..entry.start);
             let mut entry = fields(entry);
             while let Some(field) = entry.next(window)? {

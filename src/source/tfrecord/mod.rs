@@ -96,7 +96,8 @@ impl Format for TfRecordSettings {
             let start = at + 12;
             let end = start.checked_add(len).filter(|&end| window.file_len() - 4 >= end);
             let end = end.ok_or_else(|| window.cut(start, len.saturating_add(4)))?;
-            // The whole record is read at once if it fits into the window.
+            // Loads the whole record with one read if it fits into the window. The calls below then
+            // read from memory.
             window.at(start, len.min(Window::BYTES))?;
             let found = example::find(window, start..end, self);
             // A damaged record may contain anything, so the checksum is verified before an error of

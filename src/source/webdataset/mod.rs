@@ -167,8 +167,8 @@ impl Format for WebDatasetSettings {
                 }
                 continue;
             };
-            // If archives were concatenated, the first key of one may equal the last key of the
-            // previous one.
+            // In concatenated archives, the first key of an archive may equal the last key of the
+            // previous archive. They are different samples.
             if key != group.key || archive != group.archive {
                 std::mem::take(&mut group).finish(self, table, excluded)?;
                 group = Group { key: key.to_vec(), archive, offset, ..Group::default() };

@@ -297,7 +297,8 @@ fn after_end(window: &mut Window, mark: u64) -> Result<After, FileError> {
         }
         at += len;
         if len < END_BYTES {
-            // A power failure or an unfinished copy leaves many zeros at the end of a file.
+            // A power failure or an unfinished copy leaves many zeros at the end of a file, so more
+            // zeros than usual are counted as skipped.
             let zeros = (at - mark > MOST_ZEROS).then_some(mark + BLOCK);
             return Ok(After::Bytes(other.or(zeros).unwrap_or(at)..at));
         }
@@ -340,7 +341,7 @@ pub fn name_before(file: &File, offset: u64) -> Option<String> {
 
 /// Whether the checksum of the header matches.
 pub fn is_header(header: &[u8; 512]) -> bool {
-    // The bytes of the checksum field count as spaces.
+    // The checksum is computed as if its own field contained spaces.
     let sum: u64 = header.iter().map(|&byte| u64::from(byte)).sum();
     let field: u64 = header[148..156].iter().map(|&byte| u64::from(byte)).sum();
     number(&header[148..156]) == Some(sum - field + 8 * u64::from(b' '))

@@ -172,8 +172,8 @@ impl Cache {
         let path = self.path(place);
         let len = (HEAD + bytes.len()) as u64;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // The name contains a random number, because a killed process with the same process ID may
-        // have left a file with the same name otherwise.
+        // The name contains a random number. Otherwise a file that a killed process with the same
+        // process ID left could have the same name.
         let random = RandomState::new().build_hasher().finish();
         let name = format!("{TEMPORARY}{}-{number}-{random:016x}", std::process::id());
         let temporary = self.root.join(&place.folder).join(name);
@@ -237,8 +237,8 @@ impl Cache {
         Ok(room)
     }
 
-    /// Evicts folders, least recently used first, until `len` bytes fit. Returns the number of
-    /// bytes that remain.
+    /// Evicts folders, least recently used first, until there is space for `len` more bytes.
+    /// Returns the size of the remaining entries in bytes.
     fn make_room(&self, len: u64) -> Result<u64> {
         let (mut folders, mut total) = (Vec::new(), 0);
         for entry in fs::read_dir(&self.root)? {
@@ -258,7 +258,7 @@ impl Cache {
             }
             let own = path.file_name().and_then(|it| it.to_str());
             let own = own.is_some_and(|name| self.state().used.contains(name));
-            // A time in the future results from a wrong clock.
+            // A time in the future results from a wrong clock. Such a folder may be evicted.
             if own || now.duration_since(used).is_ok_and(|age| age < IN_USE) {
                 continue;
             }
@@ -372,7 +372,7 @@ fn bytes_in(folder: &Path) -> Result<u64> {
     let mut total = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // Another process may delete the file meanwhile.
+        // Another process may have deleted the file since the folder was listed.
         let Ok(facts) = entry.metadata() else { continue };
         let name = entry.file_name();
         let begun = name.to_string_lossy().starts_with(TEMPORARY);
@@ -422,7 +422,7 @@ mod tests {
         let count = cache.lock().unwrap();
         let other = File::open(root.path().join(COUNT)).unwrap();
         assert!(other.try_lock().is_err());
-        // A forked process gets a copy of the file descriptor like this one.
+        // This copy of the file descriptor stands for the one that a forked process has.
         let _of_process = count.0.try_clone().unwrap();
         drop(count);
         other.try_lock().unwrap();

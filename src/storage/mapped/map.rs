@@ -69,11 +69,11 @@ impl Mapping {
         if self.watch.is_lost() || !bus_errors_reach_this_thread() {
             return false;
         }
-        // Other processes may write to the file meanwhile. Then the old or the new bytes are
-        // copied. If the bytes no longer exist, the handler in `bus` maps zeros in their place.
-        // SAFETY: the assertion ensures that all bytes lie in the mapping, which lives as long as
-        // `self`. Any byte values are valid. The buffer does not overlap the mapping, because no
-        // references to the mapping exist.
+        // Other processes may write to the file during the copy. In this case the old or the new
+        // bytes are copied. If the bytes no longer exist, the handler in `bus` maps zeros in their
+        // place. SAFETY: the assertion ensures that all bytes lie in the mapping, which lives as
+        // long as `self`. Any byte values are valid. The buffer does not overlap the mapping,
+        // because no references to the mapping exist.
         unsafe {
             let from = self.start.as_ptr().add(offset as usize);
             copy_ahead(from, buffer);

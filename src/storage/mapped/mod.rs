@@ -78,7 +78,7 @@ impl File {
 
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         if !self.map.has(offset, buffer.len()) {
-            // The file may have grown since it was mapped.
+            // The mapping ends before these bytes do. The file may have grown since it was mapped.
             return self.file.read_at(buffer, offset);
         }
         if self.trust.allows(read_number()) && self.map.copy(offset, buffer) {
@@ -93,7 +93,8 @@ impl File {
 }
 
 impl Trust {
-    /// Whether this read is a copy. `read` is the number of the read in this thread.
+    /// Whether this read copies from the mapping. If not, it is a probe. `read` is the number of
+    /// the read in this thread.
     fn allows(&self, read: u32) -> bool {
         // Multiplying by a number with an irregular bit pattern makes the choice pseudo-random.
         // Without it, a thread that reads several files in turn could probe some of them at every

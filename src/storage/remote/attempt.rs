@@ -186,7 +186,7 @@ fn status(bucket: Option<&str>, status: u16, after: Option<Duration>, text: &str
     }
 }
 
-/// Creates the error for a name in a listing that is not a valid path here.
+/// Creates the error for a name in a listing that `object_store` does not accept as a path.
 fn bad_name(error: &object_store::path::Error) -> AttemptError {
     use object_store::path::Error as E;
     let (name, what) = match error {
@@ -208,7 +208,8 @@ fn generic(text: String) -> AttemptError {
     if text.contains("169.254.169.254") || text.contains("metadata.google.internal") {
         return status(Some(""), 401, None, "the environment contains none");
     }
-    // This is the library's message if the server answers 200 instead of 206.
+    // The library returns these messages if the server answers 200 (the whole object) instead of
+    // 206 (the range).
     if text.contains("non-partial response") || text.contains("Range request not supported") {
         let problem = "the server does not support range requests, which files with many samples need: \
              use another server, or copy the files";

@@ -227,7 +227,7 @@ impl Client {
         let once = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let options = |endpoints: &[&str]| {
             let plain = endpoints.iter().filter_map(env::var_os).any(|url| {
-                // An explicit http:// in the endpoint permits unencrypted requests.
+                // If the endpoint begins with http://, the user permits unencrypted requests.
                 url.as_encoded_bytes().starts_with(b"http://")
             });
             let options = [
@@ -304,8 +304,8 @@ impl Client {
         call: Call,
     ) -> Result<Bytes> {
         let place = match (&self.cache, &request) {
-            // If a server reports neither tag nor time, changes of the object would not be
-            // detected.
+            // Only objects with a tag or a time are cached, because changes of other objects would
+            // not be detected.
             (Some(cache), Request { range, stamp: Some(stamp), .. }) if stamp.version != [0; 2] => {
                 Some(cache.place(&url, *stamp, range.clone()))
             }
@@ -333,7 +333,8 @@ impl Client {
         Duration::from_secs(self.settings.timeout.saturating_add(bytes / BYTES_PER_SECOND))
     }
 
-    /// Requests the body of an object once. It must have the requested length and version.
+    /// Requests the body of an object once. Returns an error if the body does not have the
+    /// requested length and version.
     async fn body(&self, object: &Object, request: &Request) -> Attempt<Bytes> {
         let Request { range, stamp: wanted, tag, most } = request;
         let options = asking(GetOptions {

@@ -145,7 +145,8 @@ impl Connector {
             .https_only(!is(ClientConfigKey::AllowHttp))
             .danger_accept_invalid_certs(is(ClientConfigKey::AllowInvalidCertificates))
             .dns_resolver(Resolver { far })
-            // A compressed answer would not have the length of its object.
+            // Compression is disabled, because the length of a compressed answer is not the length
+            // of its object.
             .no_gzip()
             .no_brotli()
             .no_zstd()
@@ -172,7 +173,8 @@ impl Connector {
 }
 
 impl HttpService for Service {
-    // The body is what the macro `async_trait` would generate.
+    // The trait was declared with the macro `async_trait`. This function has the signature and the
+    // body that the macro would generate.
     fn call<'this, 'future>(
         &'this self,
         request: HttpRequest,
@@ -264,7 +266,7 @@ impl Service {
             let (mut head, _) = client.call(first).await?.into_parts();
             let range = head.headers.remove(CONTENT_RANGE);
             let total = range.and_then(|it| content_range(&it)).map(|(_, total)| total);
-            // A server answers 416 to a request for the first byte of an empty object.
+            // For an empty object the answer is 416, which also contains the total length.
             if let Some(total) = total {
                 head.status = StatusCode::OK;
                 head.headers.insert(CONTENT_LENGTH, total.into());

@@ -53,7 +53,7 @@ impl Client {
                 None => break,
             }
         }
-        // Servers that limit the names per page repeat a folder on each page.
+        // A folder occurs several times if its names are on several pages of the listing.
         listed.folders.sort_unstable();
         listed.folders.dedup();
         Ok(listed)

@@ -138,7 +138,7 @@ pub fn are_folders(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<bool>> {
             let (object, url) = resolve(client, path)?;
             let (client, call) = (client.clone(), Call::new(&url));
             spawn(async move {
-                // On servers without listings, every object counts as a file.
+                // Servers without listings have no folders: every object counts as a file.
                 Ok(object.lister.is_some() && client.has_any(&object, &call).await?)
             })
         })

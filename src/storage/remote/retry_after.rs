@@ -34,7 +34,8 @@ fn seconds(date: &str) -> Option<u64> {
     if !fits || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    // The year begins with March, so the leap day is its last day (H. Hinnant, days_from_civil).
+    // For this computation the year begins with March, so the leap day is its last day (H. Hinnant,
+    // days_from_civil).
     let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
     let in_year = (153 * month + 2) / 5 + day - 1;
     let days = year * 365 + year / 4 - year / 100 + year / 400 + in_year;

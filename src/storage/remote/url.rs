@@ -21,7 +21,7 @@ pub enum Service {
     Http,
 }
 
-/// User and password for HTTP. They are never printed.
+/// User and password for HTTP, which are never printed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct User {
     name: Vec<u8>,

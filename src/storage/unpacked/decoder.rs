@@ -21,7 +21,7 @@ use crate::storage::File;
 /// Number of compressed bytes that are read at once.
 const INPUT_BYTES: usize = 128 << 10;
 
-/// A decoder and its position in the file.
+/// A decoder with its positions in the compressed file and in its output.
 pub struct Decoder {
     engine: Engine,
     /// Position of the next byte of output.
@@ -121,8 +121,8 @@ impl Decoder {
         Ok(len)
     }
 
-    /// Returns a mark at position `from` or later, if this decoder has passed a position there at
-    /// which it can resume.
+    /// Returns a mark at position `from` or later. Returns `None` if this decoder has not yet
+    /// passed such a position at which decoding can resume.
     pub fn mark(&self, from: u64) -> Option<Mark> {
         match &self.engine {
             Engine::Deflate(deflate) => (self.at >= from).then(|| Mark {
@@ -258,11 +258,11 @@ impl Decoder {
                 self.byte(file)?;
             }
         }
-        // Skips a name and a comment, which end with a zero byte each.
+        // Skips the optional file name and comment, which each end with a zero byte.
         for flag in [8, 16] {
             while flags & flag != 0 && self.byte(file)? != 0 {}
         }
-        // Skips a checksum of the header.
+        // Skips the optional checksum of the header.
         if flags & 2 != 0 {
             self.need(file, 2)?;
             self.used += 2;

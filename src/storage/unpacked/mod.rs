@@ -1,12 +1,12 @@
 //! Random access to the uncompressed bytes of compressed files.
 //!
-//! * A decoder only runs forwards. Its output is stored in blocks of 1 MiB, so sequential reads of
-//!   any number of threads cost one pass. A read that is before all decoders of its file, or far
-//!   ahead of them, resumes at the nearest mark before it. Random reads therefore decompress half
-//!   the distance between marks on average.
-//! * Marks are stored while decoders run: every 4 MiB of a file, farther apart if there are too
-//!   many. In Zstandard files they are only at starts of frames, so a file with one frame has a
-//!   mark only at its beginning.
+//! * A decoder only runs forwards. Its output is stored in blocks of 1 MiB, so if any number of
+//!   threads read a file sequentially, the file is decompressed once. A read before the positions
+//!   of all decoders of its file, or far after them, resumes decompression at the nearest mark
+//!   before the read. Random reads therefore decompress half the distance between marks on average.
+//! * Marks are stored while decoders run: every 4 MiB of a file, and farther apart if marks take
+//!   too much memory. In Zstandard files marks are only at starts of frames, so a file with one
+//!   frame has a mark only at its beginning.
 //! * If files are read sequentially, a thread that would wait for the decoder of another thread
 //!   decompresses upcoming blocks instead. It starts at the next mark of the file, or else in the
 //!   next files of [`Unpacker::list`]. So as many decoders run as threads read. After each block

@@ -16,7 +16,8 @@ pub struct State {
     limits: Limits,
     sequence: Sequence,
     blocks: HashMap<Key, Block>,
-    /// Total bytes of the blocks that reads have reached, and of the blocks ahead of reads.
+    /// Total size in bytes of the blocks that reads have reached, and of the blocks that were
+    /// decompressed ahead of reads.
     block_bytes: usize,
     ahead_bytes: usize,
     /// Idle decoders. The most recently used one is last.
@@ -65,7 +66,7 @@ pub struct Work {
     /// Number of the running decoder.
     pub id: u64,
     pub key: Key,
-    /// Whether no thread waits for the block.
+    /// Whether the block is decompressed ahead of reads, so no thread waits for it.
     pub ahead: bool,
     waiting: Option<Decoder>,
     mark: Option<Arc<Mark>>,
@@ -98,8 +99,8 @@ impl State {
         self.release();
     }
 
-    /// Records a request for a block. Blocks that the front of sequential reads has passed then
-    /// count as reached.
+    /// Records a request for a block. Blocks that sequential reads have passed then count as
+    /// reached.
     pub fn follow(&mut self, key: Key) {
         if self.sequence.follow(key) {
             self.release();
@@ -135,9 +136,10 @@ impl State {
         Some(Work { id, key, ahead, waiting, mark })
     }
 
-    /// Returns the work for the next block that will be needed, is not cached, and that no running
-    /// decoder will reach. Returns `None` if there is no space for it, or if reads are not
-    /// sequential. `has` states which files can be decompressed.
+    /// Returns the work of decompressing the next block ahead of reads: a block that will be
+    /// needed, is not cached, and that no running decoder will reach. Returns `None` if there is no
+    /// space for the block, or if reads are not sequential. `has` states which files can be
+    /// decompressed.
     pub fn look_ahead(&mut self, has: impl Fn(usize) -> bool) -> Option<Work> {
         let next = self.next_ahead(has)?;
         self.begin(next, true)
@@ -203,7 +205,7 @@ impl State {
         self.ends.insert(number, bytes);
     }
 
-    /// Excludes a file from decompression before it is read.
+    /// Excludes a file from being decompressed ahead of reads, because this has failed.
     pub fn spoil(&mut self, number: usize) {
         self.spoiled.insert(number);
     }
@@ -213,7 +215,7 @@ impl State {
         let next = (number, decoder.at() / BLOCK);
         let ahead = ahead && self.sequence.is_ahead(next);
         if ahead && self.blocks.contains_key(&next) {
-            // Another decoder has already passed this position, so this one is not needed.
+            // Another decoder has already decompressed the next block, so this decoder is dropped.
             return;
         }
         self.decoder_bytes = self.decoder_bytes.max(decoder.bytes());
@@ -259,8 +261,8 @@ impl State {
         }
     }
 
-    /// Marks the blocks that the front has passed as reached. If reads are no longer sequential,
-    /// this applies to all blocks.
+    /// Marks the blocks that sequential reads have passed as reached. If reads are no longer
+    /// sequential, all blocks count as reached.
     fn release(&mut self) {
         for (key, block) in &mut self.blocks {
             if block.ahead && !self.sequence.is_ahead(*key) {
@@ -294,11 +296,13 @@ impl State {
         }
     }
 
-    /// Stores a mark at the decoder's position, unless a mark is nearby.
+    /// Stores a mark at the decoder's position, unless the distance to the previous mark is too
+    /// small.
     fn mark(&mut self, number: usize, decoder: &Decoder) {
         let before = self.marks.range((number, 0)..=(number, decoder.at())).last();
         let from = before.map_or(0, |((_, at), _)| *at) + self.distance;
-        // If another decoder has already stored the following marks, nothing is cloned.
+        // `mark` returns `None` if the decoder is before `from`, as it is if another decoder has
+        // already stored the marks of this part of the file.
         let Some(mark) = decoder.mark(from) else { return };
         self.mark_bytes += mark.bytes();
         self.marks.insert((number, mark.at), Arc::new(mark));

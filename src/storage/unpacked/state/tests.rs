@@ -45,7 +45,8 @@ fn read(files: &[File], (number, block): Key) -> u8 {
     buffer[0]
 }
 
-/// Checks the cached blocks against the counters and the limits. Returns the blocks that are ahead.
+/// Checks the cached blocks against the counters and the limits. Returns the blocks that were
+/// decompressed ahead of reads.
 fn counted(unpacker: &Unpacker) -> Vec<Key> {
     let state = unpacker.lock();
     let limits = state.limits;
@@ -101,16 +102,17 @@ fn a_thread_that_would_wait_unpacks_what_comes_next() {
     for key in [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)] {
         assert_eq!(read(&files, key), bytes[(key.1 * BLOCK) as usize]);
     }
-    // A thread that need not wait decompresses nothing ahead.
+    // No read had to wait for another thread, so nothing was decompressed ahead of reads.
     assert_eq!(counted(&unpacker), []);
     look_ahead(&unpacker, &files, (1, 1), &[(2, 0), (2, 1), (2, 2), (2, 3), (3, 0)]);
-    // Blocks that reads have reached or skipped are no longer ahead.
+    // Blocks that reads have reached or skipped no longer count as decompressed ahead of reads.
     for (key, ahead) in [((1, 3), 5), ((2, 0), 4), ((1, 3), 4), ((2, 2), 2), ((3, 1), 0)] {
         assert_eq!(read(&files, key), bytes[(key.1 * BLOCK) as usize]);
         assert_eq!(counted(&unpacker).len(), ahead, "{key:?}");
     }
     look_ahead(&unpacker, &files, (3, 2), &[(4, 0), (4, 1), (4, 2), (4, 3), (5, 0)]);
-    // A read of a distant file ends the sequence of reads, so nothing is decompressed ahead.
+    // A read of a distant file ends the sequence of reads, so nothing is decompressed ahead of
+    // reads.
     read(&files, (15, 0));
     look_ahead(&unpacker, &files, (15, 2), &[]);
     assert!(unpacker.lock().waiting.iter().all(|it| !it.ahead));
