@@ -57,9 +57,10 @@ const SECTIONS: [&str; 11] = [
 pub struct Pipeline {
     /// `[source]`.
     pub source: SourceSettings,
-    /// `device`, `[loader]`, `[decode]`, `[output]`, `[targets]`, `[cache]`, `[limits]` and `[storage]`.
+    /// Settings of `device`, `[loader]`, `[decode]`, `[output]`, `[targets]`, `[cache]`, `[limits]`
+    /// and `[storage]`.
     pub settings: Settings,
-    /// `[[chain]]` and `[[batch_operators]]`.
+    /// Operators of `[[chain]]` and `[[batch_operators]]`.
     pub chain: Chain,
     /// Operator settings as written in the file, for [`Pipeline::to_toml`].
     written: Written,
@@ -353,7 +354,7 @@ fn chain(value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
     Ok((chain, written))
 }
 
-/// Adds the operators of the batch stage to a chain.
+/// Adds the operators of `[[batch_operators]]` to a chain.
 fn batch_operators(value: Option<Value>, mut chain: Chain) -> Result<(Chain, Vec<Table>)> {
     let mut written = Vec::new();
     for (key, mut table) in tables("batch_operators", value)? {
@@ -374,7 +375,7 @@ fn batch_operators(value: Option<Value>, mut chain: Chain) -> Result<(Chain, Vec
     Ok((chain, written))
 }
 
-/// Tables of a list, each with its key, such as `chain[0]`.
+/// Returns the tables in the list that has the name `list`, each with its key, such as `chain[0]`.
 fn tables(list: &str, value: Option<Value>) -> Result<Vec<(String, Table)>> {
     let tables = match value {
         None => Vec::new(),

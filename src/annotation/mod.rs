@@ -2,12 +2,13 @@
 //!
 //! * Coordinates are pixel edges, as in COCO files: the centre of the first pixel is 0.5. A
 //!   [`Canvas`] records whether coordinates refer to the stored pixels or to the upright image.
-//! * [`Objects::place`] transforms objects exactly like the chain, whatever reduction the decoder
-//!   used. Crops translate and clip, flips mirror, and resizes scale by the ratio of the sizes.
+//! * [`Objects::place`] transforms objects exactly like the chain transforms pixels, also if the
+//!   decoder reduces the image. Crops translate and clip, flips mirror, and resizes scale by the
+//!   ratio of the sizes.
 //! * Boxes are clipped to the visible part of the image. [`PlacedObject::visible`] is the visible
 //!   share of a box.
-//! * Objects are dropped if their box is completely invisible, if the visible box has no extent as
-//!   f32, or if `random_iou_crop` drops them.
+//! * Objects are dropped if their box is completely invisible, if the visible box has no width or
+//!   height as f32, or if `random_iou_crop` drops them.
 //! * Masks are computed on demand, in pixels of the tensor.
 
 use std::ops::Deref;
@@ -23,7 +24,7 @@ pub use runs::RunLengths;
 /// One annotated object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
-    /// ID of the object in the annotation file, or another number.
+    /// Number that identifies the object, such as its ID in the annotation file.
     pub id: i64,
     /// Class number, as in [`Sample::label`](crate::source::Sample::label).
     pub category: i64,

@@ -145,8 +145,8 @@ impl Document {
         near.max_by_key(|(below, parts, _)| (*below, *parts)).map(|(_, _, written)| written)
     }
 
-    /// Byte range of a key with its value, or of a list element. If the key is not in the text, the
-    /// range of the closest table around it. `None` for unknown keys.
+    /// Returns the byte range of a key with its value, or of a list element. If the key is not in
+    /// the text, returns the range of the closest table around it. Returns `None` for unknown keys.
     fn find(&self, key: &str) -> Option<Range<usize>> {
         let table = DeTable::parse(&self.text).ok()?;
         match in_table(table.get_ref(), &as_written(table.get_ref(), key)) {
@@ -170,7 +170,8 @@ fn not_utf8(path: &Path, bytes: &[u8]) -> Error {
     Error::Config(ConfigError { at, ..ConfigError::new("", problem) })
 }
 
-/// Rest of a key after a leading `name`. `None` if the key does not begin with the complete name.
+/// Returns the rest of a key after a leading `name`, or `None` if the key does not begin with the
+/// complete name.
 fn rest_after<'a>(key: &'a str, name: &str) -> Option<&'a str> {
     key.strip_prefix(name).filter(|rest| rest.is_empty() || rest.starts_with(['.', '[', ':']))
 }
@@ -193,7 +194,7 @@ fn as_written(table: &DeTable<'_>, key: &str) -> String {
     }
 }
 
-/// First name of a key, and the rest.
+/// Splits a key after its first name.
 fn split(key: &str) -> (&str, &str) {
     key.split_at(key.find(['.', '[', ':']).unwrap_or(key.len()))
 }

@@ -39,8 +39,8 @@ pub fn operator(name: &str) -> Option<String> {
     Some(format!("did you mean {name}? {}", named(near)?.words()))
 }
 
-/// Suggestion for a setting of another library. `operator` is the operator that has the setting,
-/// `None` in a section.
+/// Suggestion for a setting of another library. `operator` is the operator whose table contains the
+/// setting; `None` if a section contains it.
 pub fn key(name: &str, operator: Option<&str>) -> Option<String> {
     let wanted = plain(name);
     let is_named = |it: &&Key| it.names.iter().any(|name| plain(name) == wanted);

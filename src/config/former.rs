@@ -1,4 +1,5 @@
-//! Other names of keys: former ones, which are accepted until 1.0, and `transform` for `chain`.
+//! Other names under which keys are accepted: former names, until version 1.0, and `transform` for
+//! `chain`.
 
 /// Section, other name and current name of a key. Names of sections have the section "".
 const KEYS: [(&str, &str, &str); 5] = [
@@ -9,7 +10,7 @@ const KEYS: [(&str, &str, &str); 5] = [
     ("loader", "world", "world_size"),
 ];
 
-/// Today's name of a key that has a former name, or the key itself.
+/// Returns the current name of a key that has a former name, or the key itself.
 pub fn name(key: &'static str) -> &'static str {
     KEYS.iter().find(|(_, former, _)| *former == key).map_or(key, |(_, _, name)| name)
 }

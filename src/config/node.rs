@@ -87,13 +87,13 @@ impl NodeError {
         self
     }
 
-    /// Prefixes the error's key with the key of the level above.
+    /// Prefixes the error's key with the key of the table or list that contains the value.
     pub fn at(mut self, key: &str) -> Self {
         self.path = join(key, &self.path);
         self
     }
 
-    /// Adds known keys that the deserialized type does not have.
+    /// Adds further names to the known keys that the message lists or suggests.
     pub fn or_known(mut self, more: &[&'static str]) -> Self {
         if let Some((_, known)) = &mut self.unknown {
             known.extend(more);
@@ -101,7 +101,7 @@ impl NodeError {
         self
     }
 
-    /// Converts to an error with the full key.
+    /// Converts to an error with the full key. `key` is the key of the value that was deserialized.
     pub fn into_error(self, key: &str) -> Error {
         let text = match self.unknown {
             None => self.text,

@@ -1,5 +1,5 @@
-//! Section `[source]`: a single source, several mixed or concatenated sources, or a source of the
-//! program.
+//! Section `[source]`: a single source, several mixed or concatenated sources, or a custom source
+//! that the program provides.
 
 use std::path::{Path, PathBuf};
 
@@ -156,7 +156,7 @@ fn joined(
     })
 }
 
-/// Moves these keys out of a table.
+/// Moves the entries with these keys out of a table. Returns them as a table.
 fn take_all(table: &mut Table, keys: &[&str]) -> Value {
     let taken = keys.iter().filter_map(|key| table.remove_entry(*key));
     Value::Table(taken.collect())

@@ -6,8 +6,8 @@ use std::fmt;
 use super::{Error, escaped};
 
 /// Any error, as the error type of a program's `main`. Rust prints an error that `main` returns in
-/// its `Debug` form. Here this form is the message, followed by those underlying errors that the
-/// message does not contain.
+/// its `Debug` form. The `Debug` form of this type is the message, followed by those underlying
+/// errors that the message does not contain.
 ///
 /// ```no_run
 /// fn main() -> Result<(), feedwater::MainError> {

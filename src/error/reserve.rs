@@ -8,8 +8,8 @@ use bytes::{Bytes, BytesMut};
 
 use super::{DataError, Reason};
 
-/// Smallest allocation of a library that is tested beforehand, in bytes. A system that is short of
-/// memory refuses large allocations first.
+/// Smallest allocation that [`promise`] tests before a library makes it, in bytes. A system that is
+/// short of memory refuses large allocations first.
 const LEAST_PROBED: u64 = 1 << 20;
 
 /// Total size in bytes of all [`Promise`]s that have not been dropped.

@@ -1,4 +1,4 @@
-//! Waits that another thread can cancel.
+//! Lets another thread cancel the waits of a thread.
 
 use std::cell::RefCell;
 #[cfg(feature = "remote")]

@@ -29,7 +29,8 @@ pub fn path(url: &Path) -> Option<PathBuf> {
     Some(OsString::from_vec(bytes).into())
 }
 
-/// Returns the form of a path in a pipeline file: a `file://` URL if the path is not Unicode.
+/// Returns the path as a pipeline file contains it, which is a `file://` URL if the path is not
+/// Unicode.
 pub fn written(path: &Path) -> PathBuf {
     if path.to_str().is_some() {
         return path.into();

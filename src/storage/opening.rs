@@ -1,5 +1,5 @@
-//! Opening of a source. If a server does not answer, opening fails soon, even if other requests are
-//! pending.
+//! State of the requests that are sent while a source is opened. If a server does not answer,
+//! opening fails soon, even if other requests are pending.
 
 use std::cell::RefCell;
 #[cfg(feature = "remote")]
@@ -12,7 +12,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Opening>>> = const { RefCell::new(None) };
 }
 
-/// State that all requests share that are sent while one source is opened.
+/// State that is shared by all requests that are sent while one source is opened.
 #[derive(Debug, Default)]
 pub struct Opening {
     /// Error of the first request that was cancelled because no server answered.
@@ -20,7 +20,7 @@ pub struct Opening {
     /// Number of requests that were cancelled.
     #[cfg(feature = "remote")]
     failures: AtomicU32,
-    /// Number of cancelled requests after which further requests are still sent.
+    /// Number of requests that may be cancelled before all other requests are cancelled too.
     #[cfg(feature = "remote")]
     allowed: u32,
 }
@@ -31,7 +31,7 @@ pub struct Opening {
 #[cfg(feature = "remote")]
 const ALLOWED_APART: u32 = 4;
 
-/// The opening of a source in which this thread takes part. It is passed to helper threads.
+/// State of the source opening in which this thread takes part. It is passed to helper threads.
 #[derive(Clone, Debug)]
 pub(crate) struct OpeningOf(Option<Arc<Opening>>);
 
@@ -54,8 +54,8 @@ impl Opening {
 }
 
 /// Runs `work`, which opens a source. Within `work`, each request has `storage.open_timeout` for
-/// all its attempts. The first request that gets no answer cancels all others. A nested opening is
-/// part of the outer one.
+/// all its attempts. The first request that gets no answer cancels all others. If this thread is
+/// already opening a source, `work` is part of that opening.
 ///
 /// # Errors
 ///
@@ -99,12 +99,12 @@ pub(crate) fn fail_opening(problem: String) {
 }
 
 impl OpeningOf {
-    /// The opening to which this thread belongs, if any.
+    /// Returns the state of the source opening in which this thread takes part, if any.
     pub fn current() -> Self {
         Self(CURRENT.with_borrow(Clone::clone))
     }
 
-    /// Runs `work` as part of this opening.
+    /// Runs `work` on this thread as part of the source opening that `self` stands for.
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
         /// Restores the previous value when it is dropped, even if `work` panics.
         struct Before(Option<Arc<Opening>>);
@@ -117,7 +117,7 @@ impl OpeningOf {
         work()
     }
 
-    /// Returns the state that all requests of the opening share, if this thread was opening a
+    /// Returns the state that the requests for opening a source share, if this thread was opening a
     /// source.
     #[cfg(feature = "remote")]
     pub fn opening(self) -> Option<Arc<Opening>> {

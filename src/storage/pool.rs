@@ -49,7 +49,7 @@ struct Slot {
     used: AtomicBool,
 }
 
-/// Slots with a descriptor, in clock order.
+/// Slots that contain a descriptor, in the order in which the clock algorithm visits them.
 static OPEN: Mutex<VecDeque<Weak<Slot>>> = Mutex::new(VecDeque::new());
 
 /// Number of files that the pool has closed so far.

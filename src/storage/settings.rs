@@ -112,7 +112,7 @@ impl Default for StorageSettings {
 }
 
 impl StorageSettings {
-    /// Checks the values.
+    /// Checks that every setting is within its limits.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ pub struct Key {
     /// Operators that have the setting; empty for settings of the loader or a source.
     pub of: &'static [&'static str],
     pub names: &'static [&'static str],
-    /// Section of the equivalent setting; empty if the setting is beside `op`.
+    /// Section of the equivalent setting; empty if it is a setting of the operator.
     pub section: &'static str,
     /// Equivalent setting with an example value; empty if there is none.
     pub write: &'static str,

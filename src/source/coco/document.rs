@@ -71,7 +71,7 @@ struct Document {
     images: Vec<Image>,
     names: String,
     categories: Vec<Category>,
-    /// For each annotation: the ID of its image, and its start in the pool.
+    /// For each annotation: the ID of its image, and the start of its encoding in `pool`.
     annotations: Vec<(i64, u64)>,
     pool: Pool,
     excluded: Exclusions,

@@ -86,7 +86,8 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Returns the number of an ID, or `None` if the ID is null.
+    /// Returns the number that stands for an ID: the ID itself, or the position of a text among the
+    /// texts. Returns `None` if the ID is null.
     ///
     /// # Errors
     ///

@@ -71,7 +71,7 @@ pub struct Coco {
     images: Vec<Image>,
     /// All file names, concatenated.
     names: String,
-    /// Start of each annotation in the pool. The annotations of an image are consecutive.
+    /// Start of each annotation's encoding in `pool`. The annotations of an image are consecutive.
     starts: Vec<u64>,
     pool: Pool,
     largest_bytes: u64,
@@ -90,7 +90,8 @@ pub struct CocoSettings {
     pub skip_empty: bool,
     /// Image to which coordinates refer: `stored` pixels, or the `upright` image. Default stored.
     pub coordinates: Frame,
-    /// Folder that was tried first, for the error message. Not a key in TOML.
+    /// Folder of the pipeline file, if the folder `images` does not exist in it. The error message
+    /// for missing images names both places. Not a key in TOML.
     #[serde(skip)]
     pub tried: Option<PathBuf>,
 }

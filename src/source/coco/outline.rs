@@ -1,4 +1,4 @@
-//! Parses outlines of objects: polygons, and run lengths in both forms.
+//! Parses outlines of objects: polygons, and run lengths as numbers or as compressed text.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl Outline {
     ///
     /// # Errors
     ///
-    /// The reason why the outline is invalid.
+    /// The error states why the outline is invalid.
     pub fn checked(self) -> Result<Option<Segmentation>, String> {
         match self {
             Outline::None => Ok(None),

@@ -14,8 +14,8 @@ const MOST_PERIOD: u64 = 1 << 20;
 /// Largest difference at which the share of a weight and a fraction count as equal. It allows for
 /// rounding errors of computed weights, such as 1.0 / 3.0.
 const SAME: f64 = 1e-9;
-/// Longest period that is tried for exact fractions. Weights that need a longer one are rounded to
-/// [`MOST_PERIOD`].
+/// Longest period that is tried for exact fractions. Weights that need a longer period are rounded
+/// to [`MOST_PERIOD`].
 const MOST_TRIED: u64 = 10_000;
 
 /// Arrangement of [`Mixture`]: which part provides the sample at each index.

@@ -28,7 +28,7 @@ mod mixture;
 mod select;
 mod settings;
 
-/// Candidates that a part provides per sample to return, because the combination may not contain all of them.
+/// Number of candidates to request from a part for each sample to return: the combination may not contain all of them.
 const TRIED: usize = 16;
 
 /// Parts that are concatenated in order.
@@ -145,7 +145,7 @@ struct Part {
     source: Arc<dyn Source>,
     /// Label in the combination for each label of the part; `None` if labels are unchanged.
     labels: Option<Vec<i64>>,
-    /// Number of originals ([`Identity::originals`]) in earlier parts.
+    /// Sum of [`Identity::originals`] of all earlier parts.
     originals_before: u64,
 }
 

@@ -11,7 +11,7 @@ use crate::source::Source;
 /// Arrangement of [`Subset`]: a range of the part, or a list of its indices in any order.
 pub struct Chosen {
     indices: Indices,
-    /// Labels of the samples, if a filter selected the samples by their labels.
+    /// Labels that a filter permits. Reading a sample whose label is not in this list fails.
     labels: Option<Vec<i64>>,
 }
 

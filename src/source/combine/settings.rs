@@ -46,10 +46,10 @@ pub struct Selection {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilterSettings {
-    /// Labels of which a sample must have one.
+    /// Labels to select. A sample is kept if its label is in this list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<Vec<i64>>,
-    /// Class names of which a sample must have one.
+    /// Names of the classes to select. A sample is kept if its class is in this list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<Vec<String>>,
     /// Pattern for the location of a sample: `*` matches any text, `?` any byte.
@@ -188,8 +188,8 @@ impl SourceSettings {
     }
 }
 
-/// Key of the number of each class. The directory source has this key too, and then lists only the
-/// folders of these classes.
+/// Key of the setting that maps class names to numbers. The directory source has this key too, and
+/// then lists only the folders of these classes.
 pub(crate) const CLASS_TO_INDEX: &str = "class_to_index";
 
 /// Keys of combined sources.

@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    /// Fragments of lists. Some are not UTF-8.
+    /// Fragments from which the test builds random lists. Some are not UTF-8.
     const PARTS: &[&[u8]] = &[
         b"a.jpg",
         b"b",

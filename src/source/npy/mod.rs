@@ -41,9 +41,9 @@ mod labels;
 ///   while it is used, the sample is an error.
 /// * The source keeps no table of samples, because the shape of an array determines the offsets of
 ///   its images. Labels have the same size in memory as in their file.
-/// * A file whose length does not match its shape is an error with the byte offset. If the file
-///   changes after opening, its samples are errors. The format has no checksums, so this source
-///   does not detect damaged pixels.
+/// * Opening fails with the byte offset if the length of a file does not match its shape. If the
+///   file changes after opening, its samples are errors. The format has no checksums, so this
+///   source does not detect damaged pixels.
 pub struct Npy {
     storage: Storage,
     stacks: Vec<Stack>,

@@ -45,8 +45,9 @@ pub enum Sort {
     Data {
         levels: i64,
     },
-    /// Data page of version 2. The levels come first and are never compressed; their sizes are in
-    /// bytes. `compressed` states whether the values are compressed.
+    /// Data page of version 2. The levels precede the values and are never compressed. `repetition`
+    /// and `definition` are the sizes of the levels in bytes. `compressed` states whether the
+    /// values are compressed.
     DataV2 {
         repetition: u32,
         definition: u32,
@@ -266,8 +267,9 @@ impl Head {
         }
     }
 
-    /// Returns the value index of each row (`None` if row i has value i), the number of values, and
-    /// their start.
+    /// Decodes the levels before the values. Returns the index of each row's value (`None` if row i
+    /// has value i, for every i), the number of values that are not null, and the offset of the
+    /// first value.
     fn levels(&self, body: &[u8], defined: u32) -> Result<(Rows, usize, usize), FileError> {
         let damaged = || self.damaged("it has the wrong number of levels or values");
         let count = self.values as usize;

@@ -62,7 +62,7 @@ pub enum RecordIoLabel {
     None,
 }
 
-/// A record in its file. It may consist of several parts.
+/// A record of a RecordIO file, which may consist of several parts.
 struct Record {
     /// Byte range from the first header to the end of the last part.
     bytes: Range<u64>,

@@ -43,8 +43,8 @@ const ENTRY_BYTES: usize = size_of::<Entry>();
 /// Largest number of samples per byte of a compressed file. In an uncompressed file a sample takes
 /// at least one byte.
 const MOST_PACKED: u64 = 4;
-/// Number of entries that are read at a time. So many entries stay in the CPU's cache until they
-/// are checked.
+/// Number of entries that are read at a time. They fit into the CPU's cache and stay there until
+/// they are checked.
 const PART: usize = (256 << 10) / ENTRY_BYTES;
 
 /// Contents of a table: the entries of the samples, their names, and the skipped items and class

@@ -23,7 +23,7 @@ pub struct Names {
 pub struct Entries {
     pub(super) list: Vec<Entry>,
     pub(super) names: Names,
-    /// Whether names are stored.
+    /// Whether the names of the samples are stored.
     keeps_names: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Entries {
 const BLOCK: usize = 32;
 /// Number of bytes of a name that are stored. The rest of a longer name is cut off.
 const LONGEST: usize = u8::MAX as usize;
-/// Largest number of bytes that a name takes in the text.
+/// Largest number of bytes that a name takes in the encoded text.
 pub const MOST_BYTES: usize = 2 + LONGEST;
 
 impl Names {
@@ -113,8 +113,8 @@ impl Names {
     }
 }
 
-/// Splits the text at its first name: the number of shared bytes, the own bytes, and the text after
-/// the name.
+/// Splits the encoded text after its first name. Returns the number of bytes that the name shares
+/// with the previous name, the other bytes of the name, and the rest of the text.
 fn next(text: &[u8]) -> Option<(usize, &[u8], &[u8])> {
     let (&[shared, own], rest) = text.split_first_chunk()?;
     let (own, behind) = rest.split_at_checked(own.into())?;
@@ -127,7 +127,7 @@ impl Entries {
         Self { list: Vec::new(), names: Names::default(), keeps_names }
     }
 
-    /// Whether names are stored.
+    /// Whether the names of the samples are stored.
     pub fn keeps_names(&self) -> bool {
         self.keeps_names
     }

@@ -56,13 +56,13 @@ impl Format for TfRecordSettings {
         head.first_chunk::<12>().is_some_and(|head| checked_len(head).is_some())
     }
 
-    /// The length of a record may look like the start of compressed data. In this case the checksum
-    /// of the length matches.
+    /// The length at the start of an uncompressed file may look like the start of compressed data.
+    /// The checksum of the length shows that the file is not compressed.
     fn unpacks(first: &[u8]) -> bool {
         first.first_chunk().is_none_or(|head| checked_len(head).is_none())
     }
 
-    /// The class names are in the first record.
+    /// `feedwater pack` stores the class names in the first record.
     fn classes(&self, window: &mut Window) -> Result<Vec<String>, FileError> {
         let Ok(Some(len)) = window.at(0, 12).map(|head| head.first_chunk().and_then(checked_len))
         else {

@@ -98,7 +98,7 @@ impl Format for WebDatasetSettings {
         !first.starts_with(b"x")
     }
 
-    /// The class names are in the first member.
+    /// `feedwater pack` stores the class names in the first member.
     fn classes(&self, window: &mut Window) -> Result<Vec<String>, FileError> {
         let first = tar::Members::default().next(window);
         let Ok(Some(tar::Member { name, kind: Kind::File(data), .. })) = first else {

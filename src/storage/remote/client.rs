@@ -60,7 +60,7 @@ struct Store {
 #[derive(Clone)]
 pub struct Object {
     store: Arc<dyn ObjectStore>,
-    /// Lists the bucket. `None` if the server has no listings.
+    /// Interface for listing the bucket. `None` if the server has no listings.
     pub lister: Option<Arc<dyn PaginatedListStore>>,
     pub key: Key,
 }

@@ -48,7 +48,7 @@ pub enum Packing {
 /// State that the compressed files of a source share: blocks, decoders, marks and their memory
 /// limits.
 pub struct Unpacker {
-    /// Opens the files that are decompressed before they are read.
+    /// Storage handle that opens files whose blocks are decompressed ahead of reads.
     storage: Storage,
     limits: Limits,
     files: OnceLock<Vec<Option<Listed>>>,
@@ -57,8 +57,8 @@ pub struct Unpacker {
     moved: Condvar,
 }
 
-/// Largest number of bytes that are cached of each kind. A single item is cached even if it is
-/// larger.
+/// Memory limits in bytes for cached blocks, marks and idle decoders. A single block, mark or
+/// decoder is cached even if it exceeds its limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Decompressed blocks.
@@ -121,7 +121,7 @@ impl Default for Limits {
 }
 
 impl Unpacker {
-    /// Creates an empty unpacker. Files that are decompressed before they are read are opened
+    /// Creates an empty unpacker. Files whose blocks are decompressed ahead of reads are opened
     /// through `storage`.
     pub fn new(storage: Storage, limits: Limits) -> Arc<Self> {
         let state = Mutex::new(State::new(limits));
@@ -135,8 +135,8 @@ impl Unpacker {
         File(Place::Unpacked(Unpacked { file: Arc::new(file), number, packing, unpacker }))
     }
 
-    /// Sets the files of all numbers from 0 on, which are often read in sequence. `None` stands for
-    /// a file that is not compressed. Later calls have no effect.
+    /// Sets the sequence in which files are often read: the files in the order of their numbers,
+    /// from 0. `None` stands for a file that is not compressed. Later calls have no effect.
     pub fn list(&self, files: Vec<Option<Listed>>) {
         let count = files.len();
         if self.files.set(files).is_ok() {

@@ -32,7 +32,7 @@ pub struct State {
     distance: u64,
     /// Lengths of the files whose end a decoder has reached.
     ends: HashMap<usize, u64>,
-    /// Files whose decompression before a read has failed. Reads will report the error.
+    /// Files whose decompression ahead of reads has failed. Later reads report the error.
     spoiled: HashSet<usize>,
     /// Number of uses of blocks so far. Each block stores this number at its last use, for LRU
     /// eviction.
@@ -120,8 +120,8 @@ impl State {
         self.ends.get(&number).is_some_and(|&end| end <= block * BLOCK)
     }
 
-    /// Returns the work that reaches a block. Returns `None` if a running decoder will already
-    /// reach it.
+    /// Returns the work of decompressing a file up to a block. Returns `None` if a running decoder
+    /// will reach the block anyway.
     pub fn begin(&mut self, key: Key, ahead: bool) -> Option<Work> {
         let (number, target) = (key.0, key.1 * BLOCK);
         let (at, place) = self.nearest(number, target);
@@ -180,7 +180,8 @@ impl State {
         None
     }
 
-    /// Whether all decoders that are needed now, plus one more, can be idle at the same time.
+    /// Whether the memory limit allows all decoders that are needed now, plus one more, to be idle
+    /// at the same time.
     fn has_room_for_a_decoder(&self) -> bool {
         let needed = self.running.len() + self.waiting.iter().filter(|it| it.ahead).count() + 1;
         needed * self.decoder_bytes <= self.limits.decoders
@@ -301,8 +302,8 @@ impl State {
     fn mark(&mut self, number: usize, decoder: &Decoder) {
         let before = self.marks.range((number, 0)..=(number, decoder.at())).last();
         let from = before.map_or(0, |((_, at), _)| *at) + self.distance;
-        // `mark` returns `None` if the decoder is before `from`, as it is if another decoder has
-        // already stored the marks of this part of the file.
+        // If another decoder has already stored marks for this part of the file, `from` is after
+        // the decoder's position, and `mark` returns `None` without cloning anything.
         let Some(mark) = decoder.mark(from) else { return };
         self.mark_bytes += mark.bytes();
         self.marks.insert((number, mark.at), Arc::new(mark));

@@ -14,7 +14,7 @@ use super::*;
 const LIMITS: Limits =
     Limits { blocks: 3 << 20, ahead: 5 << 20, marks: 200_000, decoders: 800_000 };
 
-/// Creates a compressed file with `len` uncompressed bytes.
+/// Creates a file of compressed data whose uncompressed length is `len` bytes.
 fn file(len: usize) -> (TempDir, PathBuf, Vec<u8>) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a");
@@ -28,7 +28,7 @@ fn with_handle(limits: Limits) -> (Storage, Arc<Unpacker>) {
     (storage.clone(), Unpacker::new(storage, limits))
 }
 
-/// Lists one file several times, as a sequence of files. The first is kept open, as by a source.
+/// Lists one file several times, as a sequence of files. The first is kept open, as a source does.
 fn listed(path: &Path, count: usize, limits: Limits) -> (Arc<Unpacker>, Vec<File>) {
     let (storage, unpacker) = with_handle(limits);
     let open = |number| unpacker.open(storage.open(path).unwrap(), number, Packing::Zlib);
