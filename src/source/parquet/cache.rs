@@ -307,8 +307,8 @@ impl Deref for Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // The lock is held while the pin is released and the value is counted, so no thread starts
-        // to wait in between and misses the wake-up.
+        // No thread can start to wait while the lock is held. Therefore no waiting thread misses
+        // that the pin is released and the value is counted.
         let mut state = self.cache.lock();
         self.block = None;
         if self.used {

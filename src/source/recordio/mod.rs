@@ -101,8 +101,8 @@ impl Format for RecordIoSettings {
             // `at` may be after the end of the file.
             at = record.bytes.end.next_multiple_of(4);
             if before_image(&record.head, record.len) == Some(record.len) {
-                // InsightFace's files have such records: the first record, and one record for each
-                // identity.
+                // InsightFace's files have records without an image: the first record, and one
+                // record for each identity.
                 let example = format!("byte {}", record.bytes.start);
                 excluded.add(ExclusionReason::EmptyRecord, "", 1, &example);
                 continue;

@@ -341,7 +341,7 @@ fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), DataErro
 /// Creates the error for a failed read of bytes up to `end`.
 fn not_read(error: io::Error, end: u64) -> DataError {
     match error.kind() {
-        // Errors of compressed files, which have a source, already state the position of the truncation.
+        // Errors of compressed files contain an inner error, which already states the position of the truncation.
         ErrorKind::UnexpectedEof if error.get_ref().is_none() => {
             DataError::new(Reason::Truncated, format!("the file ends before byte {end}"))
         }
