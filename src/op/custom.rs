@@ -58,8 +58,8 @@ pub struct Bounds {
     /// Maximum number of columns, and also of rows, of an image.
     pub side: u32,
     /// Largest output window that is ever needed: the output size of a following crop. `None` if no
-    /// crop follows. Then the output of `resize` with `shorter` is not bounded: it enlarges an
-    /// image of one row to as many rows as `shorter` asks for, and its columns in proportion.
+    /// crop follows. Then the output of `resize` with `shorter` is not bounded: an image of one row
+    /// becomes `shorter` rows high, and its columns grow in proportion.
     pub wanted: Option<Size>,
 }
 
@@ -69,7 +69,8 @@ pub struct Bounds {
 pub struct Trace {
     /// Region of the image that is left after the crops at the beginning of the chain.
     pub roi: Roi,
-    /// Whether only crops were recorded so far. Then the next crop also crops `roi`.
+    /// Whether all actions so far that move pixels are crops inside the image. Then the next crop
+    /// also crops `roi`.
     pub cropping: bool,
     /// Whether the image is mirrored left to right.
     pub flipped_horizontally: bool,

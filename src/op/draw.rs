@@ -76,8 +76,8 @@ impl Draw<'_> {
     }
 
     /// Describes the next action for `feedwater dump`: a formula, and the numbers that it depends
-    /// on. Only tables need a description. Without one, all their entries are written. The
-    /// parameters of other kinds are written in any case.
+    /// on. Only tables need a description. Without a description, all entries of the table are
+    /// written. The parameters of other kinds are written in any case.
     pub fn note(&mut self, formula: &'static str, numbers: &[(&'static str, &[f64])]) {
         if let Some(record) = &mut self.record {
             record.note(formula, numbers);

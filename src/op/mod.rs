@@ -12,13 +12,15 @@
 //!
 //! | folder | holds |
 //! |---|---|
-//! | `colour`, `erase`, `filter`, `noise`, `policy`, `spatial` | operators, each a file or a folder with its formula |
-//! | `shared` | formulas of several operators |
-//! | `combine`, `batch` | operators over other operators, and over pairs of samples |
-//! | `kind` | kinds, each a file |
-//! | `resample`, `warp` | the arithmetic of the kinds of these names |
-//! | `program` | the kernel that executes actions as data |
-//! | `wide` | loops for several instruction sets |
+//!
+//! | `colour`, `erase`, `filter`, `noise`, `policy`, `spatial` | operators, one file or folder each |
+//! | `shared` | formulas that several operators use |
+//! | `combine` | operators that run other operators |
+//! | `batch` | operators on pairs of samples |
+//! | `kind` | kinds of actions, one file each |
+//! | `resample`, `warp` | the arithmetic of resamplings and warps |
+//! | `program` | the program kernel, which reads the actions of each sample as data |
+//! | `wide` | loops that are compiled for several instruction sets |
 //!
 //! To add an operator, add a file here and one line in `operators!`. Code elsewhere changes only if
 //! the operator needs a new kind (`kind/`).

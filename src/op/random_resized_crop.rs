@@ -117,8 +117,8 @@ impl Operator for RandomResizedCrop {
     }
 
     fn coefficients(&self, bounds: Bounds) -> usize {
-        // A window has a ratio within the bounds and at most `bounds.pixels` pixels. Rounding adds
-        // at most 1 to its sides.
+        // A window has an aspect ratio within `ratio` and at most `bounds.pixels` pixels. Rounding
+        // adds at most 1 to its sides.
         let (pixels, side) = (bounds.pixels as f64, f64::from(bounds.side));
         let width = ((pixels * self.ratio[1]).sqrt() + 1.0).min(side);
         let height = ((pixels / self.ratio[0]).sqrt() + 1.0).min(side);

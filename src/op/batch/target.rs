@@ -30,7 +30,7 @@ pub struct TargetRow {
     /// Classes of the pair's first and second sample. -1 for a sample without a label.
     labels: [i32; 2],
     /// Values of the first class, of the second class, and of every other class. If both classes
-    /// are the same, its value is the first.
+    /// are the same, the value of this class is the first.
     values: [f32; 3],
 }
 

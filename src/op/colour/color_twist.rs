@@ -105,9 +105,9 @@ pub struct Params {
 }
 
 impl Params {
-    /// Parameters of DALI's `color_twist` (`color_twist.h`). It rotates the hue by `hue` degrees
-    /// and scales the saturation in YIQ, then scales the contrast around 128, then the brightness.
-    /// The matrix is computed in f64 and rounded to f32.
+    /// Parameters of DALI's `color_twist` (`color_twist.h`). The operator rotates the hue by `hue`
+    /// degrees and scales the saturation in YIQ, then scales the contrast around 128, then the
+    /// brightness. The matrix is computed in f64 and rounded to f32.
     pub fn new(brightness: f64, contrast: f64, saturation: f64, hue: f64) -> Self {
         let turn = hue.to_radians();
         let (sin, cos) = (saturation * libm::sin(turn), saturation * libm::cos(turn));

@@ -60,8 +60,9 @@ fn value(gamma: f64, gain: f64, byte: u8) -> u8 {
 /// is close to an integer might be truncated to the wrong byte. Such a result is computed again by
 /// [`value`].
 fn values(gamma: f64, gain: f64) -> [u8; 256] {
-    /// Larger than the error of a result below 256. At most nine powers and products contribute to
-    /// the error, each with at most 2^-52 of the result.
+    /// Results closer than this to an integer are computed again. The error of a result below 256
+    /// is smaller: at most nine powers and products contribute to the error, each with at most
+    /// 2^-52 of the result.
     const TOLERANCE: f64 = 1e-9;
     let unit = (255.0 + 1.0 - 1e-3) * gain * 255f64.powf(-gamma);
     let mut powers = [1.0; 256];

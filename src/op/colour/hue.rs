@@ -171,7 +171,8 @@ fn level(product: i32) -> u8 {
 mod tests {
     use super::*;
 
-    /// Parameters that are made from a recorded rotation are the recorded parameters.
+    /// Converting parameters to a fraction of a circle, which is recorded, and back gives the same
+    /// parameters.
     #[test]
     fn a_recorded_turn_is_the_turn() {
         for shift in (-127..=127).map(|it: i8| u32::from(it as u8)) {

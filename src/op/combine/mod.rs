@@ -169,8 +169,8 @@ fn largest_output(operators: &Inner, input: Size) -> Size {
         let plain = || operators.iter().filter(|it| !is_nested(it));
         plain().chain(plain()).fold(size, |size, it| larger(size, it.largest_output(size)))
     };
-    // Begin with the largest image that a single operator makes of the input, or that has the fixed
-    // size of an operator's output.
+    // Start with a size that covers the output of each operator for the input itself, and the fixed
+    // output size of each operator.
     let fixed = operators.iter().filter_map(|it| it.fixed_output(None));
     let mut size = rounds(fixed.fold(largest_alone(operators, input), larger));
     let count = nested().count();

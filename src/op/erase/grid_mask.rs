@@ -16,8 +16,7 @@ use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GridMask {
-    /// Distance from one square to the next, from edge to same edge, in pixels, 1 to 65,535.
-    /// Default 100.
+    /// Distance between equal edges of neighbouring squares, in pixels, 1 to 65,535. Default 100.
     #[serde(deserialize_with = "one_or_each")]
     pub tile: [f64; 2],
     /// Side of a square divided by `tile`, 0 to 1. Default 0.5.
@@ -117,18 +116,19 @@ impl PositionFormula for GridMask {
     }
 }
 
-/// Parameters of one sample. Positions are fractions of a tile in 32 bits. They overflow at the end
-/// of a tile, which drops whole tiles.
+/// Parameters of one sample. The position of a pixel in the grid has two coordinates, which are
+/// fractions of a tile in 32 bits. They wrap around at the end of a tile, so whole tiles do not
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
-    /// One pixel to the right adds this number to the first coordinate. One pixel down adds it to
-    /// the second.
+    /// Step of the position: one pixel to the right adds this number to the first coordinate, and
+    /// one pixel down adds it to the second.
     pub along: u32,
-    /// One pixel to the right adds this number to the second coordinate. One pixel down subtracts
-    /// it from the first.
+    /// Step of the position: one pixel to the right adds this number to the second coordinate, and
+    /// one pixel down subtracts it from the first.
     pub across: u32,
-    /// Coordinates of the image's first pixel.
+    /// Position of the image's first pixel in the grid.
     pub start: [u32; 2],
     /// Pixels whose two coordinates are both below this number are masked.
     pub limit: u64,

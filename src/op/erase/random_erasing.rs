@@ -21,8 +21,8 @@ use crate::random::SampleRng;
 pub struct RandomErasing {
     /// Probability that a sample is changed, 0 to 1. Default 0.5.
     pub probability: f64,
-    /// Minimum and maximum area of all rectangles together, as a fraction of the image's area, 0 to
-    /// 1. Default `[0.02, 0.33]`.
+    /// Minimum and maximum area of all rectangles together, 0 to 1 as a fraction of the image's
+    /// area. Default `[0.02, 0.33]`.
     pub scale: [f64; 2],
     /// Minimum and maximum of a rectangle's height divided by its width, 0.001 to 1000. Default
     /// `[0.3, 3.3]`.

@@ -95,9 +95,9 @@ struct Windows {
 pub struct Branches(Option<Windows>);
 
 impl Branches {
-    /// Passes an action in a backward pass. `window` is needed of the image after the action.
-    /// Returns the window that the action must output. The two windows differ only for actions of a
-    /// mix.
+    /// Passes an action in a backward pass. `window` is the window that is needed of the image
+    /// after the action. Returns the window that the action must output. The two windows differ
+    /// only for actions of a mix.
     pub fn pass_back(&mut self, params: &mut ActionParams, window: Roi) -> Roi {
         let ActionParams::Mix(at) = params else { return window };
         match at {

@@ -1,6 +1,6 @@
 //! Kinds of actions: how the steps of a chain are executed.
 //!
-//! Two terms of `op`:
+//! Two terms have a fixed meaning in `op`:
 //!
 //! * A **kind** is the way in which an action is executed, such as a crop or a look-up table. The
 //!   plan, the CPU transform and the kernels handle kinds. They contain no code for single
@@ -227,7 +227,7 @@ pub struct Pointwise<'a> {
 pub enum Move {
     /// Pixels stay where they are.
     None,
-    /// Pixels of a window move to the origin.
+    /// The output is a window of the input, whose first pixel moves to the origin.
     Window {
         /// Column and row of the input at which the window begins.
         position: (i64, i64),
@@ -405,7 +405,7 @@ impl ActionParams {
         self.get().named()
     }
 
-    /// [`ActionKind::named_table`].
+    /// Calls [`ActionKind::named_table`].
     pub(in crate::op) fn named_table(&self, table: &[i32]) -> Value {
         self.get().named_table(table)
     }

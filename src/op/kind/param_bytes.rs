@@ -27,7 +27,7 @@ impl ParamBytes {
         Self { bytes, len: size_of::<P>() }
     }
 
-    /// Copies these bytes, at most [`MAX_PARAMS_BYTES`] of them.
+    /// Copies `params`, which has at most [`MAX_PARAMS_BYTES`] bytes.
     pub(in crate::op) fn copied(params: &[u8]) -> Self {
         let mut bytes = [0; MAX_PARAMS_BYTES];
         bytes[..params.len()].copy_from_slice(params);

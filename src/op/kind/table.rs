@@ -1,8 +1,8 @@
 //! Tables: each byte of a channel becomes a byte, independent of its position and of the other
 //! channels.
 //!
-//! The CPU computes the tables. On the CPU and in kernels they are only data. Consecutive tables
-//! are merged into one.
+//! The CPU computes the entries of a table. The executors on the CPU and on the GPU only look them
+//! up. Consecutive tables are merged into one.
 
 use serde_json::{Value, json};
 

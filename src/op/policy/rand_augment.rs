@@ -101,7 +101,7 @@ pub const SPACE: &Space = &[
 ];
 
 /// Draws one of the `num_ops` (default 2) steps: an operation, all equally likely, and the sign of
-/// its magnitude, which has the number `magnitude` (default 9) of `bins` (default 31). For every
+/// its magnitude. The magnitude is number `magnitude` (default 9) of `bins` (default 31). For every
 /// step, `size` is the size of the image before the first step.
 pub fn draw_step(magnitude: u32, bins: u32, size: Size, rng: &mut SampleRng) -> Drawn {
     let entry = drawn_from(SPACE, rng);

@@ -106,7 +106,7 @@ pub enum Magnitudes {
 
 impl Magnitudes {
     /// Magnitude number `bin` of `bins` (at least 2), before its sign is drawn. Equal to
-    /// torchvision's, which are f32.
+    /// torchvision's magnitude, which is an f32.
     pub fn at(&self, bin: u32, bins: u32, size: Size) -> f64 {
         match *self {
             Self::None => 0.0,

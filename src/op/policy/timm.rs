@@ -9,7 +9,7 @@ use super::steps::{Step, normal};
 /// Magnitude for which the ranges of all operations are given.
 pub const DENOMINATOR: f64 = 10.0;
 
-/// Settings that are read from a text.
+/// Settings of timm's RandAugment, as its text gives them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RandAugment {
     /// Strength of the steps, from four sections of the text. `m` is the magnitude (default 10),

@@ -21,7 +21,7 @@ use super::timm;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimmRandAugment {
-    /// Text of timm, such as `rand-m9-mstd0.5-inc1`.
+    /// Text that configures the policy as in timm, such as `rand-m9-mstd0.5-inc1`.
     pub config: String,
     /// Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -36,8 +36,8 @@ impl BoxBlur {
     }
 
     /// Filters values with a radius of at most 1. `taps` are the input values two pixels before,
-    /// one before, at, one after and two after each value of `out`. Each of them has the length of
-    /// `out`.
+    /// one before, at, one after and two after each value of `out`. Each of the five slices has the
+    /// length of `out`.
     pub fn values(&self, taps: [&[u8]; 5], out: &mut [u8], instructions: Instructions) {
         debug_assert!(self.radius <= 1);
         instructions.run(Values { filter: self, taps, out });

@@ -195,7 +195,8 @@ fn put_tile(
 mod tests {
     use super::*;
 
-    /// Tests windows with and without edges of tiles, of stripes and of the image inside them.
+    /// Tests windows that contain edges of tiles, of stripes and of the image, and windows that do
+    /// not.
     #[test]
     fn stripes_give_the_pixels_of_the_reference() {
         let sizes = [(1, 1), (4, 9), (5, 1), (6, 7), (17, 33), (100, 31), (513, 20), (1040, 18)];

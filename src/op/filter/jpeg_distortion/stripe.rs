@@ -57,7 +57,7 @@ const TILES: usize = 32;
 /// Maximum number of columns of a stripe.
 const WIDTH: usize = SIDE as usize * TILES;
 
-/// Number of pixels that are converted at once.
+/// Number of pixels that are converted between RGB and YCbCr at once.
 const BLOCK: usize = 32;
 
 /// Samples of one row of tiles, before or after compression.
@@ -65,7 +65,7 @@ struct Tiles {
     /// Luma. Each array holds a row of the upper blocks, followed by the same row of the lower
     /// blocks.
     luma: [[u8; 2 * WIDTH]; 8],
-    /// Chroma by row.
+    /// Chroma. Each element is one row.
     chroma: [Chroma; 8],
 }
 

@@ -4,7 +4,7 @@
 use super::super::aug_mix::formula as aug_mix;
 use super::super::timm::{DENOMINATOR, Operation, Operation::*, Strength};
 
-/// Operations, which are all equally likely.
+/// Operations of `augmix`, all equally likely.
 pub const OPERATIONS: &[Operation] = &[
     AutoContrast,
     ColorIncreasing,
@@ -21,7 +21,7 @@ pub const OPERATIONS: &[Operation] = &[
     TranslateYRel,
 ];
 
-/// Settings that are read from a text.
+/// Settings of timm's AugMix, as its text gives them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AugMix {
     /// Strength of the operations. `m` is the magnitude (default 3), `mstd` its standard deviation.

@@ -23,7 +23,7 @@ pub mod formula;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimmAugMix {
-    /// Text of timm, such as `augmix-m5-w4-d2`.
+    /// Text that configures the policy as in timm, such as `augmix-m5-w4-d2`.
     pub config: String,
     /// Largest translation at magnitude 10, as a fraction of the side, 0 to 1. Default 0.45. timm's
     /// `create_transform` uses 0.3.

@@ -72,10 +72,10 @@ pub const ORIGINAL: &[[Entry; 2]] = &[
 pub const THREE_AUGMENT: &[Entry] =
     &[(Solarize, 1.0, 5.0), (Desaturate, 1.0, 10.0), (GaussianBlurRand, 1.0, 10.0)];
 
-/// Settings that are read from a text.
+/// Settings of timm's AutoAugment, as its text gives them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AutoAugment {
-    /// Operations from which those for an image are drawn.
+    /// Policy: the operations from which those for one image are drawn.
     pub policy: Policy,
     /// Standard deviation of the magnitude (`mstd`). Default 0.
     pub std: f64,

@@ -21,7 +21,7 @@ pub mod formula;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimmAutoAugment {
-    /// Text of timm, such as `original-mstd0.5`.
+    /// Text that configures the policy as in timm, such as `original-mstd0.5`.
     pub config: String,
     /// Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use super::{BITS, Block, PASS_BITS, Quality, SIDE, forward_line, inverse_line, r
 /// Number of blocks that are compressed at once.
 const COUNT: usize = 8;
 
-/// Number of columns of these blocks side by side.
+/// Number of columns of `COUNT` blocks side by side.
 pub const WIDTH: usize = SIDE * COUNT;
 
 /// Values at the same place in all blocks.

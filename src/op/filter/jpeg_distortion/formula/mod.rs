@@ -206,7 +206,7 @@ fn odd([a, b, c, d]: [i32; 4]) -> [i32; 4] {
     [a * 2446 + z1 + z3, b * 16_819 + z2 + z4, c * 25_172 + z2 + z3, d * 12_299 + z1 + z4]
 }
 
-/// `jpeg_fdct_islow`.
+/// Forward transform of a block, like libjpeg's `jpeg_fdct_islow`.
 fn forward(block: &mut Block) {
     let rows = block.map(|row| forward_line(row, BITS - PASS_BITS, |sum| sum << PASS_BITS));
     let columns = transposed(&rows)
@@ -230,7 +230,7 @@ fn forward_line(v: [i32; SIDE], shift: i32, whole: impl Fn(i32) -> i32) -> [i32;
     [whole(a + b), o1, e2, o3, whole(a - b), o5, e6, o7]
 }
 
-/// `jpeg_idct_islow`.
+/// Inverse transform of a block, like libjpeg's `jpeg_idct_islow`.
 fn inverse(block: &mut Block) {
     let columns = transposed(block).map(|column| inverse_line(column, BITS - PASS_BITS));
     *block = transposed(&columns).map(|row| inverse_line(row, BITS + PASS_BITS + 3));
