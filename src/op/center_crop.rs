@@ -22,8 +22,9 @@ pub struct CenterCrop {
     pub width: u32,
     /// Output height, in pixels.
     pub height: u32,
-    /// Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after
-    /// `normalize`. In TOML also one number for all. Default 0. Only for the mode `constant`.
+    /// Red, green and blue of the padding, in the unit of the input pixels: 0 to 255, or normalized
+    /// values after `normalize`. In TOML also one number for all. Default 0. Only for the mode
+    /// `constant`.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [f32; 3],
     /// How a smaller image is padded: `constant` (default), `edge`, `reflect` or `symmetric`.

@@ -12,11 +12,12 @@ use super::{BatchOperator, Operator};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Placement {
-    /// On the CPU.
+    /// The operator runs on the CPU.
     Cpu,
-    /// On the GPU.
+    /// The operator runs on the GPU.
     Gpu,
-    /// On the GPU if there is one and the preceding operators allow it, else on the CPU.
+    /// The operator runs on the GPU if there is one and the preceding operators allow it, else on
+    /// the CPU.
     #[default]
     Auto,
 }

@@ -31,8 +31,8 @@ impl FieldError {
     }
 }
 
-/// Output window for which [`ImageFormula::demand`] computes the input window, and the size of the
-/// input.
+/// Window that is needed of an action's output, and the size of the action's input. From these,
+/// [`ImageFormula::demand`] computes the window that the action reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Size of the whole input. If the decoder reduced the image, the reduced size.

@@ -173,8 +173,8 @@ impl DeviceChain {
     ///
     /// # Panics
     ///
-    /// If the kernels do not [take](Self::takes) the sample, or a part of the block has a wrong
-    /// size.
+    /// Panics if the kernels do not [take](Self::takes) the sample, or if a part of the block has a
+    /// wrong size.
     pub fn write(
         &self,
         sample: &Sample<'_>,
@@ -208,7 +208,7 @@ impl DeviceChain {
         extent.add_fused(size);
     }
 
-    /// Number of the first action after those of the fused kernel.
+    /// Index of the first action that the fused kernel does not execute.
     fn fused_end(&self, sample: &Sample<'_>) -> usize {
         sample.first + self.fused_kinds.len()
     }

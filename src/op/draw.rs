@@ -109,7 +109,7 @@ impl Draw<'_> {
 
     /// Crops the window of size `size` whose first column and row are `position`. The window may
     /// extend beyond the image. Pixels outside the image become `fill`: red, green and blue, in the
-    /// values of the input pixels.
+    /// unit of the input pixels.
     pub fn crop(&mut self, position: (i64, i64), size: Size, fill: [f32; 3]) {
         self.push(crop::Params::new(position, size, self.size, fill), size);
     }

@@ -62,7 +62,8 @@ impl Leaf {
     }
 }
 
-/// A window of a decoded image in memory that the kernel can read. Twin of `Roi` in `kernels/image.cu`.
+/// A window of a decoded image in memory that the kernel can read. It has the layout of `Roi` in
+/// `kernels/image.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct RoiParams {
@@ -99,7 +100,8 @@ impl RoiParams {
     }
 }
 
-/// A window of floats in memory that the kernel can read. Twin of `Floats` in `kernels/image.cu`.
+/// A window of floats in memory that the kernel can read. It has the layout of `Floats` in
+/// `kernels/image.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct FloatsParams {

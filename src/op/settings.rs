@@ -105,8 +105,8 @@ where
     deserializer.deserialize_any(OneOrEach(PhantomData))
 }
 
-/// Reads one value or `N` values. Values are read by their own type, so error messages are the same
-/// as for other settings.
+/// Visitor that reads one value or `N` values. The type `T` reads each value, so error messages are
+/// the same as for other settings.
 struct OneOrEach<T, const N: usize>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de> + Copy + Default, const N: usize> OneOrEach<T, N> {

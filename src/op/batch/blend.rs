@@ -32,7 +32,7 @@ pub struct Blend {
 }
 
 impl Blend {
-    /// A blend that changes nothing, for unused places.
+    /// A blend that changes nothing, for unused elements of a list of blends.
     const NOTHING: Self =
         Self { operator: "", window: Roi::new(0, 0, 0, 0), weight: 1.0, target_weight: 1.0 };
 
@@ -114,7 +114,8 @@ impl PairDraw<'_> {
     /// Adds a [`Blend`] to the pair. The window is clipped to the samples.
     ///
     /// # Panics
-    /// If a weight is not a number from 0 to 1, or the pair has more than [`Blends::MOST`] blends.
+    /// Panics if a weight is not a number from 0 to 1, or if the pair has more than
+    /// [`Blends::MOST`] blends.
     pub fn blend(&mut self, window: Roi, weight: f32, target_weight: f32) {
         for weight in [weight, target_weight] {
             assert!((0.0..=1.0).contains(&weight), "{}: weight {weight}", self.operator);

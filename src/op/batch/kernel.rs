@@ -28,7 +28,7 @@ pub fn mix_kernel_text(dtype: DType, layout: Layout) -> String {
     source
 }
 
-/// Parameters of one pair for the kernel. Twin of `Sample` in `kernels/mix.cu`.
+/// Parameters of one pair for the kernel, with the layout of `Sample` in `kernels/mix.cu`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct PairParams {

@@ -113,15 +113,15 @@ impl BuiltIn for ColorJitter {
 /// One step of `color_jitter` or `photometric_distort`: an operator with its drawn parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
-    /// Factor of [`brightness`](super::brightness).
+    /// Brightness factor, for [`brightness`](super::brightness).
     Brightness(f64),
-    /// Factor of [`contrast`](super::contrast).
+    /// Contrast factor, for [`contrast`](super::contrast).
     Contrast(f64),
-    /// Factor of [`saturation`](super::saturation).
+    /// Saturation factor, for [`saturation`](super::saturation).
     Saturation(f64),
-    /// Rotation of [`hue`](super::hue), as a fraction of a circle.
+    /// Hue rotation as a fraction of a circle, for [`hue`](super::hue).
     Hue(f64),
-    /// Order of [`channel_permutation`](super::channel_permutation).
+    /// Order of the channels, for [`channel_permutation`](super::channel_permutation).
     Channels([u32; 3]),
 }
 

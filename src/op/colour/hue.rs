@@ -102,7 +102,7 @@ pub(in crate::op) fn draw(draw: &mut Draw<'_>, shift: f64) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Params {
-    /// Added to the hue byte, modulo 256.
+    /// Number that is added to the hue byte, modulo 256.
     pub shift: u32,
     /// Always 0.
     pub padding: u32,
@@ -134,8 +134,8 @@ impl Params {
     }
 }
 
-/// Set of hue bytes, one bit per byte. Where the exact hue is one of these integers, the f32 result
-/// of Pillow is slightly smaller, so Pillow truncates it to one less.
+/// Bit set of hue bytes. If the exact hue is an integer in this set, the f32 result of Pillow is
+/// slightly smaller than the integer, so Pillow truncates it to one less.
 const ROUNDED_DOWN: [u32; 8] =
     [0xffff_fffe, 0, 0x1100_0000, 0x0000_0111, 0x222a_aaaa, 0x2323_2222, 0x0002_2222, 0];
 

@@ -15,8 +15,8 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// An implementation by this type and the CUDA text that declares it. Kernels evaluate its
-    /// pixels one by one, not in tiles.
+    /// Creates an implementation from the name of a type and the CUDA text that declares the type.
+    /// Kernels evaluate its pixels one by one, not in tiles.
     pub const fn new(type_name: &'static str, text: &'static str) -> Self {
         Self { type_name, text, tiling: Tiling::None }
     }
@@ -30,8 +30,8 @@ impl Cuda {
 /// Role of a kind in the tiled kernel, in which a thread block computes a tile of the tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tiling {
-    /// The type takes no part in tiles: pixels are evaluated one by one, by `at(x, y)`. Every kind
-    /// may have this role.
+    /// Pixels of the kind are evaluated one by one, by `at(x, y)`, not in tiles. Every kind may
+    /// have this role.
     None,
     /// The kind resamples, by the type in `kernels/resample.cu`.
     Resamples,

@@ -81,12 +81,14 @@ impl Inside {
     }
 }
 
-/// Windows of a mix, collected in a backward pass from the end of the mix.
+/// Windows of the images of a mix. A backward pass, which begins at the end of the mix, computes
+/// them.
 #[derive(Clone, Copy, Debug)]
 struct Windows {
     /// Window that the sum covers.
     sum: Roi,
-    /// Window of the image at `Begin` that is read by the sum and by the chains passed so far.
+    /// Window that the sum and some of the chains need of the image at `Begin`. It grows when the
+    /// backward pass reaches another chain.
     begin: Roi,
 }
 

@@ -179,20 +179,20 @@ fn only_bytes(input: PixelType) -> Option<PixelType> {
 /// How the CPU executes the actions of a kind, and which images it stores for this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// On one row of pixels while it is in the CPU's cache. Each pixel of the output depends on
-    /// only one pixel of the input.
+    /// The CPU executes the action on one row of pixels at a time, while the row is in the cache.
+    /// Each pixel of the output depends on only one pixel of the input.
     Pointwise,
-    /// By resampling rows of the input in the order in which they are produced. The input image
+    /// The CPU resamples rows of the input in the order in which they are produced. The input image
     /// need not be stored.
     Resample,
-    /// One row of the output at a time, from a stored input image.
+    /// The CPU computes one row of the output at a time from a stored input image.
     Rows,
-    /// By a table that is computed from a stored image. The table is then looked up like that of a
-    /// pointwise action.
+    /// The CPU computes a look-up table from a stored image. It then looks bytes up in this table
+    /// as for a pointwise action.
     Statistics,
-    /// On a whole stored image at once.
+    /// The CPU executes the action on a whole stored image at once.
     Whole,
-    /// As an action of a mix, which stores images of its own.
+    /// The action belongs to a mix, which stores images of its own.
     Mix,
 }
 

@@ -9,7 +9,7 @@ use super::steps::{Step, normal};
 /// Magnitude for which the ranges of all operations are given.
 pub const DENOMINATOR: f64 = 10.0;
 
-/// Settings of timm's RandAugment, as its text gives them.
+/// Settings of timm's RandAugment, parsed from a text such as `rand-m9-mstd0.5-inc1`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RandAugment {
     /// Strength of the steps, from four sections of the text. `m` is the magnitude (default 10),
@@ -24,7 +24,7 @@ pub struct RandAugment {
     pub operations: Operations,
 }
 
-/// Operations that a text selects.
+/// Set of operations, which sections such as `inc1` and `tweights` of the text select.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operations {
     /// All operations are equally likely, and may be repeated.

@@ -185,8 +185,8 @@ fn strip(params: &Params, wanted: Roi, src: &Image<u8>, out: &mut Image<u8>) {
 }
 
 impl Passes {
-    /// Passes row `y` to pass number `number`. The rows that can then be computed go to the next
-    /// pass, or after the last pass to `put`.
+    /// Adds row `y` to the input of pass number `number`, and computes all rows that this makes
+    /// possible. The next pass receives these rows. After the last pass, `put` receives them.
     fn push(
         &mut self,
         number: usize,

@@ -21,7 +21,7 @@ pub const OPERATIONS: &[Operation] = &[
     TranslateYRel,
 ];
 
-/// Settings of timm's AugMix, as its text gives them.
+/// Settings of timm's AugMix, parsed from a text such as `augmix-m5-w4-d2`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AugMix {
     /// Strength of the operations. `m` is the magnitude (default 3), `mstd` its standard deviation.

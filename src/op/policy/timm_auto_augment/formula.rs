@@ -10,7 +10,7 @@ use super::super::timm::{Operation, Operation::*, Strength};
 /// Operation with its probability and magnitude.
 pub type Entry = (Operation, f64, f64);
 
-/// `v0`: the policy of the TPU implementation of EfficientNet.
+/// Pairs of the policy `v0`, which is that of EfficientNet's TPU implementation.
 pub const V0: &[[Entry; 2]] = &[
     [(Equalize, 0.8, 1.0), (ShearY, 0.8, 4.0)],
     [(Color, 0.4, 9.0), (Equalize, 0.6, 3.0)],
@@ -39,7 +39,7 @@ pub const V0: &[[Entry; 2]] = &[
     [(Color, 0.8, 6.0), (Rotate, 0.4, 5.0)],
 ];
 
-/// `original`: the policy of the paper (arXiv 1805.09501).
+/// Pairs of the policy `original`, which is that of the AutoAugment paper (arXiv 1805.09501).
 pub const ORIGINAL: &[[Entry; 2]] = &[
     [(PosterizeOriginal, 0.4, 8.0), (Rotate, 0.6, 9.0)],
     [(Solarize, 0.6, 5.0), (AutoContrast, 0.6, 5.0)],
@@ -68,11 +68,11 @@ pub const ORIGINAL: &[[Entry; 2]] = &[
     [(Equalize, 0.8, 8.0), (Equalize, 0.6, 3.0)],
 ];
 
-/// `3a`: 3-Augment of DeiT III.
+/// Operations of the policy `3a`, which is 3-Augment of DeiT III.
 pub const THREE_AUGMENT: &[Entry] =
     &[(Solarize, 1.0, 5.0), (Desaturate, 1.0, 10.0), (GaussianBlurRand, 1.0, 10.0)];
 
-/// Settings of timm's AutoAugment, as its text gives them.
+/// Settings of timm's AutoAugment, parsed from a text such as `original-mstd0.5`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AutoAugment {
     /// Policy: the operations from which those for one image are drawn.
@@ -81,7 +81,7 @@ pub struct AutoAugment {
     pub std: f64,
 }
 
-/// Policy that a text selects.
+/// Policy, which the beginning of the text selects, such as `original`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Policy {
     /// Applies one of these pairs of operations.
