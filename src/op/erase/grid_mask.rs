@@ -98,10 +98,11 @@ impl PositionFormula for GridMask {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("GridMask", include_str!("../../../kernels/grid_mask.cu")));
 
-    /// Computes DALI's `grid_mask` (`grid_mask_cpu.h`). The position of a pixel in the grid is (x
-    /// cos - y sin, x sin + y cos) / tile - shift / tile. If the fractions of both coordinates are
-    /// below `ratio`, the pixel gets the fill colour. Here, positions are integers. DALI adds up
-    /// steps in f32, so pixels less than 0.001 pixel from an edge may differ.
+    /// Computes DALI's `grid_mask` (`grid_mask_cpu.h`). The position of a pixel in the grid is
+    /// `(x cos - y sin, x sin + y cos) / tile - shift / tile`. If the fractions of both coordinates
+    /// are below `ratio`, the pixel gets the fill colour. feedwater computes positions with
+    /// integers. DALI adds up steps in f32, so pixels less than 0.001 pixel from an edge may
+    /// differ.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let (x, y) = (x as u32, y as u32);

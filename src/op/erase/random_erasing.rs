@@ -27,8 +27,9 @@ pub struct RandomErasing {
     /// Minimum and maximum of a rectangle's height divided by its width, 0.001 to 1000. Default
     /// `[0.3, 3.3]`.
     pub ratio: [f64; 2],
-    /// New value of erased pixels, or mean of the noise. One number, or one per channel. Before
-    /// `normalize` the unit is levels of a byte, after it normalized values. Default 0.
+    /// New value of erased pixels, or mean of the noise. One number, or one per channel, in the
+    /// unit of the input pixels: levels of a byte, or normalized values after `normalize`. Default
+    /// 0.
     #[serde(deserialize_with = "one_or_each")]
     pub value: [f64; 3],
     /// Content of the rectangles: one colour (`const`, the default), one random colour per

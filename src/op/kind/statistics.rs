@@ -28,7 +28,7 @@ pub trait StatisticsFormula: 'static {
     /// Histograms& h, int channel, int byte)`, which computes one entry of the table. The name of
     /// the parameters' type is the name of this type followed by `Params`.
     const CUDA: Option<Cuda>;
-    /// Histograms from which the table is computed. On the CPU, the others are empty.
+    /// Histograms from which the table is computed. On the CPU, all other histograms are empty.
     const READS: Reads = Reads::All;
 
     /// The table.
