@@ -279,9 +279,10 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Maximum number of coefficients (of 32 bits) of the resamplings that [`draw`](Self::draw)
-    /// adds, for inputs of at most `bounds.pixels` pixels and at most `bounds.side` columns or
-    /// rows. Default: 0, for operators that do not resample.
+    /// Maximum number of 32-bit table entries whose number depends on the image size: coefficients
+    /// of the resamplings and fields of displacements that [`draw`](Self::draw) adds. Inputs have
+    /// at most `bounds.pixels` pixels and at most `bounds.side` columns or rows. Default: 0, for
+    /// operators that add neither.
     fn coefficients(&self, bounds: Bounds) -> usize {
         let _ = bounds;
         0
