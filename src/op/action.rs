@@ -1,4 +1,4 @@
-//! Actions: what operators do to one sample.
+//! Actions: the steps that operators draw for one sample.
 
 use std::ops::Range;
 
@@ -8,30 +8,31 @@ use crate::image::PixelType;
 use super::kind::mix::Inside;
 use super::{ActionParams, Trace};
 
-/// One thing that is done to one sample's image.
+/// One step on the image of one sample.
 #[derive(Clone, Debug)]
 pub struct Action {
-    /// What is done, by kind.
+    /// Kind and parameters of the action.
     pub params: ActionParams,
-    /// Range of its part of [`Actions::table`](super::Actions::table).
+    /// Range of the action's entries in [`Actions::table`](super::Actions::table).
     pub table: Range<usize>,
-    /// Size of its whole output.
+    /// Size of the action's whole output.
     pub whole: Size,
-    /// Window of its input that it reads.
+    /// Window of the input that the action reads.
     pub input: Roi,
-    /// Window of its output that is needed.
+    /// Window of the output that is needed.
     pub output: Roi,
 }
 
 impl Action {
-    /// An action on an image of this size, whose windows are not known yet: the whole image stands in for them.
+    /// An action on an image of size `input`. Its windows are not known yet, so they are those of
+    /// the whole images.
     pub(super) fn new(params: ActionParams, input: Size, output: Size) -> Self {
         let (input, whole) = (input.window(), output);
         Self { params, table: 0..0, whole, input, output: whole.window() }
     }
 
-    /// Records how actions move the pixels, one after another. Those of a mix are not recorded, because boxes stay
-    /// where they are in one of the images.
+    /// Records how actions move the pixels, one after another. Actions of a mix are not recorded: a
+    /// mix contains the unmoved image, so boxes stay where they are.
     pub(super) fn trace_all(actions: &[Self], trace: &mut Trace) {
         let mut mixes = Inside::default();
         for action in actions {

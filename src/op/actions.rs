@@ -1,5 +1,5 @@
-//! All actions of one sample: a forward pass over the operators for random numbers and sizes, then a backward pass for
-//! windows.
+//! All actions of one sample. A forward pass over the operators draws random numbers and computes
+//! sizes. A backward pass over the actions computes windows.
 
 use crate::geometry::{BoundingBox, Roi, Size};
 use crate::image::HostImage;
@@ -13,27 +13,29 @@ use super::record::{DrawnOperator, Record};
 use super::resample::Weights;
 use super::{Kind, Operator, ParamBytes, Trace, Wanted};
 
-/// Actions of one sample. Overwritten for each sample, so that nothing is allocated once it has reached its size.
+/// Actions of one sample. The vectors are reused for the next sample, so nothing is allocated after
+/// they have grown to their final size.
 #[derive(Clone, Debug, Default)]
 pub struct Actions {
-    /// Actions in order.
+    /// Actions in the order in which they are executed.
     pub list: Vec<Action>,
-    /// Number of actions of the first operators: of one, of two, and so on.
+    /// Element `i` is the number of actions of the first `i + 1` operators together.
     pub ends: Vec<usize>,
-    /// Tables of all actions, the last action's first.
+    /// Tables of all actions, beginning with the table of the last action.
     pub table: Vec<i32>,
-    /// Tables that do not depend on windows, the first action's first.
+    /// Tables that do not depend on windows, beginning with the table of the first action.
     fixed: Vec<i32>,
-    /// Names of the operators.
+    /// Names of the operators, in order.
     names: Vec<&'static str>,
     /// Boxes of the sample's objects in the upright image, for operators that read them.
     pub boxes: Vec<BoundingBox>,
-    /// Memory for boxes in other images.
+    /// Memory for the boxes in the image that the next operator receives.
     present: Vec<BoundingBox>,
 }
 
 impl Actions {
-    /// Actions of the operators for a whole output of an image of size `input`.
+    /// Actions of the operators for an image of size `input`, with the windows for the whole
+    /// output.
     pub fn of<'a>(
         operators: impl IntoIterator<Item = &'a dyn Operator>,
         key: SampleKey,
@@ -45,8 +47,9 @@ impl Actions {
         actions
     }
 
-    /// Draws the actions of the operators for an image of size `input`, and records in `trace` how the pixels move.
-    /// Returns the output size. Windows are those of whole images until [`demand`](Self::demand).
+    /// Draws the actions of the operators for an image of size `input`, and records in `trace` how
+    /// the pixels move. Returns the output size. The actions have the windows of whole images until
+    /// [`demand`](Self::demand) is called.
     pub fn draw<'a>(
         &mut self,
         operators: impl IntoIterator<Item = &'a dyn Operator>,
@@ -57,7 +60,8 @@ impl Actions {
         self.draw_recorded(operators, key, input, trace, None)
     }
 
-    /// Actions of the operators for an image of size `input`, by name. `boxes` are those of its objects.
+    /// Names and parameters of the actions for an image of size `input`, by operator. `boxes` are
+    /// the boxes of the objects in this image.
     pub fn named<'a>(
         operators: impl IntoIterator<Item = &'a dyn Operator>,
         key: SampleKey,
@@ -108,13 +112,15 @@ impl Actions {
         size
     }
 
-    /// Computes the windows and tables for the output window `wanted`. Returns the window of the image that is needed.
+    /// Computes the windows and tables of all actions for the output window `wanted`. Returns the
+    /// window of the image that the first action reads.
     pub fn demand(&mut self, wanted: Roi) -> Roi {
         self.demand_reduced(1, Size::default(), wanted)
     }
 
-    /// The same if the decoder reduces both sides of the image by `reduction`, more than 1 only if the first action
-    /// resamples. `padding` is [`Wanted::padding`].
+    /// Does the work of [`demand`](Self::demand) for an image whose sides the decoder reduces by
+    /// `reduction`. `reduction` may be more than 1 only if the first action resamples. `padding` is
+    /// [`Wanted::padding`].
     pub fn demand_reduced(&mut self, reduction: u32, padding: Size, wanted: Roi) -> Roi {
         let mut window = wanted;
         let mut branches = Branches::default();
@@ -140,18 +146,19 @@ impl Actions {
         operators.checked_sub(1).map_or(0, |last| self.ends[last])
     }
 
-    /// Number of the first action from `place` on, before `end`, that is not pointwise.
+    /// Index of the first action from `place` on that is not pointwise, or `end` if all actions
+    /// before `end` are pointwise.
     pub fn pointwise_end(&self, place: usize, end: usize) -> usize {
         let rest = &self.list[place..end];
         place + rest.iter().take_while(|it| it.params.kind().is_pointwise()).count()
     }
 
-    /// Kinds of the actions.
+    /// Kinds of the actions, in order.
     pub fn kinds(&self) -> Vec<Kind> {
         self.list.iter().map(|action| action.params.kind()).collect()
     }
 
-    /// Result of all actions for an image, by the reference implementations.
+    /// Applies all actions to an image by the reference implementations.
     pub fn reference(&self, image: &HostImage) -> HostImage {
         let (mut image, mut mixer) = (image.clone(), Mixer::default());
         for (place, action) in self.list.iter().enumerate() {
@@ -162,7 +169,8 @@ impl Actions {
         image
     }
 
-    /// Parameters for a kernel of the actions from index `first` on. The tables begin at `address`.
+    /// Parameters, as a kernel reads them, of the actions from index `first` on. The tables begin
+    /// at `address`.
     pub fn params(&self, first: usize, address: u64) -> impl Iterator<Item = ParamBytes> {
         self.list[first..].iter().map(move |action| {
             let table = size_of::<i32>() * action.table.start;
@@ -170,18 +178,19 @@ impl Actions {
         })
     }
 
-    /// Part of the table of action number `place`.
+    /// Table of action number `place`.
     pub fn table_of(&self, place: usize) -> &[i32] {
         &self.table[self.list[place].table.clone()]
     }
 
-    /// Tables of the operators from index `first` on.
+    /// Tables of all actions of the operators from index `first` on.
     pub fn tables_from(&self, first: usize) -> &[i32] {
         let end = self.list.get(self.end(first)).map_or(0, |action| action.table.end);
         &self.table[..end]
     }
 
-    /// Resampling by the first action, if it resamples.
+    /// Parameters of the first action's resampling. `None` if the first action does not resample by
+    /// a filter.
     pub fn first_resampling(&self) -> Option<&super::resample::Params> {
         match self.list.first()?.params.executor() {
             Executor::Resample(params) if matches!(params.weights, Weights::Filter(_)) => {
@@ -191,7 +200,8 @@ impl Actions {
         }
     }
 
-    /// Makes room for tables of `entries` entries in all, `fixed` of which do not depend on windows.
+    /// Allocates memory for tables of `entries` entries in total, and for `fixed` entries that do
+    /// not depend on windows.
     pub fn reserve(&mut self, entries: usize, fixed: usize) {
         for (table, entries) in [(&mut self.table, entries), (&mut self.fixed, fixed)] {
             if table.capacity() < entries {

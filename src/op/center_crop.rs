@@ -1,4 +1,4 @@
-//! `center_crop`: a centred window.
+//! `center_crop`: crops a centred window.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +12,9 @@ use super::{BuiltIn, Draw, FieldError, Kinds, Operator};
 
 /// Crops a centred window: torchvision's `CenterCrop`.
 ///
-/// The window begins at `int(round((side - wanted) / 2))`, rounding half to even. A smaller image is padded,
-/// with `(wanted - side) / 2` truncated to an integer on the left and at the top. With `fill` and `mode` it is timm's
-/// `CenterCropOrPad`.
+/// The window begins at `int(round((side - wanted) / 2))`, rounding half to even. A smaller image
+/// is padded. The padding on the left and at the top is `(wanted - side) / 2`, truncated to an
+/// integer. With `fill` and `mode` it is timm's `CenterCropOrPad`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CenterCrop {
@@ -22,11 +22,12 @@ pub struct CenterCrop {
     pub width: u32,
     /// Output height, in pixels.
     pub height: u32,
-    /// Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after
-    /// `normalize`. In TOML also one number for all. Default 0. Only for the mode `constant`.
+    /// Red, green and blue of the padding, in the unit of the input pixels: 0 to 255, or normalized
+    /// values after `normalize`. In TOML also one number for all. Default 0. Only for the mode
+    /// `constant`.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [f32; 3],
-    /// What is added to a smaller image: `constant` (default), `edge`, `reflect` or `symmetric`.
+    /// How a smaller image is padded: `constant` (default), `edge`, `reflect` or `symmetric`.
     #[serde(default)]
     pub mode: PadMode,
 }
@@ -38,7 +39,8 @@ impl CenterCrop {
     }
 }
 
-/// Padding before and after an axis, and the first pixel in the padded image.
+/// Padding before and after the image along one axis, and the first pixel of the window in the
+/// padded image.
 fn placed(side: u32, wanted: u32) -> (i32, i32, i64) {
     if wanted > side {
         let missing = wanted - side;
@@ -97,7 +99,7 @@ impl BuiltIn for CenterCrop {
 mod tests {
     use super::*;
 
-    /// Python's `int(round((side - wanted) / 2.0))`.
+    /// The expected numbers are those of Python's `int(round((side - wanted) / 2.0))`.
     #[test]
     fn half_pixels_round_to_even() {
         let firsts = [(10, 8), (11, 8), (13, 8), (15, 8), (9, 8)].map(|(s, w)| placed(s, w).2);

@@ -1,4 +1,4 @@
-//! Chains: operators of any type in order, each with its placement.
+//! Chains: lists of operators of any type, each with its placement.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,16 +12,18 @@ use super::{BatchOperator, Operator};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Placement {
-    /// On the CPU.
+    /// The operator runs on the CPU.
     Cpu,
-    /// On the GPU.
+    /// The operator runs on the GPU.
     Gpu,
-    /// On the GPU if there is one and the preceding operators allow it, else on the CPU.
+    /// The operator runs on the GPU if there is one and the preceding operators allow it, else on
+    /// the CPU.
     #[default]
     Auto,
 }
 
-/// Operators that an image passes through, in order, and then those of the batch that it is in.
+/// Operators that every image passes through, in order, and then operators that the finished batch
+/// passes through.
 #[derive(Clone, Default)]
 pub struct Chain {
     steps: Vec<ChainStep>,
@@ -60,9 +62,10 @@ impl Chain {
         self
     }
 
-    /// Appends an operator of the batch stage, which runs where the finished batch is. Batch operators make soft
-    /// targets, which need [`TargetSettings::classes`](crate::plan::TargetSettings::classes), and an even batch size.
-    /// A [`Preprocessor`](crate::Preprocessor) does not run them.
+    /// Appends an operator of the batch stage, which runs on the device (CPU or GPU) that holds the
+    /// finished batch. Batch operators produce soft targets. These need
+    /// [`TargetSettings::classes`](crate::plan::TargetSettings::classes) and an even batch size. A
+    /// [`Preprocessor`](crate::Preprocessor) skips batch operators.
     pub fn then_batch(self, operator: impl BatchOperator) -> Self {
         self.then_any_batch(Arc::new(operator))
     }

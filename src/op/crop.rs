@@ -1,4 +1,4 @@
-//! `crop`: a window at a fixed position.
+//! `crop`: crops a window at a fixed position.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +7,15 @@ use crate::geometry::Size;
 use super::settings::check_side;
 use super::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Crops a window. Pixels outside the image are 0, as with Pillow's `Image.crop`.
+/// Crops a window at a fixed position. Pixels outside the image are 0, as with Pillow's
+/// `Image.crop`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Crop {
-    /// First column. Default 0.
+    /// First column of the window. Default 0.
     #[serde(default)]
     pub x: u32,
-    /// First row. Default 0.
+    /// First row of the window. Default 0.
     #[serde(default)]
     pub y: u32,
     /// Output width, in pixels.

@@ -1,6 +1,7 @@
-//! What an operator of your own needs beside the trait [`Operator`](super::Operator).
+//! Types that an operator of your own needs, besides the trait [`Operator`](super::Operator).
 //!
-//! `examples/02-own-operator.rs` in the repository is a complete operator; [`testing`](crate::testing) compares all forms of it.
+//! `examples/02-own-operator.rs` in the repository is a complete operator.
+//! [`testing`](crate::testing) compares its CPU and CUDA implementations.
 
 use crate::geometry::{Roi, Size};
 
@@ -10,16 +11,16 @@ pub use crate::geometry::{BoundingBox, Orientation, View};
 pub use crate::image::{HostImage, Image, PixelType};
 pub use crate::random::SampleRng;
 
-/// Maximum size of an action's parameters, in bytes.
+/// Maximum size of an action's parameters for a kernel, in bytes.
 pub const MAX_PARAMS_BYTES: usize = 96;
 
-/// Invalid operator setting: the field's name (such as `std[1]`) and the problem.
+/// Invalid setting of an operator: the name of the field (such as `std[1]`) and the problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FieldError {
-    /// Field name as in TOML.
+    /// Name of the field as in TOML.
     pub field: String,
-    /// Problem, including the value.
+    /// Description of the problem, including the invalid value.
     pub problem: String,
 }
 
@@ -30,46 +31,52 @@ impl FieldError {
     }
 }
 
-/// The output window that [`ImageFormula::demand`] is called for.
+/// Window that is needed of an action's output, and the size of the action's input. From these,
+/// [`ImageFormula::demand`] computes the window that the action reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Size of the whole input, after the decoder's reduction if there was one.
+    /// Size of the whole input. If the decoder reduced the image, the reduced size.
     pub input: Size,
-    /// Factor (1, 2, 4 or 8) by which the decoder reduced both sides after [`Operator::draw`](super::Operator::draw) saw the full size.
-    /// More than 1 only for the first action of a sample, and only if that resamples.
+    /// Factor (1, 2, 4 or 8) by which the decoder reduced both sides, after
+    /// [`Operator::draw`](super::Operator::draw) was called with the full size. The factor is more
+    /// than 1 only for the first action of a sample, and only if this action resamples.
     pub reduction: u32,
-    /// Columns and rows of the unreduced image that the decoder added before the first ones, because EXIF mirrors the
-    /// axis and the reduction does not divide its side.
+    /// Columns and rows, in pixels of the unreduced image, that the decoder added before the first
+    /// column and row. The decoder adds them if EXIF mirrors the axis and the reduction does not
+    /// divide its side.
     pub padding: Size,
-    /// Window of the output.
+    /// Window of the output that is needed.
     pub output: Roi,
 }
 
-/// Upper bounds on the size of any image and of the wanted window.
+/// Upper bounds for all images that an operator may receive, and for the window that is needed of
+/// its output.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Maximum number of pixels.
+    /// Maximum number of pixels of an image.
     pub pixels: u64,
-    /// Maximum number of columns, and of rows.
+    /// Maximum number of columns, and also of rows, of an image.
     pub side: u32,
-    /// Largest output window that is ever needed, if known: the output size of a following crop. Without it `resize`
-    /// with `shorter` is unbounded, because a one-row image would become as many columns as there are pixels.
+    /// Largest output window that is ever needed: the output size of a following crop. `None` if no
+    /// crop follows. Then the output of `resize` with `shorter` is not bounded: an image of one row
+    /// becomes `shorter` rows high, and its columns grow in proportion.
     pub wanted: Option<Size>,
 }
 
-/// Geometry of one sample's operators, in coordinates of the upright image.
+/// Where the operators of one sample move its pixels, in coordinates of the upright image.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Trace {
-    /// Part of the image that is left after the leading crops of the chain.
+    /// Region of the image that is left after the crops at the beginning of the chain.
     pub roi: Roi,
-    /// Whether a following crop still crops the image itself, because only crops came before it.
+    /// Whether all actions so far that move pixels are crops inside the image. Then the next crop
+    /// also crops `roi`.
     pub cropping: bool,
     /// Whether the image is mirrored left to right.
     pub flipped_horizontally: bool,
     /// Whether the image is mirrored top to bottom.
     pub flipped_vertically: bool,
-    /// Position of the image in the output of the chain.
+    /// Position of the image in the output of the chain, for boxes and masks.
     pub view: View,
 }
 
@@ -79,7 +86,8 @@ impl Trace {
         Self { roi: size.window(), cropping: true, view: View::new(size), ..Self::default() }
     }
 
-    /// Crops to `window`, given in coordinates of the current region and clipped to it.
+    /// Crops `roi` to `window`, which is given in coordinates of `roi` and clipped to it. Has no
+    /// effect if `cropping` is false.
     pub fn crop(&mut self, window: Roi) {
         if self.cropping {
             let left = Roi { x: 0, y: 0, ..self.roi };

@@ -1,9 +1,10 @@
-//! Kernels of the part of a chain that runs on the device: at most two.
+//! Kernels for the part of a chain that runs on the device. There are at most two.
 //!
-//! The **fused** kernel evaluates a fixed order of actions for each pixel, and resamples on the tensor cores. It
-//! executes the whole chain if each operator draws the same kinds of actions for every sample, and none but one
-//! resamples. Otherwise it ends behind the resampling and stores bytes in scratch memory, and the **program** kernel
-//! does the rest. Without a resampling that it could begin with, there is only the program kernel.
+//! The **fused** kernel evaluates a fixed order of actions for each pixel, and resamples on the
+//! tensor cores. It executes the whole chain if each operator draws the same kinds of actions for
+//! every sample and at most one operator resamples. Otherwise it ends after the resampling and
+//! stores bytes in scratch memory, and the **program** kernel executes the other actions. If the
+//! chain cannot begin with a fused resampling, there is only the program kernel.
 
 use crate::geometry::{Roi, Size};
 use crate::image::PixelType;
@@ -14,48 +15,52 @@ use super::kind::{Execution, crop};
 use super::program::{Addresses, Extent, Image, ProgramText};
 use super::{Actions, Kind, Kinds, ParamBytes};
 
-/// Kernels of a chain. At least one is there.
+/// Kernels of a chain: a fused kernel, a program kernel, or both.
 #[derive(Clone, Debug)]
 pub struct DeviceChain {
-    /// Innermost image of the first kernel.
+    /// Image that the first kernel reads.
     pub leaf: Leaf,
     /// The fused kernel.
     pub fused: Option<KernelText>,
-    /// Number of operators that it executes, and the kinds of their actions.
+    /// Number of operators that the fused kernel executes. `fused_kinds` are the kinds of their
+    /// actions.
     fused_operators: usize,
     fused_kinds: Vec<Kind>,
     /// The program kernel.
     pub program: Option<ProgramText>,
-    /// Operator that the fused kernel cannot execute, counted from the first one on the device, and why.
+    /// First operator that the fused kernel cannot execute, and the reason. Operators are counted
+    /// from the first one on the device.
     pub unfused: Option<(usize, &'static str)>,
 }
 
-/// A sample's actions, from the first operator on the device on.
+/// Actions of a sample that run on the device, and their input.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
     /// All actions of the sample.
     pub actions: &'a Actions,
-    /// Number of the first one on the device.
+    /// Number of the first action on the device.
     pub first: usize,
-    /// Window and size of the first one's input. It has the pixel type of the leaf.
+    /// Window and size of the first device action's input. The input has the pixel type of the
+    /// leaf.
     pub input: (Roi, Size),
-    /// The leaf's parameters.
+    /// Parameters of the leaf, the image that the first kernel reads.
     pub leaf: &'a [u8],
 }
 
-/// Where a sample's parameters are written.
+/// Memory to which the parameters of one sample are written.
 #[derive(Debug)]
 pub struct Block<'a> {
-    /// [`DeviceChain::fused_bytes`].
+    /// Parameters for the fused kernel, of size [`DeviceChain::fused_bytes`].
     pub fused: &'a mut [u8],
-    /// [`DeviceChain::program_bytes`].
+    /// Parameters for the program kernel, of size [`DeviceChain::program_bytes`].
     pub program: &'a mut [u8],
-    /// [`DeviceChain::passes_bytes`], at [`Addresses::passes`].
+    /// Passes, steps and statistics of the program kernel, of size [`DeviceChain::passes_bytes`].
+    /// Their address is [`Addresses::passes`].
     pub passes: &'a mut [u8],
 }
 
 impl DeviceChain {
-    /// Kernels of operators with these kinds over a leaf.
+    /// Kernels for operators with these kinds. The first kernel reads the image `leaf`.
     pub fn new(leaf: Leaf, operators: &[&Kinds], shape: TensorShape) -> Self {
         let input = leaf.pixels();
         let pixels = |operators: &[&Kinds]| {
@@ -74,7 +79,8 @@ impl DeviceChain {
         let end = ends.filter(|&end| resamples(&flat(&operators[..end]))).unwrap_or(0);
         let fused_kinds = flat(&operators[..end]);
         let fused = (end > 0).then(|| {
-            // The image in scratch memory begins at the first pixel that is needed.
+            // A crop as last action makes the image in scratch memory begin at the first pixel that
+            // is needed.
             let kinds = [&fused_kinds[..], &[Kind::Crop]].concat();
             kernel_text(leaf, &kinds, DType::U8, Layout::Nhwc)
         });
@@ -82,13 +88,14 @@ impl DeviceChain {
         Self { fused, fused_operators: end, fused_kinds, unfused, ..rest }
     }
 
-    /// One fused kernel for actions of these kinds, in this order.
+    /// A fused kernel without a program kernel, for actions of these kinds in this order.
     pub fn fused(leaf: Leaf, kinds: Vec<Kind>, shape: TensorShape) -> Self {
         let fused = Some(kernel_text(leaf, &kinds, shape.dtype, shape.layout));
         Self { leaf, fused, fused_operators: 0, fused_kinds: kinds, program: None, unfused: None }
     }
 
-    /// One program kernel for operators with these kinds, the last of which makes pixels of type `pixels`.
+    /// A program kernel without a fused kernel, for operators with these kinds. The last operator
+    /// makes pixels of type `pixels`.
     pub fn program(
         leaf: Leaf,
         operators: &[&Kinds],
@@ -106,34 +113,35 @@ impl DeviceChain {
         self.fused_operators
     }
 
-    /// The kernels' names, in order.
+    /// Names of the kernels, in the order in which they run.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let fused = self.fused.iter().map(|it| &*it.name);
         fused.chain(self.program.iter().map(|it| &*it.name))
     }
 
-    /// The kernels' texts, in order.
+    /// Source texts of the kernels, in the order in which they run.
     pub fn sources(&self) -> impl Iterator<Item = &str> {
         let fused = self.fused.iter().map(|it| &*it.source);
         fused.chain(self.program.iter().map(|it| &*it.source))
     }
 
-    /// Size of a sample's parameters for the fused kernel, in bytes.
+    /// Size of one sample's parameters for the fused kernel, in bytes.
     pub fn fused_bytes(&self) -> usize {
         self.fused.as_ref().map_or(0, |it| it.sample_bytes)
     }
 
-    /// Size of a sample's parameters for the program kernel, in bytes.
+    /// Size of one sample's parameters for the program kernel, in bytes.
     pub fn program_bytes(&self) -> usize {
         self.program.as_ref().map_or(0, ProgramText::sample_bytes)
     }
 
-    /// Maximum size of a sample's passes, steps and statistics for the program kernel, in bytes.
+    /// Maximum size of one sample's passes, steps and statistics for the program kernel, in bytes.
     pub fn passes_bytes(&self) -> usize {
         self.program.as_ref().map_or(0, ProgramText::passes_bytes)
     }
 
-    /// Why the kernels cannot execute a sample: an operator drew what it does not declare.
+    /// Checks that the kernels can execute a sample. The error is that an operator drew actions
+    /// that it does not declare in `kinds`.
     pub fn takes(&self, sample: &Sample<'_>) -> Result<(), &'static str> {
         let (list, end) = (&sample.actions.list, self.fused_end(sample));
         let fused = list[sample.first..].iter().map(|it| it.params.kind());
@@ -148,7 +156,7 @@ impl DeviceChain {
         }
     }
 
-    /// Size of the larger one of the sample's two scratch images, in bytes.
+    /// Size in bytes of the larger of the two scratch images of a sample.
     pub fn scratch_bytes(&self, sample: &Sample<'_>) -> u64 {
         match &self.program {
             Some(_) => {
@@ -160,11 +168,13 @@ impl DeviceChain {
         }
     }
 
-    /// Writes a sample's parameters, and adds the sample to `extent`.
+    /// Writes the parameters of a sample, and enlarges the launches in `extent` so that they cover
+    /// the sample.
     ///
     /// # Panics
     ///
-    /// If the kernels do not [take](Self::takes) the sample, or the block has other sizes.
+    /// Panics if the kernels do not [take](Self::takes) the sample, or if a part of the block has a
+    /// wrong size.
     pub fn write(
         &self,
         sample: &Sample<'_>,
@@ -198,12 +208,13 @@ impl DeviceChain {
         extent.add_fused(size);
     }
 
-    /// Number of the first action behind the fused kernel.
+    /// Index of the first action that the fused kernel does not execute.
     fn fused_end(&self, sample: &Sample<'_>) -> usize {
         sample.first + self.fused_kinds.len()
     }
 
-    /// What the program kernel reads first.
+    /// Image that the program kernel reads first: the output of the fused kernel, or the input of
+    /// the device.
     fn program_source(&self, sample: &Sample<'_>) -> Image {
         let (window, whole) = sample.input;
         match self.fused_kinds.len().checked_sub(1) {
@@ -216,7 +227,7 @@ impl DeviceChain {
     }
 }
 
-/// Why a fused kernel does not execute an operator with these kinds.
+/// Reason why a fused kernel does not execute an operator with these kinds.
 fn unfused(kinds: &Kinds) -> &'static str {
     match kinds.list().iter().all(|kind| kind.facts().nests) {
         _ if !kinds.is_exact() => "draws other actions for other samples",
@@ -225,7 +236,7 @@ fn unfused(kinds: &Kinds) -> &'static str {
     }
 }
 
-/// Number of the first operators that a fused kernel can execute.
+/// Number of operators at the beginning of the list that one fused kernel can execute.
 fn fused_end(operators: &[&Kinds]) -> usize {
     let mut resampled = 0;
     let fused = operators.iter().take_while(|kinds| {

@@ -1,4 +1,4 @@
-//! Drawing: an operator turns its settings and random numbers into actions for one sample.
+//! Drawing: operators turn settings and random numbers into actions for one sample.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ use super::warp::field::{Field, Smoothness};
 use super::warp::{Interpolation, Warp};
 use super::{ActionParams, Operator, ParamBytes, Trace};
 
-/// Where an operator puts the actions of one sample, with the sample's random numbers.
+/// Takes the actions that an operator draws for one sample, and provides the random numbers of the
+/// sample.
 #[derive(Debug)]
 pub struct Draw<'a> {
     pub(super) size: Size,
@@ -31,28 +32,29 @@ pub struct Draw<'a> {
     pub(super) path: OperatorPath,
     pub(super) rng: SampleRng,
     pub(super) actions: &'a mut Vec<Action>,
-    /// Tables of the actions, in their order. An action's range counts from the start.
+    /// Tables of the actions, in the order of the actions. The table range of an action counts from
+    /// the start of this vector.
     pub(super) tables: &'a mut Vec<i32>,
-    /// Where the actions are recorded by name, if they are.
+    /// Record of the actions by name. `None` if they are not recorded.
     pub(super) record: Option<&'a mut Record>,
     pub(super) boxes: Boxes<'a>,
 }
 
-/// Boxes of the sample's objects.
+/// Boxes of the sample's objects, before and after the actions so far.
 #[derive(Debug)]
 pub(super) struct Boxes<'a> {
-    /// In the upright image.
+    /// Boxes in the upright image, before all actions.
     pub(super) upright: &'a [BoundingBox],
-    /// Trace of the operators before the first of these actions.
+    /// Trace of the actions before action number `first`.
     pub(super) trace: &'a Trace,
-    /// Number of the first action that is not in the trace.
+    /// Number of the first action that is not in `trace`.
     pub(super) first: usize,
-    /// Memory for those in the present image.
+    /// Memory for the boxes in the present image, after all actions so far.
     pub(super) present: &'a mut Vec<BoundingBox>,
 }
 
 impl Boxes<'_> {
-    /// Puts the visible parts of the boxes after these actions into `present`.
+    /// Moves the boxes by the actions, and writes their visible parts to `present`.
     fn follow(&mut self, actions: &[Action]) {
         let mut trace = *self.trace;
         Action::trace_all(&actions[self.first..], &mut trace);
@@ -63,7 +65,7 @@ impl Boxes<'_> {
 }
 
 impl Draw<'_> {
-    /// Size of the image after the actions so far.
+    /// Size of the image after the actions that were added so far.
     pub fn size(&self) -> Size {
         self.size
     }
@@ -73,60 +75,64 @@ impl Draw<'_> {
         &mut self.rng
     }
 
-    /// Says for people what the next action is: a formula, and the numbers that it depends on. `feedwater dump` writes
-    /// them. Tables without a note are written entry by entry, and the parameters of other kinds are known anyway.
+    /// Describes the next action for `feedwater dump`: a formula, and the numbers that it depends
+    /// on. Only tables need a description. Without a description, all entries of the table are
+    /// written. The parameters of other kinds are written in any case.
     pub fn note(&mut self, formula: &'static str, numbers: &[(&'static str, &[f64])]) {
         if let Some(record) = &mut self.record {
             record.note(formula, numbers);
         }
     }
 
-    /// Says for people what the next action is: a formula, and the text that it depends on.
+    /// Describes the next action for `feedwater dump`: a formula, and the text that it depends on.
     pub(crate) fn note_text(&mut self, formula: &'static str, name: &'static str, text: &str) {
         if let Some(record) = &mut self.record {
             record.text(formula, name, text);
         }
     }
 
-    /// Chooses something by the boxes of the sample's objects in the present image, as far as they are visible, with the
-    /// random numbers. There are none if the source has no annotations, and unless
-    /// [`reads_boxes`](Operator::reads_boxes).
+    /// Calls `choose` with the visible boxes of the sample's objects in the present image, and with
+    /// the operator's random numbers. There are no boxes if the source has no annotations, or if
+    /// [`reads_boxes`](Operator::reads_boxes) returns false.
     pub fn by_boxes<T>(&mut self, choose: impl FnOnce(&[BoundingBox], &mut SampleRng) -> T) -> T {
         self.boxes.follow(self.actions);
         choose(self.boxes.present, &mut self.rng)
     }
 
-    /// Crops a window inside of the image, and drops the objects whose box's centre is not inside of the window.
+    /// Crops a window inside the image, and drops objects whose boxes have their centres outside
+    /// the window.
     pub(crate) fn crop_to_centres(&mut self, window: Roi) {
         let position = (window.x.into(), window.y.into());
         let params = crop::Params::new(position, window.size(), self.size, [0.0; CHANNELS]);
         self.push(params.dropping_objects(), window.size());
     }
 
-    /// Crops the window of `size` at `(x, y)`, which may extend outside of the image. Pixels outside are `fill`: red,
-    /// green and blue in the values of the input pixels.
+    /// Crops the window of size `size` whose first column and row are `position`. The window may
+    /// extend beyond the image. Pixels outside the image become `fill`: red, green and blue, in the
+    /// unit of the input pixels.
     pub fn crop(&mut self, position: (i64, i64), size: Size, fill: [f32; 3]) {
         self.push(crop::Params::new(position, size, self.size, fill), size);
     }
 
-    /// Mirrors left to right, top to bottom, or both.
+    /// Mirrors the image left to right, top to bottom, or both.
     pub fn flip(&mut self, horizontal: bool, vertical: bool) {
         self.push(flip::Params::new(self.size, horizontal, vertical), self.size);
     }
 
-    /// Resamples the box `of` of the image to an image of size `to`.
+    /// Resamples the region `of` of the image to an image of size `to`.
     pub fn resample(&mut self, of: Roi, to: Size, filter: Filter) {
         let params = resample::Params::new(of, to, Weights::Filter(filter));
         self.push(params, to);
     }
 
-    /// Blurs each axis, with the image reflected at its borders.
+    /// Blurs rows and columns. The image is reflected at its borders.
     pub(crate) fn blur(&mut self, blur: Blur) {
         let params = resample::Params::new(self.size.window(), self.size, Weights::Blur(blur));
         self.push(params, self.size);
     }
 
-    /// Reads each pixel of an image of size `to` at a position that a map gives.
+    /// Computes an image of size `to`. Each pixel is read at the position of the input that the map
+    /// `warp` gives.
     pub(crate) fn warp(&mut self, mut warp: Warp, to: Size) {
         let starts = warp.starts(to);
         let params = warp::Params { warp, input: self.size, field: None };
@@ -136,7 +142,8 @@ impl Draw<'_> {
         }
     }
 
-    /// Reads each pixel at its own position plus that of a field. `interpolation` is nearest or bilinear.
+    /// Reads each pixel at its own position plus the displacement of a random field.
+    /// `interpolation` must be nearest or bilinear.
     pub(crate) fn displace(
         &mut self,
         smoothness: Smoothness,
@@ -149,8 +156,9 @@ impl Draw<'_> {
         self.push(warp::Params { warp, input: size, field }, size);
     }
 
-    /// Computes the weighted sum of the image and of the results of chains, all of which begin at the image. `chain`
-    /// draws one of them, and keeps size and pixel type. `weights` are those of the image and of the chains.
+    /// Computes the weighted sum of the image and of the results of chains, each of which begins at
+    /// the image. `chain` draws the actions of one chain, which must keep size and pixel type.
+    /// `weights` are the weight of the image and then those of the chains.
     pub(crate) fn mix(&mut self, weights: &[f32], mut chain: impl FnMut(&mut Self)) {
         let Some((&weight, chains)) = weights.split_first() else { return };
         let (size, window) = (self.size, self.size.window());
@@ -162,12 +170,12 @@ impl Draw<'_> {
         }
     }
 
-    /// Maps each byte of a channel to a byte.
+    /// Maps each byte of a channel to a byte. `value` is called with the channel and the byte.
     pub fn table(&mut self, value: impl Fn(usize, u8) -> u8) {
         self.push_table(table::Params, bytemuck::bytes_of(&table::of(value)), self.size);
     }
 
-    /// Maps each byte of a channel to a float.
+    /// Maps each byte of a channel to a float. `value` is called with the channel and the byte.
     pub fn float_table(&mut self, value: impl Fn(usize, u8) -> f32) {
         let values: [[f32; 256]; CHANNELS] = table::of(value);
         self.push_table(float_table::Params, bytemuck::bytes_of(&values), self.size);
@@ -185,13 +193,13 @@ impl Draw<'_> {
         self.push(pixel::Params { formula, params }, self.size);
     }
 
-    /// Applies the table that the formula `F` makes from the histograms of the whole image.
+    /// Maps bytes by a table that the formula `F` computes from the histograms of the whole image.
     pub fn statistics<F: StatisticsFormula>(&mut self, params: &F::Params) {
         let (formula, params) = (StatisticsKind::of::<F>(), self.noted::<F, _>(params));
         self.push(statistics::Params { formula, params }, self.size);
     }
 
-    /// Computes each pixel from its neighbourhood by the formula `F`.
+    /// Computes each pixel from itself and its neighbours by the formula `F`.
     pub fn stencil<F: StencilFormula>(&mut self, params: &F::Params) {
         let (formula, params) = (StencilKind::of::<F>(), self.noted::<F, _>(params));
         let whole = self.size;
@@ -204,8 +212,8 @@ impl Draw<'_> {
         self.push(image::Params { formula, params }, to);
     }
 
-    /// Adds the actions of operators inside of this one, one after another, each with its own random numbers. `which`
-    /// are indices into `operators`.
+    /// Adds the actions of a combinator's inner operators, one operator after another. Each
+    /// operator has its own random numbers. `which` are indices into `operators`.
     pub fn inner(
         &mut self,
         operators: &[Arc<dyn Operator>],
@@ -235,7 +243,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Adds an action with a table.
+    /// Adds an action with a table. `values` are the bytes of the table.
     fn push_table(&mut self, params: impl Into<ActionParams>, values: &[u8], output: Size) {
         let start = self.tables.len();
         let entries = values.as_chunks().0.iter().map(|bytes| i32::from_ne_bytes(*bytes));
@@ -246,7 +254,7 @@ impl Draw<'_> {
         }
     }
 
-    /// The parameters of the formula `F` as bytes. Records them for the next action.
+    /// Parameters of the formula `F` as bytes. They are also recorded for the next action.
     fn noted<F, P: Pod + Serialize>(&mut self, params: &P) -> ParamBytes {
         if let Some(record) = &mut self.record {
             record.formula(std::any::type_name::<F>(), params);

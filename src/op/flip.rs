@@ -1,13 +1,13 @@
-//! `flip`: mirrors columns, rows or both.
+//! `flip`: mirrors the image left to right, top to bottom, or both.
 
 use serde::{Deserialize, Serialize};
 
 use super::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Mirrors each sample with given probabilities, columns and rows independently.
+/// Mirrors each image left to right and top to bottom, each with its own probability.
 ///
-/// Draws like torchvision's `RandomHorizontalFlip` and `RandomVerticalFlip`: mirrors if a uniform number in `[0, 1)`
-/// is below the probability.
+/// Draws like torchvision's `RandomHorizontalFlip` and `RandomVerticalFlip`: the image is mirrored
+/// if a uniform number in `[0, 1)` is below the probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Flip {
@@ -43,7 +43,8 @@ impl Operator for Flip {
     }
 
     fn is_random(&self) -> bool {
-        // A number is drawn for every probability but has no effect if the probability is 0 or 1.
+        // `draw` draws a number for both probabilities, but the number has no effect if the
+        // probability is 0 or 1.
         [self.horizontal, self.vertical].iter().any(|&p| p > 0.0 && p < 1.0)
     }
 }

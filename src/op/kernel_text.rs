@@ -1,11 +1,13 @@
-//! Source text of a chain's kernel: the operators' texts, and three lines that compose their types.
+//! Source text of a chain's fused kernel: the CUDA texts of the operators, and three lines that
+//! compose their types.
 //!
-//! The text compiles with NVRTC (`--std=c++17 --fmad=false`) for the GPU and with any C++17 compiler for the host
-//! (`-ffp-contract=off`), where `fused__host` and `tiled__host` run the threads one after another.
+//! The text compiles with NVRTC (`--std=c++17 --fmad=false`) for the GPU and with any C++17
+//! compiler for the host (`-ffp-contract=off`). On the host, `fused__host` and `tiled__host` run
+//! the threads one after another.
 //!
-//! Every chain has the kernel `fused`, with one thread per pixel. It is short and serves as the reference on the GPU.
-//! If the operators allow it (`Tiling`), the text also has the kernel `tiled`, with one block per tile, and that
-//! kernel is launched.
+//! Every text has the kernel `fused`, with one thread per pixel. This kernel is short and serves as
+//! the reference on the GPU. If the operators allow it (`Tiling`), the text also has the kernel
+//! `tiled`, with one thread block per tile. Then `tiled` is launched.
 
 use std::fmt::Write;
 
@@ -18,7 +20,7 @@ use crate::tensor::{DType, Layout};
 use super::kind::Tiling;
 use super::{Cuda, Kind, ParamBytes};
 
-/// Innermost image of a kernel's chain.
+/// Image that a kernel reads: the innermost type of the chain of C++ types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Leaf {
     /// A decoded window of bytes, with an orientation: [`RoiParams`].
@@ -60,7 +62,8 @@ impl Leaf {
     }
 }
 
-/// A window of a decoded image in memory that the kernel can read. Twin of `Roi` in `kernels/image.cu`.
+/// A window of a decoded image in memory that the kernel can read. It has the layout of `Roi` in
+/// `kernels/image.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct RoiParams {
@@ -76,9 +79,10 @@ pub struct RoiParams {
 }
 
 impl RoiParams {
-    /// The window `window` of an image of size `stored`: interleaved RGB starting at address `pixels`, with `pitch`
-    /// bytes per row. `pitch` times the number of rows must be readable, also after the last row. Bytes outside the
-    /// pixels may have any value.
+    /// The window `window` of an image of size `stored`. Its pixels are interleaved RGB from
+    /// address `pixels` on, with `pitch` bytes per row. `pitch` times the number of rows must be
+    /// readable, so padding after the last row must be readable too. Bytes of the padding may have
+    /// any value.
     pub fn new(pixels: u64, pitch: u32, window: Roi, stored: Size, turn: Orientation) -> Self {
         Self {
             pixels,
@@ -96,7 +100,8 @@ impl RoiParams {
     }
 }
 
-/// A window of floats in memory that the kernel can read. Twin of `Floats` in `kernels/image.cu`.
+/// A window of floats in memory that the kernel can read. It has the layout of `Floats` in
+/// `kernels/image.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct FloatsParams {
@@ -108,22 +113,25 @@ pub struct FloatsParams {
 }
 
 impl FloatsParams {
-    /// The window `window`: interleaved RGB starting at address `pixels`, with `pitch` floats per row.
+    /// The window `window` of an image. Its pixels are interleaved RGB from address `pixels` on,
+    /// with `pitch` floats per row.
     pub fn new(pixels: u64, pitch: u32, window: Roi) -> Self {
         Self { pixels, pitch: pitch as i32, x: window.x as i32, y: window.y as i32, unused: 0 }
     }
 }
 
-/// Source text of a kernel.
+/// Source text of a kernel, and what the host must know to launch it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelText {
-    /// Complete text. The kernel `fused(const Sample* samples, int count, int width, int height)` needs a grid that
-    /// covers `width` x `height` x `count`. The blocks of the kernel `tiled(const Sample* samples, int count, int
-    /// width, int height, int shared_bytes)` divide the tensor among themselves.
+    /// Complete text. The kernel `fused(const Sample* samples, int count, int width, int height)`
+    /// needs a grid that covers `width` x `height` x `count` threads. The kernel `tiled(const
+    /// Sample* samples, int count, int width, int height, int shared_bytes)` works with any number
+    /// of blocks, which divide the tensor among themselves.
     pub source: String,
-    /// Type of the chain, element type and layout: `FloatTable<Flip<Resample<Roi>>> f16 nchw`.
+    /// C++ type of the chain, element type and layout, such as
+    /// `FloatTable<Flip<Resample<Roi>>> f16 nchw`.
     pub name: String,
-    /// Size of one sample's parameters, in bytes: what [`write_sample`] writes.
+    /// Size in bytes of one sample's parameters, which [`write_sample`] writes.
     pub sample_bytes: usize,
     /// Whether the text has the kernel `tiled`.
     pub tiled: bool,
@@ -136,7 +144,8 @@ impl KernelText {
     }
 }
 
-/// Text of the kernel that evaluates actions of these kinds in order over a leaf and stores the tensor.
+/// Text of the kernel that evaluates actions of these kinds in this order on the image `leaf`, and
+/// stores the tensor.
 pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> KernelText {
     let wrappers: Vec<Cuda> = kinds
         .iter()
@@ -178,9 +187,9 @@ pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> 
     }
 }
 
-/// Writes one sample's parameters in the kernel's layout: address and size of the tensor, the leaf's parameters
-/// ([`RoiParams`] or [`FloatsParams`]) and the actions' parameters in order. `buffer` must be
-/// [`KernelText::sample_bytes`] long.
+/// Writes one sample's parameters in the layout of the kernel: address and size of the tensor, the
+/// parameters of the leaf ([`RoiParams`] or [`FloatsParams`]) and the parameters of the actions in
+/// order. `buffer` must be [`KernelText::sample_bytes`] long.
 pub fn write_sample(
     buffer: &mut [u8],
     out_address: u64,
@@ -202,27 +211,29 @@ pub fn write_sample(
     assert!(rest.is_empty(), "{} bytes of the sample's parameters were not written", rest.len());
 }
 
-/// Size of a sample's parameters before the leaf's, in bytes: address and size of the tensor.
+/// Size in bytes of the address and the size of the tensor, which precede the parameters of the
+/// leaf.
 const SAMPLE_HEAD: usize = size_of::<u64>() + 2 * size_of::<i32>();
 
-/// Guard of the tiled kernel, which needs compute capability 7.5. Older devices launch `fused` (`gpu::Kernel::load`).
-/// Compilers for the host do not define the macro.
+/// Condition under which the tiled kernel is compiled: compute capability 7.5 or newer. Older
+/// devices launch `fused` (`gpu::Kernel::load`). Compilers for the host do not define
+/// `__CUDA_ARCH__`.
 const TILES_SINCE: &str = "#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 750\n";
 
-/// Text that is being composed.
+/// Source text of a kernel while it is composed.
 #[derive(Default)]
 pub(super) struct Text {
     pub source: String,
 }
 
 impl Text {
-    /// Appends a file.
+    /// Appends a file with a `#line` directive for its name.
     pub fn add(&mut self, file: &str, text: &str) {
         // Writing into a String cannot fail.
         let _ = writeln!(self.source, "#line 1 \"{file}.cu\"\n{}", text.trim_end());
     }
 
-    /// Appends a file, unless it is there already.
+    /// Appends a file, unless the text already contains it.
     pub fn add_once(&mut self, file: &str, text: &str) {
         if !self.source.contains(text.trim_end()) {
             self.add(file, text);
@@ -230,7 +241,8 @@ impl Text {
     }
 }
 
-/// Whether all operators after the last resampling one are [`Tiling::Follows`].
+/// Whether an operator resamples, and all operators after the last resampling one are
+/// [`Tiling::Follows`].
 fn is_tiled(wrappers: &[Cuda]) -> bool {
     let last = wrappers.iter().rposition(|cuda| cuda.tiling == Tiling::Resamples);
     last.is_some_and(|last| wrappers[last + 1..].iter().all(|cuda| cuda.tiling == Tiling::Follows))

@@ -1,25 +1,29 @@
 //! Operators: the steps between decoding and the tensor.
 //!
-//! **An operator draws actions; an action is of one kind; kinds are executed by the frame.** For every sample an
-//! operator turns its settings and random numbers into actions ([`Operator::draw`]): crops, resamplings, look-up tables
-//! and so on ([`custom::Kind`]). The CPU transform and the kernels execute kinds and know no operators. Both use the
-//! same parameters, computed here on the host, and both produce the same bits.
+//! **An operator draws actions. Each action has a kind. The CPU transform and the kernels execute
+//! kinds, and contain no code for single operators.** For every sample an operator turns its
+//! settings and random numbers into actions ([`Operator::draw`]), such as crops, resamplings and
+//! look-up tables ([`custom::Kind`]). The parameters of the actions are computed once, on the CPU.
+//! The CPU transform and the kernels use the same parameters and produce the same bits.
 //!
-//! A **kind** is how an action is executed. A **formula** is the arithmetic of an operator: pure functions in Rust, and in
-//! CUDA text if they run on the device.
+//! A **kind** is the way in which an action is executed. A **formula** is the arithmetic of an
+//! operator: a pure function in Rust, and the same function in CUDA if the operator runs on the
+//! GPU.
 //!
 //! | folder | holds |
 //! |---|---|
-//! | `colour`, `erase`, `filter`, `noise`, `policy`, `spatial` | operators, each a file or a folder with its formula |
-//! | `shared` | formulas of several operators |
-//! | `combine`, `batch` | operators over other operators, and over pairs of samples |
-//! | `kind` | kinds, each a file |
-//! | `resample`, `warp` | the arithmetic of the kinds of these names |
-//! | `program` | the kernel that executes actions as data |
-//! | `wide` | loops for several instruction sets |
 //!
-//! To add an operator, add a file here and one line in `operators!`. It needs code elsewhere only if it needs a new
-//! kind (`kind/`).
+//! | `colour`, `erase`, `filter`, `noise`, `policy`, `spatial` | operators, one file or folder each |
+//! | `shared` | formulas that several operators use |
+//! | `combine` | operators that run other operators |
+//! | `batch` | operators on pairs of samples |
+//! | `kind` | kinds of actions, one file each |
+//! | `resample`, `warp` | the arithmetic of resamplings and warps |
+//! | `program` | the program kernel, which reads the actions of each sample as data |
+//! | `wide` | loops that are compiled for several instruction sets |
+//!
+//! To add an operator, add a file here and one line in `operators!`. Code elsewhere changes only if
+//! the operator needs a new kind (`kind/`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -68,8 +72,9 @@ pub(crate) mod shared;
 pub(crate) mod warp;
 pub(crate) mod wide;
 
-/// List of the built-in operators: those of this folder, then those of each folder below, with the files there that
-/// several of its operators share in brackets. TOML names, parity tests, self-test and benches are derived from it.
+/// List of the built-in operators: first those of this folder, then those of each subfolder. Files
+/// that several operators of a subfolder share are in brackets. TOML names, parity tests, self-test
+/// and benches are derived from this list.
 macro_rules! operators {
     (
         $($module:ident :: $type:ident),+;
@@ -109,7 +114,7 @@ macro_rules! operators {
                 }
             }
 
-            /// Settings of the examples of the built-in operator `name`, as serde gives them.
+            /// Settings of the examples of the built-in operator `name`, as serde serializes them.
             pub fn example_settings(name: &str) -> Vec<serde_json::Value> {
                 match name {
                     $(<$type as BuiltIn>::NAME => {
@@ -205,22 +210,22 @@ operators! {
     }
 }
 
-/// One step of a chain.
+/// One operator of a chain.
 ///
-/// For every sample, [`draw`](Self::draw) turns settings and random numbers into actions. The frame then goes backwards
-/// over all actions and computes the window that each one needs of its input. Only the window that the first one needs
-/// is decoded, so crops become partial decodes.
+/// For every sample, [`draw`](Self::draw) turns settings and random numbers into actions. A
+/// backward pass over all actions then computes the window that each action needs of its input. The
+/// decoder decodes only the window that the first action needs, so a crop makes decoding cheaper.
 ///
-/// `name`, `kinds` and `draw` are required.
+/// Only `name`, `kinds` and `draw` must be implemented.
 pub trait Operator: fmt::Debug + Send + Sync + 'static {
-    /// Name in TOML, error messages and reports.
+    /// Name of the operator in TOML, error messages and reports.
     fn name(&self) -> &'static str;
 
-    /// Kinds of the actions that [`draw`](Self::draw) draws. If one of them has no CUDA implementation, the operator,
-    /// decoding and all operators before it run on the CPU.
+    /// Kinds of the actions that [`draw`](Self::draw) adds. If one of them has no CUDA
+    /// implementation, this operator, all operators before it and the decoder run on the CPU.
     fn kinds(&self) -> Kinds;
 
-    /// Draws the random numbers of one sample and adds its actions.
+    /// Draws the random numbers of one sample and adds the sample's actions.
     fn draw(&self, draw: &mut Draw<'_>);
 
     /// Validates the settings. The error names the field and the problem.
@@ -228,32 +233,35 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Output pixel type for an input pixel type. The error says what to do instead. The default follows from
-    /// [`kinds`](Self::kinds).
+    /// Output pixel type for an input pixel type. The error tells the user what to do instead.
+    /// Default: the pixel type that follows from [`kinds`](Self::kinds).
     fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
         pixels(self.name(), &self.kinds(), input)
     }
 
-    /// Output size if it is the same for all samples. `input` is the input size if that is the same for all samples.
+    /// Output size if it is the same for all samples, else `None`. `input` is the input size if it
+    /// is the same for all samples.
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {
         input
     }
 
-    /// Largest output, in columns and in rows, for an input of this size. Default: [`fixed_output`](Self::fixed_output),
-    /// or else the size of the input.
+    /// Maximum number of columns and of rows of the output for an input of this size. Default:
+    /// [`fixed_output`](Self::fixed_output), or the size of the input if this is `None`.
     fn largest_output(&self, input: Size) -> Size {
         self.fixed_output(Some(input)).unwrap_or(input)
     }
 
-    /// Largest output if only one operator runs. For a combinator: the largest over its operators, each applied to `input` alone.
-    /// Default: [`largest_output`](Self::largest_output).
+    /// Upper bound for the output size if only one operator runs. For a combinator, this is the
+    /// maximum over its operators, each applied to `input` alone. Default:
+    /// [`largest_output`](Self::largest_output).
     #[doc(hidden)]
     fn largest_alone(&self, input: Size) -> Size {
         self.largest_output(input)
     }
 
-    /// Whether the output depends on random numbers. [`Preprocessor`](crate::Preprocessor) refuses such operators. The
-    /// default checks whether `draw` draws a number for a 500x375 image.
+    /// Whether the output depends on random numbers. [`Preprocessor`](crate::Preprocessor) refuses
+    /// such operators. Default: whether `draw` draws a random number for an image of 500x375
+    /// pixels.
     fn is_random(&self) -> bool {
         let (sample, path) = (SampleKey::default(), OperatorPath::CHAIN);
         let rng = SampleRng::of_operator(sample, path);
@@ -271,9 +279,10 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Maximum number of coefficients (of 32 bits) of the resamplings that [`draw`](Self::draw) adds, for inputs of at
-    /// most `bounds.pixels` pixels and at most `bounds.side` columns or rows. Default 0, for operators that do not
-    /// resample.
+    /// Maximum number of 32-bit table entries whose number depends on the image size: coefficients
+    /// of the resamplings and fields of displacements that [`draw`](Self::draw) adds. Inputs have
+    /// at most `bounds.pixels` pixels and at most `bounds.side` columns or rows. Default: 0, for
+    /// operators that add neither.
     fn coefficients(&self, bounds: Bounds) -> usize {
         let _ = bounds;
         0
@@ -282,10 +291,10 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
 
 /// A built-in operator.
 trait BuiltIn: Operator + Sized + DeserializeOwned + Serialize {
-    /// [`Operator::name`].
+    /// Name that [`Operator::name`] returns.
     const NAME: &'static str;
 
-    /// Instances for the parity tests, the self-test and the benches.
+    /// Examples of the operator for the parity tests, the self-test and the benches.
     fn examples() -> Vec<Self>;
 }
 

@@ -6,31 +6,34 @@ use crate::image::PixelType;
 
 use super::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
-/// `(value / 255 - mean) / std`, each step rounded to f32: torchvision's `ToTensor`, then `Normalize`.
+/// Computes `(value / 255 - mean) / std` and rounds each step to f32: torchvision's `ToTensor`,
+/// then `Normalize`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Normalize {
-    /// Means of red, green and blue on a scale of 0 to 1, each from -1 to 1. DALI uses a scale of 0 to 255: divide its
-    /// values by 255.
+    /// Means of red, green and blue for channels from 0 to 1, each from -1 to 1. DALI's means are
+    /// for channels from 0 to 255: divide them by 255.
     pub mean: [f32; 3],
-    /// Standard deviations of red, green and blue on a scale of 0 to 1: over 0, at most [`Normalize::MAX_STD`]. The
-    /// standard deviation of real images never exceeds 0.5.
+    /// Standard deviations of red, green and blue for channels from 0 to 1: above 0, at most
+    /// [`Normalize::MAX_STD`]. The standard deviation of real images never exceeds 0.5.
     pub std: [f32; 3],
 }
 
 impl Normalize {
-    /// Maximum `std`. Larger values must be on a scale of 0 to 255, on which even nearly uniform images exceed 4.
+    /// Maximum `std`. A larger value is certainly meant for channels from 0 to 255, for which even
+    /// nearly uniform images exceed 4.
     pub const MAX_STD: f32 = 4.0;
 
     /// ImageNet statistics used to train torchvision's models.
     pub const IMAGENET: Self = Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] };
 
-    /// Normalized value of a byte of `channel`.
+    /// Normalized value of a byte of channel number `channel`.
     pub fn value(&self, channel: usize, byte: u8) -> f32 {
         (f32::from(byte) / 255.0 - self.mean[channel]) / self.std[channel]
     }
 
-    /// The operator with mean and std divided by 255 if they look like values on a scale of 0 to 255.
+    /// The operator with `mean` and `std` divided by 255 if their values are apparently meant for
+    /// channels from 0 to 255.
     fn divided(&self) -> Self {
         let by_255 = |values: [f32; 3]| values.map(|value| value / 255.0);
         let is_over_1 = |values: [f32; 3]| values.iter().any(|&value| value > 1.0);
@@ -79,7 +82,7 @@ impl Operator for Normalize {
             if std > Self::MAX_STD && std.is_finite() {
                 return scale("std", std);
             }
-            // The normalized values must be finite too.
+            // `2 / std` bounds the magnitude of normalized values, which must be finite too.
             if !(std > 0.0 && std.is_finite() && (2.0 / std).is_finite()) {
                 let problem =
                     format!("must be a number over 0 and at most {}, is {std}", Self::MAX_STD);
@@ -108,7 +111,7 @@ impl BuiltIn for Normalize {
     }
 }
 
-/// Three values as in TOML, rounded to five decimal places.
+/// Formats three values as TOML, rounded to five decimal places.
 fn list(values: [f32; 3]) -> String {
     let [r, g, b] = values.map(|value| match (f64::from(value) * 1e5).round() / 1e5 {
         rounded if rounded == 0.0 && value != 0.0 => f64::from(value),
@@ -129,7 +132,7 @@ mod tests {
         assert_eq!(Normalize::IMAGENET.check(), Ok(()));
     }
 
-    /// DALI's `CropMirrorNormalize` takes the same statistics on a scale of 0 to 255.
+    /// DALI's `CropMirrorNormalize` takes the same statistics for channels from 0 to 255.
     #[test]
     fn statistics_on_a_scale_of_255_are_refused_with_a_suggestion() {
         let imagenet = ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375]);
@@ -170,7 +173,7 @@ mod tests {
         for (mean, std) in [
             ([0.0; 3], [1.0; 3]),
             ([0.5; 3], [0.5; 3]),
-            // Caffe: bytes minus their mean, not scaled.
+            // Caffe subtracts the mean from bytes, and does not scale the result.
             ([0.485, 0.456, 0.406], [1.0 / 255.0; 3]),
             ([-1.0; 3], [2.0; 3]),
         ] {

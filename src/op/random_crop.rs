@@ -1,4 +1,4 @@
-//! `random_crop`: a window of fixed size at a random position.
+//! `random_crop`: crops a window of fixed size at a random position.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,8 +13,9 @@ use super::{BuiltIn, Draw, FieldError, Kinds, Operator};
 
 /// Crops a window at a random position of the padded image: torchvision's `RandomCrop`.
 ///
-/// If the padded image is smaller than the window, torchvision raises an error. Here the window begins at the image's
-/// first column (row), and the missing pixels at the end are `fill`.
+/// If the padded image is smaller than the window, torchvision raises an error. feedwater begins
+/// the window at the first column or row of the image, and fills the missing pixels at the end with
+/// `fill`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomCrop {
@@ -25,22 +26,23 @@ pub struct RandomCrop {
     /// Padding on the left, top, right and bottom, in pixels. In TOML also one number for all four. Default 0.
     #[serde(default, deserialize_with = "one_or_each")]
     pub padding: [u32; 4],
-    /// Whether to pad both sides by the difference if the padded image is still smaller than the window. Default
-    /// false.
+    /// Whether both sides are padded by the missing number of pixels if the padded image is still
+    /// smaller than the window. Default false.
     #[serde(default)]
     pub pad_if_needed: bool,
-    /// Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after
-    /// `normalize`. In TOML also one number for all. Default 0. Only for the mode `constant`.
+    /// Red, green and blue of the padding, in the unit of the input pixels: 0 to 255, or normalized
+    /// values after `normalize`. In TOML also one number for all. Default 0. Only for the mode
+    /// `constant`.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [f32; 3],
-    /// What the padding is: `constant` (default), `edge`, `reflect` or `symmetric`.
+    /// How the image is padded: `constant` (default), `edge`, `reflect` or `symmetric`.
     #[serde(default)]
     pub mode: PadMode,
 }
 
-/// Place of the window on one axis.
+/// Position of the window along one axis.
 struct Place {
-    /// Padding before and after.
+    /// Padding before and after the image.
     padding: [u32; 2],
     /// First pixel of the window in the padded image.
     first: u32,
@@ -53,10 +55,11 @@ impl RandomCrop {
         Self { width, height, padding, pad_if_needed: false, fill, mode: PadMode::Constant }
     }
 
-    /// Place of the window on one axis. Draws a number only if there is a choice.
+    /// Draws the position of the window along one axis. Draws a random number only if there is more
+    /// than one possible position.
     fn place(&self, side: u32, padding: [u32; 2], wanted: u32, rng: &mut SampleRng) -> Place {
         let [mut before, mut after] = padding;
-        // The sides of images and settings are far below the largest u32.
+        // Cannot overflow: sides of images and settings are far below the largest u32.
         let missing = wanted.saturating_sub(side + before + after);
         if self.pad_if_needed {
             before += missing;
@@ -112,7 +115,7 @@ impl Operator for RandomCrop {
     }
 
     fn is_random(&self) -> bool {
-        // Whether a number is drawn depends on the image.
+        // True for every setting, because it depends on the image whether a number is drawn.
         true
     }
 }
@@ -181,7 +184,7 @@ mod tests {
         let op = read("width = 3\nheight = 4\npadding = 2\nfill = [1, 2, 3]").unwrap();
         assert_eq!((op.padding, op.fill), ([2; 4], [1.0, 2.0, 3.0]));
         let error = read("width = 3\nheight = 4\npadding = [1, 2]").unwrap_err();
-        // The given number of values, and the largest one.
+        // The message must contain the number of given values (2) and the expected number (4).
         let message = error.message();
         assert!(message.contains('2') && message.contains('4'), "{message}");
     }

@@ -1,4 +1,4 @@
-//! `random_resized_crop`: a random window, resized.
+//! `random_resized_crop`: crops a random window and resizes it.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +11,9 @@ use super::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Crops a window of random area and aspect ratio and resizes it: torchvision's `RandomResizedCrop`.
 ///
-/// Draws an area (uniform in `scale`, as a fraction of the image) and an aspect ratio (log-uniform in `ratio`) up to
-/// ten times and places the first window that fits uniformly. If none fits, crops the largest centred window that the
-/// ratios allow.
+/// Draws an area (uniform in `scale`, as a fraction of the image) and an aspect ratio (log-uniform
+/// in `ratio`), up to ten times, until a window fits into the image. Draws the position of this
+/// window uniformly. If no window fits, crops the largest centred window that the ratios allow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomResizedCrop {
@@ -43,7 +43,8 @@ fn default_ratio() -> [f64; 2] {
 impl RandomResizedCrop {
     const TRIES: u32 = 10;
 
-    /// Output of `width` columns and `height` rows, with torchvision's defaults.
+    /// Crop to `width` columns and `height` rows, with torchvision's defaults for the other
+    /// settings.
     pub fn to(width: u32, height: u32) -> Self {
         let (scale, ratio) = (default_scale(), default_ratio());
         Self { width, height, scale, ratio, filter: Filter::default() }
@@ -116,7 +117,8 @@ impl Operator for RandomResizedCrop {
     }
 
     fn coefficients(&self, bounds: Bounds) -> usize {
-        // Any window within the ratios, rounded, of at most all pixels.
+        // A window has an aspect ratio within `ratio` and at most `bounds.pixels` pixels. Rounding
+        // adds at most 1 to its sides.
         let (pixels, side) = (bounds.pixels as f64, f64::from(bounds.side));
         let width = ((pixels * self.ratio[1]).sqrt() + 1.0).min(side);
         let height = ((pixels / self.ratio[0]).sqrt() + 1.0).min(side);

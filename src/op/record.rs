@@ -1,4 +1,4 @@
-//! Drawn actions by name, for people and for programs that make an image again outside of feedwater.
+//! Drawn actions by name, for people, and for programs that reproduce an image without feedwater.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -7,51 +7,52 @@ use crate::geometry::Size;
 
 use super::ActionParams;
 
-/// What an operator of the chain drew for one sample.
+/// Actions that one operator of the chain drew for one sample.
 #[derive(Clone, Debug, Serialize)]
 pub struct DrawnOperator {
     /// Name of the operator.
     pub op: &'static str,
-    /// Its actions in order.
+    /// Actions of this operator, in order.
     pub actions: Vec<DrawnAction>,
 }
 
-/// One action of one sample.
+/// One action that was drawn for one sample.
 #[derive(Clone, Debug, Serialize)]
 pub struct DrawnAction {
-    /// Name of the operator that drew it: inside of a combinator, the inner one.
+    /// Name of the operator that drew the action. For an action of a combinator, the name of the
+    /// inner operator.
     pub op: &'static str,
-    /// What is done: `crop`, `flip`, `resample`, `blur`, `warp`, `displace`, `mix`, `table`, `float_table`, `pixel`,
-    /// `statistics`, `stencil` or `image`.
+    /// Kind of the action: `crop`, `flip`, `resample`, `blur`, `warp`, `displace`, `mix`, `table`,
+    /// `float_table`, `pixel`, `statistics`, `stencil` or `image`.
     pub kind: &'static str,
-    /// Which formula, for kinds that have several.
+    /// Formula of the action, for kinds that have several formulas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub formula: Option<String>,
-    /// Parameters by name.
+    /// Parameters of the action by name.
     pub params: Value,
-    /// Width and height of the output.
+    /// Width and height of the action's output.
     pub size: [u32; 2],
 }
 
-/// Actions of a chain while they are drawn.
+/// Record of the actions of a chain while they are drawn.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// Operators of the chain so far.
+    /// Operators of the chain that have drawn so far.
     pub operators: Vec<DrawnOperator>,
-    /// Operator that draws now: the last one, or one inside of it.
+    /// Operator that is drawing: the last one of `operators`, or an operator inside it.
     drawing: &'static str,
-    /// Formula of the next action and its parameters, if they are known.
+    /// Formula and parameters of the next action, if they are known.
     next: Option<(String, Value)>,
 }
 
 impl Record {
-    /// Begins the next operator of the chain.
+    /// Begins the record of the next operator of the chain.
     pub fn begin(&mut self, op: &'static str) {
         self.operators.push(DrawnOperator { op, actions: Vec::new() });
         self.drawing = op;
     }
 
-    /// Sets the operator that draws. Returns the one before.
+    /// Sets the operator that is drawing. Returns the previous one.
     pub fn enter(&mut self, operator: &'static str) -> &'static str {
         std::mem::replace(&mut self.drawing, operator)
     }
@@ -72,14 +73,16 @@ impl Record {
         self.next = Some((formula.into(), Value::Object(params)));
     }
 
-    /// Sets the formula of the next action by the path of its type, and its parameters.
+    /// Sets the formula of the next action and its parameters. `path` is the path of the formula's
+    /// type.
     pub fn formula(&mut self, path: &str, params: &impl Serialize) {
         let name = path.rsplit("::").next().unwrap_or(path);
-        // Parameters that JSON has no form for become null.
+        // Parameters that JSON cannot represent become null.
         self.next = Some((name.into(), serde_json::to_value(params).unwrap_or_default()));
     }
 
-    /// Adds an action whose output has the size `output`. `table` is its table, if it has one.
+    /// Adds an action whose output has the size `output`. `table` is empty if the action has no
+    /// table.
     pub fn push(&mut self, action: &ActionParams, table: &[i32], output: Size) {
         let (kind, known) = action.named();
         let (formula, params) = match (self.next.take(), known) {

@@ -1,4 +1,4 @@
-//! `resize`: resizes to a fixed size, or to a given shorter or longer side.
+//! `resize`: resizes to a fixed size, or to a fixed shorter or longer side.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +10,10 @@ use super::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Resizes the whole image: torchvision's `Resize` on PIL images.
 ///
-/// Exactly one of three forms: `width` and `height`; `shorter`, where the other side becomes `int(shorter * long /
-/// short)`; or `longer`, where the other side becomes `int(longer * short / long)`, but at least 1. `max_size` limits the
-/// longer side of the second form.
+/// The settings have exactly one of three forms. With `width` and `height`, the output has this
+/// size. With `shorter`, the other side becomes `int(shorter * long / short)`. With `longer`, the
+/// other side becomes `int(longer * short / long)`, but at least 1. `max_size` limits the longer
+/// side if `shorter` is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Resize {
@@ -25,8 +26,9 @@ pub struct Resize {
     /// Shorter side of the output, in pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shorter: Option<u32>,
-    /// Maximum length of the longer side, in pixels, above `shorter`: a longer one is reduced to it, with the shorter side in
-    /// proportion. Only with `shorter`. Default: no maximum.
+    /// Maximum length of the longer side, in pixels. It must be above `shorter`. If the longer side
+    /// would exceed it, both sides are reduced in proportion. Only with `shorter`. Default: no
+    /// maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_size: Option<u32>,
     /// Longer side of the output, in pixels.
@@ -36,7 +38,7 @@ pub struct Resize {
     pub filter: Filter,
 }
 
-/// Sides that the settings give.
+/// Which sides the settings give.
 #[derive(Clone, Copy)]
 enum Sides {
     Exact(Size),
@@ -80,14 +82,15 @@ impl Resize {
         Err(FieldError::new("max_size", problem))
     }
 
-    /// Output size for an input size.
+    /// Output size for an input of size `input`.
     pub(crate) fn output(&self, input: Size) -> Size {
         let sides = self.sides().expect("check() refuses settings without a form");
         let (short, long) = (input.width.min(input.height), input.width.max(input.height));
         let (short, long) = match sides {
             Sides::Exact(size) => return size,
             Sides::Shorter(pixels) => match (scaled(pixels, long, short), self.max_size) {
-                // torchvision computes the shorter side from the truncated longer one.
+                // torchvision computes the shorter side from the longer side after truncating the
+                // latter.
                 (longer, Some(most)) if longer > most => (scaled(most, pixels, longer), most),
                 (longer, _) => (pixels, longer),
             },
@@ -163,15 +166,16 @@ impl Operator for Resize {
                 inputs.map(|(w, h)| (w / f64::from(width), h / f64::from(height))),
             ),
             Some(Sides::Shorter(pixels)) => {
-                // The longer side is truncated to an integer of at least `pixels`, which increases the scale by at
-                // most one part in `pixels`.
+                // The longer side is truncated to an integer of at least `pixels`. This increases
+                // the scale by at most one part in `pixels`.
                 let pixels_f = f64::from(pixels);
                 let shorter = (bounds.pixels as f64).sqrt().min(f64::from(bounds.side));
                 let scale = shorter / pixels_f * (pixels_f + 1.0) / pixels_f;
                 ((u64::from(pixels) * side, u64::from(pixels) * side), [(scale, scale); 2])
             }
             Some(Sides::Longer(pixels)) => {
-                // The shorter side is truncated to an integer of at least 1, so less than half is lost.
+                // The shorter side is truncated to an integer of at least 1, so less than half of
+                // it is lost, and the scale at most doubles.
                 let scales = inputs.map(|(w, h)| {
                     let scale = 2.0 * w.max(h) / f64::from(pixels);
                     (scale, scale)

@@ -1,4 +1,4 @@
-//! Helpers for operator settings: checks, and short forms in TOML.
+//! Helpers for the settings of operators: checks, and short forms in TOML.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use super::FieldError;
 /// Maximum side length in a setting, in pixels.
 const LONGEST_SIDE: u32 = 32_767;
 
-/// Checks a side length in pixels.
+/// Checks the length of a side, in pixels.
 pub(super) fn check_side(field: &str, pixels: u32) -> Result<(), FieldError> {
     if (1..=LONGEST_SIDE).contains(&pixels) {
         return Ok(());
@@ -31,17 +31,17 @@ pub(super) fn check_range(field: &str, [low, high]: [f64; 2]) -> Result<(), Fiel
     Err(FieldError::new(field, problem))
 }
 
-/// Draws a number from a range; none where both ends are equal.
+/// Draws a number from a range. Draws nothing if both ends are equal.
 pub(super) fn drawn([low, high]: [f64; 2], rng: &mut SampleRng) -> f64 {
     if low == high { low } else { rng.between(low, high) }
 }
 
-/// Draws a number from a range, in f32 as `low + rand * (high - low)`.
+/// Draws a number from a range, computed in f32 as `low + rand * (high - low)`.
 pub(super) fn drawn_f32([low, high]: [f64; 2], rng: &mut SampleRng) -> f32 {
     rng.uniform() as f32 * (high - low) as f32 + low as f32
 }
 
-/// Checks a number against `low..=high`.
+/// Checks that a number is in `low..=high`.
 pub(super) fn check_number(field: &str, value: f64, low: f64, high: f64) -> Result<(), FieldError> {
     if (low..=high).contains(&value) {
         return Ok(());
@@ -49,7 +49,7 @@ pub(super) fn check_number(field: &str, value: f64, low: f64, high: f64) -> Resu
     Err(FieldError::new(field, format!("must be a number from {low} to {high}, is {value}")))
 }
 
-/// Checks a whole number against `low..=high`.
+/// Checks that a whole number is in `low..=high`.
 pub(super) fn check_count(field: &str, value: u32, low: u32, high: u32) -> Result<(), FieldError> {
     if (low..=high).contains(&value) {
         return Ok(());
@@ -57,7 +57,7 @@ pub(super) fn check_count(field: &str, value: u32, low: u32, high: u32) -> Resul
     Err(FieldError::new(field, format!("must be from {low} to {high}, is {value}")))
 }
 
-/// Checks a range `[first, last]` with `low <= first <= last <= high`.
+/// Checks that a range `[first, last]` has `low <= first <= last <= high`.
 pub(super) fn check_pair(
     field: &str,
     pair: [f64; 2],
@@ -73,7 +73,7 @@ pub(super) fn check_pair(
     Err(FieldError::new(field, problem))
 }
 
-/// Reads a range `[low, high]`, or one number `n` for `[-n, n]`.
+/// Reads a range `[low, high]`, or one number `n`, which stands for `[-n, n]`.
 pub(super) fn around_zero<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<[f64; 2], D::Error> {
@@ -89,14 +89,14 @@ pub(super) fn around_zero<'de, D: Deserializer<'de>>(
     })
 }
 
-/// The same for a setting that may be left out.
+/// Reads the same forms as [`around_zero`], for a setting that may be left out.
 pub(super) fn around_zero_or_none<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<[f64; 2]>, D::Error> {
     around_zero(deserializer).map(Some)
 }
 
-/// Reads one value for all of `N`, or `N` values.
+/// Reads one value, which stands for all `N` values, or a list of `N` values.
 pub(super) fn one_or_each<'de, D, T, const N: usize>(deserializer: D) -> Result<[T; N], D::Error>
 where
     D: Deserializer<'de>,
@@ -105,7 +105,8 @@ where
     deserializer.deserialize_any(OneOrEach(PhantomData))
 }
 
-/// Delegates to the value's own type, so that error messages are the same as elsewhere.
+/// Visitor that reads one value or `N` values. The type `T` reads each value, so error messages are
+/// the same as for other settings.
 struct OneOrEach<T, const N: usize>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de> + Copy + Default, const N: usize> OneOrEach<T, N> {

@@ -2,20 +2,23 @@
 
 use crate::random::SampleRng;
 
-/// Range of the parameter: from practically 0 or 1 to a deviation of 0.011 around 1/2.
+/// Range of the parameter `alpha`. At the lower end, nearly all numbers are close to 0 or 1. At the
+/// upper end, they have a standard deviation of 0.011 around 1/2.
 pub const ALPHAS: (f64, f64) = (0.001, 1000.0);
 
-/// Draws a number from Beta(`alpha`, `alpha`), from 0 to 1; `alpha` is in [`ALPHAS`].
+/// Draws a number from 0 to 1 from Beta(`alpha`, `alpha`). `alpha` must be in the range [`ALPHAS`].
 ///
-/// Up to 1: M. D. Jöhnk, "Erzeugung von betaverteilten und gammaverteilten Zufallszahlen", Metrika 8 (1964). Above:
-/// algorithm BB of R. C. H. Cheng, "Generating beta variates with nonintegral shape parameters", Communications of the
+/// For `alpha` up to 1, the algorithm is that of M. D. Jöhnk, "Erzeugung von betaverteilten und
+/// gammaverteilten Zufallszahlen", Metrika 8 (1964). For a larger `alpha`, it is algorithm BB of R.
+/// C. H. Cheng, "Generating beta variates with nonintegral shape parameters", Communications of the
 /// ACM 21 (1978). Both reject at most half of their draws.
 pub fn beta(alpha: f64, rng: &mut SampleRng) -> f64 {
     if alpha <= 1.0 { johnk(alpha, rng) } else { cheng(alpha, rng) }
 }
 
-/// `U^(1/alpha) / (U^(1/alpha) + V^(1/alpha))` for the first pair whose sum is at most 1. In logarithms, because for a
-/// small `alpha` the powers underflow.
+/// Jöhnk's algorithm: `U^(1/alpha) / (U^(1/alpha) + V^(1/alpha))` for the first pair of uniform
+/// numbers U and V whose denominator is at most 1. Computed in logarithms, because the powers
+/// underflow for a small `alpha`.
 fn johnk(alpha: f64, rng: &mut SampleRng) -> f64 {
     loop {
         let [x, y] = [(); 2].map(|()| libm::log(above_zero(rng)) / alpha);
@@ -27,7 +30,7 @@ fn johnk(alpha: f64, rng: &mut SampleRng) -> f64 {
     }
 }
 
-/// With `a = b = alpha` in Cheng's notation.
+/// Cheng's algorithm BB, with `a = b = alpha` in his notation.
 fn cheng(alpha: f64, rng: &mut SampleRng) -> f64 {
     let sum = 2.0 * alpha;
     let beta = ((sum - 2.0) / (2.0 * alpha * alpha - sum)).sqrt();
@@ -50,7 +53,7 @@ fn cheng(alpha: f64, rng: &mut SampleRng) -> f64 {
     }
 }
 
-/// A uniform number over 0 and below 1.
+/// A uniform number above 0 and below 1.
 fn above_zero(rng: &mut SampleRng) -> f64 {
     loop {
         let uniform = rng.uniform();

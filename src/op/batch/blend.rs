@@ -1,4 +1,4 @@
-//! Blends: what batch operators draw for pairs of samples.
+//! Blends of pairs of samples, which batch operators draw.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -8,40 +8,43 @@ use crate::random::{OperatorPath, SampleKey, SampleRng};
 
 use super::BatchOperator;
 
-/// Replacement of both samples of a pair.
+/// Replaces both samples of a pair by weighted sums of the two.
 ///
-/// Inside of `window` each element becomes `weight * own + (1 - weight) * other`, from the elements at the same place
-/// before: computed in f32, each product and the sum rounded to nearest even, never fused. The result is rounded to
-/// nearest even in the element type, bytes too. A weight of 0 exchanges the elements. For f32 these are the bits of
-/// torchvision's and timm's mixup.
+/// Inside `window`, each element becomes `weight * own + (1 - weight) * other`. `own` and `other`
+/// are the elements of the two samples at this place before the blend. The sum is computed in f32.
+/// Each product and the sum are rounded to nearest even, and never fused. The result is rounded to
+/// nearest even in the element type, also for bytes. A weight of 0 exchanges the elements. For f32,
+/// the result has the bits of torchvision's and timm's mixup.
 ///
-/// The soft targets become `target_weight * own + (1 - target_weight) * other`, computed in the same way.
+/// The soft targets become `target_weight * own + (1 - target_weight) * other`, computed in the
+/// same way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Blend {
-    /// Name of the operator that drew it.
+    /// Name of the operator that drew the blend.
     pub operator: &'static str,
-    /// Window in pixels of the tensor.
+    /// Window in which elements change, in pixels of the tensor.
     pub window: Roi,
-    /// Weight of a sample's own elements inside of the window, 0 to 1.
+    /// Weight of a sample's own elements inside the window, 0 to 1.
     pub weight: f32,
     /// Weight of a sample's own target, 0 to 1.
     pub target_weight: f32,
 }
 
 impl Blend {
-    /// A blend of nothing.
+    /// A blend that changes nothing, for unused elements of a list of blends.
     const NOTHING: Self =
         Self { operator: "", window: Roi::new(0, 0, 0, 0), weight: 1.0, target_weight: 1.0 };
 
-    /// The value of an element or a target: `own`, blended with that of the other sample.
+    /// New value of an element or a target: the weighted sum of `own` and the value of the other
+    /// sample.
     #[inline(always)]
     pub(crate) fn sum(weight: f32, own: f32, other: f32) -> f32 {
         weight * own + (1.0 - weight) * other
     }
 }
 
-/// Blends of one pair, in order.
+/// Blends of one pair, in the order in which they are applied.
 #[derive(Clone, Copy, Debug)]
 pub struct Blends {
     all: [Blend; Blends::MOST],
@@ -55,7 +58,8 @@ impl Blends {
     /// No blends.
     pub const NONE: Self = Self { all: [Blend::NOTHING; Self::MOST], len: 0 };
 
-    /// Draws the blends of all operators for a pair of samples of this size. `key` has the pair's number as its index.
+    /// Draws the blends of all operators for a pair of samples of size `size`. The index in `key`
+    /// is the number of the pair.
     pub fn draw(operators: &[Arc<dyn BatchOperator>], size: Size, key: SampleKey) -> Self {
         let mut blends = Self::NONE;
         for (place, operator) in operators.iter().enumerate() {
@@ -82,10 +86,12 @@ impl PartialEq for Blends {
     }
 }
 
-/// Where a batch operator puts the blends of one pair, with the pair's random numbers.
+/// Takes the blends that a batch operator draws for one pair, and provides the random numbers of
+/// the pair.
 ///
-/// The random numbers depend on the seed, the epoch, the position of the pair's first sample in the epoch's order, and
-/// the operator's name and how many of this name precede it.
+/// The random numbers depend on the seed, the epoch, the position of the pair's first sample in the
+/// epoch's order, the name of the operator, and the number of earlier batch operators with the same
+/// name.
 #[derive(Debug)]
 pub struct PairDraw<'a> {
     operator: &'static str,
@@ -95,7 +101,7 @@ pub struct PairDraw<'a> {
 }
 
 impl PairDraw<'_> {
-    /// Size of the samples.
+    /// Size of each sample of the pair, in pixels.
     pub fn size(&self) -> Size {
         self.size
     }
@@ -105,10 +111,11 @@ impl PairDraw<'_> {
         &mut self.rng
     }
 
-    /// Adds a [`Blend`]. The window is clipped to the samples.
+    /// Adds a [`Blend`] to the pair. The window is clipped to the samples.
     ///
     /// # Panics
-    /// If a weight is not a number from 0 to 1, or the pair has more than [`Blends::MOST`] blends.
+    /// Panics if a weight is not a number from 0 to 1, or if the pair has more than
+    /// [`Blends::MOST`] blends.
     pub fn blend(&mut self, window: Roi, weight: f32, target_weight: f32) {
         for weight in [weight, target_weight] {
             assert!((0.0..=1.0).contains(&weight), "{}: weight {weight}", self.operator);

@@ -1,4 +1,4 @@
-//! `cutmix`: exchanges a box of two images, and weighs their targets by area.
+//! `cutmix`: exchanges a box of two images, and blends their targets by area.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,12 +7,13 @@ use super::{BatchOperator, BuiltIn, PairDraw, check_alpha, check_probability};
 use crate::geometry::{Roi, Size};
 use crate::op::FieldError;
 
-/// Exchanges a box between both samples of a pair, and replaces the targets by `l * own + (1 - l) * other`, where `l` is
-/// the share of the image outside of the box: CutMix (Yun et al., ICCV 2019).
+/// Exchanges a box between both samples of a pair: CutMix (Yun et al., ICCV 2019). The targets
+/// become `l * own + (1 - l) * other`, where `l` is the fraction of the image outside the box.
 ///
-/// The box is torchvision's: with `m` from Beta(`alpha`, `alpha`), it extends by `int(width * sqrt(1 - m) / 2)` columns
-/// and `int(height * sqrt(1 - m) / 2)` rows to each side of a uniformly drawn pixel, clipped to the image. timm's box is
-/// up to one pixel larger.
+/// The box is torchvision's. A number `m` is drawn from Beta(`alpha`, `alpha`), and a pixel is
+/// drawn uniformly. The box extends from this pixel by `int(width * sqrt(1 - m) / 2)` columns and
+/// `int(height * sqrt(1 - m) / 2)` rows to each side, clipped to the image. timm's box is up to one
+/// pixel larger.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CutMix {
@@ -28,7 +29,7 @@ impl CutMix {
         Self { alpha, ..Self::default() }
     }
 
-    /// The box around the pixel `(x, y)` for a drawn number `m`.
+    /// Box around the pixel `(x, y)` for the drawn number `m`.
     #[doc(hidden)]
     pub fn window(Size { width, height }: Size, m: f64, (x, y): (u32, u32)) -> Roi {
         let half = 0.5 * (1.0 - m).sqrt();
@@ -41,7 +42,7 @@ impl CutMix {
         Roi::new(x, y, width, height)
     }
 
-    /// Weight of a sample's own target: the share of the image outside of the box.
+    /// Weight of a sample's own target: the fraction of the image outside the box.
     #[doc(hidden)]
     pub fn target_weight(size: Size, window: Roi) -> f32 {
         (1.0 - window.size().pixels() as f64 / size.pixels() as f64) as f32
@@ -75,7 +76,7 @@ impl BuiltIn for CutMix {
     const NAME: &'static str = "cutmix";
 }
 
-/// Exchanges a box of the pair.
+/// Exchanges a box between the samples of the pair.
 pub(super) fn cut(alpha: f64, draw: &mut PairDraw<'_>) {
     let size = draw.size();
     let m = beta(alpha, draw.rng());

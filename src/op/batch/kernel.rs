@@ -9,8 +9,8 @@ use crate::tensor::{DType, Layout};
 
 use super::{Blend, Blends, TargetRow};
 
-/// Text of the kernel `mix(const Sample* pairs, int count, int width, int height)`, whose grid covers `width` x `height`
-/// pixels of `count` pairs. Each pair is described by [`PairParams`].
+/// Text of the kernel `mix(const Sample* pairs, int count, int width, int height)`. The grid covers
+/// `width` x `height` pixels of `count` pairs. A [`PairParams`] describes each pair.
 pub fn mix_kernel_text(dtype: DType, layout: Layout) -> String {
     let (out, order) = (out_type(dtype), order_type(layout));
     let bytes = size_of::<PairParams>();
@@ -28,13 +28,13 @@ pub fn mix_kernel_text(dtype: DType, layout: Layout) -> String {
     source
 }
 
-/// One pair for the kernel. Twin of `Sample` in `kernels/mix.cu`.
+/// Parameters of one pair for the kernel, with the layout of `Sample` in `kernels/mix.cu`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct PairParams {
-    /// Addresses of both tensors; 0 without a second sample.
+    /// Addresses of both tensors. The second is 0 if there is no second sample.
     images: [u64; 2],
-    /// Addresses of both soft targets; 0 without a second sample.
+    /// Addresses of both soft targets. The second is 0 if there is no second sample.
     targets: [u64; 2],
     rows: [TargetRow; 2],
     classes: i32,
@@ -53,7 +53,8 @@ struct BlendParams {
 }
 
 impl PairParams {
-    /// Parameters of a pair, or of one sample if the second addresses are 0; then there are no blends.
+    /// Parameters of a pair, or of a single sample if the second addresses are 0. A single sample
+    /// has no blends.
     pub fn new(
         images: [u64; 2],
         targets: [u64; 2],

@@ -6,9 +6,9 @@ use super::beta::beta;
 use super::{BatchOperator, BuiltIn, PairDraw, check_alpha, check_probability};
 use crate::op::FieldError;
 
-/// Replaces both samples of a pair by `l * own + (1 - l) * other`, with `l` from Beta(`alpha`, `alpha`), and the targets
-/// in the same way: mixup (Zhang et al., ICLR 2018), like timm's `Mixup` in mode `pair` and torchvision's `MixUp`, which
-/// draws one `l` for the whole batch.
+/// Replaces both samples of a pair by `l * own + (1 - l) * other`, with `l` from Beta(`alpha`,
+/// `alpha`), and the targets in the same way: mixup (Zhang et al., ICLR 2018). timm's `Mixup` in
+/// mode `pair` is the same. torchvision's `MixUp` draws one `l` for the whole batch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mixup {
@@ -52,7 +52,7 @@ impl BuiltIn for Mixup {
     const NAME: &'static str = "mixup";
 }
 
-/// Mixes the pair.
+/// Mixes both samples of the pair.
 pub(super) fn mix(alpha: f64, draw: &mut PairDraw<'_>) {
     let weight = beta(alpha, draw.rng()) as f32;
     draw.blend(draw.size().window(), weight, weight);

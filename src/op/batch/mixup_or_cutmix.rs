@@ -1,4 +1,4 @@
-//! `mixup_or_cutmix`: one of both, by probability.
+//! `mixup_or_cutmix`: mixes each pair by mixup or by CutMix.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,9 +7,11 @@ use super::mixup::mix;
 use super::{BatchOperator, BuiltIn, PairDraw, check_alpha, check_probability};
 use crate::op::FieldError;
 
-/// Mixes a pair by [`Mixup`](super::Mixup) or by [`CutMix`](super::CutMix): timm's `Mixup` in mode `pair`.
+/// Mixes each pair by [`Mixup`](super::Mixup) or by [`CutMix`](super::CutMix): timm's `Mixup` in
+/// mode `pair`.
 ///
-/// timm's mode `batch` draws once per batch, so its samples depend on the batch size. There is no such mode here.
+/// timm's mode `batch` draws once per batch, so samples depend on the batch size. feedwater does
+/// not have this mode.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MixupOrCutMix {

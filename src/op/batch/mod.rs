@@ -1,11 +1,12 @@
-//! Batch operators: what happens to the samples of a finished batch, and to their targets.
+//! Batch operators, which change the samples of a finished batch and their targets.
 //!
-//! **A batch operator draws blends of pairs; the frame executes blends.** A pair is the two samples at the places 2k
-//! and 2k + 1 of a batch. A [`Blend`] replaces each of them, inside of a window, by a weighted sum of both, and their
-//! targets by a weighted sum of both targets. The CPU and the kernel `mix` execute blends and know no operators, so
-//! both produce the same bits.
+//! **A batch operator only draws blends of pairs. Other code executes the blends.** A pair is the
+//! two samples at the places 2k and 2k + 1 of a batch. A [`Blend`] replaces each of these samples,
+//! inside a window, by a weighted sum of both samples. It also replaces each target by a weighted
+//! sum of both targets. The CPU and the kernel `mix` execute blends, whatever operator drew them,
+//! and produce the same bits.
 //!
-//! To add an operator, add a file here and one line in `batch_operators!`.
+//! To add a batch operator, add a file to this folder and one line to `batch_operators!`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,9 +25,10 @@ mod blend;
 mod kernel;
 mod target;
 
-/// One step of a loader's batch stage: see [`Chain::then_batch`](super::Chain::then_batch).
+/// An operator on pairs of samples of a finished batch.
+/// [`Chain::then_batch`](super::Chain::then_batch) appends it to a chain.
 ///
-/// `name` and `draw` are required.
+/// Only `name` and `draw` must be implemented.
 ///
 /// ```
 /// use feedwater::op::{BatchOperator, PairDraw};
@@ -50,13 +52,13 @@ mod target;
 /// }
 /// ```
 pub trait BatchOperator: fmt::Debug + Send + Sync + 'static {
-    /// Name in TOML, error messages and reports.
+    /// Name of the operator in TOML, error messages and reports.
     fn name(&self) -> &'static str;
 
-    /// Draws the random numbers of one pair, and adds its blends.
+    /// Draws the random numbers of one pair, and adds the pair's blends.
     fn draw(&self, draw: &mut PairDraw<'_>);
 
-    /// Maximum number of blends of a pair. Default 1.
+    /// Maximum number of blends that the operator draws for a pair. Default 1.
     fn most_blends(&self) -> usize {
         1
     }
@@ -69,11 +71,11 @@ pub trait BatchOperator: fmt::Debug + Send + Sync + 'static {
 
 /// A built-in batch operator.
 trait BuiltIn: BatchOperator + Sized + DeserializeOwned {
-    /// [`BatchOperator::name`].
+    /// Name that [`BatchOperator::name`] returns.
     const NAME: &'static str;
 }
 
-/// List of the built-in batch operators. TOML names are derived from it.
+/// List of the built-in batch operators. The TOML names are derived from this list.
 macro_rules! batch_operators {
     ($($module:ident :: $type:ident,)+) => {
         $(
@@ -105,7 +107,7 @@ batch_operators! {
     mixup_or_cutmix::MixupOrCutMix,
 }
 
-/// Checks the parameter of a symmetric Beta distribution.
+/// Checks `alpha`, the parameter of a symmetric Beta distribution.
 fn check_alpha(field: &str, alpha: f64) -> Result<(), FieldError> {
     super::settings::check_number(field, alpha, beta::ALPHAS.0, beta::ALPHAS.1)
 }

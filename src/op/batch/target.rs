@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::Blend;
 
-/// Values of a soft target before any blend.
+/// Values of a sample's soft target before any blend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TargetCoding {
     /// Value of the sample's class.
@@ -14,8 +14,9 @@ pub struct TargetCoding {
 }
 
 impl TargetCoding {
-    /// One-hot targets with label smoothing (Szegedy et al., CVPR 2016), as timm's `mixup_target`: `smoothing / classes`
-    /// for every class, and `1 - smoothing` more for the sample's.
+    /// One-hot targets with label smoothing (Szegedy et al., CVPR 2016), as timm's `mixup_target`
+    /// computes them. Every class has the value `smoothing / classes`, and the sample's class has
+    /// `1 - smoothing` more.
     pub fn new(classes: u32, smoothing: f64) -> Self {
         let off = smoothing / f64::from(classes);
         Self { on: (1.0 - smoothing + off) as f32, off: off as f32 }
@@ -26,14 +27,15 @@ impl TargetCoding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct TargetRow {
-    /// Classes of the pair's first and second sample, -1 without a label.
+    /// Classes of the pair's first and second sample. -1 for a sample without a label.
     labels: [i32; 2],
-    /// Values of these classes, and of all others. The first is valid if both classes are the same.
+    /// Values of the first class, of the second class, and of every other class. If both classes
+    /// are the same, the value of this class is the first.
     values: [f32; 3],
 }
 
 impl TargetRow {
-    /// Writes the values of all classes. Reference for the kernel `mix`.
+    /// Writes the values of all classes to `out`. This is the reference for the kernel `mix`.
     pub fn write(&self, out: &mut [f32]) {
         out.fill(self.values[2]);
         for place in [1, 0] {
@@ -45,12 +47,12 @@ impl TargetRow {
     }
 }
 
-/// The target of a sample without a partner; all zeros without a label.
+/// Target of a sample without a partner. All values are 0 if the sample has no label.
 pub fn plain_row(label: Option<u32>, coding: TargetCoding) -> TargetRow {
     target_rows([label; 2], coding, &[])[0]
 }
 
-/// The targets of both samples of a pair after its blends.
+/// Targets of both samples of a pair after the blends.
 pub fn target_rows(
     labels: [Option<u32>; 2],
     coding: TargetCoding,

@@ -42,19 +42,22 @@ impl StatisticsFormula for Autocontrast {
         Some(Cuda::new("Autocontrast", include_str!("../../../kernels/autocontrast.cu")));
     const READS: Reads = Reads::Extremes;
 
-    /// Maps the smallest byte of a channel to 0 and the largest to 255: torchvision's `autocontrast` on PIL images
-    /// (`ImageOps.autocontrast` without cutoff). A channel of one byte is unchanged.
+    /// Maps the smallest byte of a channel to 0 and the largest to 255: torchvision's
+    /// `autocontrast` on PIL images (`ImageOps.autocontrast` without cutoff). A channel whose bytes
+    /// are all equal is unchanged.
     fn table(_: &Self::Params, histograms: &Histograms) -> [[u8; 256]; 3] {
         histograms.channel.map(|bins| table(&bins))
     }
 }
 
-/// Adds the operator.
+/// Adds an action that stretches the channels of the sample's image.
 pub(in crate::op) fn draw(draw: &mut Draw<'_>) {
     draw.statistics::<Autocontrast>(&[0; 2]);
 }
 
-/// In f64 and truncated like Pillow's, whose rounding is visible where the exact value is an integer.
+/// Table for a channel with this histogram. The arithmetic is Pillow's: f64, then truncation. Where
+/// the exact value is an integer, the rounding error of f64 decides the byte, so another formula
+/// would differ from Pillow.
 fn table(bins: &[u32; 256]) -> [u8; 256] {
     let low = bins.iter().position(|&pixels| pixels > 0).unwrap_or(255);
     let high = bins.iter().rposition(|&pixels| pixels > 0).unwrap_or(0);

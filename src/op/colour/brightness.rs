@@ -10,7 +10,8 @@ use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Brightness {
-    /// 0 gives black, 1 the image, 2 twice its bytes. One number, or `[low, high]`, from which it is drawn uniformly.
+    /// Brightness factor: 0 gives black, 1 leaves the image unchanged, 2 doubles each byte. One
+    /// number, or a range `[low, high]` from which the factor is drawn uniformly.
     #[serde(deserialize_with = "one_or_each")]
     pub factor: [f64; 2],
 }
@@ -42,8 +43,8 @@ impl BuiltIn for Brightness {
     }
 }
 
-/// Adds a brightness with this factor: torchvision's `adjust_brightness` on PIL images (`ImageEnhance.Brightness`),
-/// `byte * factor`, truncated.
+/// Adds an action that multiplies each byte by `factor` and truncates the product: torchvision's
+/// `adjust_brightness` on PIL images (`ImageEnhance.Brightness`).
 pub(in crate::op) fn draw(draw: &mut Draw<'_>, factor: f64) {
     draw.note("Brightness", &[("factor", &[factor])]);
     draw.table(|_, byte| blend(0, byte, factor as f32));

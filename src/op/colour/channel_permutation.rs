@@ -1,4 +1,4 @@
-//! `channel_permutation`: exchanges channels.
+//! `channel_permutation`: reorders the channels.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::op::wide::pixels::Planes;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
 
-/// Exchanges channels, like torchvision's `permute_channels` and `RandomChannelPermutation`.
+/// Reorders the channels, like torchvision's `permute_channels` and `RandomChannelPermutation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChannelPermutation {
@@ -56,7 +56,7 @@ impl ColourFormula for ChannelPermutation {
         include_str!("../../../kernels/channel_permutation.cu"),
     ));
 
-    /// torchvision's `permute_channels`.
+    /// Reorders the channels of a pixel like torchvision's `permute_channels`.
     #[inline(always)]
     fn pixel(params: &Params, pixel: [u8; 3]) -> [u8; 3] {
         let [a, b, c] = params.order;
@@ -70,12 +70,13 @@ impl ColourFormula for ChannelPermutation {
     }
 }
 
-/// Adds a permutation: the channel of the input that each channel of the output copies.
+/// Adds an action that reorders the channels. `order` holds, for each channel of the output, the
+/// channel of the input that it copies.
 pub(in crate::op) fn draw(draw: &mut Draw<'_>, order: [u32; 3]) {
     draw.colour::<ChannelPermutation>(&Params { order, padding: 0 });
 }
 
-/// One of the six orders, all equally likely, as torchvision's `RandomChannelPermutation` draws them.
+/// Draws one of the six orders, all equally likely, like torchvision's `RandomChannelPermutation`.
 pub(super) fn drawn_order(rng: &mut SampleRng) -> [u32; 3] {
     let mut order = [0, 1, 2];
     shuffle(&mut order, rng);
@@ -93,7 +94,7 @@ pub struct Params {
     pub padding: u32,
 }
 
-/// Puts a list into random order (Fisher and Yates).
+/// Puts a list into random order (Fisher-Yates shuffle).
 pub(super) fn shuffle<T>(list: &mut [T], rng: &mut SampleRng) {
     for last in (1..list.len()).rev() {
         list.swap(last, rng.below(last as u64 + 1) as usize);

@@ -16,27 +16,29 @@ use super::saturation::{self, Saturation};
 /// Changes brightness, contrast, saturation and hue by random amounts in random order, like torchvision's
 /// `ColorJitter`.
 ///
-/// Each setting is a range `[low, high]`, from which the factor is drawn uniformly, or one number v for the range
-/// `[max(0, 1 - v), 1 + v]` (hue: `[-v, v]`). Default: not changed.
+/// Each setting is a range `[low, high]`, from which the factor is drawn uniformly, or one number
+/// v, which stands for the range `[max(0, 1 - v), 1 + v]` (hue: `[-v, v]`). A setting that is left
+/// out changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ColorJitter {
-    /// Factor of brightness: 0 is black, 1 the image.
+    /// Brightness factor: 0 gives black, 1 leaves the image unchanged.
     #[serde(deserialize_with = "around_one", skip_serializing_if = "Option::is_none")]
     pub brightness: Option<[f64; 2]>,
-    /// Factor of contrast: 0 is the mean gray, 1 the image.
+    /// Contrast factor: 0 gives the mean gray of the image, 1 leaves the image unchanged.
     #[serde(deserialize_with = "around_one", skip_serializing_if = "Option::is_none")]
     pub contrast: Option<[f64; 2]>,
-    /// Factor of saturation: 0 is the gray image, 1 the image.
+    /// Saturation factor: 0 gives the gray image, 1 leaves the image unchanged.
     #[serde(deserialize_with = "around_one", skip_serializing_if = "Option::is_none")]
     pub saturation: Option<[f64; 2]>,
-    /// Turn of the hue in circles, -0.5 to 0.5.
+    /// Hue rotation as a fraction of a full circle, -0.5 to 0.5.
     #[serde(deserialize_with = "around_zero", skip_serializing_if = "Option::is_none")]
     pub hue: Option<[f64; 2]>,
 }
 
 impl ColorJitter {
-    /// Draws the steps of one sample in their order: one of 24 orders, then each factor that is set.
+    /// Draws the steps of one sample and returns them in the order in which they run. Draws one of
+    /// the 24 orders first, then a factor for each setting that is present.
     #[doc(hidden)]
     pub fn steps(&self, rng: &mut SampleRng) -> [Option<Step>; 4] {
         let mut order = [0, 1, 2, 3];
@@ -89,7 +91,7 @@ impl Operator for ColorJitter {
     }
 
     fn is_random(&self) -> bool {
-        // The order counts too.
+        // Even if every range is a single number, the order of the steps is drawn at random.
         [self.brightness, self.contrast, self.saturation, self.hue].iter().any(Option::is_some)
     }
 }
@@ -108,23 +110,23 @@ impl BuiltIn for ColorJitter {
     }
 }
 
-/// One operator with its factor.
+/// One step of `color_jitter` or `photometric_distort`: an operator with its drawn parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
-    /// Factor of [`brightness`](super::brightness).
+    /// Brightness factor, for [`brightness`](super::brightness).
     Brightness(f64),
-    /// Factor of [`contrast`](super::contrast).
+    /// Contrast factor, for [`contrast`](super::contrast).
     Contrast(f64),
-    /// Factor of [`saturation`](super::saturation).
+    /// Saturation factor, for [`saturation`](super::saturation).
     Saturation(f64),
-    /// Turn of [`hue`](super::hue), in circles.
+    /// Hue rotation as a fraction of a circle, for [`hue`](super::hue).
     Hue(f64),
-    /// Order of [`channel_permutation`](super::channel_permutation).
+    /// Order of the channels, for [`channel_permutation`](super::channel_permutation).
     Channels([u32; 3]),
 }
 
 impl Step {
-    /// Adds the operator.
+    /// Adds the action of this step to the sample.
     pub(super) fn draw(self, draw: &mut Draw<'_>) {
         match self {
             Step::Brightness(factor) => brightness::draw(draw, factor),
@@ -135,7 +137,7 @@ impl Step {
         }
     }
 
-    /// Kinds of all steps.
+    /// Kinds of the actions that steps add.
     pub(super) fn kinds() -> [Kind; 5] {
         [
             Kind::Table,
@@ -147,7 +149,7 @@ impl Step {
     }
 }
 
-/// A range, or the largest change.
+/// A setting as the user writes it: a range, or the largest change from the neutral factor.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected one number or [low, high]")]
 enum Setting {
@@ -163,8 +165,9 @@ fn around_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<[f64
     range(deserializer, 0.0, |change| [-change, change])
 }
 
-/// `None` for the range that changes nothing, as in torchvision: a hue turned by 0 is not converted back and forth. A
-/// negative change becomes a range that `check` refuses.
+/// Reads a setting as a range. Returns `None` for the range that changes nothing, as in
+/// torchvision: converting an image to hue bytes and back changes pixels even if the hue is rotated
+/// by 0. A negative change becomes a range that `check` refuses.
 fn range<'de, D: Deserializer<'de>>(
     deserializer: D,
     neutral: f64,

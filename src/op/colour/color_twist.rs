@@ -8,23 +8,24 @@ use crate::op::settings::{check_pair, drawn, one_or_each};
 use crate::op::shared::blend::MAX_FACTOR;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Changes brightness, contrast, saturation and hue by one linear map: DALI's `color_twist`. DALI computes the map in f32,
-/// feedwater in f64, so a byte may differ by one level where the exact value is halfway between two levels.
+/// Changes brightness, contrast, saturation and hue by one linear map of each pixel: DALI's
+/// `color_twist`. DALI computes the matrix in f32 and feedwater in f64, so a byte may differ by one
+/// level where the exact value is halfway between two levels.
 ///
-/// Each setting is one number, or `[low, high]`, from which it is drawn uniformly.
+/// Each setting is one number, or a range `[low, high]` from which the number is drawn uniformly.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ColorTwist {
-    /// Factor of brightness: 0 is black. Default 1.
+    /// Brightness factor: 0 gives black. Default 1.
     #[serde(deserialize_with = "one_or_each")]
     pub brightness: [f64; 2],
-    /// Factor of contrast: 0 is the gray 128. Default 1.
+    /// Contrast factor: 0 gives the gray 128. Default 1.
     #[serde(deserialize_with = "one_or_each")]
     pub contrast: [f64; 2],
-    /// Factor of saturation: 0 is the gray image. Default 1.
+    /// Saturation factor: 0 gives the gray image. Default 1.
     #[serde(deserialize_with = "one_or_each")]
     pub saturation: [f64; 2],
-    /// Turn of the hue in degrees, -360 to 360. Default 0.
+    /// Hue rotation in degrees, -360 to 360. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub hue: [f64; 2],
 }
@@ -76,15 +77,17 @@ impl ColourFormula for ColorTwist {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("ColorTwist", include_str!("../../../kernels/color_twist.cu")));
 
-    /// The linear map in f32, cut to 0..=255 and rounded half to even. DALI's f32 matrix differs in its last bits,
-    /// and so does a value halfway between two levels.
+    /// Applies the linear map in f32, clamps the result to 0..=255 and rounds half to even. DALI
+    /// computes its matrix in f32, which differs in the last bits, so a value halfway between two
+    /// levels may become the other level.
     #[inline(always)]
     fn pixel(params: &Params, [r, g, b]: [u8; 3]) -> [u8; 3] {
         let [r, g, b] = [f32::from(r), f32::from(g), f32::from(b)];
         let channel = |row: [f32; 3]| {
             let value = row[0] * r + row[1] * g + row[2] * b + params.offset;
             let cut = value.clamp(0.0, 255.0);
-            // At this size f32 has no fraction bits: the addition rounds.
+            // f32 numbers as large as `ROUNDS` (1.5 * 2^23) have no fraction bits, so the addition
+            // rounds.
             (cut + ROUNDS).to_bits() as u8
         };
         params.matrix.map(channel)
@@ -95,15 +98,16 @@ impl ColourFormula for ColorTwist {
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
-    /// Weights of red, green and blue in each channel of the output.
+    /// Weights of red, green and blue, one row for each channel of the output.
     pub matrix: [[f32; 3]; 3],
-    /// Added to each channel.
+    /// Offset that is added to each channel, in levels of a byte.
     pub offset: f32,
 }
 
 impl Params {
-    /// DALI's `color_twist` (`color_twist.h`): rotates the hue by `hue` degrees and scales the saturation in YIQ, then
-    /// scales the contrast around 128, then the brightness. The matrix is computed in f64 and rounded.
+    /// Parameters of DALI's `color_twist` (`color_twist.h`). The operator rotates the hue by `hue`
+    /// degrees and scales the saturation in YIQ, then scales the contrast around 128, then the
+    /// brightness. The matrix is computed in f64 and rounded to f32.
     pub fn new(brightness: f64, contrast: f64, saturation: f64, hue: f64) -> Self {
         let turn = hue.to_radians();
         let (sin, cos) = (saturation * libm::sin(turn), saturation * libm::cos(turn));
@@ -127,7 +131,7 @@ fn product(a: &Matrix, b: &Matrix) -> Matrix {
     a.map(|row| [0, 1, 2].map(|column| (0..3).map(|at| row[at] * b[at][column]).sum()))
 }
 
-/// Adjugate divided by the determinant.
+/// Inverse of a matrix: the adjugate divided by the determinant.
 fn inverse(m: &Matrix) -> Matrix {
     let minor = |row: usize, column: usize| {
         let [r0, r1] = [(row + 1) % 3, (row + 2) % 3];

@@ -15,7 +15,8 @@ use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contrast {
-    /// 0 gives the mean gray, 1 the image. One number, or `[low, high]`, from which it is drawn uniformly.
+    /// Contrast factor: 0 gives the mean gray of the image, 1 leaves the image unchanged. One
+    /// number, or a range `[low, high]` from which the factor is drawn uniformly.
     #[serde(deserialize_with = "one_or_each")]
     pub factor: [f64; 2],
 }
@@ -54,15 +55,15 @@ impl StatisticsFormula for Contrast {
         Some(Cuda::new("Contrast", include_str!("../../../kernels/contrast.cu")));
     const READS: Reads = Reads::MeanGray;
 
-    /// Blends each byte with the mean of the gray image, rounded half up: torchvision's `adjust_contrast` on PIL images
-    /// (`ImageEnhance.Contrast`).
+    /// Blends each byte with the mean of the gray image, which is rounded half up: torchvision's
+    /// `adjust_contrast` on PIL images (`ImageEnhance.Contrast`).
     fn table(params: &Params, histograms: &Histograms) -> [[u8; 256]; 3] {
         let mean = mean(&histograms.gray);
         [std::array::from_fn(|byte| blend(mean, byte as u8, params.factor)); 3]
     }
 }
 
-/// Adds a contrast with this factor.
+/// Adds an action that changes the contrast by `factor`.
 pub(in crate::op) fn draw(draw: &mut Draw<'_>, factor: f64) {
     draw.statistics::<Contrast>(&Params { factor: factor as f32, padding: 0 });
 }
@@ -71,15 +72,16 @@ pub(in crate::op) fn draw(draw: &mut Draw<'_>, factor: f64) {
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
-    /// 0 gives the mean gray, 1 the image.
+    /// Contrast factor: 0 gives the mean gray, 1 the unchanged image.
     pub factor: f32,
     /// Always 0.
     #[serde(skip)]
     pub padding: u32,
 }
 
-/// Mean of a histogram, rounded half up. Pillow's f64 gives the same, since the distance of a mean from any other
-/// half is more than its error.
+/// Mean of a histogram, rounded half up. Pillow computes the mean in f64 and gets the same byte: a
+/// mean that is not exactly halfway between two integers is farther from halfway than the error of
+/// f64.
 fn mean(bins: &[u32; 256]) -> u8 {
     let (count, sum) = count_and_sum(bins);
     ((2 * sum + count) / (2 * count).max(1)) as u8

@@ -1,4 +1,4 @@
-//! `equalize`: makes the bytes of each channel equally frequent.
+//! `equalize`: equalizes the histogram of each channel.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::op::shared::Histograms;
 use crate::op::shared::histograms::identity;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
-/// Makes the bytes of each channel equally frequent, like torchvision's `equalize`.
+/// Equalizes the histogram of each channel, like torchvision's `equalize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Equalize {}
@@ -42,14 +42,16 @@ impl StatisticsFormula for Equalize {
         Some(Cuda::new("Equalize", include_str!("../../../kernels/equalize.cu")));
     const READS: Reads = Reads::Channels;
 
-    /// Maps a byte to the number of smaller bytes, in steps of (pixels - pixels of the largest byte) / 255: torchvision's
-    /// `equalize` on PIL images (`ImageOps.equalize`). A channel of one byte, or with a step of 0, is unchanged.
+    /// Maps a byte to the number of pixels with a smaller byte, divided by a step and rounded:
+    /// torchvision's `equalize` on PIL images (`ImageOps.equalize`). The step is (all pixels -
+    /// pixels with the largest byte) / 255. A channel whose step is 0, such as one whose bytes are
+    /// all equal, is unchanged.
     fn table(_: &Self::Params, histograms: &Histograms) -> [[u8; 256]; 3] {
         histograms.channel.map(|bins| table(&bins))
     }
 }
 
-/// Adds the operator.
+/// Adds an action that equalizes the histograms of the sample's image.
 pub(in crate::op) fn draw(draw: &mut Draw<'_>) {
     draw.statistics::<Equalize>(&[0; 2]);
 }

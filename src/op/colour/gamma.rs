@@ -9,10 +9,11 @@ use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gamma {
-    /// Exponent, 0 to 100. One number, or `[low, high]`, from which it is drawn uniformly.
+    /// Exponent, 0 to 100. One number, or a range `[low, high]` from which the exponent is drawn
+    /// uniformly.
     #[serde(deserialize_with = "one_or_each")]
     pub gamma: [f64; 2],
-    /// Factor, 0 to 1000. Default 1.
+    /// Factor that multiplies the power, 0 to 1000. Default 1.
     #[serde(default = "unchanged")]
     pub gain: f64,
 }
@@ -47,16 +48,21 @@ impl BuiltIn for Gamma {
     }
 }
 
-/// `255.999 * gain * (byte / 255)^gamma`, truncated and cut to 0..=255: torchvision's `adjust_gamma` on PIL images.
+/// `255.999 * gain * (byte / 255)^gamma`, clamped to 0..=255 and truncated: torchvision's
+/// `adjust_gamma` on PIL images.
 fn value(gamma: f64, gain: f64, byte: u8) -> u8 {
     let power = libm::pow(f64::from(byte) / 255.0, gamma);
     ((255.0 + 1.0 - 1e-3) * gain * power) as u8
 }
 
-/// [`value`] of every byte. A power of a product is the product of the powers, so only primes are raised; what is too near
-/// to the next byte, because a product is rounded, is computed again.
+/// Computes [`value`] of every byte with few calls of `powf`. The power of a product is the product
+/// of the powers, so only primes are raised to `gamma`. Because products are rounded, a result that
+/// is close to an integer might be truncated to the wrong byte. Such a result is computed again by
+/// [`value`].
 fn values(gamma: f64, gain: f64) -> [u8; 256] {
-    /// More than the error of a value below 256: that of nine powers and products, each of 2^-52 of it at most.
+    /// Results closer than this to an integer are computed again. The error of a result below 256
+    /// is smaller: at most nine powers and products contribute to the error, each with at most
+    /// 2^-52 of the result.
     const TOLERANCE: f64 = 1e-9;
     let unit = (255.0 + 1.0 - 1e-3) * gain * 255f64.powf(-gamma);
     let mut powers = [1.0; 256];
@@ -76,7 +82,7 @@ fn values(gamma: f64, gain: f64) -> [u8; 256] {
     values
 }
 
-/// Smallest prime factor of each number from 2 on.
+/// Smallest prime factor of each number from 2 to 255.
 const SMALLEST_FACTORS: [u8; 256] = {
     let mut factors = [1; 256];
     let mut number = 2;

@@ -39,20 +39,22 @@ impl ColourFormula for Grayscale {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Grayscale", include_str!("../../../kernels/grayscale.cu")));
 
-    /// Three times the luma: torchvision's `rgb_to_grayscale` with three output channels on PIL images.
+    /// Copies the luma into all three channels: torchvision's `rgb_to_grayscale` with three output
+    /// channels on PIL images.
     #[inline(always)]
     fn pixel(_: &Self::Params, pixel: [u8; 3]) -> [u8; 3] {
         [luma(pixel); 3]
     }
 
-    /// The compiler would compute the three equal bytes of each pixel as one number.
+    /// Computes the luma of the whole block, then copies it. In the default implementation, the
+    /// compiler would compute the three equal bytes of each pixel as one number, which is slower.
     #[inline(always)]
     fn block(_: &Self::Params, planes: &mut Planes) {
         *planes = [luma_of(planes); 3];
     }
 }
 
-/// Adds a conversion to gray.
+/// Adds an action that converts the image to gray.
 pub(in crate::op) fn draw(draw: &mut Draw<'_>) {
     draw.colour::<Grayscale>(&[0; 2]);
 }

@@ -1,4 +1,4 @@
-//! `hue`: turns the hue of each pixel.
+//! `hue`: rotates the hue of each pixel.
 
 use bytemuck::{Pod, Zeroable};
 use serde::ser::SerializeStruct;
@@ -9,11 +9,12 @@ use crate::op::settings::{check_pair, drawn, one_or_each};
 use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Turns the hue of each pixel, like torchvision's `adjust_hue`.
+/// Rotates the hue of each pixel, like torchvision's `adjust_hue`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hue {
-    /// Part of the circle, -0.5 to 0.5. One number, or `[low, high]`, from which it is drawn uniformly.
+    /// Hue rotation as a fraction of a full circle, -0.5 to 0.5. One number, or a range
+    /// `[low, high]` from which the rotation is drawn uniformly.
     #[serde(deserialize_with = "one_or_each")]
     pub shift: [f64; 2],
 }
@@ -49,17 +50,18 @@ impl ColourFormula for Hue {
     type Params = Params;
     const CUDA: Option<Cuda> = Some(Cuda::new("Hue", include_str!("../../../kernels/hue.cu")));
 
-    /// Converts to hue, saturation and value in bytes, adds to the hue and converts back: torchvision's `adjust_hue` on
-    /// PIL images (Pillow's `Convert.c`). A shift of 0 changes pixels too, by the rounding of both conversions.
+    /// Converts to hue, saturation and value in bytes, adds to the hue byte, and converts back:
+    /// torchvision's `adjust_hue` on PIL images (Pillow's `Convert.c`). A shift of 0 changes pixels
+    /// too, because both conversions round.
     ///
-    /// Without branches, where Pillow computes in f32 and f64:
+    /// Pillow computes in f32 and f64. This implementation gives the same bytes without branches:
     ///
-    /// * hue = floor(255 n / (6 d)) for the hue n / (6 d) of the exact colour with d = max - min, less 1 where that
-    ///   is an
-    ///   integer in `ROUNDED_DOWN`; saturation s = floor(255 d / max).
-    /// * Back, a channel is max (1 - s w / (255 * 85)), rounded, which is never half-way between two integers. Its
-    ///   weight w
-    ///   is a trapezoid of the hue: 0 for a third of the circle, 85 for the opposite third.
+    /// * Forward: the hue of the exact colour is n / (6 d) of a circle, with d = max - min. The hue
+    ///   byte is floor(255 n / (6 d)), less 1 where this quotient is an integer in `ROUNDED_DOWN`.
+    ///   The saturation byte is s = floor(255 d / max).
+    /// * Back: a channel is max (1 - s w / (255 * 85)), rounded. This value is never halfway
+    ///   between two integers. The weight w is a trapezoid function of the hue: 0 for a third of
+    ///   the circle, and 85 for the opposite third.
     #[inline(always)]
     fn pixel(params: &Params, [r, g, b]: [u8; 3]) -> [u8; 3] {
         let [r, g, b] = [i32::from(r), i32::from(g), i32::from(b)];
@@ -79,7 +81,7 @@ impl ColourFormula for Hue {
         let exact = i32::from(floor * denominator == numerator);
         let rounded_down = (rounded_down(floor >> 5) >> (floor & 31)) as i32 & exact;
         let saturation = divide(255 * range, max.max(1));
-        // In 510 parts of the circle.
+        // Hue in 510ths of the circle.
         let hue = 2 * ((floor - rounded_down + params.shift as i32) & 255);
 
         let channel = |offset: i32| {
@@ -91,7 +93,7 @@ impl ColourFormula for Hue {
     }
 }
 
-/// Adds a turn of the hue, in circles.
+/// Adds an action that rotates the hue by `shift`, a fraction of a circle.
 pub(in crate::op) fn draw(draw: &mut Draw<'_>, shift: f64) {
     draw.colour::<Hue>(&Params::new(shift));
 }
@@ -100,13 +102,13 @@ pub(in crate::op) fn draw(draw: &mut Draw<'_>, shift: f64) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Params {
-    /// Added to the hue byte, modulo 256.
+    /// Number that is added to the hue byte, modulo 256.
     pub shift: u32,
     /// Always 0.
     pub padding: u32,
 }
 
-/// As the setting has it: `shift` in circles.
+/// Writes `shift` in the unit of the setting, a fraction of a circle.
 impl Serialize for Params {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut params = serializer.serialize_struct("Params", 1)?;
@@ -116,27 +118,29 @@ impl Serialize for Params {
 }
 
 impl Params {
-    /// Parameters for a turn by `hue` of a full circle, -0.5 to 0.5. The byte is `hue * 255`, truncated towards 0, as
-    /// in torchvision.
+    /// Parameters for a rotation by `hue`, a fraction of a full circle, -0.5 to 0.5. The shift of
+    /// the hue byte is `hue * 255`, truncated towards 0, as in torchvision.
     pub fn new(hue: f64) -> Self {
         Self { shift: u32::from((hue * 255.0) as i32 as u8), padding: 0 }
     }
 
-    /// A turn with these parameters, as a part of a full circle.
+    /// Rotation of these parameters as a fraction of a full circle.
     fn circles(&self) -> f64 {
         let circles = f64::from(self.shift as u8 as i8) / 255.0;
-        // The product with 255 may be the float below the whole number.
+        // `circles * 255` may be slightly closer to 0 than the integer, and `new` would truncate it
+        // to the wrong byte. The float farther from 0 avoids this.
         let larger = if circles < 0.0 { circles.next_down() } else { circles.next_up() };
         if Self::new(circles) == *self { circles } else { larger }
     }
 }
 
-/// Hue bytes that Pillow's f32 arithmetic reaches from below where the exact value is this integer, so that
-/// truncation gives one less. One bit per byte.
+/// Bit set of hue bytes. If the exact hue is an integer in this set, the f32 result of Pillow is
+/// slightly smaller than the integer, so Pillow truncates it to one less.
 const ROUNDED_DOWN: [u32; 8] =
     [0xffff_fffe, 0, 0x1100_0000, 0x0000_0111, 0x222a_aaaa, 0x2323_2222, 0x0002_2222, 0];
 
-/// Word of `ROUNDED_DOWN`, selected rather than read, so that vectors of pixels need no reads.
+/// Word number `word` of `ROUNDED_DOWN`. Comparisons select the word, so vectorized loops need no
+/// memory reads.
 #[inline(always)]
 fn rounded_down(word: i32) -> u32 {
     let mut found = 0;
@@ -146,18 +150,19 @@ fn rounded_down(word: i32) -> u32 {
     found
 }
 
-/// Integer quotient, of at most 255, of numbers below 2^18 and 2^9. The f32 quotient has the same integer part: it is
-/// exact or farther from an integer than its error.
+/// Quotient, rounded down, of a numerator below 2^18 and a denominator below 2^9. The quotient must
+/// be at most 255. The f32 quotient has the same integer part: it is exact, or farther from an
+/// integer than its error.
 #[inline(always)]
 fn divide(numerator: i32, denominator: i32) -> i32 {
     truncated(numerator as f32 / denominator as f32)
 }
 
-/// A 21675th, rounded, of a product of a byte with a number up to 21675. The f32 product with the reciprocal has
-/// the same nearest integer for all of them.
+/// `product / 21675`, rounded to nearest. `product` must be the product of a byte and a number up
+/// to 21675. For all such products, multiplying by the reciprocal in f32 gives the same integer.
 #[inline(always)]
 fn level(product: i32) -> u8 {
-    // At this size f32 has no fraction bits: the addition rounds.
+    // f32 numbers as large as `ROUNDS` (1.5 * 2^23) have no fraction bits, so the addition rounds.
     const ROUNDS: f32 = 12_582_912.0;
     (product as f32 * (1.0 / 21675.0) + ROUNDS).to_bits() as u8
 }
@@ -166,7 +171,8 @@ fn level(product: i32) -> u8 {
 mod tests {
     use super::*;
 
-    /// What is recorded of a sample makes the same turn again.
+    /// Converting parameters to a fraction of a circle, which is recorded, and back gives the same
+    /// parameters.
     #[test]
     fn a_recorded_turn_is_the_turn() {
         for shift in (-127..=127).map(|it: i8| u32::from(it as u8)) {

@@ -31,7 +31,8 @@ impl BuiltIn for Invert {
     }
 }
 
-/// `255 - byte`: torchvision's `invert` (`ImageOps.invert`).
+/// Adds an action that replaces each byte by `255 - byte`: torchvision's `invert`
+/// (`ImageOps.invert`).
 pub(in crate::op) fn draw(draw: &mut Draw<'_>) {
     draw.note("Invert", &[]);
     draw.table(|_, byte| 255 - byte);

@@ -11,7 +11,8 @@ use crate::random::SampleRng;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Lighting {
-    /// Deviation of the three normal factors, 0 to 100. Default 0.1.
+    /// Standard deviation of the three factors, one per principal component, 0 to 100. The factors
+    /// are normally distributed. Default 0.1.
     pub std: f64,
 }
 
@@ -56,20 +57,21 @@ impl BuiltIn for Lighting {
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
-    /// Added to each channel, in bytes.
+    /// Shift that is added to each channel, in levels of a byte.
     pub shift: [f64; 3],
 }
 
-/// Square roots of the covariance's eigenvalues for pixels of ImageNet between 0 and 1 (`Lighting` of
-/// fb.resnet.torch, `datasets/transforms.lua`).
+/// Square roots of the eigenvalues of the covariance of ImageNet's pixels, with channels from 0 to
+/// 1 (`Lighting` of fb.resnet.torch, `datasets/transforms.lua`).
 const EIGENVALUES: [f64; 3] = [0.2175, 0.0188, 0.0045];
 
-/// Eigenvectors, one per column.
+/// Eigenvectors of the covariance, one per column.
 const EIGENVECTORS: [[f64; 3]; 3] =
     [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]];
 
 impl Params {
-    /// Shift for three normal numbers, already multiplied by their deviation.
+    /// Shift for three normally distributed factors, which are already multiplied by their standard
+    /// deviation.
     pub fn new(alphas: [f64; 3]) -> Self {
         let amounts: [f64; 3] = std::array::from_fn(|at| alphas[at] * EIGENVALUES[at]);
         let shift = EIGENVECTORS
@@ -77,8 +79,9 @@ impl Params {
         Self { shift }
     }
 
-    /// Draws the three normal numbers with the deviation `std`; AlexNet's is 0.1 (Krizhevsky, Sutskever and Hinton,
-    /// "ImageNet classification with deep convolutional neural networks", 2012, section 4.1).
+    /// Draws the three factors from a normal distribution with the standard deviation `std`.
+    /// AlexNet uses 0.1 (Krizhevsky, Sutskever and Hinton, "ImageNet classification with deep
+    /// convolutional neural networks", 2012, section 4.1).
     pub fn draw(std: f64, rng: &mut SampleRng) -> Self {
         let normals = normals(std::array::from_fn(|_| rng.bits()));
         Self::new(normals.map(|it| std * f64::from(it)))

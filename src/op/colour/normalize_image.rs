@@ -1,4 +1,4 @@
-//! `normalize_image`: subtracts the image's own mean and divides by its own deviation.
+//! `normalize_image`: subtracts the image's own mean and divides by its own standard deviation.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,14 @@ use crate::op::kind::statistics::Reads;
 use crate::op::shared::Histograms;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
-/// Subtracts the image's own mean and divides by its own deviation: Albumentations' `Normalize` with the normalization
-/// `image` or `image_per_channel`, whose f64 values are rounded to f32.
+/// Subtracts the image's own mean and divides by its own standard deviation: Albumentations'
+/// `Normalize` with the normalization `image` or `image_per_channel`. The results are the f64
+/// values of Albumentations, rounded to f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NormalizeImage {
-    /// Whether each channel has its own mean and deviation. Default: all values have the same.
+    /// Whether each channel has its own mean and standard deviation. Default: false, one mean and
+    /// one deviation for all channels together.
     pub per_channel: bool,
 }
 
@@ -46,8 +48,9 @@ impl StatisticsFormula for NormalizeImage {
         Some(Cuda::new("NormalizeImage", include_str!("../../../kernels/normalize_image.cu")));
     const READS: Reads = Reads::Channels;
 
-    /// `(byte - mean) / (deviation + 1e-4)`, cut to -20..=20: Albumentations' `Normalize(normalization="image")` and
-    /// `"image_per_channel"` (`albucore/functions.py`). Statistics and result are computed in f64 and rounded once.
+    /// `(byte - mean) / (deviation + 1e-4)`, clamped to -20..=20: Albumentations'
+    /// `Normalize(normalization="image")` and `"image_per_channel"` (`albucore/functions.py`).
+    /// Statistics and results are computed in f64, and each result is rounded once to f32.
     fn table(params: &Params, histograms: &Histograms) -> [[f32; 256]; 3] {
         let [r, g, b] = &histograms.channel;
         let all =
@@ -62,17 +65,17 @@ impl StatisticsFormula for NormalizeImage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
-    /// 1 for the mean and deviation of each channel, 0 for those of all values.
+    /// 1 if each channel has its own mean and deviation, 0 if all channels share them.
     pub per_channel: u32,
     /// Always 0.
     #[serde(skip)]
     pub padding: u32,
 }
 
-/// Added to the deviation, in bytes, so that an image of one colour gives 0.
+/// Added to the deviation, in levels of a byte. It makes an image of one colour 0 instead of NaN.
 const EPSILON: f64 = 1e-4;
 
-/// Largest magnitude of a result.
+/// Results are clamped to the range from `-LIMIT` to `LIMIT`.
 const LIMIT: f64 = 20.0;
 
 fn table(bins: &[u64; 256]) -> [f32; 256] {

@@ -15,13 +15,14 @@ use super::color_jitter::Step;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PhotometricDistort {
-    /// Range of the factor of brightness. Default `[0.875, 1.125]`.
+    /// Range of the brightness factor. Default `[0.875, 1.125]`.
     pub brightness: [f64; 2],
-    /// Range of the factor of contrast. Default `[0.5, 1.5]`.
+    /// Range of the contrast factor. Default `[0.5, 1.5]`.
     pub contrast: [f64; 2],
-    /// Range of the factor of saturation. Default `[0.5, 1.5]`.
+    /// Range of the saturation factor. Default `[0.5, 1.5]`.
     pub saturation: [f64; 2],
-    /// Range of the turn of the hue in circles, -0.5 to 0.5. Default `[-0.05, 0.05]`.
+    /// Range of the hue rotation, as fractions of a full circle, -0.5 to 0.5. Default
+    /// `[-0.05, 0.05]`.
     pub hue: [f64; 2],
     /// Probability of each change, 0 to 1. Default 0.5.
     pub probability: f64,
@@ -40,8 +41,8 @@ impl Default for PhotometricDistort {
 }
 
 impl PhotometricDistort {
-    /// Draws the steps of one sample in their order: brightness, contrast (or after hue, with equal probability),
-    /// saturation, hue, channels.
+    /// Draws the steps of one sample and returns them in the order in which they run: brightness,
+    /// contrast, saturation, hue, channels. With probability 0.5, contrast runs after hue instead.
     #[doc(hidden)]
     pub fn steps(&self, rng: &mut SampleRng) -> [Option<Step>; 6] {
         let mut factor =

@@ -8,7 +8,7 @@ use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Posterize {
-    /// Number of bits, 0 (black) to 8 (unchanged).
+    /// Number of bits that are kept, 0 (black) to 8 (unchanged).
     pub bits: u32,
 }
 
@@ -41,7 +41,8 @@ impl BuiltIn for Posterize {
     }
 }
 
-/// Keeps the `bits` leading bits, 0 to 8: torchvision's `posterize` (`ImageOps.posterize`).
+/// Adds an action that keeps the `bits` leading bits of each byte, 0 to 8: torchvision's
+/// `posterize` (`ImageOps.posterize`).
 pub(in crate::op) fn draw(draw: &mut Draw<'_>, bits: u32) {
     let mask = !((1u32 << (8 - bits.min(8))) - 1) as u8;
     draw.note("Posterize", &[("bits", &[bits.into()])]);

@@ -11,7 +11,7 @@ use super::grayscale::{self, Grayscale};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomGrayscale {
-    /// Probability, 0 to 1. Default 0.1.
+    /// Probability of gray, 0 to 1. Default 0.1.
     pub probability: f64,
 }
 

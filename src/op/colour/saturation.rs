@@ -1,4 +1,4 @@
-//! `saturation`: blends each pixel with its gray.
+//! `saturation`: blends each pixel with its gray value.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
@@ -10,11 +10,12 @@ use crate::op::shared::{luma, luma_of};
 use crate::op::wide::pixels::{BLOCK, Planes};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Blends each pixel with its gray, like torchvision's `adjust_saturation`.
+/// Blends each pixel with its gray value, like torchvision's `adjust_saturation`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Saturation {
-    /// 0 gives the gray image, 1 the image. One number, or `[low, high]`, from which it is drawn uniformly.
+    /// Saturation factor: 0 gives the gray image, 1 leaves the image unchanged. One number, or a
+    /// range `[low, high]` from which the factor is drawn uniformly.
     #[serde(deserialize_with = "one_or_each")]
     pub factor: [f64; 2],
 }
@@ -58,7 +59,8 @@ impl ColourFormula for Saturation {
         blend_pixel([luma(pixel); 3], pixel, params.factor)
     }
 
-    /// Luma has 16 bits and blends have 32, so each has a loop of its own.
+    /// Computes the luma of the whole block before blending. Luma needs 16-bit and blending 32-bit
+    /// arithmetic, so the compiler vectorizes two loops better than one.
     #[inline(always)]
     fn block(params: &Params, planes: &mut Planes) {
         let gray = luma_of(planes);
@@ -71,7 +73,7 @@ impl ColourFormula for Saturation {
     }
 }
 
-/// Adds a saturation with this factor.
+/// Adds an action that changes the saturation by `factor`.
 pub(in crate::op) fn draw(draw: &mut Draw<'_>, factor: f64) {
     draw.colour::<Saturation>(&Params { factor: factor as f32, padding: 0 });
 }
@@ -80,7 +82,7 @@ pub(in crate::op) fn draw(draw: &mut Draw<'_>, factor: f64) {
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
-    /// 0 gives the gray image, 1 the image.
+    /// Saturation factor: 0 gives the gray image, 1 the unchanged image.
     pub factor: f32,
     /// Always 0.
     #[serde(skip)]

@@ -1,15 +1,15 @@
-//! `solarize`: inverts bytes from a threshold on.
+//! `solarize`: inverts bytes that reach a threshold.
 
 use serde::{Deserialize, Serialize};
 
 use crate::op::settings::check_number;
 use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Inverts bytes from a threshold on, like torchvision's `solarize`.
+/// Inverts bytes that reach a threshold, like torchvision's `solarize`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Solarize {
-    /// Smallest inverted byte, 0 (all) to 256 (none). Default 128.
+    /// Smallest byte that is inverted: 0 inverts all bytes, 256 none. Default 128.
     pub threshold: f64,
 }
 
@@ -45,8 +45,9 @@ impl BuiltIn for Solarize {
     }
 }
 
-/// `255 - byte` if `byte >= threshold`: torchvision's `solarize` (`ImageOps.solarize`). The threshold may be a fraction,
-/// as RandAugment's is.
+/// Adds an action that replaces each byte with `byte >= threshold` by `255 - byte`: torchvision's
+/// `solarize` (`ImageOps.solarize`). The threshold need not be an integer: RandAugment uses
+/// fractions.
 pub(in crate::op) fn draw(draw: &mut Draw<'_>, threshold: f64) {
     draw.note("Solarize", &[("threshold", &[threshold])]);
     draw.table(|_, byte| if f64::from(byte) < threshold { byte } else { 255 - byte });

@@ -1,11 +1,11 @@
-//! `to_ycbcr`: converts to luma and two differences of colour.
+//! `to_ycbcr`: converts RGB to luma and two chroma channels.
 
 use serde::{Deserialize, Serialize};
 
 use crate::op::kind::ColourFormula;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
-/// Converts to YCbCr with the full range of bytes, like Pillow's `convert("YCbCr")`.
+/// Converts RGB to YCbCr with the full range of bytes, like Pillow's `convert("YCbCr")`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToYcbcr {}
@@ -37,8 +37,9 @@ impl ColourFormula for ToYcbcr {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("ToYcbcr", include_str!("../../../kernels/to_ycbcr.cu")));
 
-    /// JPEG's YCbCr as Pillow's `convert("YCbCr")` computes it (`ConvertYCbCr.c`): each product in 6 fraction bits, rounded
-    /// by adding a half and truncating towards 0; the sum truncated downwards; 128 added to the differences.
+    /// Computes JPEG's YCbCr as Pillow's `convert("YCbCr")` does (`ConvertYCbCr.c`). Each product
+    /// has 6 fraction bits and is rounded by adding a half and truncating towards 0. The sum of the
+    /// products is rounded down. 128 is added to the chroma channels.
     #[inline(always)]
     fn pixel(_: &Self::Params, [r, g, b]: [u8; 3]) -> [u8; 3] {
         let [r, g, b] = [i32::from(r), i32::from(g), i32::from(b)];
@@ -49,19 +50,21 @@ impl ColourFormula for ToYcbcr {
     }
 }
 
-/// Bits below those that Pillow's tables hold.
+/// Fraction bits of the weights beyond the 6 fraction bits that the products in Pillow's tables
+/// have.
 const BITS: u32 = 15;
 const ROUND: i32 = 1 << (BITS - 1);
-/// 0.5 with 6 and `BITS` fraction bits.
+/// 0.5 with 6 + `BITS` fraction bits.
 const HALF: i32 = 32 << BITS;
 
-/// A product with a positive weight.
+/// Product of a byte with a positive weight, rounded to 6 fraction bits.
 #[inline(always)]
 fn plus(byte: i32, weight: i32) -> i32 {
     (byte * weight + ROUND) >> BITS
 }
 
-/// A product with a negative weight, without its sign.
+/// Product of a byte with a negative weight, rounded to 6 fraction bits. `weight` and the result
+/// are given without their sign.
 #[inline(always)]
 fn minus(byte: i32, weight: i32) -> i32 {
     (byte * weight - ROUND).max(0) >> BITS

@@ -1,4 +1,4 @@
-//! Combinators: operators that run others, chosen for each sample.
+//! Combinators: operators that run other operators, chosen for each sample.
 
 use std::sync::Arc;
 
@@ -20,13 +20,15 @@ mod random_apply;
 mod random_order;
 mod some_of;
 
-/// Names of the combinators, as in TOML. Their operators are under the key `operators`.
+/// Names of the combinators, as in TOML. The operators of a combinator are under the key
+/// `operators`.
 pub const NAMES: &[&str] = &[RandomApply::NAME, OneOf::NAME, SomeOf::NAME, RandomOrder::NAME];
 
 /// Operators inside of a combinator.
 type Inner = Vec<Arc<dyn Operator>>;
 
-/// Kinds of at most all operators together.
+/// Kinds of the actions that a combinator may draw if it runs each operator at most once, in any
+/// order.
 fn kinds(operators: &Inner) -> Kinds {
     let kinds: Vec<Kinds> = operators.iter().map(|it| it.kinds()).collect();
     let most = kinds.iter().map(Kinds::most).sum();
@@ -36,8 +38,8 @@ fn kinds(operators: &Inner) -> Kinds {
 /// Maximum number of operators of a combinator.
 const MOST_OPERATORS: usize = 64;
 
-/// `some` different numbers below `count`, at most [`MOST_OPERATORS`], all choices and orders equally likely: the first
-/// steps of a Fisher-Yates shuffle.
+/// Draws `some` different numbers below `count`, which is at most [`MOST_OPERATORS`]. All choices
+/// and orders are equally likely. These are the first steps of a Fisher-Yates shuffle.
 fn shuffled(count: usize, some: usize, rng: &mut SampleRng) -> impl Iterator<Item = usize> + use<> {
     let mut order: [usize; MOST_OPERATORS] = std::array::from_fn(|place| place);
     for place in 0..some.min(count) {
@@ -47,7 +49,8 @@ fn shuffled(count: usize, some: usize, rng: &mut SampleRng) -> impl Iterator<Ite
     order.into_iter().take(some)
 }
 
-/// Reads the settings of the combinator `name`, which has these operators. `None` if there is no such combinator.
+/// Reads the settings of the combinator `name`, and gives it these operators. Returns `None` if no
+/// combinator has this name.
 pub fn read<'de, D: Deserializer<'de>>(
     name: &str,
     settings: D,
@@ -83,7 +86,7 @@ struct Probability {
     probability: f64,
 }
 
-/// torchvision's default.
+/// Default of torchvision's `RandomApply`.
 fn half() -> f64 {
     0.5
 }
@@ -108,7 +111,7 @@ struct Count {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// Checks that there are operators, and their settings.
+/// Checks the number of operators and the settings of each operator.
 fn check(operators: &Inner) -> Result<(), FieldError> {
     if operators.is_empty() {
         return Err(FieldError::new("operators", "is empty; list at least one operator"));
@@ -126,7 +129,7 @@ fn check(operators: &Inner) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Checks a probability.
+/// Checks that a number is a probability.
 fn check_probability(field: &str, probability: f64) -> Result<(), FieldError> {
     if (0.0..=1.0).contains(&probability) {
         return Ok(());
@@ -135,7 +138,8 @@ fn check_probability(field: &str, probability: f64) -> Result<(), FieldError> {
     Err(FieldError::new(field, problem))
 }
 
-/// Pixel type after operators that not every sample passes, so each of them must keep it.
+/// Pixel type after a combinator. Because some samples skip some of the operators, no operator may
+/// change the pixel type.
 fn kept_pixels(name: &str, operators: &Inner, input: PixelType) -> Result<PixelType, String> {
     for (place, operator) in operators.iter().enumerate() {
         if operator.pixels(input)? != input {
@@ -149,30 +153,33 @@ fn kept_pixels(name: &str, operators: &Inner, input: PixelType) -> Result<PixelT
     Ok(input)
 }
 
-/// Output size of any of the operators, or of none of them.
+/// Output size of a combinator that runs any of the operators, or none. It is known only if every
+/// operator keeps the size.
 fn kept_output(operators: &Inner, input: Option<Size>) -> Option<Size> {
     let keep = operators.iter().all(|it| it.fixed_output(input) == input);
     input.filter(|_| keep)
 }
 
-/// Largest output of any of the operators in any order, each at most once.
+/// Upper bound for the output size if any of the operators run in any order, each at most once.
 fn largest_output(operators: &Inner, input: Size) -> Size {
     let is_nested = |it: &&Arc<dyn Operator>| NAMES.contains(&it.name());
     let nested = || operators.iter().filter(is_nested);
-    // Two rounds, so that an operator also sees what comes after it in the list.
+    // Two rounds, because an operator may also run after one that is later in the list.
     let rounds = |size: Size| {
         let plain = || operators.iter().filter(|it| !is_nested(it));
         plain().chain(plain()).fold(size, |size, it| larger(size, it.largest_output(size)))
     };
-    // Growth is largest behind operators whose output is fixed, or of the input itself.
+    // Start with a size that covers the output of each operator for the input itself, and the fixed
+    // output size of each operator.
     let fixed = operators.iter().filter_map(|it| it.fixed_output(None));
     let mut size = rounds(fixed.fold(largest_alone(operators, input), larger));
     let count = nested().count();
     if count == 0 {
         return size;
     }
-    // More than one call at each level would be exponential in the depth. So in their second round combinators grow
-    // images in proportion, which is most for an operator that adds pixels or multiplies sides.
+    // Calling each nested combinator twice would take exponential time in the depth of nesting.
+    // Each is therefore called once. For the second round, its output is scaled in proportion to
+    // its input, which is an upper bound for operators that add pixels or multiply sides.
     let mut grown = [(size, size); MOST_OPERATORS];
     for (operator, (before, output)) in nested().zip(&mut grown) {
         (*before, *output) = (size, operator.largest_output(size));
@@ -188,7 +195,7 @@ fn largest_output(operators: &Inner, input: Size) -> Size {
     rounds(size)
 }
 
-/// Largest image when the operators run in this order, between them and behind them.
+/// Largest image between or after the operators if they run in this order.
 fn largest_in_order(operators: &Inner, input: Size) -> Size {
     let mut size = input;
     operators.iter().fold(input, |largest, operator| {
@@ -197,13 +204,14 @@ fn largest_in_order(operators: &Inner, input: Size) -> Size {
     })
 }
 
-/// Largest output of any of the operators for the input itself. An operator that keeps the ratio of the sides may make a larger image
-/// of a thin input than of a less thin one that is larger in both sides.
+/// Largest output that a single operator makes of the input. This case needs its own bound, because
+/// a larger input may give a smaller output: an operator that keeps the aspect ratio enlarges a
+/// thin input more than a less thin one.
 fn largest_alone(operators: &Inner, input: Size) -> Size {
     operators.iter().map(|it| it.largest_alone(input)).fold(input, larger)
 }
 
-/// Size that covers both.
+/// Smallest size that covers both sizes.
 fn larger(a: Size, b: Size) -> Size {
     Size::new(a.width.max(b.width), a.height.max(b.height))
 }
@@ -214,7 +222,7 @@ fn in_proportion(len: u32, numerator: u32, denominator: u32) -> u32 {
     u32::try_from(product.div_ceil(u64::from(denominator.max(1)))).unwrap_or(u32::MAX)
 }
 
-/// Coefficients of all operators together.
+/// Number of coefficients of all operators together.
 fn coefficients(operators: &Inner, bounds: Bounds) -> usize {
     operators.iter().map(|it| it.coefficients(bounds)).fold(0, usize::saturating_add)
 }

@@ -1,4 +1,4 @@
-//! `one_of`: runs one of several operators.
+//! `one_of`: runs one of several operators for each sample.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct OneOf {
 impl OneOf {
     pub(crate) const NAME: &'static str = "one_of";
 
-    /// Without operators.
+    /// A combinator without operators.
     pub fn new() -> Self {
         Self::default()
     }
@@ -31,14 +31,15 @@ impl OneOf {
         self.or_any(1.0, Arc::new(operator))
     }
 
-    /// Adds an operator of unknown type with a weight, at least 0.
+    /// Adds an operator of unknown type with a weight of at least 0.
     pub fn or_any(mut self, weight: f64, operator: Arc<dyn Operator>) -> Self {
         self.weights.push(weight);
         self.operators.push(operator);
         self
     }
 
-    /// One of these operators, with a weight for each; without weights all are equally likely.
+    /// Runs one of these operators. `weights` holds the weight of each operator. Without `weights`,
+    /// all operators are equally likely.
     pub fn weighted(weights: Option<Vec<f64>>, operators: Vec<Arc<dyn Operator>>) -> Self {
         Self { weights: weights.unwrap_or_else(|| vec![1.0; operators.len()]), operators }
     }
@@ -65,7 +66,8 @@ impl Operator for OneOf {
             left -= weight;
             left < 0.0
         });
-        // The sum may be rounded up beyond the last weight.
+        // Because of rounding, `left` may still be 0 or more after the last weight. Then the last
+        // operator with a weight runs.
         let last = self.weights.iter().rposition(|&weight| weight > 0.0);
         draw.inner(&self.operators, chosen.or(last));
     }

@@ -1,4 +1,4 @@
-//! `random_apply`: runs operators for some samples.
+//! `random_apply`: runs operators for some of the samples.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use crate::op::{Bounds, Draw, FieldError, Kinds, Operator};
 
 use super::Inner;
 
-/// Runs all of its operators, in order, with a probability, and otherwise none: torchvision's `RandomApply`.
+/// Runs all of its operators in order with a given probability, and otherwise none of them:
+/// torchvision's `RandomApply`.
 #[derive(Clone, Debug)]
 pub struct RandomApply {
     probability: f64,

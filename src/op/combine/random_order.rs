@@ -17,7 +17,7 @@ pub struct RandomOrder {
 impl RandomOrder {
     pub(crate) const NAME: &'static str = "random_order";
 
-    /// Without operators.
+    /// A combinator without operators.
     pub fn new() -> Self {
         Self::default()
     }

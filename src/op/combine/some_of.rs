@@ -1,4 +1,4 @@
-//! `some_of`: runs some of several operators.
+//! `some_of`: runs some of several operators for each sample.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::op::{Bounds, Draw, FieldError, Kinds, Operator};
 
 use super::Inner;
 
-/// Runs a number of its operators for each sample, different ones, in a random order. All choices and orders are equally
-/// likely: Albumentations' `SomeOf` with `replace = false`.
+/// Runs a fixed number of its operators for each sample, all different, in a random order. All
+/// choices and orders are equally likely: Albumentations' `SomeOf` with `replace = false`.
 #[derive(Clone, Debug)]
 pub struct SomeOf {
     count: usize,

@@ -14,7 +14,7 @@ use crate::random::SampleRng;
 pub struct Cutout {
     /// Number of squares, 1 to 8. Default 1.
     pub holes: u32,
-    /// Side of a square in pixels, 1 to 65,535. Default 16, the paper's for CIFAR-10.
+    /// Side of a square in pixels, 1 to 65,535. Default 16, the paper's value for CIFAR-10.
     pub length: u32,
     /// Red, green and blue of the squares, 0 to 255. Default black.
     pub fill: [u8; 3],
@@ -70,7 +70,7 @@ impl PositionFormula for Cutout {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Cutout", include_str!("../../../kernels/cutout.cu")));
 
-    /// The colour inside a square, the pixel elsewhere.
+    /// Returns the fill colour inside a square, and the unchanged pixel elsewhere.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let inside = params.holes.iter().any(|hole| {
@@ -80,7 +80,7 @@ impl PositionFormula for Cutout {
         if inside { params.fill } else { pixel }
     }
 
-    /// Fills what is inside a square.
+    /// Fills the parts of the row that are inside a square.
     #[inline(always)]
     fn row<T: Channel>(params: &Params, at: RowPosition, row: &mut [[T; 3]]) {
         for hole in params.holes {
@@ -93,16 +93,17 @@ impl PositionFormula for Cutout {
     }
 }
 
-/// Largest number of squares.
+/// Maximum number of squares.
 pub const MAX_HOLES: usize = 8;
 
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
-    /// Left, top, right and bottom of each square, the last two not included. Unused ones are empty.
+    /// Left, top, right and bottom edge of each square. Column `right` and row `bottom` are outside
+    /// the square. Unused squares are empty.
     pub holes: [[u16; 4]; MAX_HOLES],
-    /// New colour.
+    /// Colour of the squares.
     pub fill: [u8; 3],
     /// Always 0.
     #[serde(skip)]
@@ -110,10 +111,12 @@ pub struct Params {
 }
 
 impl Params {
-    /// Draws `holes` squares with sides of `length` pixels like `Cutout` of DeVries and Taylor ("Improved
-    /// regularization of convolutional neural networks with cutout", 2017; `util/cutout.py` of
-    /// uoguelph-mlrg/Cutout): the middle is any pixel, row first; what reaches outside is cut off. A square begins
-    /// `length / 2` before its middle, so an odd length gives one pixel less, as there.
+    /// Draws `holes` squares with sides of `length` pixels like `Cutout` of DeVries and Taylor
+    /// ("Improved regularization of convolutional neural networks with cutout", 2017;
+    /// `util/cutout.py` of uoguelph-mlrg/Cutout). The middle of a square is any pixel, whose row is
+    /// drawn first. Parts outside the image are cut off. A square extends `length / 2` pixels,
+    /// rounded down, in each direction from its middle. An odd length therefore gives one pixel
+    /// less, as in the original code.
     pub fn draw(
         image: Size,
         holes: usize,
@@ -141,7 +144,7 @@ mod tests {
     use super::*;
     use crate::random::SampleKey;
 
-    /// Counts erased pixels of each row and column against the distribution of the middle.
+    /// Compares how often each row is erased with the expected number for a uniformly drawn middle.
     #[test]
     fn every_pixel_is_the_middle_equally_often() {
         let (size, length, samples) = (Size::new(12, 7), 4, 20_000);

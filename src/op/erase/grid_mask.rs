@@ -7,20 +7,22 @@ use crate::op::kind::PositionFormula;
 use crate::op::settings::{check_pair, drawn, one_or_each};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Overwrites the squares of a rotated grid with a colour: DALI's `grid_mask`, except for pixels less than 0.001 pixel
-/// from the edge of a square, where DALI rounds in f32 (measured on images of up to 1000x1000).
+/// Overwrites the squares of a rotated grid with a colour: DALI's `grid_mask`. Pixels less than
+/// 0.001 pixel from the edge of a square may differ, because DALI rounds in f32 (measured on images
+/// of up to 1000x1000).
 ///
-/// Each number may be given as `[low, high]`, from which it is drawn uniformly.
+/// Each number except `fill` may be given as a range `[low, high]` from which it is drawn
+/// uniformly.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GridMask {
-    /// Distance of squares in pixels, 1 to 65,535. Default 100.
+    /// Distance between equal edges of neighbouring squares, in pixels, 1 to 65,535. Default 100.
     #[serde(deserialize_with = "one_or_each")]
     pub tile: [f64; 2],
     /// Side of a square divided by `tile`, 0 to 1. Default 0.5.
     #[serde(deserialize_with = "one_or_each")]
     pub ratio: [f64; 2],
-    /// Rotation in degrees, -360 to 360; DALI has radians. Default 0.
+    /// Rotation in degrees, -360 to 360. DALI's setting is in radians. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub angle: [f64; 2],
     /// Shift along the grid's first axis in pixels, -65,535 to 65,535. Default 0.
@@ -96,9 +98,11 @@ impl PositionFormula for GridMask {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("GridMask", include_str!("../../../kernels/grid_mask.cu")));
 
-    /// DALI's `grid_mask` (`grid_mask_cpu.h`): the colour where both fractions of (x cos - y sin, x sin + y cos) /
-    /// tile - shift / tile are below `ratio`, the pixel elsewhere. In integers; DALI adds up steps in f32, so pixels
-    /// less than 0.001 pixel from an edge may differ.
+    /// Computes DALI's `grid_mask` (`grid_mask_cpu.h`). The position of a pixel in the grid is
+    /// `(x cos - y sin, x sin + y cos) / tile - shift / tile`. If the fractions of both coordinates
+    /// are below `ratio`, the pixel gets the fill colour. feedwater computes positions with
+    /// integers. DALI adds up steps in f32, so pixels less than 0.001 pixel from an edge may
+    /// differ.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let (x, y) = (x as u32, y as u32);
@@ -113,19 +117,23 @@ impl PositionFormula for GridMask {
     }
 }
 
-/// Parameters of one sample. Positions are fractions of a tile in 32 bits, so that whole tiles wrap around.
+/// Parameters of one sample. The position of a pixel in the grid has two coordinates, which are
+/// fractions of a tile in 32 bits. They wrap around at the end of a tile, so whole tiles do not
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
-    /// Step along the tile's first axis for a step to the right, and along its second for a step down.
+    /// Step of the position: one pixel to the right adds this number to the first coordinate, and
+    /// one pixel down adds it to the second.
     pub along: u32,
-    /// Step along the second axis for a step to the right; the first goes back by it for a step down.
+    /// Step of the position: one pixel to the right adds this number to the second coordinate, and
+    /// one pixel down subtracts it from the first.
     pub across: u32,
-    /// Position of the image's first pixel on both axes.
+    /// Position of the image's first pixel in the grid.
     pub start: [u32; 2],
-    /// Pixels whose position is below it on both axes are masked.
+    /// Pixels whose two coordinates are both below this number are masked.
     pub limit: u64,
-    /// New colour.
+    /// Colour of masked pixels.
     pub fill: [u8; 3],
     /// Always 0.
     #[serde(skip)]
@@ -133,8 +141,9 @@ pub struct Params {
 }
 
 impl Params {
-    /// Grid of tiles of `tile` pixels, masked for `ratio` (0 to 1) of their sides, rotated by `angle` radians, then
-    /// moved by `shift` pixels along its own axes, as in DALI (Chen et al., "GridMask data augmentation", 2020).
+    /// Parameters for tiles with sides of `tile` pixels, of which the fraction `ratio` (0 to 1) is
+    /// masked. The grid is rotated by `angle` radians, then moved by `shift` pixels along its own
+    /// axes, as in DALI (Chen et al., "GridMask data augmentation", 2020).
     pub fn new(tile: f64, ratio: f64, angle: f64, shift: [f64; 2], fill: [u8; 3]) -> Self {
         let position = |tiles: f64| (tiles * UNIT).round_ties_even() as i64 as u32;
         Self {
@@ -148,5 +157,5 @@ impl Params {
     }
 }
 
-/// One tile.
+/// Side of a tile in the unit of positions: 2^32.
 const UNIT: f64 = 4_294_967_296.0;

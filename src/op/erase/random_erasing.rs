@@ -13,44 +13,49 @@ use crate::random::SampleRng;
 
 /// Overwrites random rectangles with a colour or with noise, like torchvision's and timm's `RandomErasing`.
 ///
-/// torchvision erases one rectangle, whose defaults these are. timm erases after `normalize`; its command line has
-/// `scale = [0.02, 0.3333]`, `ratio = [0.3, 3.3333]` and `mode = "pixel"`.
+/// The defaults are those of torchvision, which erases one rectangle. timm erases after
+/// `normalize`. Its command line uses `scale = [0.02, 0.3333]`, `ratio = [0.3, 3.3333]` and
+/// `mode = "pixel"`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomErasing {
     /// Probability that a sample is changed, 0 to 1. Default 0.5.
     pub probability: f64,
-    /// Smallest and largest share of the image's area, 0 to 1. Default `[0.02, 0.33]`.
+    /// Minimum and maximum area of all rectangles together, 0 to 1 as a fraction of the image's
+    /// area. Default `[0.02, 0.33]`.
     pub scale: [f64; 2],
-    /// Smallest and largest height divided by width, 0.001 to 1000. Default `[0.3, 3.3]`.
+    /// Minimum and maximum of a rectangle's height divided by its width, 0.001 to 1000. Default
+    /// `[0.3, 3.3]`.
     pub ratio: [f64; 2],
-    /// New value, or mean of the noise: one number or one per channel, in bytes before `normalize`, else normalized.
-    /// Default 0.
+    /// New value of erased pixels, or mean of the noise. One number, or one per channel, in the
+    /// unit of the input pixels: levels of a byte, or normalized values after `normalize`. Default
+    /// 0.
     #[serde(deserialize_with = "one_or_each")]
     pub value: [f64; 3],
-    /// What the rectangles become: `const` (default), `rand` or `pixel`.
+    /// Content of the rectangles: one colour (`const`, the default), one random colour per
+    /// rectangle (`rand`), or noise for each pixel (`pixel`).
     pub mode: ErasingMode,
-    /// Standard deviation of the noise of the modes `rand` and `pixel`: one number or one per channel, 0 to 1000, in
-    /// bytes before `normalize`, else normalized. Default 1.
+    /// Standard deviation of the noise in the modes `rand` and `pixel`, 0 to 1000. One number, or
+    /// one per channel, in the same unit as `value`. Default 1.
     #[serde(deserialize_with = "one_or_each")]
     pub std: [f64; 3],
-    /// Minimum number of rectangles, 1 to 32. Their number is drawn uniformly, and each gets its part of the area.
-    /// Default 1.
+    /// Minimum number of rectangles, 1 to 32. The number of rectangles is drawn uniformly, and
+    /// `scale` is divided by it. Default 1.
     pub min_count: u32,
     /// Maximum number of rectangles, `min_count` to 32. Default 1.
     pub max_count: u32,
 }
 
-/// What erased rectangles become.
+/// Content of erased rectangles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ErasingMode {
     /// One colour.
     #[default]
     Const,
-    /// One colour per rectangle, with normal noise around the value.
+    /// One colour per rectangle: the value plus normally distributed noise.
     Rand,
-    /// Normal noise around the value, for each pixel and channel.
+    /// The value plus normally distributed noise, drawn for each pixel and channel.
     Pixel,
 }
 
@@ -74,7 +79,7 @@ impl RandomErasing {
     /// Maximum number of rectangles.
     const MOST_COUNT: u32 = 32;
 
-    /// Number of rectangles, drawn uniformly.
+    /// Draws the number of rectangles uniformly.
     fn count(&self, rng: &mut SampleRng) -> u32 {
         match self.max_count - self.min_count {
             0 => self.min_count,
@@ -82,9 +87,10 @@ impl RandomErasing {
         }
     }
 
-    /// Mean and deviation of a rectangle's noise.
+    /// Mean and standard deviation of the new values in one rectangle.
     fn noise(&self, rng: &mut SampleRng) -> ([f32; 3], [f32; 3]) {
-        // Adding 0 makes 0 of -0. The kernel gives a colour as it is, and here 0 times noise is added to it.
+        // Adding 0 turns -0 into 0. For a rectangle of one colour, the kernel writes the mean
+        // itself, but the CPU adds 0 times noise, which may turn -0 into 0.
         let (value, std) = (self.value.map(|it| it as f32 + 0.0), self.std.map(|it| it as f32));
         match self.mode {
             ErasingMode::Const => (value, [0.0; 3]),
@@ -175,22 +181,24 @@ impl PositionFormula for RandomErasing {
         Some(Cuda::new("RandomErasing", include_str!("../../../kernels/random_erasing.cu")));
     const FLOATS: bool = true;
 
-    /// New value of a byte pixel: as for floats, cut to 0..=255 and truncated, as torchvision does for a value that
-    /// is a number.
+    /// New value of a pixel of bytes: as for floats, then clamped to 0..=255 and truncated.
+    /// torchvision does the same if its value is a number.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let byte = |value: f32| truncated(value) as u8;
         if is_inside(params, x, y) { values(params, x, y).map(byte) } else { pixel }
     }
 
-    /// New value of a float pixel: `mean + std * n` in the rectangle, with `n` from [`normals`]. With mean 0 and
-    /// deviation 1 it is timm's mode `pixel` on normalized images (`timm/data/random_erasing.py`).
+    /// New value of a pixel of floats: `mean + std * n` in the rectangle, with normally distributed
+    /// `n` from [`normals`]. Mean 0 and standard deviation 1 give timm's mode `pixel` on normalized
+    /// images (`timm/data/random_erasing.py`).
     #[inline(always)]
     fn floats(params: &Params, x: i32, y: i32, pixel: [f32; 3]) -> [f32; 3] {
         if is_inside(params, x, y) { values(params, x, y) } else { pixel }
     }
 
-    /// Changes only pixels in the rectangle; those of a colour are filled.
+    /// Changes only pixels in the rectangle. If the rectangle has one colour, fills it without
+    /// computing noise.
     #[inline(always)]
     fn row<T: Channel>(params: &Params, at: RowPosition, row: &mut [[T; 3]]) {
         if !(params.y..params.bottom).contains(&at.y) {
@@ -212,26 +220,26 @@ impl PositionFormula for RandomErasing {
 pub struct Params {
     /// First column of the rectangle.
     pub x: i32,
-    /// First row.
+    /// First row of the rectangle.
     pub y: i32,
-    /// Column after the last; the rectangle may be empty.
+    /// Column after the last one of the rectangle, which may be empty.
     pub right: i32,
-    /// Row after the last.
+    /// Row after the last one of the rectangle.
     pub bottom: i32,
-    /// Mean of the new values, per channel; not -0.
+    /// Mean of the new values, per channel. Never -0.
     pub mean: [f32; 3],
-    /// Deviation of the new values, per channel; 0 for a colour.
+    /// Standard deviation of the new values, per channel. 0 for one colour.
     pub std: [f32; 3],
-    /// Key of the sample's noise.
+    /// Key of the random numbers for the noise in this rectangle.
     pub key: [u32; 2],
 }
 
-/// Distribution of the rectangle. Defaults are torchvision's.
+/// Distribution of the rectangles. The defaults are those of torchvision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boxes {
-    /// Smallest and largest share of the image's area.
+    /// Minimum and maximum area of a rectangle, as a fraction of the image's area.
     pub scale: [f64; 2],
-    /// Smallest and largest height divided by width.
+    /// Minimum and maximum of a rectangle's height divided by its width.
     pub ratio: [f64; 2],
 }
 
@@ -242,9 +250,10 @@ impl Default for Boxes {
 }
 
 impl Boxes {
-    /// Draws a rectangle (x, y, width, height) like torchvision's `RandomErasing`: ten times an area, uniform, and a
-    /// ratio, uniform in its logarithm, until the rectangle is smaller than the image in both directions; then its
-    /// row and column, uniform. `None` if none of ten was.
+    /// Draws a rectangle (x, y, width, height) like torchvision's `RandomErasing`. An area is drawn
+    /// uniformly and a ratio uniformly in its logarithm, until the rectangle is smaller than the
+    /// image in both directions. Then row and column are drawn uniformly. After ten rectangles that
+    /// are too large, the result is `None`.
     pub fn draw(&self, image: Size, rng: &mut SampleRng) -> Option<[i32; 4]> {
         let area = image.pixels() as f64;
         let [low, high] = self.ratio.map(libm::log);
@@ -268,8 +277,8 @@ fn is_inside(params: &Params, x: i32, y: i32) -> bool {
     (params.x <= x) & (x < params.right) & (params.y <= y) & (y < params.bottom)
 }
 
-/// Values of a pixel of the rectangle. Those of a colour are the mean, although noise is computed: a branch on the
-/// deviation would keep compilers from making vector instructions.
+/// New values of a pixel in the rectangle. Noise is computed even if the deviation is 0, because a
+/// branch would keep compilers from using vector instructions.
 #[inline(always)]
 fn values(params: &Params, x: i32, y: i32) -> [f32; 3] {
     let normals = normals(words(params.key, x, y));
@@ -281,7 +290,8 @@ mod tests {
     use super::*;
     use crate::random::SampleKey;
 
-    /// An image of one row or column has no rectangle that is smaller in both directions.
+    /// No rectangle is drawn for an image of one row or column, because none would be smaller than
+    /// the image in both directions.
     #[test]
     fn a_rectangle_is_smaller_than_the_image_or_absent() {
         for (width, height) in [(1, 1), (1, 500), (300, 1), (2, 2), (17, 9), (65_500, 3)] {
@@ -310,7 +320,7 @@ mod tests {
             counts[op.count(&mut rng) as usize] += 1;
         }
         assert_eq!((counts[0], counts[1], counts[5]), (0, 0, 0));
-        // Four standard deviations.
+        // 57 is four standard deviations of a count.
         assert!(counts[2..5].iter().all(|count| (300i32 - count).abs() < 57), "{counts:?}");
         let field = |op: RandomErasing| op.check().unwrap_err().field;
         assert_eq!(field(RandomErasing { min_count: 0, ..op }), "min_count");

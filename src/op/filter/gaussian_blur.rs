@@ -7,19 +7,21 @@ use crate::op::resample::{Blur, MAX_BLUR};
 use crate::op::settings::{check_pair, drawn, one_or_each};
 use crate::op::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Blurs with a Gaussian, like torchvision's `GaussianBlur`, to one level: weights are integers, and the image
-/// is rounded to bytes after the columns and after the rows.
+/// Blurs with a Gaussian, like torchvision's `GaussianBlur`. Bytes may differ from torchvision's by
+/// one level, because weights are integers, and the image is rounded to bytes after the columns and
+/// again after the rows.
 ///
-/// The weight at distance x is exp(-x^2 / (2 sigma^2)), normalized, with the image reflected at its borders. torchvision
-/// refuses kernels that reach over a whole image; here it is reflected again and again.
+/// The weight at distance x is exp(-x^2 / (2 sigma^2)), normalized. The image is reflected at its
+/// borders. torchvision refuses kernels that reach over a whole image. feedwater reflects the image
+/// as often as such a kernel needs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GaussianBlur {
     /// Width and height of the kernel in pixels, or one number for both: odd, 1 to 1023.
     #[serde(deserialize_with = "one_or_each")]
     pub kernel_size: [u32; 2],
-    /// Deviation in pixels, 0.001 to 1000, the same for both axes. One number, or `[low, high]`, from which it is drawn
-    /// uniformly. Default `[0.1, 2.0]`.
+    /// Standard deviation in pixels, 0.001 to 1000, the same for both axes. One number, or a range
+    /// `[low, high]` from which the deviation is drawn uniformly. Default `[0.1, 2.0]`.
     #[serde(deserialize_with = "one_or_each", default = "sigma_of_torchvision")]
     pub sigma: [f64; 2],
 }
@@ -53,7 +55,8 @@ impl Operator for GaussianBlur {
         if let Some(wanted) = bounds.wanted {
             return of(wanted);
         }
-        // A sum that is linear in the width and in its inverse is largest at an end.
+        // For a fixed number of pixels, the length of the table is linear in the width and in its
+        // inverse. It is therefore largest for the widest or the narrowest image.
         let other = bounds.pixels.div_ceil(u64::from(bounds.side.max(1))).max(1);
         let other = other.min(u64::from(bounds.side)) as u32;
         of(Size::new(bounds.side, other)).max(of(Size::new(other, bounds.side)))

@@ -12,7 +12,8 @@ use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sharpen {
-    /// 0 gives the image, 1 the filtered one. One number, or `[low, high]`, from which it is drawn uniformly.
+    /// Amount of sharpening: 0 leaves the image unchanged, 1 gives the filtered image. One number,
+    /// or a range `[low, high]` from which the amount is drawn uniformly.
     #[serde(deserialize_with = "one_or_each")]
     pub amount: [f64; 2],
 }
@@ -49,9 +50,11 @@ impl StencilFormula for Sharpen {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Sharpen", include_str!("../../../kernels/sharpen.cu")));
 
-    /// Blends the pixel in the middle of a 3x3 neighbourhood, given in row order, with Pillow's `ImageFilter.SHARPEN`
-    /// (weights 32/16 in the middle, -2/16 elsewhere, rounded half up): `Image.blend(image, image.filter(SHARPEN),
-    /// amount)`. Pixels at the border of the image, and images of fewer than three rows or columns, are unchanged.
+    /// Blends the middle pixel of a 3x3 neighbourhood, given in row order, with the result of
+    /// Pillow's `ImageFilter.SHARPEN`, like `Image.blend(image, image.filter(SHARPEN), amount)`.
+    /// The weights of the filter are 32/16 in the middle and -2/16 elsewhere, and its result is
+    /// rounded half up. Pixels at the border of the image, and images of fewer than three rows or
+    /// columns, are unchanged.
     #[inline(always)]
     fn pixel(params: &Params, around: &[[u8; 3]; 9]) -> [u8; 3] {
         std::array::from_fn(|channel| {
@@ -63,7 +66,7 @@ impl StencilFormula for Sharpen {
     }
 }
 
-/// Adds the operator with this amount.
+/// Adds an action that sharpens by `amount`.
 pub(in crate::op) fn draw(draw: &mut Draw<'_>, amount: f64) {
     draw.stencil::<Sharpen>(&Params { amount: amount as f32, padding: 0 });
 }
@@ -72,7 +75,7 @@ pub(in crate::op) fn draw(draw: &mut Draw<'_>, amount: f64) {
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
-    /// 0 gives the image, 1 the filtered one.
+    /// Amount of sharpening: 0 leaves the image unchanged, 1 gives the filtered image.
     pub amount: f32,
     /// Always 0.
     #[serde(skip)]

@@ -1,4 +1,4 @@
-//! `sharpness`: blends the image with a smoothed one.
+//! `sharpness`: blends the image with a smoothed copy.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,13 @@ use crate::op::settings::{check_pair, drawn, one_or_each};
 use crate::op::shared::blend::{MAX_FACTOR, blend};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Blends the image with a smoothed one, like torchvision's `adjust_sharpness`.
+/// Blends the image with a smoothed copy, like torchvision's `adjust_sharpness`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sharpness {
-    /// 0 gives the smoothed image, 1 the image, 2 a sharpened one. One number, or `[low, high]`, from which it is
-    /// drawn uniformly.
+    /// Sharpness factor: 0 gives the smoothed image, 1 leaves the image unchanged, 2 gives a
+    /// sharpened image. One number, or a range `[low, high]` from which the factor is drawn
+    /// uniformly.
     #[serde(deserialize_with = "one_or_each")]
     pub factor: [f64; 2],
 }
@@ -50,23 +51,25 @@ impl StencilFormula for Sharpness {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Sharpness", include_str!("../../../kernels/sharpness.cu")));
 
-    /// Blends the pixel in the middle of a 3x3 neighbourhood, given in row order, with the neighbourhood's weighted
-    /// mean (5 in the middle, 1 elsewhere, rounded): torchvision's `adjust_sharpness` on PIL images
-    /// (`ImageEnhance.Sharpness`). Pixels at the border of the image, and images of fewer than three rows or columns,
+    /// Blends the middle pixel of a 3x3 neighbourhood, given in row order, with the weighted mean
+    /// of the neighbourhood: torchvision's `adjust_sharpness` on PIL images
+    /// (`ImageEnhance.Sharpness`). The weight is 5 in the middle and 1 elsewhere, and the mean is
+    /// rounded. Pixels at the border of the image, and images of fewer than three rows or columns,
     /// are unchanged.
     #[inline(always)]
     fn pixel(params: &Params, around: &[[u8; 3]; 9]) -> [u8; 3] {
         std::array::from_fn(|channel| {
             let sum: u32 = around.iter().map(|pixel| u32::from(pixel[channel])).sum();
             let middle = around[4][channel];
-            // Thirteenths are never half-way between two integers, so Pillow's f32 gives the same.
+            // A multiple of 1/13 is never halfway between two integers, so Pillow's f32 arithmetic
+            // gives the same byte.
             let smooth = (2 * (sum + 4 * u32::from(middle)) + 13) / 26;
             blend(smooth as u8, middle, params.factor)
         })
     }
 }
 
-/// Adds the operator with this factor.
+/// Adds an action that changes the sharpness by `factor`.
 pub(in crate::op) fn draw(draw: &mut Draw<'_>, factor: f64) {
     draw.stencil::<Sharpness>(&Params { factor: factor as f32, padding: 0 });
 }
@@ -75,7 +78,7 @@ pub(in crate::op) fn draw(draw: &mut Draw<'_>, factor: f64) {
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
-    /// 0 gives the smoothed image, 1 the image, 2 a sharpened one.
+    /// Sharpness factor: 0 gives the smoothed image, 1 the unchanged image, 2 a sharpened image.
     pub factor: f32,
     /// Always 0.
     #[serde(skip)]

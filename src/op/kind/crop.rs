@@ -1,4 +1,4 @@
-//! Crops: a window of the image, which may extend outside of it.
+//! Crops: actions that take a window of the image. The window may extend beyond the image.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -25,7 +25,7 @@ pub static FACTS: Facts = Facts {
     ..Facts::new::<Params>(Execution::Pointwise)
 };
 
-/// Window of one sample.
+/// Parameters of the crop of one sample: the window, the size of the input and the fill.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Params {
@@ -36,15 +36,17 @@ pub struct Params {
     src_width: i32,
     src_height: i32,
     fill: [f32; 3],
-    /// Whether objects are dropped whose centre is not in the window. Kernels ignore it.
+    /// 1 if the crop removes objects whose centre is outside the window, else 0. Kernels ignore
+    /// this field.
     drops_objects: i32,
 }
 
 impl Params {
-    /// The window of `size` at `(x, y)` of an image. It may begin left of or above the image; `fill` is the red, green
-    /// and blue of pixels outside the image.
+    /// The window of `size` at `(x, y)` of an image of size `input`. The window may begin left of
+    /// or above the image. `fill` is the red, green and blue of pixels outside the image.
     pub fn new((x, y): (i64, i64), size: Size, input: Size, fill: [f32; 3]) -> Self {
-        // Beyond these bounds there is only fill, so clamping the position to an i32 changes nothing.
+        // A window beyond these bounds contains only fill, so clamping its position changes no
+        // pixel.
         let clamp = |at: i64| at.clamp(-(1 << 30), i64::from(i32::MAX)) as i32;
         Self {
             x: clamp(x),
@@ -58,7 +60,8 @@ impl Params {
         }
     }
 
-    /// The same window, which drops objects whose box's centre is not inside of it.
+    /// The same crop, which also removes objects whose bounding box has its centre outside the
+    /// window.
     pub fn dropping_objects(self) -> Self {
         Self { drops_objects: 1, ..self }
     }
@@ -68,12 +71,13 @@ impl Params {
         (self.x.into(), self.y.into())
     }
 
-    /// Whether the window is inside the image, so that nothing is filled.
+    /// Whether the whole window is inside the image. Then no pixel is filled.
     pub fn is_inside(&self) -> bool {
         self.inside(self.whole()).is_some_and(|inside| inside.size() == self.whole().size())
     }
 
-    /// Part of the image inside the part `of` of the window. `None` if there is only fill.
+    /// Intersection of the part `of` of the window with the image, in coordinates of the image.
+    /// `None` if this part contains only fill.
     fn inside(&self, of: Roi) -> Option<Roi> {
         let axis = |at: i32, first: u32, len: u32, most: i32| {
             let first = i64::from(at) + i64::from(first);
@@ -92,12 +96,14 @@ impl Params {
 }
 
 impl ActionKind for Params {
-    /// A single pixel if there is only fill.
+    /// Demands the part of the wanted window that is inside the image, or a single pixel if the
+    /// wanted window contains only fill.
     fn demand(&mut self, wanted: Wanted, _: &mut Vec<i32>, _: usize) -> Roi {
         self.inside(wanted.output).unwrap_or(Roi::new(0, 0, 1, 1))
     }
 
-    /// A window inside the image keeps the trace exact; after any other, later crops no longer crop the image itself.
+    /// Crops the traced region of the image to the part of the window inside the image. If the
+    /// window extends beyond the image, later crops do not change the traced region.
     fn trace(&self, _: Size, trace: &mut Trace) {
         if let Some(inside) = self.inside(self.whole()) {
             trace.crop(inside);

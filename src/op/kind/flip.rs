@@ -1,4 +1,4 @@
-//! Flips: columns, rows or both in reverse order.
+//! Flips: actions that reverse the order of columns, rows or both.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -25,7 +25,7 @@ pub static FACTS: Facts = Facts {
     ..Facts::new::<Params>(Execution::Pointwise)
 };
 
-/// Mirroring of one sample.
+/// Parameters of the flip of one sample.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Params {
@@ -36,7 +36,8 @@ pub struct Params {
 }
 
 impl Params {
-    /// Mirroring of an image of size `input`, left to right and top to bottom.
+    /// Parameters for an image of size `input`. `horizontal` mirrors the image left to right,
+    /// `vertical` top to bottom.
     pub fn new(input: Size, horizontal: bool, vertical: bool) -> Self {
         let (width, height) = (input.width as i32, input.height as i32);
         Self { width, height, horizontal: horizontal.into(), vertical: vertical.into() }

@@ -1,4 +1,5 @@
-//! Tables of floats: each byte of a channel becomes a float, whatever its position and the other channels.
+//! Tables of floats: each byte of a channel becomes a float, independent of its position and of the
+//! other channels.
 
 use serde_json::{Value, json};
 
@@ -23,7 +24,7 @@ pub static FACTS: Facts = Facts {
     ..Facts::new::<Params>(Execution::Pointwise)
 };
 
-/// Parameters of one sample: all of them are in the action's table.
+/// Parameters of one sample. The type is empty, because the table of the action holds everything.
 #[derive(Clone, Copy, Debug)]
 pub struct Params;
 

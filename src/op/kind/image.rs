@@ -1,4 +1,5 @@
-//! Images: any function from an image to an image, for operators that no other kind describes.
+//! Image actions: any function from an image to an image, for operators that no other kind can
+//! express.
 
 use bytemuck::Pod;
 use serde::Serialize;
@@ -14,46 +15,52 @@ use super::{
     ProgramRole,
 };
 
-/// A function from an image to an image. The kind [`Image`](super::Kind::Image).
+/// A function from an image to an image. Its actions have the kind [`Image`](super::Kind::Image).
 ///
-/// It takes part in everything, but the frame knows nothing about it: the input is stored, and the output too.
+/// Such an operator can be combined with all others. The input and the output of the function are
+/// both stored as images, because the library cannot know which pixels the function reads.
 pub trait ImageFormula: 'static {
-    /// Parameters of one sample as plain bytes, identical on CPU and GPU. At most
-    /// [`MAX_PARAMS_BYTES`](crate::op::custom::MAX_PARAMS_BYTES) bytes, a multiple of 8. `feedwater dump` writes them as
-    /// serde gives them.
+    /// Parameters of one sample as plain bytes, identical on CPU and GPU. Their size is a multiple
+    /// of 8 and at most [`MAX_PARAMS_BYTES`](crate::op::custom::MAX_PARAMS_BYTES) bytes.
+    /// `feedwater dump` writes the fields that serde serializes.
     type Params: Pod + Serialize;
     /// CUDA implementation. `None`, the default, means that the operator runs only on the CPU.
     const CUDA: Option<Cuda> = None;
 
-    /// Reference implementation: short and simple. The CUDA text and [`apply`](Self::apply) are compared with it.
+    /// Reference implementation, which should be short and simple. Tests compare the CUDA text and
+    /// [`apply`](Self::apply) with it.
     ///
-    /// `out` has its pixel type and window set. `src` holds at least the window that [`demand`](Self::demand) returned.
+    /// The caller has set the pixel type and the window of `out`. `src` holds at least the window
+    /// that [`demand`](Self::demand) returned.
     fn reference(params: &Self::Params, src: &HostImage, out: &mut HostImage);
 
-    /// Faster CPU implementation with the same bits. Default: the reference.
+    /// Faster CPU implementation that writes the same pixels. Default: calls the reference
+    /// implementation.
     fn apply(params: &Self::Params, src: &HostImage, out: &mut HostImage) {
         Self::reference(params, src, out);
     }
 
-    /// Output pixel type for an input pixel type. `None` if the input is not accepted. Default: the input's.
+    /// Output pixel type for an input pixel type. `None` if the formula does not accept the input.
+    /// Default: the type of the input.
     fn pixels(input: PixelType) -> Option<PixelType> {
         Some(input)
     }
 
-    /// Window of the input that a window of the output needs. Default: the same window.
+    /// Window of the input that the formula reads to compute the output window in `wanted`.
+    /// Default: the same window.
     fn demand(params: &mut Self::Params, wanted: Wanted) -> Roi {
         let _ = params;
         wanted.output
     }
 
-    /// Records how the pixels move, which boxes, masks and keypoints follow. `output` is the size of the whole output.
-    /// Default: they stay where they are.
+    /// Records how the pixels move, because boxes, masks and keypoints must move with them.
+    /// `output` is the size of the whole output. Default: pixels stay where they are.
     fn trace(params: &Self::Params, output: Size, trace: &mut Trace) {
         let _ = (params, output, trace);
     }
 }
 
-/// The kind of images that one [`ImageFormula`] computes.
+/// Kind of the actions that one [`ImageFormula`] executes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ImageKind {
@@ -65,7 +72,7 @@ pub struct ImageKind {
 }
 
 impl ImageKind {
-    /// The kind with the formula `F`.
+    /// Kind of the actions that the formula `F` executes.
     pub const fn of<F: ImageFormula>() -> &'static Self {
         const {
             &Self {
@@ -87,7 +94,7 @@ impl ImageKind {
 }
 
 impl Kind {
-    /// The kind of images computed by the formula `F`.
+    /// Kind of the actions that the image formula `F` executes.
     pub const fn image<F: ImageFormula>() -> Self {
         Kind::Image(ImageKind::of::<F>())
     }
@@ -134,7 +141,8 @@ impl MakeImage for Params {
     }
 }
 
-/// The type wraps what it reads: bytes of a [`Roi`], or floats.
+/// Adds calls of the type's function `at`. The type is a C++ template over the image that it reads:
+/// `Roi` for bytes, `Floats` for floats.
 fn cases(codes: &Codes, cases: &mut Cases) {
     let name = codes.type_name;
     for (code, leaf) in [(codes.bytes, "Roi"), (codes.floats, "Floats")] {

@@ -1,10 +1,10 @@
-//! Kinds of the actions that an operator draws.
+//! Kinds of the actions that an operator may draw for a sample.
 
 use crate::image::PixelType;
 
 use super::Kind;
 
-/// Kinds of the actions that an operator draws.
+/// Kinds of the actions that an operator may draw for a sample.
 #[derive(Clone, Debug)]
 pub struct Kinds {
     kinds: Vec<Kind>,
@@ -12,12 +12,13 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// One action of each kind, in this order, for every sample.
+    /// For every sample, the operator draws one action of each kind, in this order.
     pub fn exactly(kinds: impl Into<Vec<Kind>>) -> Self {
         Self { kinds: kinds.into(), most: None }
     }
 
-    /// At most `most` actions, each of one of these kinds, in any order.
+    /// For each sample, the operator draws at most `most` actions, each of one of these kinds, in
+    /// any order.
     pub fn up_to(most: usize, kinds: impl Into<Vec<Kind>>) -> Self {
         Self { kinds: kinds.into(), most: Some(most) }
     }
@@ -27,23 +28,24 @@ impl Kinds {
         &self.kinds
     }
 
-    /// Whether every sample has exactly these actions, in this order.
+    /// Whether the operator draws one action of each kind for every sample, in this order.
     pub fn is_exact(&self) -> bool {
         self.most.is_none()
     }
 
-    /// Maximum number of actions.
+    /// Maximum number of actions for one sample.
     pub fn most(&self) -> usize {
         self.most.unwrap_or(self.kinds.len())
     }
 
-    /// Why a kernel cannot execute these actions. `None` if it can.
+    /// Reason why no kernel can execute these actions. `None` if a kernel can.
     pub fn not_on_device(&self) -> Option<&'static str> {
         let host_only = self.kinds.iter().any(|kind| kind.cuda().is_none());
         host_only.then_some("has no CUDA text")
     }
 
-    /// Whether a fused kernel can execute these actions, whose order is fixed.
+    /// Whether a fused kernel can execute these actions. Their order must be fixed, because the
+    /// kernel's text has that order.
     #[doc(hidden)]
     pub fn fuses(&self) -> bool {
         self.is_exact() && self.kinds.iter().all(|kind| kind.facts().nests)
@@ -54,7 +56,7 @@ impl Kinds {
         self.kinds.iter().all(|kind| kind.is_pointwise())
     }
 
-    /// Output pixel type for an input pixel type. `None` if one of the kinds does not accept its input.
+    /// Output pixel type for an input pixel type. `None` if a kind does not accept its input.
     pub fn pixels(&self, input: PixelType) -> Option<PixelType> {
         if self.is_exact() {
             return self.kinds.iter().try_fold(input, |pixels, kind| kind.pixels(pixels));
@@ -63,7 +65,8 @@ impl Kinds {
         self.kinds.iter().all(keeps).then_some(input)
     }
 
-    /// Maximum number of table entries (of 32 bits) of all actions, except for coefficients.
+    /// Maximum number of 32-bit entries in the tables of all actions of a sample, without those
+    /// that `Operator::coefficients` counts.
     pub(crate) fn entries(&self) -> usize {
         let entries = self.kinds.iter().map(|kind| kind.facts().entries);
         match self.most {

@@ -1,7 +1,9 @@
-//! Mixes: the weighted sum of an image and of the results of several chains, each of which begins at that image.
+//! Mixes: a weighted sum of an image and of the results of several chains. Each chain begins at
+//! this image.
 //!
-//! The actions of a mix are [`Mix::Begin`], those of the first chain, [`Mix::Add`], those of the second chain,
-//! [`Mix::Add`], and so on. Between them, images are passed on as usual.
+//! The list of actions holds [`Mix::Begin`], the actions of the first chain, [`Mix::Add`], the
+//! actions of the second chain, [`Mix::Add`], and so on. Each action of a chain receives the output
+//! of the action before it.
 
 use serde_json::{Value, json};
 
@@ -13,30 +15,32 @@ use super::{ActionKind, ActionParams, Execution, Executor, Facts, ParamBytes};
 
 pub use self::Mix as Params;
 
-/// The kind. No kernel mixes.
+/// Facts about mixes. They run only on the CPU, because no kernel implements them.
 pub static FACTS: Facts = Facts::new::<Mix>(Execution::Mix);
 
-/// A place of a mix.
+/// An action of a mix: its beginning, or the end of one of its chains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mix {
-    /// Begins the sum with the image. The image stays.
+    /// Starts the sum with the image, which is also the input of the first chain.
     Begin {
-        /// Weight of the image.
+        /// Weight of the image in the sum.
         weight: f32,
-        /// Window of the sum.
+        /// Window that the sum covers.
         window: Roi,
     },
-    /// Adds the result of a chain.
+    /// Adds the result of a chain to the sum.
     Add {
-        /// Weight of the result.
+        /// Weight of the result in the sum.
         weight: f32,
-        /// Whether it is the last one, so that the sum becomes the image. Otherwise the image at the begin does.
+        /// Whether this is the last chain. After the last chain, the sum is the next image. After
+        /// another chain, the image at `Begin` is the next image again.
         last: bool,
     },
 }
 
 impl ActionKind for Mix {
-    // Windows of mixes are set for all their actions together, by `Branches`.
+    // `demand` keeps its default, because `Branches` computes the windows of all actions of a mix
+    // together.
 
     fn executor(&self) -> Executor<'_> {
         Executor::Mix(self)
@@ -50,7 +54,8 @@ impl ActionKind for Mix {
         ParamBytes::new(&[0u64; 0])
     }
 
-    /// A mix begins with the image's weight; the others end a chain that begins at the image.
+    /// Names the weight and the place in the mix. `begin` has the weight of the image, `next` and
+    /// `end` the weight of the chain that ends there.
     fn named(&self) -> (&'static str, Option<Value>) {
         let (weight, at) = match *self {
             Mix::Begin { weight, .. } => (weight, "begin"),
@@ -61,12 +66,12 @@ impl ActionKind for Mix {
     }
 }
 
-/// Whether actions in order are inside of a mix.
+/// Tracks whether an action is inside a mix while a list of actions is passed in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inside(bool);
 
 impl Inside {
-    /// Passes an action. Returns whether it is one of a mix.
+    /// Passes the next action. Returns whether it belongs to a mix.
     pub fn pass(&mut self, params: &ActionParams) -> bool {
         if let ActionParams::Mix(mix) = params {
             self.0 = !matches!(mix, Mix::Add { last: true, .. });
@@ -76,22 +81,25 @@ impl Inside {
     }
 }
 
-/// Windows of a mix, from its end on.
+/// Windows of the images of a mix. A backward pass, which begins at the end of the mix, computes
+/// them.
 #[derive(Clone, Copy, Debug)]
 struct Windows {
-    /// Window of the sum.
+    /// Window that the sum covers.
     sum: Roi,
-    /// Window of the image at the begin that the chains so far and the sum read.
+    /// Window that the sum and some of the chains need of the image at `Begin`. It grows when the
+    /// backward pass reaches another chain.
     begin: Roi,
 }
 
-/// Windows of the mix that is passed backwards, if one is.
+/// Windows of the mix that contains the current action of a backward pass. `None` outside of mixes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Branches(Option<Windows>);
 
 impl Branches {
-    /// Passes an action backwards. `window` is needed of the image behind it. Returns the window that is needed of it, which
-    /// differs at a place of a mix.
+    /// Passes an action in a backward pass. `window` is the window that is needed of the image
+    /// after the action. Returns the window that the action must output. The two windows differ
+    /// only for actions of a mix.
     pub fn pass_back(&mut self, params: &mut ActionParams, window: Roi) -> Roi {
         let ActionParams::Mix(at) = params else { return window };
         match at {
@@ -110,8 +118,9 @@ impl Branches {
         }
     }
 
-    /// Sets the windows of the images to which mixes return: those at their begins. Takes the actions in order, with their
-    /// output windows.
+    /// Sets the output window of each [`Mix::Add`] that is not the last of its mix. Its output is
+    /// the image at `Begin`, so it has the window of that image. Takes all actions in order, with
+    /// their output windows.
     pub fn set_outputs<'a>(actions: impl Iterator<Item = (&'a ActionParams, &'a mut Roi)>) {
         let mut begin = Roi::default();
         for (params, output) in actions {
@@ -124,8 +133,8 @@ impl Branches {
     }
 }
 
-/// Image at the begin of a mix, and the weighted sum of its chains. The next sample reuses the
-/// memory.
+/// Image at the beginning of a mix, and the weighted sum of its chains. The memory is reused for
+/// the next sample.
 #[derive(Clone, Debug, Default)]
 pub struct Mixer {
     image: Image<u8>,
@@ -133,9 +142,10 @@ pub struct Mixer {
 }
 
 impl Mixer {
-    /// Executes one action of a mix on the image `src` and writes the next image to `out`, within the
-    /// window that `out` has. `Begin` keeps the image and starts the weighted sum. `Add` adds `src` to
-    /// the sum; the next image is the one that `Begin` kept, or after the last `Add` the sum.
+    /// Executes one action of a mix on the image `src` and writes the next image to `out`, within
+    /// the window that `out` has. `Begin` stores the image and starts the weighted sum. `Add` adds
+    /// `src` to the sum. After the last `Add`, the next image is the sum. After any other, it is
+    /// the image that `Begin` stored.
     pub fn take(
         &mut self,
         mix: Mix,
@@ -163,7 +173,7 @@ impl Mixer {
                         for y in window.y..window.bottom() {
                             let sums = columns(&self.sum, window, y);
                             for (byte, sum) in out.row_mut(y).iter_mut().zip(sums) {
-                                // Without the fraction, as torchvision.
+                                // Truncates like torchvision.
                                 *byte = *sum as u8;
                             }
                         }
@@ -174,7 +184,7 @@ impl Mixer {
         Ok(())
     }
 
-    /// Memory held, in bytes.
+    /// Memory that the mixer holds, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.image.capacity_bytes() + self.sum.capacity_bytes()
     }
@@ -190,7 +200,7 @@ impl Mixer {
     }
 }
 
-/// Copies what an image has of another, larger one.
+/// Copies the window of `out` from `src`, which contains this window.
 fn copy(src: &Image<u8>, out: &mut Image<u8>) {
     let window = out.window();
     for y in window.y..window.bottom() {
@@ -198,7 +208,7 @@ fn copy(src: &Image<u8>, out: &mut Image<u8>) {
     }
 }
 
-/// Values of the columns of `window` in row `y` of an image that has them.
+/// Values of row `y` in the columns of `window`. The image must contain these columns.
 fn columns<T: Copy + Default>(image: &Image<T>, window: Roi, y: u32) -> &[T] {
     let first = 3 * (window.x - image.window().x) as usize;
     &image.row(y)[first..][..3 * window.width as usize]

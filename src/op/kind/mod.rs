@@ -1,20 +1,25 @@
 //! Kinds of actions: how the steps of a chain are executed.
 //!
-//! Two words have one meaning each in `op`:
+//! Two terms have a fixed meaning in `op`:
 //!
-//! * A **kind** is how an action is executed. Plan, CPU transform and kernels execute kinds and know no operators.
-//! * A **formula** is the arithmetic of an operator: pure functions in Rust, and in CUDA text if they run on the device.
-//!   The kinds `Pixel`, `Statistics`, `Stencil` and `Image` compute by a formula that the operator provides, so most
-//!   operators need no kind of their own.
+//! * A **kind** is the way in which an action is executed, such as a crop or a look-up table. The
+//!   plan, the CPU transform and the kernels handle kinds. They contain no code for single
+//!   operators.
+//! * A **formula** is the arithmetic of an operator: a pure function in Rust, and the same function
+//!   in CUDA if the operator runs on the GPU. The kinds `Pixel`, `Statistics`, `Stencil` and
+//!   `Image` call a formula that the operator provides, so most operators need no kind of their
+//!   own.
 //!
-//! To add a kind, add a file here and one line in `kinds!`. The file has
+//! To add a kind, add a file here and one line in `kinds!`. The file contains:
 //!
-//! * `FACTS`: what plan and kernel texts must know of the kind before anything is drawn ([`Facts`]);
-//! * `Params`: the parameters of an action, which implement [`ActionKind`]. Its [`executor`](ActionKind::executor) is one
-//!   of the ways in which the CPU can execute an action ([`Executor`]). Operators draw it with `Draw::push`.
+//! * `FACTS`: what the plan and the texts of the kernels must know about the kind before actions
+//!   are drawn ([`Facts`]).
+//! * `Params`: the parameters of an action. They implement [`ActionKind`], whose
+//!   [`executor`](ActionKind::executor) returns one of the ways in which the CPU can execute an
+//!   action ([`Executor`]). Operators add the action with `Draw::push`.
 //!
-//! `transform/`, `plan/` and `op/program/` match on [`Executor`] and [`Execution`], never on a kind. They change only if
-//! a kind is executed in a way that is not there yet.
+//! `transform/`, `plan/` and `op/program/` match on [`Executor`] and [`Execution`], never on a
+//! kind. A new kind changes them only if it needs a new way of execution.
 
 use std::any::TypeId;
 use std::fmt::Debug;
@@ -44,7 +49,7 @@ macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $(($formula:ident: $data:ident))? in $module:ident,)+) => {
         $(pub mod $module;)+
 
-        /// How an action is executed.
+        /// Kind of an action, which determines how the action is executed.
         #[derive(Clone, Copy, Debug)]
         #[non_exhaustive]
         pub enum Kind {
@@ -58,7 +63,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// What is known of the kind before anything is drawn.
+            /// What is known about the kind before actions are drawn.
             pub(crate) fn facts(self) -> &'static Facts {
                 match self {
                     $(Kind::$kind $(($formula))? => kinds!(@facts $module $($formula)?),)+
@@ -102,53 +107,56 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A window of the image, with a fill outside of it.
+    /// Takes a window of the image. Pixels outside the image are filled.
     Crop in crop,
-    /// Columns, rows or both in reverse order.
+    /// Reverses the order of columns, rows or both.
     Flip in flip,
-    /// Separable resampling by a table of coefficients.
+    /// Resamples rows and columns with a table of coefficients.
     Resample in resample,
-    /// Maps each byte of a channel to a byte. Neighbouring tables become one.
+    /// Maps each byte of a channel to a byte. Consecutive tables are merged into one.
     Table in table,
     /// Maps each byte of a channel to a float.
     FloatTable in float_table,
-    /// A function of a pixel's value, or of its value and position.
+    /// Computes each pixel from its value, or from its value and position.
     Pixel(formula: PixelKind) in pixel,
-    /// A table made from the histograms of the whole image.
+    /// Maps each byte by a table that is computed from the histograms of the whole image.
     Statistics(formula: StatisticsKind) in statistics,
-    /// A function of a pixel and its eight neighbours.
+    /// Computes each pixel from itself and its eight neighbours.
     Stencil(formula: StencilKind) in stencil,
-    /// Each pixel is read at a position of the input that a map gives.
+    /// Reads each pixel at a position of the input that a map gives.
     Warp in warp,
-    /// A place of a weighted sum of several chains' results.
+    /// Begins a weighted sum of several chains' results, or adds a result to it.
     Mix in mix,
-    /// Any function from an image to an image.
+    /// Computes the image by any function of the input image.
     Image(formula: ImageKind) in image,
 }
 
-/// What is known of a kind before anything is drawn.
+/// What is known about a kind before actions are drawn.
 #[derive(Debug)]
 pub struct Facts {
     /// Identifies the kind, and its formula if it has one.
     pub(crate) id: fn() -> TypeId,
-    /// How the CPU executes its actions.
+    /// How the CPU executes actions of the kind.
     pub(crate) execution: Execution,
-    /// Output pixel type for an input pixel type. `None` if the input is not accepted.
+    /// Output pixel type for an input pixel type. `None` if the kind does not accept the input.
     pub(crate) pixels: fn(PixelType) -> Option<PixelType>,
     /// CUDA implementation. `None` if actions of this kind run only on the CPU.
     pub(crate) cuda: Option<Cuda>,
     /// Size of an action's parameters for a kernel, in bytes.
     pub(crate) params_bytes: usize,
-    /// Whether the CUDA type wraps the image below it, so that a fused kernel can have it.
+    /// Whether the CUDA type is a template that wraps the image below it. A fused kernel consists
+    /// of such types.
     pub(crate) nests: bool,
-    /// Maximum number of table entries (of 32 bits) of an action, except for coefficients.
+    /// Maximum number of 32-bit entries in an action's table, without those that
+    /// `Operator::coefficients` counts.
     pub(crate) entries: usize,
-    /// Role in the program kernel.
+    /// Role of the kind in the program kernel.
     pub(crate) program: ProgramRole,
 }
 
 impl Facts {
-    /// Facts of a kind that `T` identifies. It maps bytes to bytes, has no table, and runs only on the CPU.
+    /// Facts about a kind that the type `T` identifies. Unless other facts replace them, the kind
+    /// maps bytes to bytes, has no table, and runs only on the CPU.
     pub(crate) const fn new<T: 'static>(execution: Execution) -> Self {
         Self {
             id: TypeId::of::<T>,
@@ -163,29 +171,32 @@ impl Facts {
     }
 }
 
-/// Pixel types of a kind that maps bytes to bytes.
+/// Output pixel type of a kind that maps bytes to bytes and accepts nothing else.
 fn only_bytes(input: PixelType) -> Option<PixelType> {
     (input == PixelType::U8).then_some(PixelType::U8)
 }
 
-/// How the CPU executes the actions of a kind, and which images it stores for them.
+/// How the CPU executes the actions of a kind, and which images it stores for this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// On a row that is in the cache: a pixel of the output depends on one pixel of the input, and on nothing else of it.
+    /// The CPU executes the action on one row of pixels at a time, while the row is in the cache.
+    /// Each pixel of the output depends on only one pixel of the input.
     Pointwise,
-    /// By resampling rows as they come, of an image that need not be stored.
+    /// The CPU resamples rows of the input in the order in which they are produced. The input image
+    /// need not be stored.
     Resample,
-    /// Row by row of the output, from a stored image.
+    /// The CPU computes one row of the output at a time from a stored input image.
     Rows,
-    /// By a table that is made from a stored image, and is then looked up as a pointwise action.
+    /// The CPU computes a look-up table from a stored image. It then looks bytes up in this table
+    /// as for a pointwise action.
     Statistics,
-    /// On the whole of a stored image.
+    /// The CPU executes the action on a whole stored image at once.
     Whole,
-    /// As a place of a mix, which keeps images of its own.
+    /// The action belongs to a mix, which stores images of its own.
     Mix,
 }
 
-/// What executes an action on the CPU. Each is an [`Execution`] with what it needs.
+/// Executor of an action on the CPU: an [`Execution`] with the data that it needs.
 #[derive(Clone, Copy, Debug)]
 pub enum Executor<'a> {
     /// [`Execution::Pointwise`].
@@ -202,96 +213,101 @@ pub enum Executor<'a> {
     Mix(&'a mix::Mix),
 }
 
-/// What a pointwise action does. Kernels do the same with it.
+/// What a pointwise action does to pixels. The CPU and the kernels read the same description.
 #[derive(Clone, Copy, Debug)]
 pub struct Pointwise<'a> {
-    /// Where pixels move.
+    /// How pixels move.
     pub moves: Move,
-    /// What becomes of their values.
+    /// How the values of pixels change.
     pub change: Change<'a>,
 }
 
-/// Where a pointwise action moves pixels.
+/// How a pointwise action moves pixels.
 #[derive(Clone, Copy, Debug)]
 pub enum Move {
-    /// They stay where they are.
+    /// Pixels stay where they are.
     None,
-    /// A window begins at this column and row of the input.
+    /// The output is a window of the input, whose first pixel moves to the origin.
     Window {
-        /// Column and row.
+        /// Column and row of the input at which the window begins.
         position: (i64, i64),
         /// Whether the whole window is inside of the input.
         is_inside: bool,
     },
-    /// An image is mirrored.
+    /// The image is mirrored.
     Mirror {
-        /// Left to right.
+        /// Whether it is mirrored left to right.
         horizontal: bool,
-        /// Top to bottom.
+        /// Whether it is mirrored top to bottom.
         vertical: bool,
         /// Width and height of the image.
         input: (i64, i64),
     },
 }
 
-/// What a pointwise action does to values.
+/// How a pointwise action changes the values of pixels.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// Nothing.
     None,
-    /// Fills the pixels outside of the input.
+    /// Fills the pixels outside the input.
     Fill {
         /// Width and height of the input.
         input: (i64, i64),
-        /// Red, green and blue.
+        /// Red, green and blue of the filled pixels.
         fill: [f32; CHANNELS],
     },
-    /// Looks up bytes in the action's table.
+    /// Replaces each byte by a byte of the action's table.
     Table,
-    /// Looks up floats in the action's table.
+    /// Replaces each byte by a float of the action's table.
     FloatTable,
-    /// Computes a formula.
+    /// Computes each pixel by a formula with these parameters.
     Pixel(&'static PixelKind, &'a ParamBytes),
 }
 
-/// Makes rows of an image from a stored one.
+/// Computes rows of an image from a stored image.
 pub trait MakeRow: Debug {
-    /// Makes the pixels of `out`, which begin at this column and row. `src` holds at least the action's input. `table` is
-    /// the action's part of the table.
+    /// Computes the pixels of `out`, which begin at the column and row `at` of the output. `src`
+    /// holds at least the input window of the action. `table` is the table of the action.
     fn row(&self, table: &[i32], src: &Image<u8>, at: (u32, u32), out: &mut [[u8; CHANNELS]]);
 }
 
-/// Makes a table from a stored image.
+/// Computes a look-up table from a stored image.
 pub trait MakeTable: Debug {
-    /// Makes the table. `image` is the whole image, of bytes.
+    /// Computes the table. `image` is the whole image and has bytes.
     fn table(&self, image: &HostImage) -> statistics::Made;
 }
 
-/// Makes an image from a stored one.
+/// Computes an image from a stored image.
 pub trait MakeImage: Debug {
-    /// Makes `out`, whose pixel type and window are set. `src` holds at least the action's input.
+    /// Computes the pixels of `out`, whose pixel type and window are set. `src` holds at least the
+    /// input window of the action.
     fn image(&self, src: &HostImage, out: &mut HostImage);
 }
 
-/// Parameters of an action of one kind, and what the action does by them.
+/// Behaviour of the actions of one kind. The type that holds the parameters of an action implements
+/// this trait.
 pub trait ActionKind {
-    /// Returns the input window that an output window needs. Appends whatever depends on the window to `table`, where
-    /// the action's part begins at `start`. Default: the same window.
+    /// Returns the window of the input that the action reads for an output window. Appends the
+    /// entries that depend on the window to `table`, where the entries of this action begin at
+    /// `start`. Default: the same window, and no entries.
     fn demand(&mut self, wanted: Wanted, table: &mut Vec<i32>, start: usize) -> Roi {
         let _ = (table, start);
         wanted.output
     }
 
-    /// Records how the pixels move. `output` is the size of the whole output. Default: they stay where they are.
+    /// Records how the pixels move. `output` is the size of the whole output. Default: pixels stay
+    /// where they are.
     fn trace(&self, output: Size, trace: &mut Trace) {
         let _ = (output, trace);
     }
 
-    /// What executes the action on the CPU.
+    /// Executor of the action on the CPU.
     fn executor(&self) -> Executor<'_>;
 
-    /// Reference implementation. `out` has its pixel type and window set, `src` holds at least the action's input.
-    /// `table` is the action's part of the table. `mixer` is the same for all actions of a sample.
+    /// Reference implementation. The pixel type and the window of `out` are set. `src` holds at
+    /// least the input window of the action. `table` is the table of the action. All actions of a
+    /// sample share one `mixer`.
     fn reference(
         &self,
         table: &[i32],
@@ -300,14 +316,15 @@ pub trait ActionKind {
         mixer: &mut mix::Mixer,
     );
 
-    /// Parameters for a kernel. `table_address` is the address of the action's part of the table.
+    /// Parameters as a kernel reads them. `table_address` is the address of the action's table.
     fn bytes(&self, table_address: u64) -> ParamBytes;
 
-    /// Name of the kind, and the parameters by name if they are known without the formula, as `feedwater dump` writes
-    /// them.
+    /// Name of the kind, and the parameters by name, for `feedwater dump`. The parameters are
+    /// `None` if only the formula knows their names.
     fn named(&self) -> (&'static str, Option<Value>);
 
-    /// Entries of the action's table by channel, for `feedwater dump`. Default: null, because the parameters say all.
+    /// Table of the action by channel, for `feedwater dump`. Default: null, for actions that their
+    /// parameters describe completely.
     fn named_table(&self, table: &[i32]) -> Value {
         let _ = table;
         Value::Null
@@ -315,7 +332,7 @@ pub trait ActionKind {
 }
 
 impl Kind {
-    /// Output pixel type for an input pixel type. `None` if the kind does not accept it.
+    /// Output pixel type for an input pixel type. `None` if the kind does not accept the input.
     pub fn pixels(self, input: PixelType) -> Option<PixelType> {
         (self.facts().pixels)(input)
     }
@@ -325,17 +342,17 @@ impl Kind {
         self.facts().cuda
     }
 
-    /// Whether this is the kind `other`.
+    /// Whether this is the kind `other`, with the same formula.
     pub fn is(self, other: Kind) -> bool {
         (self.facts().id)() == (other.facts().id)()
     }
 
-    /// Whether a pixel of the output depends on one pixel of the input, and on nothing else of it.
+    /// Whether each pixel of the output depends on only one pixel of the input.
     pub fn is_pointwise(self) -> bool {
         self.is_executed(Execution::Pointwise)
     }
 
-    /// Whether actions of this kind are executed in this way.
+    /// Whether the CPU executes actions of this kind in the way `how`.
     pub(crate) fn is_executed(self, how: Execution) -> bool {
         self.facts().execution == how
     }
@@ -388,15 +405,15 @@ impl ActionParams {
         self.get().named()
     }
 
-    /// [`ActionKind::named_table`].
+    /// Calls [`ActionKind::named_table`].
     pub(in crate::op) fn named_table(&self, table: &[i32]) -> Value {
         self.get().named_table(table)
     }
 }
 
 impl Executor<'_> {
-    /// Position of a window inside of the image, if the action only takes one. Such an action only says which pixels are
-    /// needed.
+    /// Position of the window if the action is a crop whose window is inside the image. Such a crop
+    /// changes no values, and only determines which pixels are needed.
     pub fn inside_window(&self) -> Option<(u32, u32)> {
         match *self {
             Executor::Pointwise(Pointwise {

@@ -1,4 +1,5 @@
-//! Parameters of actions as bytes, for kinds whose formulas are not known here.
+//! Parameters of actions as bytes, for kinds that do not know the type of their formula's
+//! parameters.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ pub struct ParamBytes {
 }
 
 impl ParamBytes {
-    /// The bytes of `params`.
+    /// Copies `params` as bytes.
     pub fn new<P: Pod>(params: &P) -> Self {
         const {
             assert!(size_of::<P>() <= MAX_PARAMS_BYTES && size_of::<P>().is_multiple_of(8));
@@ -26,7 +27,7 @@ impl ParamBytes {
         Self { bytes, len: size_of::<P>() }
     }
 
-    /// These bytes, at most [`MAX_PARAMS_BYTES`].
+    /// Copies `params`, which has at most [`MAX_PARAMS_BYTES`] bytes.
     pub(in crate::op) fn copied(params: &[u8]) -> Self {
         let mut bytes = [0; MAX_PARAMS_BYTES];
         bytes[..params.len()].copy_from_slice(params);

@@ -1,4 +1,4 @@
-//! Pixels: functions of a pixel's value, or of its value and position.
+//! Pixel actions: functions of a pixel's value, or of its value and position.
 
 use std::ops::Range;
 
@@ -18,19 +18,20 @@ use super::{
 
 /// A function of a pixel's red, green and blue.
 pub trait ColourFormula: 'static {
-    /// Parameters of one sample as plain bytes, identical on CPU and GPU. At most
-    /// [`MAX_PARAMS_BYTES`](crate::op::custom::MAX_PARAMS_BYTES) bytes, a multiple of 8. `feedwater dump` writes them as
-    /// serde gives them.
+    /// Parameters of one sample as plain bytes, identical on CPU and GPU. Their size is a multiple
+    /// of 8 and at most [`MAX_PARAMS_BYTES`](crate::op::custom::MAX_PARAMS_BYTES) bytes.
+    /// `feedwater dump` writes the fields that serde serializes.
     type Params: Pod + Serialize;
-    /// CUDA implementation: a type with the function `static __device__ Bytes of(const Params& p, Bytes pixel)`, whose
-    /// parameters' type has the same name and `Params` behind it.
+    /// CUDA implementation: a type with the function
+    /// `static __device__ Bytes of(const Params& p, Bytes pixel)`. The name of the parameters' type
+    /// is the name of this type followed by `Params`.
     const CUDA: Option<Cuda>;
 
-    /// New value of a pixel.
+    /// Computes the new value of a pixel.
     fn pixel(params: &Self::Params, pixel: [u8; 3]) -> [u8; 3];
 
-    /// Changes the channels of some pixels on the CPU. Default: each pixel. For formulas that know a faster way to the
-    /// same values.
+    /// Changes a block of pixels on the CPU, given as one array per channel. Default: calls `pixel`
+    /// for each pixel. A formula overrides the default if it can compute the same values faster.
     #[inline(always)]
     fn block(params: &Self::Params, [r, g, b]: &mut [[u8; BLOCK]; 3]) {
         for at in 0..BLOCK {
@@ -41,42 +42,45 @@ pub trait ColourFormula: 'static {
 
 /// A function of a pixel's value and its position in the image.
 ///
-/// On the CPU many pixels are computed at once if `bytes` and `floats` are `#[inline(always)]`, as everything that they
-/// call, and select values instead of branching.
+/// The CPU computes many pixels at once if the compiler can vectorize `bytes` and `floats`. For
+/// this, these functions and all functions that they call must be `#[inline(always)]`, and must
+/// select values instead of branching.
 pub trait PositionFormula: Sized + 'static {
-    /// As [`ColourFormula::Params`].
+    /// Parameters of one sample, with the same rules as [`ColourFormula::Params`].
     type Params: Pod + Serialize;
-    /// CUDA implementation: a type with the functions `static __device__ Bytes of(const Params& p, int x, int y, Bytes
-    /// pixel)` and the same for `Floats3`, of those that `bytes` and `floats` say.
+    /// CUDA implementation: a type with the function
+    /// `static __device__ Bytes of(const Params& p, int x, int y, Bytes pixel)` if `BYTES` is set,
+    /// and with the same function for `Floats3` if `FLOATS` is set.
     const CUDA: Option<Cuda>;
-    /// Whether pixels of bytes are accepted.
+    /// Whether the formula accepts pixels of bytes.
     const BYTES: bool = true;
-    /// Whether pixels of floats are accepted.
+    /// Whether the formula accepts pixels of floats.
     const FLOATS: bool = false;
 
-    /// New value of the pixel at column `x` of row `y`.
+    /// Computes the new value of the pixel at column `x` of row `y`.
     fn bytes(params: &Self::Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let _ = (params, x, y);
         pixel
     }
 
-    /// New value of the pixel at column `x` of row `y`.
+    /// Computes the new value of the pixel at column `x` of row `y`.
     fn floats(params: &Self::Params, x: i32, y: i32, pixel: [f32; 3]) -> [f32; 3] {
         let _ = (params, x, y);
         pixel
     }
 
-    /// Changes a row on the CPU. Default: each pixel. For formulas that leave most of a row as it is, or that know a
-    /// faster way to the same values.
+    /// Changes a row of pixels on the CPU. Default: computes each pixel. A formula overrides the
+    /// default if it changes few pixels of a row, or if it can compute the same values faster.
     #[inline(always)]
     fn row<T: Channel>(params: &Self::Params, at: RowPosition, row: &mut [[T; 3]]) {
         at.map::<Self, T>(params, row);
     }
 }
 
-/// Value of a channel: a byte or a float.
+/// Type of a channel's value: a byte or a float.
 pub trait Channel: Pod + Default {
-    /// New value of the pixel at column `x` of row `y`: [`PositionFormula::bytes`] or [`PositionFormula::floats`].
+    /// Computes the new value of the pixel at column `x` of row `y` by [`PositionFormula::bytes`]
+    /// or [`PositionFormula::floats`].
     fn pixel<F: PositionFormula>(params: &F::Params, x: i32, y: i32, pixel: [Self; 3])
     -> [Self; 3];
 }
@@ -95,28 +99,29 @@ impl Channel for f32 {
     }
 }
 
-/// Positions of the pixels of a row.
+/// Positions of a row's pixels in the image.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPosition {
     /// Column of the first pixel.
     pub x: i32,
-    /// Distance of the next pixel's column: 1, or -1.
+    /// Difference between the columns of two consecutive pixels: 1, or -1 in a mirrored row.
     pub step: i32,
     /// Row.
     pub y: i32,
 }
 
 impl RowPosition {
-    /// Pixels that are computed at once.
+    /// Number of pixels that are computed at once.
     const BLOCK: usize = 32;
 
-    /// Position of the row that begins at pixel number `place`.
+    /// Position of the rest of the row, from pixel number `place` on.
     #[inline(always)]
     pub fn from(self, place: usize) -> Self {
         Self { x: self.x + self.step * place as i32, ..self }
     }
 
-    /// Numbers of the pixels in these columns, in a row of `len` pixels.
+    /// Numbers of those pixels of a row that are in `columns` of the image. The row has `len`
+    /// pixels.
     #[inline(always)]
     pub fn places(self, columns: Range<i32>, len: usize) -> Range<usize> {
         let [start, end] = [columns.start, columns.end].map(i64::from);
@@ -127,14 +132,15 @@ impl RowPosition {
         first..end.max(first)
     }
 
-    /// Applies a formula to each pixel of a row. Works on blocks of pixels with their channels apart, so that the
-    /// compiler can use vector instructions.
+    /// Applies a formula to each pixel of a row. Works on blocks of pixels with one array per
+    /// channel, because the compiler can then use vector instructions.
     #[inline(always)]
     pub fn map<F: PositionFormula, T: Channel>(self, params: &F::Params, row: &mut [[T; 3]]) {
         let mut last = [[T::default(); 3]; Self::BLOCK];
         for (number, pixels) in row.chunks_mut(Self::BLOCK).enumerate() {
             let (at, len) = (self.from(number * Self::BLOCK), pixels.len());
-            // One call for both, since the compiler does not inline a long formula twice.
+            // Whole and partial blocks share one call, because the compiler does not inline a long
+            // formula twice.
             let block = match pixels.first_chunk_mut() {
                 Some(block) => block,
                 None => {
@@ -149,7 +155,7 @@ impl RowPosition {
         }
     }
 
-    /// Changes a block, of which the pixels after number `last` are not in the row.
+    /// Changes a block of pixels. Pixels after number `last` are only padding.
     #[inline(always)]
     fn map_block<F: PositionFormula, T: Channel>(
         self,
@@ -162,7 +168,7 @@ impl RowPosition {
             [r[at], g[at], b[at]] = block[at];
         }
         for at in 0..Self::BLOCK {
-            // The formula sees no column outside of the row.
+            // Padding repeats the last column, so the formula receives no column outside the row.
             let x = self.x + self.step * (at as i32).min(last as i32);
             [r[at], g[at], b[at]] = T::pixel::<F>(params, x, self.y, [r[at], g[at], b[at]]);
         }
@@ -176,7 +182,7 @@ type Pixel<T> = fn(&ParamBytes, i32, i32, [T; 3]) -> [T; 3];
 
 type Row<T> = fn(&ParamBytes, RowPosition, &mut [[T; 3]], Instructions);
 
-/// A formula of colours with its parameters.
+/// A [`ColourFormula`] with its parameters.
 struct Colour<'a, F: ColourFormula>(&'a F::Params);
 
 impl<F: ColourFormula> PixelMap for Colour<'_, F> {
@@ -186,7 +192,7 @@ impl<F: ColourFormula> PixelMap for Colour<'_, F> {
     }
 }
 
-/// A row of values at their positions.
+/// A row of pixels with its position, and the parameters of the formula that changes it.
 struct Positions<'a, F: PositionFormula, T> {
     params: &'a F::Params,
     at: RowPosition,
@@ -200,25 +206,26 @@ impl<F: PositionFormula, T: Channel> Loop for Positions<'_, F, T> {
     }
 }
 
-/// The kind of pixels that one formula computes: a [`ColourFormula`] or a [`PositionFormula`].
+/// Kind of the actions that compute pixels by one formula: a [`ColourFormula`] or a
+/// [`PositionFormula`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct PixelKind {
     pub(super) facts: Facts,
-    /// Whether the formula takes the position.
+    /// Whether the formula needs the position of the pixel.
     pub(crate) takes_position: bool,
-    /// Changes a row of bytes, if they are accepted.
+    /// Changes a row of bytes. `None` if the formula does not accept bytes.
     pub(crate) bytes: Option<Row<u8>>,
-    /// Changes a row of floats, if they are accepted.
+    /// Changes a row of floats. `None` if the formula does not accept floats.
     pub(crate) floats: Option<Row<f32>>,
-    /// New value of a pixel of bytes.
+    /// Computes the new value of one pixel of bytes.
     byte_pixel: Pixel<u8>,
-    /// New value of a pixel of floats.
+    /// Computes the new value of one pixel of floats.
     float_pixel: Pixel<f32>,
 }
 
 impl PixelKind {
-    /// The kind with the formula `F` of colours.
+    /// Kind of the actions that compute pixels by the colour formula `F`.
     pub const fn colour<F: ColourFormula>() -> &'static Self {
         const {
             &Self {
@@ -239,7 +246,7 @@ impl PixelKind {
         }
     }
 
-    /// The kind with the formula `F` of values and positions.
+    /// Kind of the actions that compute pixels by the position formula `F`.
     pub const fn position<F: PositionFormula>() -> &'static Self {
         const {
             let bytes: Row<u8> = |params, at, row, instructions| {
@@ -270,12 +277,12 @@ impl PixelKind {
 }
 
 impl Kind {
-    /// The kind of colours computed by the formula `F`.
+    /// Kind of the actions that compute pixels by the colour formula `F`.
     pub const fn colour<F: ColourFormula>() -> Self {
         Kind::Pixel(PixelKind::colour::<F>())
     }
 
-    /// The kind of pixels computed from value and position by the formula `F`.
+    /// Kind of the actions that compute pixels by the position formula `F`.
     pub const fn position<F: PositionFormula>() -> Self {
         Kind::Pixel(PixelKind::position::<F>())
     }
@@ -296,7 +303,7 @@ impl ActionKind for Params {
         Executor::Pointwise(Pointwise { moves: Move::None, change })
     }
 
-    /// Pixel by pixel.
+    /// Calls the formula for each pixel.
     fn reference(&self, _: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
         let Self { formula, params } = self;
         match (src, out) {
@@ -317,7 +324,8 @@ impl ActionKind for Params {
     }
 }
 
-/// Adds calls of the formula. `at` is the position as its first arguments, if the formula takes it.
+/// Adds calls of the formula to the kernel's function `change`. `at` is C++ text: `x, y, ` if the
+/// formula takes the position, else empty.
 fn add_cases(codes: &Codes, at: &str, cases: &mut Cases) {
     let name = codes.type_name;
     for (code, member) in [(codes.bytes, "bytes"), (codes.floats, "floats")] {
@@ -344,7 +352,8 @@ mod tests {
     use crate::op::{self, ActionParams, Actions};
     use crate::random::SampleKey;
 
-    /// Rows with and without whole blocks, of images that are mirrored or not, from any column on.
+    /// Tests rows with whole and partial blocks, in mirrored and other images, and with different
+    /// first columns.
     #[test]
     fn rows_are_the_pixels_of_the_formula() {
         let bytes: Vec<[u8; 3]> =

@@ -1,4 +1,5 @@
-//! Resamplings: separable sums with a table of coefficients, by `op/resample/`.
+//! Resamplings: weighted sums along rows and columns, by `op/resample/`. The weights are in a table
+//! of coefficients.
 
 use serde_json::{Value, json};
 
@@ -24,17 +25,17 @@ pub static FACTS: Facts = Facts {
     ..Facts::new::<Params>(Execution::Resample)
 };
 
-/// Resampling of one sample.
+/// Parameters of the resampling of one sample.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// Box, output and offsets of the table.
+    /// Region that is resampled, size of the output, and offsets into the table of coefficients.
     pub axes: resample::Params,
-    /// Where the coefficients come from.
+    /// How the coefficients are computed: from a filter or a blur.
     pub weights: Weights,
 }
 
 impl Params {
-    /// Resamples the box `of` of an image to an image of size `to`.
+    /// Resamples the region `of` of an image to an image of size `to`.
     pub fn new(of: Roi, to: Size, weights: Weights) -> Self {
         Self { axes: resample::Params::new(of, to), weights }
     }
@@ -76,7 +77,7 @@ impl ActionKind for Params {
     }
 }
 
-/// Two passes read through it: sums along rows, then along columns.
+/// Adds the readers of the two passes of a resampling: sums along rows, then along columns.
 fn cases(_: &Codes, cases: &mut Cases) {
     cases.reads.push_str(
         "    case READ_ACROSS: value.bytes = sum_across(pass.as<Resample<Roi>>(), x, y); break;\n    \

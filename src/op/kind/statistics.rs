@@ -1,4 +1,4 @@
-//! Statistics: a table made from the histograms of the whole image.
+//! Statistics: look-up tables that are computed from the histograms of the whole image.
 
 use bytemuck::Pod;
 use serde::Serialize;
@@ -17,40 +17,43 @@ use super::{
     ProgramRole,
 };
 
-/// A table that follows from the histograms of the image.
+/// Computes a look-up table from the histograms of the image.
 pub trait StatisticsFormula: 'static {
-    /// As [`ColourFormula::Params`](super::ColourFormula::Params).
+    /// Parameters of one sample, with the same rules as
+    /// [`ColourFormula::Params`](super::ColourFormula::Params).
     type Params: Pod + Serialize;
-    /// Values of the table: bytes or floats.
+    /// Type of the values in the table: bytes or floats.
     type Value: TableValue;
-    /// CUDA implementation: a type with the function `static __device__ T of(const Params& p, const Histograms& h, int
-    /// channel, int byte)` for one entry, whose parameters' type has the same name and `Params` behind it.
+    /// CUDA implementation: a type with the function `static __device__ T of(const Params& p, const
+    /// Histograms& h, int channel, int byte)`, which computes one entry of the table. The name of
+    /// the parameters' type is the name of this type followed by `Params`.
     const CUDA: Option<Cuda>;
-    /// Histograms that the table is made from. On the CPU the others are empty.
+    /// Histograms from which the table is computed. On the CPU, all other histograms are empty.
     const READS: Reads = Reads::All;
 
     /// The table.
     fn table(params: &Self::Params, histograms: &Histograms) -> [[Self::Value; 256]; CHANNELS];
 }
 
-/// Histograms that a formula reads.
+/// Which histograms a formula reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// Those of the channels.
+    /// The histograms of the channels.
     Channels,
-    /// Of those of the channels only the first and the last byte that occurs. All other bins may be empty.
+    /// Only the first and the last byte that occur in each channel. All other bins may be empty.
     Extremes,
-    /// Of that of the gray image only the number of pixels and their sum.
+    /// Only the number of pixels and the sum of their gray values. The histogram of the gray image
+    /// gives both numbers.
     MeanGray,
     /// All.
     All,
 }
 
-/// Value of a table.
+/// Type of the values in a table.
 pub trait TableValue: Sized + 'static {
-    /// Pixel type of the output.
+    /// Pixel type of an image that is made with the table.
     const TYPE: PixelType;
-    /// Converts one table per channel.
+    /// Wraps a table, which has 256 entries for each channel.
     fn made(table: [[Self; 256]; CHANNELS]) -> Made;
 }
 
@@ -70,17 +73,17 @@ impl TableValue for f32 {
     }
 }
 
-/// A table made from histograms.
+/// A look-up table that was computed from histograms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "made once per sample, and never stored")]
 pub enum Made {
-    /// From bytes to bytes.
+    /// Maps bytes to bytes.
     Bytes(Bytes),
-    /// From bytes to floats.
+    /// Maps bytes to floats.
     Floats(Floats),
 }
 
-/// The kind of tables that one [`StatisticsFormula`] makes.
+/// Kind of the actions whose tables one [`StatisticsFormula`] computes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct StatisticsKind {
@@ -90,7 +93,7 @@ pub struct StatisticsKind {
 }
 
 impl StatisticsKind {
-    /// The kind with the formula `F`.
+    /// Kind of the actions whose tables the formula `F` computes.
     pub const fn of<F: StatisticsFormula>() -> &'static Self {
         const {
             &Self {
@@ -111,7 +114,7 @@ impl StatisticsKind {
 }
 
 impl Kind {
-    /// The kind of tables that the formula `F` makes from histograms.
+    /// Kind of the actions whose tables the formula `F` computes from histograms.
     pub const fn statistics<F: StatisticsFormula>() -> Self {
         Kind::Statistics(StatisticsKind::of::<F>())
     }
@@ -135,7 +138,7 @@ impl ActionKind for Params {
         Executor::Statistics(self)
     }
 
-    /// From all histograms. `src` is the whole image.
+    /// Computes all histograms, and from them the table. `src` is the whole image.
     fn reference(&self, _: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
         let HostImage::U8(bytes) = src else { unreachable!("statistics are of bytes") };
         let mut histograms = Histograms::EMPTY;
@@ -161,7 +164,7 @@ impl ActionKind for Params {
 }
 
 impl MakeTable for Params {
-    /// From the histograms that the formula reads.
+    /// Computes only the histograms that the formula reads, and from them the table.
     fn table(&self, image: &HostImage) -> Made {
         let HostImage::U8(image) = image else { unreachable!("statistics are of bytes") };
         let mut histograms = Histograms::EMPTY;

@@ -19,30 +19,34 @@ use super::{
 /// A function of a pixel and its eight neighbours. Pixels at the border of the image are unchanged, as in Pillow's
 /// `ImageFilter.Kernel` (`src/libImaging/Filter.c`).
 pub trait StencilFormula: 'static {
-    /// As [`ColourFormula::Params`](super::ColourFormula::Params).
+    /// Parameters of one sample, with the same rules as
+    /// [`ColourFormula::Params`](super::ColourFormula::Params).
     type Params: Pod + Serialize;
-    /// CUDA implementation: a type with the function `static __device__ Bytes of(const Params& p, const Bytes
-    /// (&around)[9])`, whose parameters' type has the same name and `Params` behind it.
+    /// CUDA implementation: a type with the function
+    /// `static __device__ Bytes of(const Params& p, const Bytes (&around)[9])`. The name of the
+    /// parameters' type is the name of this type followed by `Params`.
     const CUDA: Option<Cuda>;
 
-    /// New value of the pixel in the middle of a neighbourhood, which is given in row order.
+    /// Computes the new value of the middle pixel of a 3x3 neighbourhood. `around` holds the pixels
+    /// in row order.
     fn pixel(params: &Self::Params, around: &[[u8; 3]; 9]) -> [u8; 3];
 }
 
 /// Pixels of a row.
 type Row = [[u8; 3]];
 
-/// The kind of stencils with one [`StencilFormula`].
+/// Kind of the actions that compute pixels by one [`StencilFormula`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct StencilKind {
     pub(super) facts: Facts,
     pixel: fn(&ParamBytes, &[[u8; 3]; 9]) -> [u8; 3],
-    /// Computes the inner pixels of a row from three rows, which begin one pixel before it.
+    /// Computes the inner pixels of a row from three input rows, which begin one pixel further
+    /// left.
     row: fn(&ParamBytes, [&Row; 3], &mut Row, Instructions),
 }
 
-/// The inner pixels of a row.
+/// The inner pixels of a row, and the three input rows that contain their neighbours.
 struct Neighbourhoods<'a, F: StencilFormula> {
     params: &'a F::Params,
     rows: [&'a Row; 3],
@@ -50,14 +54,15 @@ struct Neighbourhoods<'a, F: StencilFormula> {
 }
 
 impl<F: StencilFormula> Loop for Neighbourhoods<'_, F> {
-    /// Works on blocks of pixels with their channels apart, so that the compiler can use vector instructions.
+    /// Works on blocks of pixels with one array per channel, because the compiler can then use
+    /// vector instructions.
     #[inline(always)]
     fn run(self, shuffles: impl Shuffles) {
         let Self { params, rows: [above, row, below], out } = self;
         for (number, out) in out.chunks_mut(BLOCK).enumerate() {
             let begin = number * BLOCK;
             let needed = begin..begin + out.len() + 2;
-            // Not with `map`, which is not always inlined.
+            // Written without `map`, which the compiler does not always inline.
             let planes = [
                 planes(&above[needed.clone()], shuffles),
                 planes(&row[needed.clone()], shuffles),
@@ -80,7 +85,8 @@ impl<F: StencilFormula> Loop for Neighbourhoods<'_, F> {
     }
 }
 
-/// The channels of a block of pixels and of the two after it. What is missing at the end is 0.
+/// Channels of a block of pixels and of the two pixels after it. Pixels beyond the end of the row
+/// are 0.
 #[inline(always)]
 fn planes(row: &Row, shuffles: impl Shuffles) -> [[u8; BLOCK + 2]; 3] {
     let (mut block, mut after) = ([[0; 3]; BLOCK], [[0; 3]; 2]);
@@ -97,7 +103,7 @@ fn planes(row: &Row, shuffles: impl Shuffles) -> [[u8; BLOCK + 2]; 3] {
 }
 
 impl StencilKind {
-    /// The kind with the formula `F`.
+    /// Kind of the actions that compute pixels by the formula `F`.
     pub const fn of<F: StencilFormula>() -> &'static Self {
         const {
             &Self {
@@ -117,7 +123,7 @@ impl StencilKind {
 }
 
 impl Kind {
-    /// The kind of stencils with the formula `F`.
+    /// Kind of the actions that compute pixels by the stencil formula `F`.
     pub const fn stencil<F: StencilFormula>() -> Self {
         Kind::Stencil(StencilKind::of::<F>())
     }
@@ -128,14 +134,14 @@ impl Kind {
 pub struct Params {
     /// The kind.
     pub formula: &'static StencilKind,
-    /// Size of the image.
+    /// Size of the whole image.
     pub whole: Size,
     /// Parameters of the formula.
     pub params: ParamBytes,
 }
 
 impl ActionKind for Params {
-    /// One more pixel on each side.
+    /// Demands one more pixel on each side of the wanted window, if the image has it.
     fn demand(&mut self, wanted: Wanted, _: &mut Vec<i32>, _: usize) -> Roi {
         let (wanted, whole) = (wanted.output, self.whole);
         let (x, y) = (wanted.x.saturating_sub(1), wanted.y.saturating_sub(1));
@@ -209,7 +215,7 @@ mod tests {
     use crate::op::{self, ActionParams, Actions};
     use crate::random::SampleKey;
 
-    /// Rows with and without whole blocks.
+    /// Tests rows with whole and partial blocks.
     #[test]
     fn rows_are_the_pixels_of_the_formula() {
         let mut compared = 0;

@@ -1,6 +1,8 @@
-//! Tables: each byte of a channel becomes a byte, whatever its position and the other channels.
+//! Tables: each byte of a channel becomes a byte, independent of its position and of the other
+//! channels.
 //!
-//! Tables are computed on the host and are data for every executor. Neighbouring ones are composed into one.
+//! The CPU computes the entries of a table. The executors on the CPU and on the GPU only look them
+//! up. Consecutive tables are merged into one.
 
 use serde_json::{Value, json};
 
@@ -12,9 +14,9 @@ use super::{
     ActionKind, Change, Cuda, Execution, Executor, Facts, Move, ParamBytes, Pointwise, Tiling,
 };
 
-/// Byte for each byte of each channel.
+/// A byte for each byte of each channel.
 pub type Bytes = [[u8; 256]; CHANNELS];
-/// Float for each byte of each channel.
+/// A float for each byte of each channel.
 pub type Floats = [[f32; 256]; CHANNELS];
 
 const CUDA: Cuda =
@@ -29,7 +31,7 @@ pub static FACTS: Facts = Facts {
     ..Facts::new::<Params>(Execution::Pointwise)
 };
 
-/// Parameters of one sample: all of them are in the action's table.
+/// Parameters of one sample. The type is empty, because the table of the action holds everything.
 #[derive(Clone, Copy, Debug)]
 pub struct Params;
 
@@ -58,27 +60,27 @@ impl ActionKind for Params {
     }
 }
 
-/// Table of a function of channel and byte.
+/// Computes a table from a function of channel and byte.
 pub fn of<T>(value: impl Fn(usize, u8) -> T) -> [[T; 256]; CHANNELS] {
     std::array::from_fn(|channel| std::array::from_fn(|byte| value(channel, byte as u8)))
 }
 
-/// Table with the entries of a table of bytes.
+/// Reads table entries as a table of bytes.
 pub fn bytes(entries: &[i32]) -> &Bytes {
     bytemuck::from_bytes(bytemuck::cast_slice(entries))
 }
 
-/// Table with the entries of a table of floats.
+/// Reads table entries as a table of floats.
 pub fn floats(entries: &[i32]) -> &Floats {
     bytemuck::from_bytes(bytemuck::cast_slice(entries))
 }
 
-/// The table that applies `first`, then `second`.
+/// Merges two tables into one that applies `first`, then `second`.
 pub fn composed<T: Copy>(first: &Bytes, second: &[[T; 256]; CHANNELS]) -> [[T; 256]; CHANNELS] {
     of(|channel, byte| second[channel][usize::from(first[channel][usize::from(byte)])])
 }
 
-/// Looks up every pixel of `out`.
+/// Computes every pixel of `out` by looking up the pixel of `src` in the table.
 pub fn look_up<T: Copy + Default>(
     table: &[[T; 256]; CHANNELS],
     src: &Image<u8>,

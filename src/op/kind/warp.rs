@@ -1,4 +1,5 @@
-//! Warps: each pixel is read at a position of the input that a map gives, by `op/warp/`.
+//! Warps: each pixel of the output is read at a position of the input that a map gives. `op/warp/`
+//! implements them.
 
 use serde_json::{Value, json};
 
@@ -14,7 +15,8 @@ use super::{
     ActionKind, Cases, Codes, Cuda, Execution, Executor, Facts, MakeRow, ParamBytes, ProgramRole,
 };
 
-/// Code of the program kernel's reader for warps: `READ_WARP` in `kernels/steps.cu`.
+/// Code of the function by which the program kernel reads pixels of warps: `READ_WARP` in
+/// `kernels/steps.cu`.
 const READ_WARP: i32 = 4;
 
 /// The kind.
@@ -26,14 +28,14 @@ pub static FACTS: Facts = Facts {
     ..Facts::new::<Params>(Execution::Rows)
 };
 
-/// Warp of one sample.
+/// Parameters of the warp of one sample.
 #[derive(Clone, Debug)]
 pub struct Params {
     /// The map.
     pub warp: Warp,
     /// Size of the input.
     pub input: Size,
-    /// Field of displacements, if the map has one.
+    /// Field of displacements, if the map uses one.
     pub field: Option<Field>,
 }
 
@@ -47,7 +49,7 @@ impl ActionKind for Params {
 
     fn trace(&self, output: Size, trace: &mut Trace) {
         trace.cropping = false;
-        // Boxes stay where they are when pixels are displaced one by one.
+        // `back` is `None` for a field of displacements, which leaves boxes where they are.
         if let Some(back) = self.warp.back() {
             trace.view.warp(back, output);
         }

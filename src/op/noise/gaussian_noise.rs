@@ -1,4 +1,4 @@
-//! `gaussian_noise`: adds normal noise to each channel of each pixel.
+//! `gaussian_noise`: adds normally distributed noise to each channel of each pixel.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
@@ -9,13 +9,14 @@ use crate::op::shared::noise::{key, normals, words};
 use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Adds normal noise to each channel of each pixel, like torchvision's `GaussianNoise`.
+/// Adds normally distributed noise to each channel of each pixel, like torchvision's
+/// `GaussianNoise`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GaussianNoise {
-    /// Mean on a scale of 0 to 1, -1 to 1. Default 0.
+    /// Mean of the noise, -1 to 1, where 1 means 255 levels of a byte. Default 0.
     pub mean: f64,
-    /// Deviation on a scale of 0 to 1, 0 to 10. Default 0.1.
+    /// Standard deviation of the noise, 0 to 10, where 1 means 255 levels of a byte. Default 0.1.
     pub sigma: f64,
 }
 
@@ -58,8 +59,9 @@ impl PositionFormula for GaussianNoise {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("GaussianNoise", include_str!("../../../kernels/gaussian_noise.cu")));
 
-    /// Adds `mean + sigma * n`, truncated towards 0, and cuts to 0..=255: torchvision's `gaussian_noise` on tensors of
-    /// bytes, with `n` from [`normals`]. torchvision refuses PIL images.
+    /// Adds `mean + sigma * n`, truncated towards 0, and clamps to 0..=255: torchvision's
+    /// `gaussian_noise` on tensors of bytes (it refuses PIL images). The numbers `n` are normally
+    /// distributed, from [`normals`].
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let normals = normals(words(params.key, x, y));
@@ -76,16 +78,16 @@ impl PositionFormula for GaussianNoise {
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
-    /// Mean of the noise, in bytes.
+    /// Mean of the noise, in levels of a byte.
     pub mean: f32,
-    /// Deviation of the noise, in bytes, at most 2550.
+    /// Standard deviation of the noise, in levels of a byte, at most 2550.
     pub sigma: f32,
-    /// Key of the sample's noise.
+    /// Key of the random numbers for the sample's noise.
     pub key: [u32; 2],
 }
 
 impl Params {
-    /// Parameters for a mean and a deviation on a scale of 0 to 1, as in torchvision.
+    /// Parameters for a mean and a standard deviation on a scale of 0 to 1, as in torchvision.
     pub fn new(mean: f64, sigma: f64, key: [u32; 2]) -> Self {
         Self { mean: (mean * 255.0) as f32, sigma: (sigma * 255.0) as f32, key }
     }

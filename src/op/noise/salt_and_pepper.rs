@@ -16,7 +16,8 @@ pub struct SaltAndPepper {
     pub probability: f64,
     /// Probability that a changed pixel is white, 0 to 1. Default 0.5.
     pub salt_vs_pepper: f64,
-    /// Whether channels change independently. Default: pixels change as a whole.
+    /// Whether each channel changes independently. Default: false, all channels of a pixel change
+    /// together.
     pub per_channel: bool,
 }
 
@@ -69,12 +70,13 @@ impl PositionFormula for SaltAndPepper {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("SaltAndPepper", include_str!("../../../kernels/salt_and_pepper.cu")));
 
-    /// 255 with the probability `probability * salt_vs_pepper`, 0 with `probability * (1 - salt_vs_pepper)`, else the
-    /// byte: DALI's `noise.salt_and_pepper`.
+    /// Returns 255 with the probability `probability * salt_vs_pepper`, 0 with the probability
+    /// `probability * (1 - salt_vs_pepper)`, and else the unchanged byte: DALI's
+    /// `noise.salt_and_pepper`.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let words = words(params.key, x, y);
-        // Selections of bits, which compilers make vector instructions of.
+        // Selects with bit operations, because compilers can vectorize them.
         let each = 0u32.wrapping_sub(params.per_channel);
         std::array::from_fn(|channel| {
             let word = u64::from(words[0] ^ (words[0] ^ words[channel]) & each);
@@ -88,13 +90,13 @@ impl PositionFormula for SaltAndPepper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
-    /// Words below it make the pixel white.
+    /// Random words below this number make the value white.
     pub salt: u64,
-    /// Other words below it make the pixel black.
+    /// Other random words below this number make the value black.
     pub noise: u64,
-    /// Key of the sample's noise.
+    /// Key of the random numbers for the sample's noise.
     pub key: [u32; 2],
-    /// 1 if each channel has its own word, 0 if a pixel is changed as a whole.
+    /// 1 if each channel has its own random word, 0 if all channels of a pixel share one.
     pub per_channel: u32,
     /// Always 0.
     #[serde(skip)]
@@ -102,8 +104,8 @@ pub struct Params {
 }
 
 impl Params {
-    /// Parameters for the probability `prob` of a changed value, and the share `salt_vs_pepper` of white among them,
-    /// both from 0 to 1, as in DALI.
+    /// Parameters for the probability `prob` that a value changes, and the probability
+    /// `salt_vs_pepper` that a changed value is white. Both are from 0 to 1, as in DALI.
     pub fn new(prob: f64, salt_vs_pepper: f64, per_channel: bool, key: [u32; 2]) -> Self {
         let words = |share: f64| (share * (1u64 << 32) as f64) as u64;
         let (salt, noise) = (words(prob * salt_vs_pepper), words(prob));

@@ -1,4 +1,4 @@
-//! What the steps of policies draw.
+//! Actions for the steps of policies.
 
 use crate::op::colour::{
     autocontrast, brightness, contrast, equalize, grayscale, invert, posterize, saturation,
@@ -15,16 +15,16 @@ use crate::op::{
 
 use super::steps::Step;
 
-/// How a policy fills what its warps leave empty, and interpolates.
+/// How the warps of a policy interpolate, and how they fill pixels outside the image.
 #[derive(Clone, Copy, Debug)]
 pub struct Warping {
     /// Interpolation between pixels.
     pub interpolation: Interpolation,
-    /// Colour of pixels outside of the image.
+    /// Colour of pixels outside the image.
     pub fill: [u8; 3],
 }
 
-/// Kinds of at most `most` steps, some of which may blur.
+/// Kinds of the actions of at most `most` steps. `blurs` tells whether a step may blur.
 pub fn kinds(most: usize, blurs: bool) -> Kinds {
     let mut kinds = vec![
         Kind::Warp,
@@ -42,7 +42,8 @@ pub fn kinds(most: usize, blurs: bool) -> Kinds {
     Kinds::up_to(most, kinds)
 }
 
-/// The interpolation of timm's policies: the given one, or bilinear and bicubic as often.
+/// Interpolation of timm's policies: the given one, else bilinear or bicubic with equal
+/// probability.
 pub fn interpolation(given: Option<Interpolation>, draw: &mut Draw<'_>) -> Interpolation {
     given.unwrap_or_else(|| {
         let bilinear = draw.rng().chance(0.5);
@@ -50,7 +51,7 @@ pub fn interpolation(given: Option<Interpolation>, draw: &mut Draw<'_>) -> Inter
     })
 }
 
-/// Draws a step. One that changes nothing draws nothing.
+/// Adds the action of a step. A step that changes nothing adds no action.
 pub fn draw(draw: &mut Draw<'_>, step: Step, warping: Warping) {
     let Warping { interpolation, fill } = warping;
     let input = draw.size();

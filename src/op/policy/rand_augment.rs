@@ -1,4 +1,4 @@
-//! `rand_augment`: several operations of the same strength.
+//! `rand_augment`: applies several operations with the same strength.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,20 +10,23 @@ use crate::random::SampleRng;
 use super::apply::{self, Warping};
 use super::steps::{Drawn, Magnitudes, Operation, Space, drawn_from, signed};
 
-/// Applies operations that are drawn from 14, each with the same strength: torchvision's `RandAugment`, whose
-/// operations, magnitudes and order of draws it has. Pixels are those of PIL images.
+/// Applies operations that are drawn from 14, all with the same strength: torchvision's
+/// `RandAugment`, with the same operations, magnitudes and order of draws. The pixels are those
+/// that torchvision computes for PIL images.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandAugment {
-    /// Operations per image, 0 to 16. Default 2.
+    /// Number of operations per image, 0 to 16. Default 2.
     pub num_ops: u32,
-    /// Number of the magnitude, from 0 to below `num_magnitude_bins`. Default 9.
+    /// Strength of the operations: number of the magnitude, from 0 to `num_magnitude_bins - 1`.
+    /// Default 9.
     pub magnitude: u32,
-    /// Magnitudes per operation, 2 to 1000. Default 31.
+    /// Number of magnitudes of each operation, 2 to 1000. Default 31.
     pub num_magnitude_bins: u32,
     /// Interpolation between pixels. Default nearest.
     pub interpolation: Interpolation,
-    /// Red, green and blue of what becomes empty. In TOML also one number for all. Default 0.
+    /// Red, green and blue of pixels that an operation leaves empty. In TOML also one number for
+    /// all. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
@@ -37,7 +40,7 @@ impl Default for RandAugment {
 
 /// Maximum number of operations per image.
 pub(super) const MOST_OPS: u32 = 16;
-/// Maximum number of magnitudes per operation.
+/// Maximum number of magnitudes of each operation.
 pub(super) const MOST_BINS: u32 = 1000;
 
 impl Operator for RandAugment {
@@ -79,7 +82,7 @@ impl BuiltIn for RandAugment {
     }
 }
 
-/// Operations and magnitudes (`torchvision/transforms/v2/_auto_augment.py`).
+/// Operations and their magnitudes (`torchvision/transforms/v2/_auto_augment.py`).
 pub const SPACE: &Space = &[
     (Operation::Identity, Magnitudes::None),
     (Operation::ShearX, Magnitudes::Signed(0.3)),
@@ -97,8 +100,9 @@ pub const SPACE: &Space = &[
     (Operation::Equalize, Magnitudes::None),
 ];
 
-/// Draws one of `num_ops` (default 2) steps: an operation evenly, and the sign of its magnitude number `magnitude` (default 9) of
-/// `bins` (default 31). All steps take the size of the image before the first one.
+/// Draws one of the `num_ops` (default 2) steps: an operation, all equally likely, and the sign of
+/// its magnitude. The magnitude is number `magnitude` (default 9) of `bins` (default 31). For every
+/// step, `size` is the size of the image before the first step.
 pub fn draw_step(magnitude: u32, bins: u32, size: Size, rng: &mut SampleRng) -> Drawn {
     let entry = drawn_from(SPACE, rng);
     signed(entry, (magnitude, bins), size, rng)

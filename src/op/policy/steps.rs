@@ -1,49 +1,50 @@
-//! Steps of augmentation policies, and what torchvision's policies share. What a policy draws are [`Step`]s, which
-//! `apply.rs` turns into actions.
+//! Steps of augmentation policies, and code that torchvision's policies share. Policies draw
+//! [`Step`]s, which `apply.rs` turns into actions.
 
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
 use crate::op::spatial::affine::formula::{Affine, policy};
 
-/// One drawn step with its parameters.
+/// One drawn step of a policy with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     /// Changes nothing.
     Identity,
-    /// torchvision's `affine`.
+    /// An affine transform as torchvision's `affine` defines it.
     Affine(Affine),
-    /// Affine matrix from the result to the input, row by row: Pillow's `Image.transform`.
+    /// Affine matrix that maps positions of the result to the input, row by row: Pillow's
+    /// `Image.transform`.
     Matrix([f64; 6]),
     /// Rotation around the centre in degrees, counter-clockwise, without enlarging the image.
     Rotate(f64),
-    /// Factor of brightness.
+    /// Brightness factor: 0 gives black.
     Brightness(f64),
-    /// Factor of saturation; 0 is gray.
+    /// Saturation factor: 0 gives gray.
     Saturation(f64),
-    /// Factor of contrast.
+    /// Contrast factor: 0 gives the mean gray.
     Contrast(f64),
-    /// Factor of sharpness.
+    /// Sharpness factor: 0 gives a smoothed image.
     Sharpness(f64),
-    /// Bits that are kept, 0 to 8.
+    /// Keeps this number of leading bits, 0 to 8.
     Posterize(u32),
-    /// Bytes from this threshold on are inverted, 0 to 256.
+    /// Inverts bytes that reach this threshold, 0 to 256.
     Solarize(f64),
-    /// This is added to bytes below 128, up to 255.
+    /// Adds this number to bytes below 128, up to 255.
     SolarizeAdd(u32),
-    /// Stretches each channel to 0 to 255.
+    /// Stretches each channel to 0..=255.
     AutoContrast,
     /// Equalizes each channel's histogram.
     Equalize,
     /// Inverts all bytes.
     Invert,
-    /// Pillow's `L` in all channels.
+    /// Replaces each channel by Pillow's luma (mode `L`).
     Grayscale,
     /// Pillow's `GaussianBlur` with this radius (standard deviation) in pixels.
     GaussianBlur(f64),
 }
 
-/// Operation of torchvision's policies.
+/// Operation of a torchvision policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of torchvision")]
 pub enum Operation {
@@ -65,7 +66,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Step of a magnitude: `_apply_image_or_video_transform` of `torchvision/transforms/v2/_auto_augment.py` for PIL images.
+    /// Step for a magnitude, like `_apply_image_or_video_transform` of
+    /// `torchvision/transforms/v2/_auto_augment.py` for PIL images.
     pub fn step(self, magnitude: f64) -> Step {
         match self {
             Self::Identity => Step::Identity,
@@ -87,7 +89,7 @@ impl Operation {
     }
 }
 
-/// Magnitudes of an operation, evenly spaced over the bins of a policy.
+/// Magnitudes of an operation, which are evenly spaced over the bins of a policy.
 #[derive(Clone, Copy, Debug)]
 pub enum Magnitudes {
     /// No magnitude.
@@ -98,12 +100,13 @@ pub enum Magnitudes {
     Signed(f64),
     /// From 0 to this function of the image's size, negated with probability 1/2.
     Sides(fn(Size) -> f64),
-    /// From the first number down by the second, rounded to even: bits.
+    /// Number of bits: from the first number down by up to the second, rounded half to even.
     Bits(f32, f32),
 }
 
 impl Magnitudes {
-    /// Magnitude number `bin` of `bins` (at least 2), before it is negated. Equal to torchvision's, which are f32.
+    /// Magnitude number `bin` of `bins` (at least 2), before its sign is drawn. Equal to
+    /// torchvision's magnitude, which is an f32.
     pub fn at(&self, bin: u32, bins: u32, size: Size) -> f64 {
         match *self {
             Self::None => 0.0,
@@ -121,18 +124,19 @@ impl Magnitudes {
     }
 }
 
-/// Drawn operation with its magnitude; [`Operation::step`] is what it does.
+/// Drawn operation with its magnitude. [`Operation::step`] turns both into a step.
 pub type Drawn = (Operation, f64);
 
 /// Operations of a policy with their magnitudes.
 pub type Space = [(Operation, Magnitudes)];
 
-/// Draws an operation of a space, evenly.
+/// Draws an operation of a space, all equally likely.
 pub(super) fn drawn_from<'a>(space: &'a Space, rng: &mut SampleRng) -> &'a (Operation, Magnitudes) {
     &space[rng.below(space.len() as u64) as usize]
 }
 
-/// Operation with magnitude number `bin`, after drawing its sign if it has one.
+/// Returns an operation with its magnitude number `bin`. Draws the sign of the magnitude if it has
+/// one.
 pub(super) fn signed(
     (operation, magnitudes): &(Operation, Magnitudes),
     (bin, bins): (u32, u32),
@@ -150,7 +154,8 @@ pub(super) fn normal(rng: &mut SampleRng) -> f64 {
     radius * libm::cos(2.0 * std::f64::consts::PI * rng.uniform())
 }
 
-/// Element of `torch.linspace(from, to, count)`: f32, from the nearer end, with one rounding as on processors with FMA.
+/// Element of `torch.linspace(from, to, count)` in f32. It is computed from the nearer end and
+/// rounded once, as on processors with FMA.
 fn linear(from: f64, to: f64, number: u32, count: u32) -> f64 {
     let (from, to) = (from as f32, to as f32);
     let step = f64::from((to - from) / (count - 1) as f32);

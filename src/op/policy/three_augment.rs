@@ -1,4 +1,4 @@
-//! `three_augment`: gray, solarized or blurred.
+//! `three_augment`: makes each image gray, solarized or blurred.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,8 +8,9 @@ use crate::random::SampleRng;
 use super::apply::{self, Warping};
 use super::steps::Step;
 
-/// Makes each image gray, solarized from 128 on, or blurred with a radius of 0.1 to 2 pixels: 3-Augment of DeiT III
-/// (`augment.py` of facebookresearch/deit). Each is drawn as often. DeiT III continues with `color_jitter` of 0.3.
+/// Makes each image gray, solarized from 128 on, or blurred with a radius of 0.1 to 2 pixels, with
+/// equal probability: 3-Augment of DeiT III (`augment.py` of facebookresearch/deit). The recipe of
+/// DeiT III continues with `color_jitter` of 0.3.
 ///
 /// The blur is Pillow's `ImageFilter.GaussianBlur`, which approximates a Gaussian by three box filters along each axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -27,7 +28,7 @@ impl Operator for ThreeAugment {
 
     fn draw(&self, draw: &mut Draw<'_>) {
         let step = draw_step(draw.rng());
-        // None of the steps warps.
+        // No step warps, so these values are not used.
         let warping = Warping { interpolation: Interpolation::Nearest, fill: [0; 3] };
         apply::draw(draw, step, warping);
     }
@@ -41,8 +42,9 @@ impl BuiltIn for ThreeAugment {
     }
 }
 
-/// Draws one of three steps, evenly: gray, solarized from 128 on, or blurred with a radius that is uniform in 0.1 to 2 pixels.
-/// DeiT III's recipe continues with `color_jitter` (0.3 for brightness, contrast and saturation).
+/// Draws one of three steps, all equally likely: gray, solarized from 128 on, or blurred with a
+/// radius that is drawn uniformly from 0.1 to 2 pixels. DeiT III's recipe continues with
+/// `color_jitter` (0.3 for brightness, contrast and saturation).
 pub fn draw_step(rng: &mut SampleRng) -> Step {
     match rng.below(3) {
         0 => Step::Grayscale,

@@ -1,35 +1,40 @@
-//! `rand_augment` of timm 1.0 by its text, such as `rand-m9-mstd0.5-inc1` (`timm/data/auto_augment.py`).
+//! `rand_augment` of timm 1.0, configured by a text such as `rand-m9-mstd0.5-inc1`
+//! (`timm/data/auto_augment.py`).
 
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
 use super::steps::{Step, normal};
 
-/// Magnitude that the ranges of all operations are given for.
+/// Magnitude for which the ranges of all operations are given.
 pub const DENOMINATOR: f64 = 10.0;
 
-/// Settings of a text.
+/// Settings of timm's RandAugment, parsed from a text such as `rand-m9-mstd0.5-inc1`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RandAugment {
-    /// `m`: magnitude (default 10). `p`: probability of each step (0.5). `mstd`: standard deviation of the magnitude (0);
-    /// above 100, the magnitude is uniform from 0 to `m`. `mmax`: largest magnitude (10).
+    /// Strength of the steps, from four sections of the text. `m` is the magnitude (default 10),
+    /// `p` the probability of each step (0.5), `mstd` the standard deviation of the magnitude (0)
+    /// and `mmax` the largest magnitude (10). If `mstd` is above 100, the magnitude is uniform from
+    /// 0 to `m`.
     pub strength: Strength,
-    /// `n`: steps per image. Default 2.
+    /// Number of steps per image (`n`). Default 2.
     pub layers: usize,
-    /// Operations (`t` and `inc`) with their weights. Weighted ones are drawn without repetition.
+    /// Operations, selected by `t` and `inc`, with their weights. Weighted operations are drawn
+    /// without repetition.
     pub operations: Operations,
 }
 
-/// Operations of a text.
+/// Set of operations, which sections such as `inc1` and `tweights` of the text select.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operations {
-    /// Evenly drawn, with repetition.
+    /// All operations are equally likely, and may be repeated.
     Even(&'static [Operation]),
-    /// Drawn by weight, without repetition.
+    /// Operations are drawn by their weights, without repetition.
     Weighted(&'static [(Operation, f64)]),
 }
 
-/// Operation of timm. Those that increase are stronger with a larger magnitude.
+/// Operation of timm. Operations whose names end in `Increasing` become stronger with a larger
+/// magnitude.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of timm")]
 pub enum Operation {
@@ -62,16 +67,17 @@ pub enum Operation {
 
 use Operation::*;
 
-/// How strong an operation is, and how often it takes place: timm's `AugmentOp`.
+/// How strong an operation is, and how often it takes place: the parameters of timm's `AugmentOp`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Strength {
     /// Magnitude.
     pub magnitude: f64,
     /// Probability.
     pub probability: f64,
-    /// Standard deviation of the magnitude. Infinity: the magnitude is uniform from 0.
+    /// Standard deviation of the magnitude. If it is infinite, the magnitude is uniform from 0 to
+    /// `magnitude`.
     pub std: f64,
-    /// Largest magnitude.
+    /// Largest magnitude that may be drawn.
     pub max: f64,
     /// Largest translation at magnitude 10, as a fraction of the side.
     pub translate: f64,
@@ -85,7 +91,8 @@ impl Default for Strength {
 }
 
 impl Strength {
-    /// Draws whether an operation takes place, its magnitude and its sign. `size` is that of the image before the step.
+    /// Draws whether an operation takes place, its magnitude and its sign. `size` is the size of
+    /// the image before the step.
     pub fn draw(&self, operation: Operation, size: Size, rng: &mut SampleRng) -> Step {
         if !rng.chance(self.probability) {
             return Step::Identity;
@@ -104,7 +111,7 @@ impl Strength {
     }
 }
 
-/// Without `inc1`.
+/// Operations of texts without `inc1`.
 pub const PLAIN: &[Operation] = &[
     AutoContrast,
     Equalize,
@@ -123,7 +130,7 @@ pub const PLAIN: &[Operation] = &[
     TranslateYRel,
 ];
 
-/// With `inc1`.
+/// Operations of texts with `inc1`.
 pub const INCREASING: &[Operation] = &[
     AutoContrast,
     Equalize,
@@ -142,10 +149,10 @@ pub const INCREASING: &[Operation] = &[
     TranslateYRel,
 ];
 
-/// `t3a`.
+/// Operations of texts with `t3a`.
 pub const THREE_AUGMENT: &[Operation] = &[SolarizeIncreasing, Desaturate, GaussianBlur];
 
-/// `tweights`.
+/// Operations of texts with `tweights`.
 pub const WEIGHTED: &[(Operation, f64)] = &[
     (Rotate, 3.0),
     (ShearX, 2.0),
@@ -164,7 +171,7 @@ pub const WEIGHTED: &[(Operation, f64)] = &[
     (Invert, 0.05),
 ];
 
-/// `t3aw`.
+/// Operations of texts with `t3aw`.
 pub const THREE_AUGMENT_WEIGHTED: &[(Operation, f64)] = &[
     (SolarizeIncreasing, 6.0),
     (Desaturate, 6.0),
@@ -183,7 +190,8 @@ pub const THREE_AUGMENT_WEIGHTED: &[(Operation, f64)] = &[
 ];
 
 impl RandAugment {
-    /// Reads a text: `rand`, then sections after dashes. The error is the section that timm does not have.
+    /// Parses a text: `rand`, then sections that are separated by dashes. The error is the section
+    /// that timm does not have, or whose value is out of range.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut sections = text.split('-');
         if sections.next() != Some("rand") {
@@ -242,7 +250,8 @@ impl RandAugment {
         }
     }
 
-    /// Draws the next operation of an image. `taken` is 0 before the first one, and has a bit for each one that was drawn.
+    /// Draws the next operation of an image. `taken` is 0 before the first operation. It has a bit
+    /// for each weighted operation that was drawn.
     pub fn draw_operation(&self, taken: &mut u64, rng: &mut SampleRng) -> Operation {
         match self.operations {
             Operations::Even(all) => all[rng.below(all.len() as u64) as usize],
@@ -254,7 +263,9 @@ impl RandAugment {
                     rest -= it.1;
                     rest < 0.0
                 });
-                // Rounding may leave a rest; and a policy has no more layers than operations.
+                // Because of rounding, `rest` may still be 0 or more. Then the last operation that
+                // is left is drawn. One is left, because a policy has no more layers than weighted
+                // operations.
                 let (number, operation) =
                     found.or_else(|| left(*taken).next_back()).unwrap_or((0, &all[0]));
                 *taken |= 1 << number;
@@ -265,7 +276,8 @@ impl RandAugment {
 }
 
 impl Operation {
-    /// Step of a magnitude, which is negated if the operation has a sign. `translate` is the largest translation at magnitude 10.
+    /// Step of this operation for a magnitude. `negated` negates the magnitude if the operation has
+    /// a sign. `translate` is the largest translation at magnitude 10, as a fraction of the side.
     pub fn step(self, magnitude: f64, size: Size, translate: f64, negated: bool) -> Step {
         let level = magnitude / DENOMINATOR;
         let signed = |value: f64| if negated { -value } else { value };
@@ -315,7 +327,7 @@ impl Operation {
                 Step::Saturation((1.0 - amount).clamp(0.0, 1.0))
             }
             GaussianBlur => Step::GaussianBlur((0.1 + (2.0 - 0.1) * level).clamp(0.1, 2.0)),
-            // Its radius is drawn by [`Strength::draw`]; this is the largest one.
+            // This is the largest radius. `Strength::draw` draws the radius itself.
             GaussianBlurRand => Step::GaussianBlur(2.0 * level.clamp(0.0, 1.0)),
         }
     }

@@ -1,4 +1,4 @@
-//! `timm_rand_augment`: timm's policies by their text.
+//! `timm_rand_augment`: timm's RandAugment policies, configured by a text.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,22 +9,25 @@ use super::apply::{self, Warping};
 use super::rand_augment::MOST_OPS;
 use super::timm;
 
-/// Applies operations by a text of timm 1.0, such as `rand-m9-mstd0.5-inc1`: `rand_augment_transform` of
-/// `timm/data/auto_augment.py`, whose operations, magnitudes and distributions it has.
+/// Applies operations that a text of timm 1.0 selects, such as `rand-m9-mstd0.5-inc1`. The
+/// operations, magnitudes and distributions are those of `rand_augment_transform` in
+/// `timm/data/auto_augment.py`.
 ///
-/// Sections of the text: `m` magnitude (default 10), `n` operations per image (2), `p` probability of each (0.5), `mstd`
-/// standard deviation of the magnitude (0; above 100 it is uniform from 0 to `m`), `mmax` largest magnitude (10),
-/// `inc1` operations that become stronger with the magnitude, `tweights`, `t3a` and `t3aw` other sets of operations.
+/// Sections of the text: `m` magnitude (default 10), `n` number of operations per image (2), `p`
+/// probability of each operation (0.5), `mstd` standard deviation of the magnitude (0), `mmax`
+/// largest magnitude (10). If `mstd` is above 100, the magnitude is uniform from 0 to `m`. `inc1`
+/// selects operations that become stronger with the magnitude. `tweights`, `t3a` and `t3aw` select
+/// other sets of operations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimmRandAugment {
-    /// The text.
+    /// Text that configures the policy as in timm, such as `rand-m9-mstd0.5-inc1`.
     pub config: String,
     /// Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpolation: Option<Interpolation>,
-    /// Red, green and blue of what becomes empty: in timm the mean of the data. In TOML also one number for all.
-    /// Default 128.
+    /// Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the
+    /// data. In TOML also one number for all. Default 128.
     #[serde(default = "gray", deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
@@ -34,7 +37,7 @@ fn gray() -> [u8; 3] {
 }
 
 impl TimmRandAugment {
-    /// The policy of a text, with timm's defaults.
+    /// The policy of this text, with timm's defaults.
     pub fn of(config: &str) -> Self {
         Self { config: config.to_string(), interpolation: None, fill: gray() }
     }

@@ -1,4 +1,4 @@
-//! `trivial_augment_wide`: one operation of any strength.
+//! `trivial_augment_wide`: applies one operation with a random strength.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,15 +12,17 @@ use super::rand_augment::MOST_BINS;
 use super::steps::{Drawn, Magnitudes, Operation, Space, drawn_from, signed};
 
 /// Applies one operation that is drawn from 14, with a strength that is drawn too: torchvision's
-/// `TrivialAugmentWide`, whose operations, magnitudes and order of draws it has. Pixels are those of PIL images.
+/// `TrivialAugmentWide`, with the same operations, magnitudes and order of draws. The pixels are
+/// those that torchvision computes for PIL images.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrivialAugmentWide {
-    /// Magnitudes per operation, 2 to 1000. Default 31.
+    /// Number of magnitudes of each operation, 2 to 1000. Default 31.
     pub num_magnitude_bins: u32,
     /// Interpolation between pixels. Default nearest.
     pub interpolation: Interpolation,
-    /// Red, green and blue of what becomes empty. In TOML also one number for all. Default 0.
+    /// Red, green and blue of pixels that an operation leaves empty. In TOML also one number for
+    /// all. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
@@ -62,7 +64,7 @@ impl BuiltIn for TrivialAugmentWide {
     }
 }
 
-/// Operations and magnitudes (`torchvision/transforms/v2/_auto_augment.py`).
+/// Operations and their magnitudes (`torchvision/transforms/v2/_auto_augment.py`).
 pub const SPACE: &Space = &[
     (Operation::Identity, Magnitudes::None),
     (Operation::ShearX, Magnitudes::Signed(0.99)),
@@ -80,7 +82,8 @@ pub const SPACE: &Space = &[
     (Operation::Equalize, Magnitudes::None),
 ];
 
-/// Draws the only step: an operation, one of `bins` (default 31) magnitudes, both evenly, and its sign.
+/// Draws the only step: an operation and one of its `bins` (default 31) magnitudes, all equally
+/// likely, and the sign of the magnitude.
 pub fn draw_step(bins: u32, size: Size, rng: &mut SampleRng) -> Drawn {
     let entry = drawn_from(SPACE, rng);
     let bin = match entry.1 {

@@ -9,31 +9,33 @@
 
 use std::fmt;
 
-/// An expression, as steps on a stack.
+/// An expression, compiled to steps of a stack machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expression {
     steps: Vec<Step>,
 }
 
-/// The place where an expression cannot be read.
+/// Error of an expression that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionError {
-    /// Number of the character, from 1 on. After the last one if the expression ends too early.
+    /// Number of the character at which parsing fails, from 1 on. One more than the length of the
+    /// expression if it ends too early.
     pub character: usize,
-    /// What is expected there.
+    /// What the parser expects at this character.
     pub expected: String,
-    /// What is there. `None` at the end.
+    /// Text that the parser finds at this character. `None` at the end of the expression.
     pub found: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     Number(f64),
-    /// The value of the channel.
+    /// Pushes the value of the channel, the variable `x`.
     Value,
-    /// The number of the channel.
+    /// Pushes the number of the channel, the variable `c`.
     Channel,
-    /// Replaces its arguments on the stack by the result. Operators of two numbers are functions too.
+    /// Calls a function: replaces its arguments on the stack by its result. Binary operators are
+    /// functions too.
     Call(Function),
 }
 
@@ -55,10 +57,10 @@ const fn function(name: &'static str, arguments: usize, of: fn(&[f64]) -> f64) -
     Function { name, arguments, of }
 }
 
-/// Functions by their names.
+/// Functions that expressions can call.
 const FUNCTIONS: [Function; 11] = [
     function("abs", 1, |a| a[0].abs()),
-    // NaN stays NaN in all three.
+    // `clamp`, `max` and `min` return NaN if an argument is NaN.
     function("clamp", 3, |a| lesser(greater(a[0], a[1]), a[2])),
     function("exp", 1, |a| libm::exp(a[0])),
     function("floor", 1, |a| a[0].floor()),
@@ -71,7 +73,8 @@ const FUNCTIONS: [Function; 11] = [
     function("sqrt", 1, |a| a[0].sqrt()),
 ];
 
-/// Operators between two operands, with their precedence. Longer ones precede their beginnings.
+/// Binary operators with their precedence. `<=` is listed before its prefix `<`, and `>=` before
+/// `>`, because the parser takes the first operator that matches.
 const OPERATORS: [(u8, Function); 10] = [
     (0, function("<=", 2, |a| f64::from(a[0] <= a[1]))),
     (0, function(">=", 2, |a| f64::from(a[0] >= a[1]))),
@@ -85,7 +88,7 @@ const OPERATORS: [(u8, Function); 10] = [
     (2, function("/", 2, |a| a[0] / a[1])),
 ];
 
-/// Precedence of the operators that do not follow each other without parentheses.
+/// Precedence of comparisons, which cannot follow each other without parentheses.
 const COMPARISON: u8 = 0;
 
 const NEGATION: Function = function("-", 1, |a| -a[0]);
@@ -99,12 +102,12 @@ fn greater(a: f64, b: f64) -> f64 {
 }
 
 impl Expression {
-    /// Maximum length in characters.
+    /// Maximum length of an expression, in characters.
     pub const MAX_CHARACTERS: usize = 4096;
-    /// Maximum depth of parentheses, function calls and signs inside each other.
+    /// Maximum nesting depth of parentheses, function calls and minus signs.
     pub const MAX_DEPTH: usize = 64;
 
-    /// Reads an expression.
+    /// Parses an expression.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         let mut parser =
             Parser { text: text.chars().collect(), at: 0, depth: 0, steps: Vec::new() };
@@ -120,7 +123,7 @@ impl Expression {
         }
     }
 
-    /// Result for a channel with this number and value.
+    /// Result of the expression for a channel with this number and value.
     pub fn evaluate(&self, channel: usize, value: f64) -> f64 {
         let mut stack = Vec::new();
         for step in &self.steps {
@@ -149,7 +152,7 @@ struct Parser {
 }
 
 impl Parser {
-    /// Operands with operators of at least this precedence between them.
+    /// Parses operands and the operators between them whose precedence is at least `precedence`.
     fn operation(&mut self, precedence: u8) -> Result<(), ExpressionError> {
         self.factor()?;
         let mut compared = false;
@@ -183,7 +186,8 @@ impl Parser {
         Ok(())
     }
 
-    /// Reads a part inside of another one, after the character that begins it.
+    /// Skips the character that begins a nested part, then parses the part. Fails if parts are
+    /// nested too deeply.
     fn nested(
         &mut self,
         part: impl FnOnce(&mut Self) -> Result<(), ExpressionError>,
@@ -221,7 +225,7 @@ impl Parser {
         }
     }
 
-    /// A variable or a call.
+    /// Parses a variable or a function call.
     fn name(&mut self) -> Result<(), ExpressionError> {
         let start = self.at;
         self.skip(|next| next.is_ascii_alphanumeric() || next == '_');
@@ -265,7 +269,7 @@ impl Parser {
         Ok(())
     }
 
-    /// The operator that is next, if it has at least this precedence.
+    /// The next operator, if its precedence is at least `precedence`. It is not consumed.
     fn operator(&mut self, precedence: u8) -> Option<(u8, Function)> {
         self.peek();
         let rest = &self.text[self.at..];
@@ -276,7 +280,7 @@ impl Parser {
         (found.0 >= precedence).then_some(found)
     }
 
-    /// The next character that is not a space.
+    /// Skips spaces and returns the next character, without consuming it.
     fn peek(&mut self) -> Option<char> {
         self.skip(char::is_whitespace);
         self.text.get(self.at).copied()
@@ -287,14 +291,14 @@ impl Parser {
         self.at += rest.iter().take_while(|next| of(**next)).count();
     }
 
-    /// Error at the next character.
+    /// Error at the next character, where `what` is expected.
     fn expected(&mut self, what: impl fmt::Display) -> ExpressionError {
         self.peek();
         let found = self.text.get(self.at).map(char::to_string);
         ExpressionError { character: self.at + 1, expected: what.to_string(), found }
     }
 
-    /// Error for the text from `start` up to here.
+    /// Error for the text from `start` to the current position, where `what` is expected.
     fn wrong(&self, start: usize, what: impl fmt::Display) -> ExpressionError {
         let found = Some(self.text[start..self.at].iter().collect());
         ExpressionError { character: start + 1, expected: what.to_string(), found }
@@ -381,7 +385,8 @@ mod tests {
         assert_eq!(Expression::parse(&long(2048)).unwrap_err().character, 4097);
     }
 
-    /// Errors point into the text or behind it, and whatever is read has a value.
+    /// Every text is parsed or refused. A parsed expression can be evaluated. The position of an
+    /// error is in the text or just behind its end.
     #[test]
     fn any_sequence_of_words_is_read_or_refused() {
         const WORDS: [&str; 26] = [

@@ -1,4 +1,4 @@
-//! `pointwise`: an expression for each channel.
+//! `pointwise`: computes each channel with an expression.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,17 +10,19 @@ use expression::Expression;
 
 mod expression;
 
-/// Computes each channel of each pixel from its value, by an expression such as `clamp(x * 1.1 - 0.05, 0, 1)`.
+/// Computes each channel of each pixel from its value, with an expression such as
+/// `clamp(x * 1.1 - 0.05, 0, 1)`.
 ///
-/// * `x` is the value of the channel, 0 to 1: its byte / 255. `c` is the number of the channel: 0 red, 1 green, 2 blue.
-/// * `+ - * /`, parentheses, and `abs`, `clamp(v, low, high)`, `exp`, `floor`, `if(condition, then, else)`, `log`
-///   (natural),
-///   `max(a, b)`, `min(a, b)`, `pow(base, exponent)`, `round` (half away from 0) and `sqrt`. Comparisons (`< <= > >= == !=`)
-///   are 1 or 0.
+/// * `x` is the byte of the channel divided by 255, so it is from 0 to 1. `c` is the number of the
+///   channel: 0 red, 1 green, 2 blue.
+/// * Operators and functions are `+ - * /`, parentheses, `abs`, `clamp(v, low, high)`, `exp`,
+///   `floor`, `if(condition, then, else)`, `log` (natural), `max(a, b)`, `min(a, b)`,
+///   `pow(base, exponent)`, `round` (half away from 0) and `sqrt`. Comparisons (`< <= > >= == !=`)
+///   give 1 or 0.
 ///
-/// The result is a value from 0 to 1; below and above, it is 0 and 1. The new byte is `round(255 * result)`.
-/// Everything is computed in f64, once per byte and channel when the operator is made. A result that is not a number
-/// is an error.
+/// The result is clamped to 0..=1, and the new byte is `round(255 * result)`. The expression is
+/// evaluated in f64, once for each byte and channel, when the operator is created. A result that is
+/// not a number is an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Text", into = "Text")]
 pub struct Pointwise {
@@ -28,7 +30,7 @@ pub struct Pointwise {
     table: Result<Box<Bytes>, FieldError>,
 }
 
-/// The settings in TOML.
+/// Settings of `pointwise` as TOML has them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -37,7 +39,8 @@ struct Text {
 }
 
 impl Pointwise {
-    /// Reads an expression. The error names the character and what is expected there.
+    /// Parses an expression. The error names the character at which parsing fails, and what is
+    /// expected there.
     pub fn new(expr: impl Into<String>) -> Result<Self, FieldError> {
         let made = Self::from(Text { expr: expr.into() });
         made.check().map(|()| made)

@@ -1,26 +1,27 @@
-//! Pillow's `ImageFilter.GaussianBlur` (`src/libImaging/BoxBlur.c`): three passes of a box filter along rows, then three along
-//! columns, each rounded to bytes. Pixels beyond an edge are those of the edge.
+//! Pillow's `ImageFilter.GaussianBlur` (`src/libImaging/BoxBlur.c`): three passes of a box filter
+//! along rows, then three along columns. Each pass rounds to bytes. Beyond an edge, the pixel at
+//! the edge is repeated.
 
 use crate::op::wide::pixels::Shuffles;
 use crate::op::wide::{Instructions, Loop};
 
-/// One pass of a box filter, whose outermost two pixels count in part.
+/// One pass of a box filter in which the outermost pixel on each side has a weight of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoxBlur {
-    /// Whole pixels on each side.
+    /// Number of pixels on each side of the middle that have the full weight.
     pub radius: u32,
-    /// Weight of each whole pixel, in units of 2^-24.
+    /// Full weight of a pixel, in units of 2^-24.
     pub weight: u32,
-    /// Weight of each of the outermost pixels.
+    /// Weight of the outermost pixel on each side, in units of 2^-24.
     pub far: u32,
 }
 
 impl BoxBlur {
-    /// Passes along each axis.
+    /// Number of passes along each axis.
     pub const PASSES: usize = 3;
 
-    /// Filter whose three passes approximate a Gaussian of this standard deviation in pixels, over 0. Computed in f32 as in
-    /// Pillow.
+    /// Filter whose three passes approximate a Gaussian. `deviation` is its standard deviation in
+    /// pixels and must be more than 0. Computed in f32 as in Pillow.
     pub fn gaussian(deviation: f32) -> Self {
         let variance = deviation * deviation / Self::PASSES as f32;
         let length = (12.0 * f64::from(variance) + 1.0).sqrt() as f32;
@@ -34,14 +35,15 @@ impl BoxBlur {
         Self { radius, weight, far }
     }
 
-    /// Filters values of which `taps` are those two before, one before, at the place, one behind and two behind, for a
-    /// radius of at most 1. All have the length of `out`.
+    /// Filters values with a radius of at most 1. `taps` are the input values two pixels before,
+    /// one before, at, one after and two after each value of `out`. Each of the five slices has the
+    /// length of `out`.
     pub fn values(&self, taps: [&[u8]; 5], out: &mut [u8], instructions: Instructions) {
         debug_assert!(self.radius <= 1);
         instructions.run(Values { filter: self, taps, out });
     }
 
-    /// Filters a line of pixels. Both have the same length, at least 1.
+    /// Filters a line of pixels into `out`, which has the same length. The length is at least 1.
     pub fn pass(&self, line: &[[u8; 3]], out: &mut [[u8; 3]]) {
         let (radius, last) = (self.radius as isize, line.len() as isize - 1);
         let at = |place: isize| line[place.clamp(0, last) as usize].map(u32::from);
@@ -100,7 +102,7 @@ mod tests {
                     (0..len).map(|x| [3, 50, 90].map(|c| (x * x * 7 + c * x) as u8)).collect();
                 let mut expected = line.clone();
                 filter.pass(&line, &mut expected);
-                // Pixels beyond an edge are those of the edge.
+                // Beyond an edge, the pixel at the edge is repeated.
                 let (first, last) = (line[0], line[len - 1]);
                 let padded = [&[first; 2], &line[..], &[last; 2]].concat();
                 let taps = [0, 1, 2, 3, 4].map(|at| padded[at..][..len].as_flattened());

@@ -1,4 +1,4 @@
-//! Pillow's `ImageFilter.GaussianBlur`, which policies draw.
+//! Pillow's `ImageFilter.GaussianBlur`, for policies, which may draw this blur.
 
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
@@ -14,10 +14,10 @@ use formula::BoxBlur;
 
 pub mod formula;
 
-/// Three passes of a box filter along each axis: an approximation of a Gaussian.
+/// Formula of the blur: three passes of a box filter along each axis, which approximate a Gaussian.
 pub enum BoxBlurred {}
 
-/// Filter of one sample.
+/// Parameters of the blur of one sample.
 #[derive(Clone, Copy, Debug, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
@@ -29,7 +29,7 @@ pub struct Params {
     unused: u32,
 }
 
-/// Blurs by a standard deviation of 0.1 to [`MAX_DEVIATION`] pixels.
+/// Adds a blur with a standard deviation of 0.1 to [`MAX_DEVIATION`] pixels.
 pub fn draw(draw: &mut Draw<'_>, deviation: f64) {
     let BoxBlur { radius, weight, far } = BoxBlur::gaussian(deviation.min(MAX_DEVIATION) as f32);
     let size = draw.size();
@@ -38,10 +38,10 @@ pub fn draw(draw: &mut Draw<'_>, deviation: f64) {
     draw.image::<BoxBlurred>(&params, size);
 }
 
-/// Maximum standard deviation in pixels.
+/// Maximum standard deviation of the blur, in pixels.
 pub const MAX_DEVIATION: f64 = 2.0;
 
-/// Radius of the filter for [`MAX_DEVIATION`], which the kernel knows too.
+/// Radius of the box filter for [`MAX_DEVIATION`]. The kernel has the same constant.
 const MAX_RADIUS: usize = 1;
 
 impl Params {
@@ -49,7 +49,7 @@ impl Params {
         BoxBlur { radius: self.radius, weight: self.weight, far: self.far }
     }
 
-    /// Window that all passes for a window of the result read.
+    /// Window of the input that all passes together read for a window of the output.
     fn input(&self, Roi { x, y, width, height }: Roi) -> Roi {
         let halo = BoxBlur::PASSES as u32 * (self.radius + 1);
         let axis = |first: u32, len: u32, most: u32| {
@@ -77,7 +77,8 @@ impl ImageFormula for BoxBlurred {
         params.input(wanted.output)
     }
 
-    /// Passes over a whole image. A pass is wrong near an edge that is not the image's, but not where that is needed.
+    /// Runs all passes over the whole of `src`. The results are wrong near an edge of `src` that is
+    /// not an edge of the image, but `out` has no pixels there.
     fn reference(params: &Params, src: &HostImage, out: &mut HostImage) {
         let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
             unreachable!("a blur takes bytes");
@@ -97,7 +98,8 @@ impl ImageFormula for BoxBlurred {
         }
     }
 
-    /// Strips of columns: rows are filtered as they are read, and each pass along columns keeps a few rows.
+    /// Computes strips of columns. Each row is filtered along the row when it is read. Each pass
+    /// along columns stores only a few rows.
     fn apply(params: &Params, src: &HostImage, out: &mut HostImage) {
         let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
             unreachable!("a blur takes bytes");
@@ -110,7 +112,7 @@ impl ImageFormula for BoxBlurred {
     }
 }
 
-/// Filters lines of `len` pixels.
+/// Runs all passes along lines of `len` pixels.
 fn passes(filter: &BoxBlur, lines: &mut [Pixel], len: usize) {
     let mut before = vec![[0; CHANNELS]; len];
     for line in lines.chunks_exact_mut(len) {
@@ -121,33 +123,33 @@ fn passes(filter: &BoxBlur, lines: &mut [Pixel], len: usize) {
     }
 }
 
-/// Columns of a strip.
+/// Number of columns of a strip.
 const STRIP: usize = 64;
 
-/// Rows that a pass along columns reads for one row.
+/// Number of rows that a pass along columns reads to compute one row.
 const ROWS: usize = 2 * MAX_RADIUS + 3;
 
-/// A pass along the columns of a strip.
+/// State of one pass along the columns of a strip.
 #[derive(Clone, Copy)]
 struct Pass {
-    /// The last rows, each at its number modulo [`ROWS`].
+    /// The last input rows. Row `y` is at index `y % ROWS`.
     rows: [[Pixel; STRIP]; ROWS],
-    /// Next row of the result.
+    /// Next row that this pass computes.
     next: u32,
 }
 
-/// Passes along the columns of a strip.
+/// All passes along the columns of a strip.
 struct Passes {
     filter: BoxBlur,
-    /// First and last row that is read.
+    /// First row that is read. `last` is the last one.
     first: u32,
     last: u32,
     passes: [Pass; BoxBlur::PASSES],
 }
 
-/// Computes the columns and rows `wanted` of the result.
+/// Computes the columns and rows `wanted` of the output.
 fn strip(params: &Params, wanted: Roi, src: &Image<u8>, out: &mut Image<u8>) {
-    /// Pixels that a value depends on, on each side.
+    /// Number of pixels on each side that one pass reads for a value.
     const REACH: usize = MAX_RADIUS + 1;
     const LINE: usize = STRIP + 2 * (BoxBlur::PASSES + 1) * REACH;
     let (filter, read) = (params.filter(), params.input(wanted));
@@ -168,7 +170,7 @@ fn strip(params: &Params, wanted: Roi, src: &Image<u8>, out: &mut Image<u8>) {
         let from = (read.x - src.window().x) as usize;
         filtered.copy_from_slice(&src.row(y).as_chunks().0[from..][..width]);
         for _ in 0..BoxBlur::PASSES {
-            // Pixels beyond an edge are those of the edge.
+            // Beyond an edge, the pixel at the edge is repeated.
             line[..REACH].fill(filtered[0]);
             line[REACH..][..width].copy_from_slice(filtered);
             line[REACH + width..].fill(filtered[width - 1]);
@@ -183,7 +185,8 @@ fn strip(params: &Params, wanted: Roi, src: &Image<u8>, out: &mut Image<u8>) {
 }
 
 impl Passes {
-    /// Gives row `y` to pass number `number`, and the rows that it then computes to the next pass, or to `put`.
+    /// Adds row `y` to the input of pass number `number`, and computes all rows that this makes
+    /// possible. The next pass receives these rows. After the last pass, `put` receives them.
     fn push(
         &mut self,
         number: usize,
@@ -205,10 +208,10 @@ impl Passes {
         }
     }
 
-    /// Row `y` of the result of a pass.
+    /// Computes row `y` of the result of pass number `number`.
     fn row(&self, number: usize, y: u32) -> [Pixel; STRIP] {
         let rows = &self.passes[number].rows;
-        // Rows beyond an edge are those of the edge.
+        // Beyond an edge, the row at the edge is repeated.
         let row = |y: i64| {
             rows[y.clamp(self.first.into(), self.last.into()) as usize % ROWS].as_flattened()
         };

@@ -1,4 +1,4 @@
-//! `jpeg_distortion`: what JPEG compression loses.
+//! `jpeg_distortion`: applies the losses of JPEG compression.
 
 use std::ops::Range;
 
@@ -21,12 +21,13 @@ mod stripe;
 /// Compresses the image as a JPEG of a quality drawn for each sample, and decompresses it: torchvision's `JPEG` on PIL
 /// images, bit for bit.
 ///
-/// The JPEG is Pillow's: baseline, 4:2:0, with libjpeg-turbo's tables scaled by the quality. Only the lossy steps are
-/// computed, in integers; no file is written.
+/// The JPEG is Pillow's: baseline, 4:2:0, with libjpeg-turbo's quantization tables scaled by the
+/// quality. Only the lossy steps are computed, in integers. No file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JpegDistortion {
-    /// Quality, 1 to 100. One integer, or `[low, high]`, from which it is drawn uniformly, both ends included.
+    /// Quality, 1 to 100. One integer, or a range `[low, high]` from which the quality is drawn
+    /// uniformly, including both ends.
     #[serde(deserialize_with = "one_or_each")]
     pub quality: [u32; 2],
 }
@@ -103,7 +104,7 @@ impl ImageFormula for JpegDistortion {
         }
     }
 
-    /// By stripes.
+    /// Computes the image stripe by stripe.
     fn apply(params: &Params, src: &HostImage, out: &mut HostImage) {
         compress(params, src, out, Instructions::here());
     }
@@ -124,7 +125,8 @@ fn of_bytes<'a>(src: &'a HostImage, out: &'a mut HostImage) -> (&'a Image<u8>, &
     (src, out)
 }
 
-/// Fast path. Images of up to 4 columns, whose chroma is not smoothed, are left to the reference.
+/// Fast implementation, stripe by stripe. Images of up to 4 columns use the reference
+/// implementation, because their chroma is not smoothed.
 fn compress(params: &Params, src: &HostImage, out: &mut HostImage, instructions: Instructions) {
     if params.width <= 4 {
         return JpegDistortion::reference(params, src, out);
@@ -134,17 +136,18 @@ fn compress(params: &Params, src: &HostImage, out: &mut HostImage, instructions:
     instructions.run(Compression { size: params.size(), quality: &quality, src, out });
 }
 
-/// Blue and red chroma of three by three blocks: those of a tile of 16x16 pixels, and its neighbours, in columns from
-/// left to right.
+/// Blue and red chroma of 3x3 blocks: the block of a tile of 16x16 pixels, and its neighbours. The
+/// outer index is the column, from left to right.
 type Chroma = [[[Samples; 2]; 3]; 3];
 
-/// Chroma of the tile in `column` and `row`, as far as the pixels in `window` need it.
+/// Chroma of the tile in `column` and `row` and of its neighbours. Blocks that the pixels in
+/// `window` do not need are 0.
 fn chroma(
     of: &Compressed<'_, impl Fn(u32, u32) -> jpeg::Pixel>,
     window: Roi,
     (column, row): (u32, u32),
 ) -> Chroma {
-    // Blocks outside of these are not used, and their pixels may not be there.
+    // Blocks outside these ranges are not used, and their pixels may not be in the input.
     let columns = jpeg::blocks(window.x)..jpeg::blocks_end(window.right(), of.size.width);
     let rows = jpeg::blocks(window.y)..jpeg::blocks_end(window.bottom(), of.size.height);
     let place = |at: u32, by: usize, of: &Range<u32>| {
@@ -166,7 +169,7 @@ fn put_tile(
     out: &mut Image<u8>,
 ) {
     let sample = |x: u32, y: u32| {
-        // Blocks are counted from the one before the tile.
+        // Block 0 of `chroma` is the one before the tile.
         let place = |at: u32, tile: u32| (at / 8 + 1 - tile) as usize;
         let [blue, red] = &chroma[place(x, column)][place(y, row)];
         let (x, y) = (x as usize % 8, y as usize % 8);
@@ -192,7 +195,8 @@ fn put_tile(
 mod tests {
     use super::*;
 
-    /// Windows of images with the edges of tiles, of stripes and of the image inside of them or not.
+    /// Tests windows that contain edges of tiles, of stripes and of the image, and windows that do
+    /// not.
     #[test]
     fn stripes_give_the_pixels_of_the_reference() {
         let sizes = [(1, 1), (4, 9), (5, 1), (6, 7), (17, 33), (100, 31), (513, 20), (1040, 18)];
@@ -201,7 +205,7 @@ mod tests {
             let mut seed = 7u32;
             let bytes = (0..3 * size.pixels()).map(|at| {
                 seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                // Noise beside plain areas.
+                // Noise beside smooth areas.
                 if at / 60 % 3 == 0 { (seed >> 24) as u8 } else { (at / 9) as u8 }
             });
             let src = Image::from_data(size.window(), bytes.collect());
@@ -213,7 +217,7 @@ mod tests {
                     Roi::new(width / 2, height / 2, 1, 1),
                     Roi::new(0, height / 3, width / 2 + 1, height / 3 + 1),
                 ] {
-                    // The source has no pixels but those that the window needs.
+                    // The source has only the pixels that the window needs.
                     let mut demanded = Image::new(jpeg::demand(size, window));
                     let there = demanded.window();
                     for y in there.y..there.bottom() {

@@ -1,7 +1,8 @@
-//! JPEG's losses by vertical stripes of the image: many blocks at once, each block once.
+//! Losses of JPEG compression, computed in vertical stripes of the image. Many blocks are
+//! compressed at once. In a stripe, each block is compressed only once.
 //!
-//! A stripe is so narrow that a row of its tiles is on the stack. Chroma is smoothed across tiles, so stripes overlap by
-//! a tile on each side.
+//! Stripes are narrow, because a row of their tiles must fit on the stack. Stripes overlap by one
+//! tile on each side, because chroma is smoothed across tiles.
 
 use std::ops::Range;
 
@@ -13,7 +14,8 @@ use crate::op::wide::pixels::Shuffles;
 use super::formula::blocks::{self, Steps};
 use super::formula::{self as jpeg, Pixel, Quality, neighbour};
 
-/// Compresses and decompresses the output's window of an image of size `size`, wider than 4 pixels.
+/// Compresses and decompresses the window of `out`. The image has the size `size` and more than 4
+/// columns.
 pub struct Compression<'a> {
     pub size: Size,
     pub quality: &'a Quality,
@@ -33,10 +35,11 @@ impl Loop for Compression<'_> {
         while left < window.right() {
             let first = jpeg::blocks(left);
             let tiles = ((end - first) as usize).min(TILES);
-            // The last tile of a stripe that another one follows is there for its neighbour's sake.
+            // If another stripe follows, the last tile of this stripe only provides chroma for the
+            // tile before it.
             let last = first + tiles as u32;
             let right = if last == end { window.right() } else { SIDE * (last - 1) };
-            // Blocks of pixels are as wide as two tiles.
+            // `BLOCK` pixels, which are converted at once, are as wide as two tiles.
             let width = tiles.next_multiple_of(2) * SIDE as usize;
             let stripe = Stripe { size, src, luma, chroma, left: SIDE * first, width };
             stripe.run(rows.clone(), left..right, out);
@@ -45,56 +48,58 @@ impl Loop for Compression<'_> {
     }
 }
 
-/// Side of a tile: four blocks of luma, and one of each chroma.
+/// Side of a tile in pixels. A tile has four blocks of luma, and one block of each chroma.
 const SIDE: u32 = 16;
 
-/// Most tiles in a row of a stripe.
+/// Maximum number of tiles in a row of a stripe.
 const TILES: usize = 32;
 
-/// Most columns of a stripe.
+/// Maximum number of columns of a stripe.
 const WIDTH: usize = SIDE as usize * TILES;
 
-/// Pixels that are converted at once.
+/// Number of pixels that are converted between RGB and YCbCr at once.
 const BLOCK: usize = 32;
 
-/// Samples of a row of tiles, before or after compression.
+/// Samples of one row of tiles, before or after compression.
 struct Tiles {
-    /// The upper rows, and after them in each row the lower ones.
+    /// Luma. Each array holds a row of the upper blocks, followed by the same row of the lower
+    /// blocks.
     luma: [[u8; 2 * WIDTH]; 8],
-    /// Blue, and after it in each row red.
+    /// Chroma. Each element is one row.
     chroma: [Chroma; 8],
 }
 
-/// Pixels of a row.
+/// Pixels of one row of a stripe.
 type Pixels = [Pixel; WIDTH];
 
-/// Two rows of chroma.
+/// A row of blue chroma, followed by the same row of red chroma.
 type Chroma = [u8; WIDTH];
 
 impl Tiles {
     const EMPTY: Self = Self { luma: [[0; 2 * WIDTH]; 8], chroma: [[0; WIDTH]; 8] };
 }
 
-/// Columns of the image.
+/// A vertical stripe of the image.
 struct Stripe<'a> {
     size: Size,
     src: &'a Image<u8>,
     luma: Steps,
     chroma: Steps,
-    /// First column.
+    /// First column of the stripe.
     left: u32,
-    /// Number of columns, a multiple of 32. Those after the last of `src` repeat it.
+    /// Number of columns, a multiple of 32. Columns beyond the last one of `src` repeat it.
     width: usize,
 }
 
 impl Stripe<'_> {
-    /// Computes the columns `columns` of the output from these rows of tiles.
+    /// Computes the columns `columns` of the output from the rows `rows` of tiles.
     #[inline(always)]
     fn run(&self, rows: Range<u32>, columns: Range<u32>, out: &mut Image<u8>) {
         let mut tiles = [Tiles::EMPTY, Tiles::EMPTY];
         let [mut now, mut next] = tiles.each_mut();
         let mut above = [0; WIDTH];
-        // A row is decompressed when the one below it, whose chroma it needs, is compressed.
+        // A row is decompressed after the row below it has been compressed, because smoothing needs
+        // the chroma of the row below.
         for row in rows.start..rows.end + 1 {
             if row < rows.end {
                 self.compress(row, next);
@@ -107,7 +112,7 @@ impl Stripe<'_> {
         }
     }
 
-    /// Compresses a row of tiles.
+    /// Compresses row number `row` of the tiles.
     #[inline(always)]
     fn compress(&self, row: u32, tiles: &mut Tiles) {
         let last = self.size.height.div_ceil(2) - 1;
@@ -135,7 +140,7 @@ impl Stripe<'_> {
         }
     }
 
-    /// Copies row `y`, or the last row of the image.
+    /// Copies the stripe's part of row `y`, or of the last row of the image if `y` is below it.
     #[inline(always)]
     fn read(&self, y: u32, pixels: &mut Pixels) {
         let row = self.src.row(y.min(self.size.height - 1)).as_chunks::<3>().0;
@@ -155,13 +160,14 @@ impl Stripe<'_> {
                 halved.iter_mut().zip(above.iter().zip(below)).enumerate()
             {
                 let sum = u16::from(*a) + u16::from(*b) + u16::from(*c) + u16::from(*d);
-                // Halves are rounded down and up in turn.
+                // libjpeg rounds halves down in even columns and up in odd ones.
                 *halved = ((sum + 1 + at as u16 % 2) >> 2) as u8;
             }
         }
     }
 
-    /// Writes the columns `columns` of a row of tiles. `beside` is the row of chroma above and that below.
+    /// Writes the columns `columns` of a row of tiles to `out`. `beside` holds the rows of chroma
+    /// above and below these tiles.
     #[inline(always)]
     fn decompress(
         &self,
@@ -190,12 +196,13 @@ impl Stripe<'_> {
         }
     }
 
-    /// Smooths the chroma of a row of pixels, from the row of chroma that it is in and the second-nearest one.
+    /// Smooths the chroma of a row of pixels. `near` is the row of chroma that contains these
+    /// pixels, `far` the second-nearest row.
     #[inline(always)]
     fn double(&self, near: &Chroma, far: &Chroma, doubled: &mut [[u8; WIDTH]; 2]) {
         let half = self.width / 2;
         let last = ((self.size.width - 1) / 2 - self.left / 2) as usize;
-        // With the neighbours of the first and the last one.
+        // One more sum at each end, for the neighbours of the first and the last sample.
         let mut sums = [0; WIDTH / 2 + 2];
         for (of, doubled) in doubled.iter_mut().enumerate() {
             let (near, far) = (&near[of * half..][..half], &far[of * half..][..half]);
@@ -211,14 +218,15 @@ impl Stripe<'_> {
             for ((pair, near), (before, after)) in pairs.iter_mut().zip(&sums[1..]).zip(neighbours)
             {
                 let (left, right) = (3 * near + before + 8, 3 * near + after + 7);
-                // As one value, since compilers make better instructions of it.
+                // Both bytes are written as one number, for which compilers generate better
+                // instructions.
                 *pair = ((left >> 4) | (right >> 4) << 8).to_le_bytes();
             }
         }
     }
 }
 
-/// Luma and chroma of the pixels of a row.
+/// Computes luma and chroma of the pixels of a row.
 #[inline(always)]
 fn split(pixels: &Pixels, luma: &mut [u8], [blue, red]: &mut [[u8; WIDTH]; 2]) {
     for (number, luma) in luma.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
@@ -237,7 +245,7 @@ fn split(pixels: &Pixels, luma: &mut [u8], [blue, red]: &mut [[u8; WIDTH]; 2]) {
     }
 }
 
-/// Pixels of a row from their luma and chroma.
+/// Computes the pixels of a row from luma and chroma.
 #[inline(always)]
 fn join(luma: &[u8], [blue, red]: &[[u8; WIDTH]; 2], pixels: &mut Pixels) {
     for (number, luma) in luma.as_chunks::<BLOCK>().0.iter().enumerate() {

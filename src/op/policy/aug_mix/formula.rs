@@ -1,14 +1,15 @@
 //! `aug_mix`: torchvision's `AugMix` (`torchvision/transforms/v2/_auto_augment.py`).
 //!
-//! torchvision converts a PIL image to a tensor first, and applies the steps to that. Here they are those of PIL
-//! images, as in the other policies.
+//! torchvision converts a PIL image to a tensor and applies the steps to the tensor. feedwater
+//! applies the steps that torchvision has for PIL images, as in the other policies.
 
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
 use super::super::steps::{Drawn, Magnitudes, Operation, Space, drawn_from, normal, signed};
 
-/// Operations and magnitudes. Without `all_ops`, only the first nine.
+/// Operations of AugMix and their magnitudes. Without `all_ops`, only the first nine operations are
+/// used.
 pub const SPACE: &Space = &[
     (Operation::ShearX, Magnitudes::Signed(0.3)),
     (Operation::ShearY, Magnitudes::Signed(0.3)),
@@ -25,13 +26,13 @@ pub const SPACE: &Space = &[
     (Operation::Sharpness, Magnitudes::Signed(0.9)),
 ];
 
-/// Operations of [`SPACE`] without `all_ops`.
+/// Number of operations of [`SPACE`] that are used without `all_ops`.
 pub const PARTIAL: usize = 9;
 
-/// Magnitudes per operation. A severity of `s` draws from the first `s`.
+/// Number of magnitudes of each operation. With the severity `s`, the first `s` of them are used.
 pub const BINS: u32 = 10;
 
-/// Draws one step of a chain, for a `severity` of 1 to 10 (default 3).
+/// Draws one step of a chain for a `severity` of 1 to 10 (default 3).
 pub fn draw(severity: u32, all_ops: bool, size: Size, rng: &mut SampleRng) -> Drawn {
     let entry = drawn_from(if all_ops { SPACE } else { &SPACE[..PARTIAL] }, rng);
     let bin = match entry.1 {
@@ -41,10 +42,11 @@ pub fn draw(severity: u32, all_ops: bool, size: Size, rng: &mut SampleRng) -> Dr
     signed(entry, (bin, BINS), size, rng)
 }
 
-/// Maximum number of steps of a chain if it is not given.
+/// Maximum number of steps of a chain if the user does not set it.
 pub const MOST_DEPTH: u32 = 3;
 
-/// Draws the number of steps of a chain if it is not given: 1 to [`MOST_DEPTH`], evenly.
+/// Draws the number of steps of a chain if the user does not set it: 1 to [`MOST_DEPTH`], all
+/// equally likely.
 pub fn depth(rng: &mut SampleRng) -> u32 {
     1 + rng.below(MOST_DEPTH.into()) as u32
 }
@@ -52,9 +54,10 @@ pub fn depth(rng: &mut SampleRng) -> u32 {
 /// Maximum number of chains.
 pub const MOST_WIDTH: usize = 16;
 
-/// Draws the weight of the image, followed by those of the chains, at most [`MOST_WIDTH`] and 3 by default; their sum
-/// is 1. `alpha` (default 1) is the parameter of both Dirichlet distributions: of the image against all chains, and
-/// of the chains.
+/// Draws the weight of the image and then the weights of the chains. All weights together have the
+/// sum 1. There are at most [`MOST_WIDTH`] chains, by default 3. `alpha` (default 1) is the
+/// parameter of two Dirichlet distributions: one divides the weight between the image and all
+/// chains, the other divides it between the chains.
 pub fn put_weights(alpha: f64, weights: &mut [f32], rng: &mut SampleRng) {
     let [image, chains] = [gamma(alpha, rng), gamma(alpha, rng)];
     let mut gammas = [0.0; MOST_WIDTH];
@@ -67,15 +70,16 @@ pub fn put_weights(alpha: f64, weights: &mut [f32], rng: &mut SampleRng) {
     }
 }
 
-/// Weighted sum of the image's byte and the chains' bytes, in f32 and in this order, without its fraction.
+/// Weighted sum of the image's byte and the chains' bytes, computed in f32 in this order and
+/// truncated.
 #[inline(always)]
 pub fn mixed(weights: &[f32], bytes: impl IntoIterator<Item = u8>) -> u8 {
     let products = weights.iter().zip(bytes).map(|(weight, byte)| weight * f32::from(byte));
     products.fold(0.0, |sum, product| sum + product) as u8
 }
 
-/// Draws from a gamma distribution of this shape (Marsaglia and Tsang, "A simple method for generating gamma
-/// variables", 2000).
+/// Draws from a gamma distribution with this shape parameter (Marsaglia and Tsang, "A simple method
+/// for generating gamma variables", 2000).
 fn gamma(shape: f64, rng: &mut SampleRng) -> f64 {
     if shape < 1.0 {
         let uniform = 1.0 - rng.uniform();

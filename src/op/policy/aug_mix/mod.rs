@@ -1,4 +1,4 @@
-//! `aug_mix`: the weighted sum of several augmented images.
+//! `aug_mix`: the weighted sum of an image and several augmented versions of it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,29 +10,32 @@ use formula as aug_mix;
 
 pub mod formula;
 
-/// Mixes the image with the results of several chains of random operations: torchvision's `AugMix`, whose operations,
-/// magnitudes, weights and order of draws it has.
+/// Mixes the image with the results of several chains of random operations: torchvision's `AugMix`,
+/// with the same operations, magnitudes, weights and order of draws.
 ///
-/// The sum is computed in f32, and its fraction is dropped, as in torchvision. The operations are those of PIL
-/// images, as in the other policies; torchvision converts a PIL image to a tensor before. Boxes, masks and keypoints
-/// stay where they are.
+/// The sum is computed in f32 and truncated, as in torchvision. The operations are those of PIL
+/// images, as in the other policies, but torchvision converts a PIL image to a tensor first. Boxes,
+/// masks and keypoints stay where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AugMix {
-    /// Strength: the magnitudes are the first ones of ten, 1 to 10. Default 3.
+    /// Strength of the operations, 1 to 10. Magnitudes are drawn from the first `severity` of ten.
+    /// Default 3.
     pub severity: u32,
     /// Number of chains, 1 to 16. Default 3.
     pub mixture_width: u32,
-    /// Operations of each chain, 1 to 16. Default: 1 to 3, drawn for each chain (torchvision's -1).
+    /// Number of operations of each chain, 1 to 16. Default: 1 to 3, drawn for each chain
+    /// (torchvision's -1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain_depth: Option<u32>,
-    /// Parameter of the distributions of weights (Dirichlet), 0.1 to 1000. Default 1.
+    /// Parameter of the Dirichlet distributions of the weights, 0.1 to 1000. Default 1.
     pub alpha: f64,
     /// Whether brightness, saturation, contrast and sharpness are among the operations. Default true.
     pub all_ops: bool,
     /// Interpolation between pixels. Default bilinear.
     pub interpolation: Interpolation,
-    /// Red, green and blue of what becomes empty. In TOML also one number for all. Default 0.
+    /// Red, green and blue of pixels that an operation leaves empty. In TOML also one number for
+    /// all. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
@@ -61,7 +64,7 @@ impl Operator for AugMix {
 
     fn kinds(&self) -> Kinds {
         let depth = self.chain_depth.unwrap_or(aug_mix::MOST_DEPTH);
-        // The settings may not be checked yet.
+        // Saturating, because the settings may not be checked yet.
         let most = self.mixture_width.saturating_mul(depth.saturating_add(1)).saturating_add(1);
         let mut kinds = apply::kinds(0, false).list().to_vec();
         kinds.push(Kind::Mix);
@@ -123,7 +126,7 @@ mod tests {
     use crate::op::{ActionParams, Actions, Trace};
     use crate::random::SampleKey;
 
-    /// Each chain begins at the image, and boxes do not follow the chains.
+    /// Each chain begins at the original image. Boxes do not follow the chains.
     #[test]
     fn the_result_is_the_weighted_sum_of_the_chains() {
         let size = Size::new(23, 17);
@@ -164,7 +167,7 @@ mod tests {
             let expected: Vec<u8> = (0..3 * 23 * 17).map(byte).collect();
             let whole = actions.reference(&image);
             assert_eq!(whole, HostImage::U8(Image::from_data(size.window(), expected)), "{index}");
-            // A part of the result is the part of the whole.
+            // A window of the result equals the same window of the whole result.
             let part = Roi::new(5, 3, 7, 9);
             let mut actions = Actions::default();
             actions.draw([&op as &dyn Operator], key, size, &mut trace);

@@ -6,21 +6,22 @@ use crate::random::SampleRng;
 use super::super::rand_augment;
 use super::super::steps::{Drawn, Magnitudes, Operation, Space, signed};
 
-/// Pairs of an operation, its probability, and the number of its magnitude (0 where it has none).
+/// Pairs of operations. Each operation has its probability and the number of its magnitude, or 0 if
+/// it has no magnitude.
 pub type Policies = [[(Operation, f64, u32); 2]];
 
-/// Magnitudes per operation.
+/// Number of magnitudes of each operation.
 pub const BINS: u32 = 10;
 
-/// Magnitudes of the operations: those of `rand_augment`, and `Invert`.
+/// Magnitudes of an operation: those of `rand_augment`, and none for `Invert`.
 pub fn magnitudes(operation: Operation) -> Magnitudes {
     let space: &Space = rand_augment::SPACE;
     let entry = space.iter().find(|entry| entry.0 == operation);
     entry.map_or(Magnitudes::None, |entry| entry.1)
 }
 
-/// Draws a pair, evenly, and of each operation whether it takes place and the sign of its magnitude. Operations that do not take
-/// place are the identity.
+/// Draws a pair, all equally likely. For each operation of the pair, draws whether it takes place,
+/// and the sign of its magnitude. An operation that does not take place becomes the identity.
 pub fn draw(policies: &Policies, size: Size, rng: &mut SampleRng) -> [Drawn; 2] {
     let pair = &policies[rng.below(policies.len() as u64) as usize];
     pair.map(|(operation, probability, bin)| {

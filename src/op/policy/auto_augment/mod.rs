@@ -1,4 +1,4 @@
-//! `auto_augment`: pairs of operations that were found by search.
+//! `auto_augment`: applies pairs of operations that were found by search.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,21 +10,23 @@ use super::steps::Operation;
 
 pub mod formula;
 
-/// Applies one of 25 pairs of operations, each with its own probability and strength: torchvision's `AutoAugment`, whose
-/// operations, magnitudes and order of draws it has. Pixels are those of PIL images.
+/// Applies one of 25 pairs of operations, in which each operation has its own probability and
+/// strength: torchvision's `AutoAugment`, with the same operations, magnitudes and order of draws.
+/// The pixels are those that torchvision computes for PIL images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AutoAugment {
-    /// Pairs. Default `imagenet`.
+    /// Dataset for which the pairs were found: `imagenet` (default), `cifar10` or `svhn`.
     pub policy: Policy,
     /// Interpolation between pixels. Default nearest.
     pub interpolation: Interpolation,
-    /// Red, green and blue of what becomes empty. In TOML also one number for all. Default 0.
+    /// Red, green and blue of pixels that an operation leaves empty. In TOML also one number for
+    /// all. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
 
-/// Dataset for which the pairs were found.
+/// Dataset for which the pairs of operations were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {

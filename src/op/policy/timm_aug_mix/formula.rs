@@ -1,9 +1,10 @@
-//! `augmix` of timm 1.0 by its text, such as `augmix-m5-w4-d2` (`timm/data/auto_augment.py`).
+//! `augmix` of timm 1.0, configured by a text such as `augmix-m5-w4-d2`
+//! (`timm/data/auto_augment.py`).
 
 use super::super::aug_mix::formula as aug_mix;
 use super::super::timm::{DENOMINATOR, Operation, Operation::*, Strength};
 
-/// Operations; each is drawn as often.
+/// Operations of `augmix`, all equally likely.
 pub const OPERATIONS: &[Operation] = &[
     AutoContrast,
     ColorIncreasing,
@@ -20,16 +21,17 @@ pub const OPERATIONS: &[Operation] = &[
     TranslateYRel,
 ];
 
-/// Settings of a text.
+/// Settings of timm's AugMix, parsed from a text such as `augmix-m5-w4-d2`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AugMix {
-    /// `m` (default 3) and `mstd` (default: uniform from 0 to the magnitude).
+    /// Strength of the operations. `m` is the magnitude (default 3), `mstd` its standard deviation.
+    /// Without `mstd`, the magnitude is uniform from 0 to `m`.
     pub strength: Strength,
-    /// `w`: chains. Default 3.
+    /// Number of chains (`w`). Default 3.
     pub width: u32,
-    /// `d`: operations of each chain. Default: 1 to 3, drawn for each chain.
+    /// Number of operations of each chain (`d`). Default: 1 to 3, drawn for each chain.
     pub depth: Option<u32>,
-    /// `a`: parameter of the distributions of weights. Default 1.
+    /// Parameter of the Dirichlet distributions of the weights (`a`). Default 1.
     pub alpha: f64,
 }
 
@@ -37,8 +39,8 @@ pub struct AugMix {
 const MOST_DEPTH: u32 = 16;
 
 impl AugMix {
-    /// Reads a text: `augmix`, then sections after dashes. The error is the section that timm does not have, or whose value is
-    /// out of range.
+    /// Parses a text: `augmix`, then sections that are separated by dashes. The error is the
+    /// section that timm does not have, or whose value is out of range.
     pub fn parse(text: &str, translate: f64) -> Result<Self, String> {
         let mut sections = text.split('-');
         if sections.next() != Some("augmix") {

@@ -1,4 +1,4 @@
-//! `timm_aug_mix`: timm's weighted sum of several augmented images, by its text.
+//! `timm_aug_mix`: timm's weighted sum of several augmented images, configured by a text.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,26 +11,29 @@ use formula::{AugMix, OPERATIONS};
 
 pub mod formula;
 
-/// Mixes the image with the results of several chains of random operations, by a text of timm 1.0 such as
-/// `augmix-m5-w4-d2`: `augment_and_mix_transform` of `timm/data/auto_augment.py`, whose operations, magnitudes and distributions
-/// it has.
+/// Mixes the image with the results of several chains of random operations, configured by a text of
+/// timm 1.0 such as `augmix-m5-w4-d2`. The operations, magnitudes and distributions are those of
+/// `augment_and_mix_transform` in `timm/data/auto_augment.py`.
 ///
-/// Sections of the text: `m` magnitude (default 3), `w` chains (3), `d` operations of each chain (1 to 3, drawn), `a` parameter
-/// of the distributions of weights (1), `mstd` standard deviation of the magnitude (default: it is uniform from 0 to `m`). The sum
-/// is rounded once, where timm rounds that of the chains before: pixels are within one level of timm's.
+/// Sections of the text: `m` magnitude (default 3), `w` number of chains (3), `d` number of
+/// operations of each chain (1 to 3, drawn), `a` parameter of the distributions of the weights (1),
+/// `mstd` standard deviation of the magnitude. Without `mstd`, the magnitude is uniform from 0 to
+/// `m`. The weighted sum is rounded once. timm rounds the sum of the chains before it adds the
+/// image, so pixels may differ from timm's by one level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimmAugMix {
-    /// The text.
+    /// Text that configures the policy as in timm, such as `augmix-m5-w4-d2`.
     pub config: String,
-    /// Largest translation at magnitude 10, as a fraction of the side, 0 to 1. Default 0.45; `create_transform` of timm has 0.3.
+    /// Largest translation at magnitude 10, as a fraction of the side, 0 to 1. Default 0.45. timm's
+    /// `create_transform` uses 0.3.
     #[serde(default = "default_translate")]
     pub translate: f64,
     /// Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpolation: Option<Interpolation>,
-    /// Red, green and blue of what becomes empty: in timm the mean of the data. In TOML also one number for all.
-    /// Default 128.
+    /// Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the
+    /// data. In TOML also one number for all. Default 128.
     #[serde(default = "gray", deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
@@ -44,7 +47,7 @@ fn default_translate() -> f64 {
 }
 
 impl TimmAugMix {
-    /// The policy of a text, with timm's defaults.
+    /// The policy of this text, with timm's defaults.
     pub fn of(config: &str) -> Self {
         let translate = default_translate();
         Self { config: config.to_string(), translate, interpolation: None, fill: gray() }

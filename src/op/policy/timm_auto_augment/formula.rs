@@ -1,4 +1,5 @@
-//! `auto_augment` of timm 1.0 by its text, such as `original-mstd0.5` (`timm/data/auto_augment.py`).
+//! `auto_augment` of timm 1.0, configured by a text such as `original-mstd0.5`
+//! (`timm/data/auto_augment.py`).
 
 use crate::geometry::Size;
 use crate::random::SampleRng;
@@ -9,7 +10,7 @@ use super::super::timm::{Operation, Operation::*, Strength};
 /// Operation with its probability and magnitude.
 pub type Entry = (Operation, f64, f64);
 
-/// `v0`: the policy of the TPU implementation of EfficientNet.
+/// Pairs of the policy `v0`, which is that of EfficientNet's TPU implementation.
 pub const V0: &[[Entry; 2]] = &[
     [(Equalize, 0.8, 1.0), (ShearY, 0.8, 4.0)],
     [(Color, 0.4, 9.0), (Equalize, 0.6, 3.0)],
@@ -38,7 +39,7 @@ pub const V0: &[[Entry; 2]] = &[
     [(Color, 0.8, 6.0), (Rotate, 0.4, 5.0)],
 ];
 
-/// `original`: the policy of the paper (arXiv 1805.09501).
+/// Pairs of the policy `original`, which is that of the AutoAugment paper (arXiv 1805.09501).
 pub const ORIGINAL: &[[Entry; 2]] = &[
     [(PosterizeOriginal, 0.4, 8.0), (Rotate, 0.6, 9.0)],
     [(Solarize, 0.6, 5.0), (AutoContrast, 0.6, 5.0)],
@@ -67,32 +68,34 @@ pub const ORIGINAL: &[[Entry; 2]] = &[
     [(Equalize, 0.8, 8.0), (Equalize, 0.6, 3.0)],
 ];
 
-/// `3a`: 3-Augment of DeiT III.
+/// Operations of the policy `3a`, which is 3-Augment of DeiT III.
 pub const THREE_AUGMENT: &[Entry] =
     &[(Solarize, 1.0, 5.0), (Desaturate, 1.0, 10.0), (GaussianBlurRand, 1.0, 10.0)];
 
-/// Settings of a text.
+/// Settings of timm's AutoAugment, parsed from a text such as `original-mstd0.5`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AutoAugment {
-    /// Operations, some of which are applied to an image.
+    /// Policy: the operations from which those for one image are drawn.
     pub policy: Policy,
-    /// `mstd`: standard deviation of the magnitude. Default 0.
+    /// Standard deviation of the magnitude (`mstd`). Default 0.
     pub std: f64,
 }
 
-/// Policy of a text.
+/// Policy, which the beginning of the text selects, such as `original`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Policy {
-    /// One of the pairs.
+    /// Applies one of these pairs of operations.
     Pairs(&'static [[Entry; 2]]),
-    /// One of the pairs, where posterizing becomes stronger with the magnitude: `v0r`, `originalr`.
+    /// Applies one of these pairs. Posterizing becomes stronger with the magnitude, for `v0r` and
+    /// `originalr`.
     PairsIncreasing(&'static [[Entry; 2]]),
-    /// One of the operations.
+    /// Applies one of these operations.
     Single(&'static [Entry]),
 }
 
 impl AutoAugment {
-    /// Reads a text: the policy, then sections after dashes. The error is the part that timm does not have.
+    /// Parses a text: the policy, then sections that are separated by dashes. The error is the part
+    /// that timm does not have.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut sections = text.split('-');
         let policy = match sections.next() {
@@ -111,7 +114,7 @@ impl AutoAugment {
         Ok(read)
     }
 
-    /// Maximum number of steps of an image.
+    /// Maximum number of steps for one image.
     pub fn layers(&self) -> usize {
         match self.policy {
             Policy::Pairs(_) | Policy::PairsIncreasing(_) => 2,
@@ -124,7 +127,7 @@ impl AutoAugment {
         matches!(self.policy, Policy::Single(_))
     }
 
-    /// Draws the operations of an image.
+    /// Draws the operations for one image.
     pub fn draw_entries(&self, rng: &mut SampleRng) -> [Option<Entry>; 2] {
         let mut place = |count: usize| rng.below(count as u64) as usize;
         match self.policy {
@@ -144,7 +147,8 @@ impl AutoAugment {
         (operation, probability, magnitude)
     }
 
-    /// Draws whether an operation takes place, its magnitude and its sign. `size` is that of the image before the step.
+    /// Draws whether an operation takes place, its magnitude and its sign. `size` is the size of
+    /// the image before the step.
     pub fn draw(&self, entry: Entry, size: Size, rng: &mut SampleRng) -> Step {
         let (operation, probability, magnitude) = entry;
         Strength { magnitude, probability, std: self.std, ..Strength::default() }

@@ -1,4 +1,4 @@
-//! `timm_auto_augment`: timm's policies that were found by search, and 3-Augment, by their text.
+//! `timm_auto_augment`: timm's AutoAugment policies and 3-Augment, configured by a text.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,22 +10,24 @@ use formula::AutoAugment;
 
 pub mod formula;
 
-/// Applies operations by a text of timm 1.0, such as `original-mstd0.5`: `auto_augment_transform` of
-/// `timm/data/auto_augment.py`, whose operations, magnitudes and distributions it has.
+/// Applies operations that a text of timm 1.0 selects, such as `original-mstd0.5`. The operations,
+/// magnitudes and distributions are those of `auto_augment_transform` in
+/// `timm/data/auto_augment.py`.
 ///
-/// The text begins with the policy: `v0` (EfficientNet), `original` (the paper), `v0r` and `originalr` (the same, where
-/// posterizing becomes stronger with the magnitude), each one of 25 pairs per image, or `3a`, one of the three operations of
-/// DeiT III. `mstd` is the standard deviation of the magnitude (0).
+/// The text begins with the policy. `v0` (EfficientNet) and `original` (the paper of AutoAugment)
+/// apply one of 25 pairs of operations to each image. `v0r` and `originalr` do the same, but
+/// posterizing becomes stronger with the magnitude. `3a` applies one of the three operations of
+/// DeiT III. The section `mstd` is the standard deviation of the magnitude (default 0).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimmAutoAugment {
-    /// The text.
+    /// Text that configures the policy as in timm, such as `original-mstd0.5`.
     pub config: String,
     /// Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpolation: Option<Interpolation>,
-    /// Red, green and blue of what becomes empty: in timm the mean of the data. In TOML also one number for all.
-    /// Default 128.
+    /// Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the
+    /// data. In TOML also one number for all. Default 128.
     #[serde(default = "gray", deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
@@ -35,7 +37,7 @@ fn gray() -> [u8; 3] {
 }
 
 impl TimmAutoAugment {
-    /// The policy of a text, with timm's defaults.
+    /// The policy of this text, with timm's defaults.
     pub fn of(config: &str) -> Self {
         Self { config: config.to_string(), interpolation: None, fill: gray() }
     }

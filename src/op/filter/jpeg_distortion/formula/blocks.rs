@@ -1,32 +1,32 @@
-//! Compression of several blocks at once, in loops that compilers make vector instructions of.
+//! Compression of several blocks at once, in loops that compilers can vectorize.
 
 #![allow(clippy::needless_range_loop, reason = "transposed accesses are clearer by index")]
 
 use super::{BITS, Block, PASS_BITS, Quality, SIDE, forward_line, inverse_line, rounded};
 
-/// Blocks that are compressed at once.
+/// Number of blocks that are compressed at once.
 const COUNT: usize = 8;
 
-/// Columns of that many blocks.
+/// Number of columns of `COUNT` blocks side by side.
 pub const WIDTH: usize = SIDE * COUNT;
 
-/// Values of a place in all blocks.
+/// Values at the same place in all blocks.
 type Lane = [i32; COUNT];
 
-/// Blocks, by row and column.
+/// Values of all blocks, by row and column in the block.
 type Blocks = [[Lane; SIDE]; SIDE];
 
-/// Quantization steps with their reciprocals.
+/// Quantization steps of a block, with their reciprocals.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps([[Step; SIDE]; SIDE]);
 
 impl Steps {
-    /// Steps of luma.
+    /// Quantization steps of luma.
     pub fn of_luma(quality: &Quality) -> Self {
         Self::new(&quality.luma)
     }
 
-    /// Steps of chroma.
+    /// Quantization steps of chroma.
     pub fn of_chroma(quality: &Quality) -> Self {
         Self::new(&quality.chroma)
     }
@@ -36,7 +36,8 @@ impl Steps {
     }
 }
 
-/// A quantization step, 1 to 255. Divides by a multiplication and a shift.
+/// A quantization step, 1 to 255, with numbers that replace the division by a multiplication and a
+/// shift.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     step: i32,
@@ -47,18 +48,20 @@ struct Step {
 impl Step {
     fn new(step: i32) -> Self {
         let divisor = Self::divisor(step) as u32;
-        // The product of a number below 2^15 with the reciprocal is too large by less than 2^shift / divisor: the
-        // reciprocal is too large by less than 1, and the divisor is at most 2^(shift - 15).
+        // The reciprocal is rounded up, so it is too large by less than 1. The divisor is at most
+        // 2^(shift - 15). The product of the reciprocal with a number below 2^15 is therefore too
+        // large by less than 2^shift / divisor, which does not change the quotient.
         let shift = 15 + divisor.next_power_of_two().trailing_zeros();
         Self { step, reciprocal: (1u32 << shift).div_ceil(divisor), shift }
     }
 
-    /// The transform's results are 8 times the coefficients.
+    /// The forward transform gives 8 times the coefficients, so the divisor is 8 times the step.
     fn divisor(step: i32) -> i32 {
         8 * step
     }
 
-    /// Multiple of the step that is nearest to an eighth of `value`, whose magnitude is below 2^15 - 1020.
+    /// Multiple of the step that is nearest to `value / 8`. The magnitude of `value` must be below
+    /// 2^15 - 1020.
     #[inline(always)]
     fn quantized(self, value: i32) -> i32 {
         let sum = (value.abs() + Self::divisor(self.step) / 2) as u32;
@@ -67,10 +70,11 @@ impl Step {
     }
 }
 
-/// Compresses neighbouring blocks of a plane, in place: the [`WIDTH`] columns from `left` on.
+/// Compresses and decompresses neighbouring blocks of a plane in place: the [`WIDTH`] columns from
+/// `left` on.
 #[inline(always)]
 pub fn compress<const LEN: usize>(plane: &mut [[u8; LEN]; SIDE], left: usize, steps: &Steps) {
-    // Bytes of a row of a block, by block and row.
+    // Each word holds one row of a block, which has eight bytes.
     let mut words = [[0; SIDE]; COUNT];
     for y in 0..SIDE {
         let row = plane[y][left..left + WIDTH].as_chunks::<SIDE>().0;
@@ -107,7 +111,7 @@ pub fn compress<const LEN: usize>(plane: &mut [[u8; LEN]; SIDE], left: usize, st
     }
 }
 
-/// Exchanges byte `i` of word `j` with byte `j` of word `i`, in each row.
+/// Exchanges byte `i` of word `j` with byte `j` of word `i`, separately for each row.
 #[inline(always)]
 fn transpose(words: &mut [[u64; SIDE]; COUNT]) {
     const HALVES: [(usize, u64); 3] =
@@ -127,7 +131,7 @@ fn transpose(words: &mut [[u64; SIDE]; COUNT]) {
     }
 }
 
-/// Both transforms with the quantization between them.
+/// Forward transform, quantization and inverse transform of all blocks.
 #[inline(always)]
 fn transform(blocks: &mut Blocks, steps: &Steps) {
     for row in blocks.iter_mut() {
@@ -195,7 +199,8 @@ mod tests {
         }
     }
 
-    /// Blocks of the largest coefficients: black and white by the sign of each one's wave, and noise.
+    /// Tests noise and blocks with the largest possible coefficients. In such a block, a pixel is
+    /// black or white by the sign of one coefficient's wave.
     #[test]
     fn blocks_are_compressed_as_single_ones() {
         let wave = |at: usize, number: usize| {

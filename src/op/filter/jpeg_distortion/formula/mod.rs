@@ -1,14 +1,16 @@
-//! What JPEG loses: the arithmetic of libjpeg-turbo's encoder and decoder, without the lossless coding between them.
+//! Losses of JPEG compression: the arithmetic of libjpeg-turbo's encoder and decoder, without the
+//! lossless coding between them.
 //!
-//! Baseline JPEG with 4:2:0 and the tables of Annex K, as `Image.save(file, "JPEG", quality=...)` of Pillow writes
-//! and Pillow reads: `jccolor.c`, `jcsample.c` (`h2v2_downsample`), `jfdctint.c`, `jcdctmgr.c`, `jidctint.c`,
-//! `jdsample.c` (`h2v2_fancy_upsample`) and `jdcolor.c`. All of it is integer arithmetic.
+//! The JPEG is baseline with 4:2:0 and the tables of Annex K, as Pillow's
+//! `Image.save(file, "JPEG", quality=...)` writes it. The formulas are those of `jccolor.c`,
+//! `jcsample.c` (`h2v2_downsample`), `jfdctint.c`, `jcdctmgr.c`, `jidctint.c`, `jdsample.c`
+//! (`h2v2_fancy_upsample`) and `jdcolor.c`. They use only integers.
 
 pub mod blocks;
 
 use crate::geometry::{Roi, Size};
 
-/// Side of a block.
+/// Side of a block, in samples.
 const SIDE: usize = 8;
 
 /// A block of samples or coefficients.
@@ -20,7 +22,7 @@ pub type Samples = [[u8; SIDE]; SIDE];
 /// Red, green and blue of a pixel.
 pub type Pixel = [u8; 3];
 
-/// Quantization steps of a quality, 1 to 100.
+/// Quantization steps for a quality from 1 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quality {
     luma: Block,
@@ -28,7 +30,7 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// `jpeg_set_quality`, with steps of at most 255.
+    /// Computes the steps like libjpeg's `jpeg_set_quality`, limited to 255.
     pub fn new(quality: u32) -> Self {
         let quality = quality.clamp(1, 100) as i32;
         let percent = if quality < 50 { 5000 / quality } else { 200 - 2 * quality };
@@ -39,25 +41,26 @@ impl Quality {
     }
 }
 
-/// An image of 4:2:0, compressed.
+/// An image that is compressed as a JPEG with 4:2:0.
 #[derive(Clone, Copy, Debug)]
 pub struct Compressed<'a, P> {
     /// Size of the image.
     pub size: Size,
-    /// Its quantization.
+    /// Quantization steps.
     pub quality: &'a Quality,
-    /// Pixel at a column and row of the image.
+    /// Returns the pixel at a column and row of the image.
     pub pixel: P,
 }
 
 impl<P: Fn(u32, u32) -> Pixel> Compressed<'_, P> {
-    /// Block number (`column`, `row`) of luma.
+    /// Luma of the block in column `column` and row `row` of the blocks, after compression.
     pub fn luma(&self, column: u32, row: u32) -> Samples {
         let of = |x: usize, y: usize| luma(self.inside(at(column, x), at(row, y)));
         lossy(of, &self.quality.luma)
     }
 
-    /// Blocks number (`column`, `row`) of blue and red chroma, which cover 16x16 pixels.
+    /// Blue and red chroma of the blocks in column `column` and row `row`, after compression. Each
+    /// block covers 16x16 pixels.
     pub fn chroma(&self, column: u32, row: u32) -> [Samples; 2] {
         let last = self.size.height.div_ceil(2) - 1;
         let mut sums = [[[0; 2]; SIDE]; SIDE];
@@ -68,7 +71,7 @@ impl<P: Fn(u32, u32) -> Pixel> Compressed<'_, P> {
                 let left = 2 * at(column, x);
                 let four = [(left, top), (left + 1, top), (left, top + 1), (left + 1, top + 1)];
                 let four = four.map(|(x, y)| chroma(self.inside(x, y)));
-                // Halves are rounded down and up in turn.
+                // libjpeg rounds halves down in even columns and up in odd ones.
                 let bias = 1 + x as i32 % 2;
                 *sum = [0, 1].map(|of| (four.iter().map(|it| it[of]).sum::<i32>() + bias) >> 2);
             }
@@ -76,13 +79,14 @@ impl<P: Fn(u32, u32) -> Pixel> Compressed<'_, P> {
         [0, 1].map(|of| lossy(|x, y| sums[y][x][of], &self.quality.chroma))
     }
 
-    /// The pixel, or the nearest one in the image.
+    /// The pixel at (`x`, `y`), or the nearest pixel of the image.
     fn inside(&self, x: u32, y: u32) -> Pixel {
         (self.pixel)(x.min(self.size.width - 1), y.min(self.size.height - 1))
     }
 }
 
-/// Window of an image of size `size` that the window `wanted` of the compressed image depends on.
+/// Window of an image of size `size` that is needed to compute the window `wanted` of the
+/// compressed image.
 pub fn demand(size: Size, wanted: Roi) -> Roi {
     let axis = |first: u32, end: u32, len: u32| {
         let first = blocks(first) * 16;
@@ -94,19 +98,21 @@ pub fn demand(size: Size, wanted: Roi) -> Roi {
     Roi::new(x, y, width, height)
 }
 
-/// First block of chroma that the pixels from `first` on need: their own sample and the one before it.
+/// Number of the first chroma block that the pixels from `first` on need. A pixel needs the chroma
+/// sample at its place and the one before it.
 pub fn blocks(first: u32) -> u32 {
     (first / 2).saturating_sub(1) / SIDE as u32
 }
 
-/// Block after the last one of chroma that the pixels before `end`, of `len` in the image, need.
+/// Number after the last chroma block that the pixels before `end` need. The image has `len` pixels
+/// along this axis.
 pub fn blocks_end(end: u32, len: u32) -> u32 {
     let last = ((end - 1) / 2 + 1).min((len - 1) / 2);
     last / SIDE as u32 + 1
 }
 
-/// Colour of the pixel at (`x`, `y`) of an image of size `size`, from its luma and from `chroma(column, row)`, blue
-/// and red.
+/// Colour of the pixel at (`x`, `y`) of an image of size `size`, from its luma and from
+/// `chroma(column, row)`, which returns blue and red chroma.
 #[inline(always)]
 pub fn pixel(
     size: Size,
@@ -116,7 +122,7 @@ pub fn pixel(
 ) -> Pixel {
     let (column, row) = (x / 2, y / 2);
     let sums = if size.width <= 4 {
-        // libjpeg does not smooth so few columns.
+        // libjpeg does not smooth the chroma of an image of at most 4 columns.
         chroma(column, row).map(|it| 16 * i32::from(it))
     } else {
         let (last_column, last_row) = ((size.width - 1) / 2, (size.height - 1) / 2);
@@ -133,7 +139,7 @@ pub fn pixel(
     colour(i32::from(luma), sums.map(|it| (it >> 4) - 128))
 }
 
-/// Colour of a pixel of this luma, 0 to 255, and of this blue and red chroma, -128 to 127.
+/// Colour of a pixel with this luma, 0 to 255, and this blue and red chroma, -128 to 127.
 #[inline(always)]
 pub fn colour(luma: i32, [blue, red]: [i32; 2]) -> Pixel {
     [
@@ -143,7 +149,8 @@ pub fn colour(luma: i32, [blue, red]: [i32; 2]) -> Pixel {
     ]
 }
 
-/// The second-nearest sample of chroma: the one before that of an even pixel, or the one after that of an odd one.
+/// Number of the second-nearest chroma sample along one axis. For an even pixel, it is the sample
+/// before the pixel's own one, for an odd pixel the sample after it.
 pub fn neighbour(at: u32, last: u32) -> u32 {
     if at.is_multiple_of(2) { (at / 2).saturating_sub(1) } else { (at / 2 + 1).min(last) }
 }
@@ -170,13 +177,13 @@ pub fn chroma([r, g, b]: Pixel) -> [i32; 2] {
     ]
 }
 
-/// A block of samples after compression.
+/// Samples of a block after compression and decompression.
 fn lossy(sample: impl Fn(usize, usize) -> i32, steps: &Block) -> Samples {
     let mut block: Block = std::array::from_fn(|y| std::array::from_fn(|x| sample(x, y) - 128));
     forward(&mut block);
     for (row, steps) in block.iter_mut().zip(steps) {
         for (value, step) in row.iter_mut().zip(steps) {
-            // The transform's results are 8 times the coefficients.
+            // `forward` gives 8 times the coefficients.
             let divisor = 8 * step;
             *value = value.signum() * ((value.abs() + divisor / 2) / divisor) * step;
         }
@@ -188,7 +195,8 @@ fn lossy(sample: impl Fn(usize, usize) -> i32, steps: &Block) -> Samples {
 const BITS: i32 = 13;
 const PASS_BITS: i32 = 2;
 
-/// Rotation of the odd part, the same in both directions (Loeffler, Ligtenberg and Moschytz, 1989).
+/// Odd part of the transform, the same in both directions (Loeffler, Ligtenberg and Moschytz,
+/// 1989).
 #[inline(always)]
 fn odd([a, b, c, d]: [i32; 4]) -> [i32; 4] {
     let (z1, z2, z3, z4) = (a + d, b + c, a + c, b + d);
@@ -198,7 +206,7 @@ fn odd([a, b, c, d]: [i32; 4]) -> [i32; 4] {
     [a * 2446 + z1 + z3, b * 16_819 + z2 + z4, c * 25_172 + z2 + z3, d * 12_299 + z1 + z4]
 }
 
-/// `jpeg_fdct_islow`.
+/// Forward transform of a block, like libjpeg's `jpeg_fdct_islow`.
 fn forward(block: &mut Block) {
     let rows = block.map(|row| forward_line(row, BITS - PASS_BITS, |sum| sum << PASS_BITS));
     let columns = transposed(&rows)
@@ -222,7 +230,7 @@ fn forward_line(v: [i32; SIDE], shift: i32, whole: impl Fn(i32) -> i32) -> [i32;
     [whole(a + b), o1, e2, o3, whole(a - b), o5, e6, o7]
 }
 
-/// `jpeg_idct_islow`.
+/// Inverse transform of a block, like libjpeg's `jpeg_idct_islow`.
 fn inverse(block: &mut Block) {
     let columns = transposed(block).map(|column| inverse_line(column, BITS - PASS_BITS));
     *block = transposed(&columns).map(|row| inverse_line(row, BITS + PASS_BITS + 3));
@@ -248,7 +256,7 @@ fn rounded(value: i32, shift: i32) -> i32 {
     (value + (1 << (shift - 1))) >> shift
 }
 
-/// Annex K, table K.1.
+/// Quantization steps of luma: table K.1 of the JPEG standard's Annex K.
 const LUMA: Block = [
     [16, 11, 10, 16, 24, 40, 51, 61],
     [12, 12, 14, 19, 26, 58, 60, 55],
@@ -260,7 +268,7 @@ const LUMA: Block = [
     [72, 92, 95, 98, 112, 100, 103, 99],
 ];
 
-/// Annex K, table K.2.
+/// Quantization steps of chroma: table K.2 of the JPEG standard's Annex K.
 const CHROMA: Block = [
     [17, 18, 24, 47, 99, 99, 99, 99],
     [18, 21, 26, 66, 99, 99, 99, 99],
