@@ -110,7 +110,7 @@ impl Preprocessor {
     fn make(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), DataError> {
         check_size(bytes.len() as u64, self.plan.settings.limits.max_file_bytes)?;
         let kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        // If an operator panics, the buffers are dropped with the call.
+        // If an operator panics, these buffers are dropped and not put back into the pool.
         let mut scratch = kept.unwrap_or_else(|| Scratch::new(&self.plan));
         let made = scratch.make(&self.plan, self.room, bytes, out);
         scratch.trim();

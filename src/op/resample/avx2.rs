@@ -38,12 +38,12 @@ pub(super) struct Passes {
     lines: Vec<u8>,
     line_len: usize,
     input: Roi,
-    /// Byte offset in the line at which the taps of each output begin. The length is a multiple of
-    /// four outputs.
+    /// Byte offset in the line at which the taps of each output begin. The number of entries is a
+    /// multiple of four.
     offsets: Vec<u32>,
     /// Number of pairs of taps per output.
     pairs: usize,
-    /// Coefficients: `pairs` weights for every two outputs.
+    /// Coefficients of every two outputs, `pairs` entries each.
     weights: Vec<Weights>,
     /// Pairs of ring rows that the current output row reads.
     rows: Vec<RowPair>,
@@ -109,8 +109,8 @@ impl Passes {
     pub fn most_bytes(table: TableBounds, columns: u32, side: u32) -> [usize; 6] {
         let outputs = (columns as usize).next_multiple_of(4);
         let [taps, row_taps] = table.taps.map(|taps| taps.min(MOST_TAPS));
-        // The bound holds for any number of outputs up to `columns`. Outputs are padded to a
-        // multiple of 4, and two taps form a pair.
+        // Upper bound for any number of outputs up to `columns`. Outputs are padded to a multiple
+        // of 4, and two taps form a pair.
         let by_entries = (table.columns + 3 * taps).div_ceil(4);
         [
             0,

@@ -109,8 +109,9 @@ impl Line {
 
 /// Maximum number of coefficients of one output if the axis shrinks by at most the factor `scale`.
 ///
-/// This is Pillow's `ceil(support) * 2 + 1`, plus two. The most elongated image has the most
-/// coefficients on both axes together only up to the rounding of each axis, which the two cover.
+/// Pillow's bound is `ceil(support) * 2 + 1`. Two more taps cover rounding: the most elongated
+/// image needs the most coefficients on both axes together only if the taps of an axis are not
+/// rounded up.
 pub(super) fn most_taps(filter: Filter, scale: f64) -> u64 {
     match filter {
         Filter::Nearest => 1,
@@ -263,7 +264,7 @@ impl Shape for Hamming {
             return 0.0;
         }
         let x = x * PI;
-        // Pillow declares these constants as floats.
+        // Pillow declares these constants as `float`, which rounds them to f32.
         libm::sin(x) / x * (f64::from(0.54f32) + f64::from(0.46f32) * libm::cos(x))
     }
 }

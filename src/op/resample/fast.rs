@@ -86,9 +86,9 @@ pub struct Resampler {
     params: Params,
     table: Vec<i32>,
     input: Roi,
-    /// Progress: the next input row to push, the first input row that has not gone through the
-    /// horizontal pass, and the next output row to read, counted from the start of the wanted
-    /// window.
+    /// The next input row to push, the first input row that has not gone through the horizontal
+    /// pass, and the next output row to read. The output row is counted from the start of the
+    /// wanted window.
     next_input: u32,
     passed: u32,
     next_output: usize,
@@ -206,7 +206,8 @@ impl Resampler {
         ready.then(|| self.params.y as u32 + self.next_output as u32)
     }
 
-    /// Writes the row that [`next_output`](Self::next_output) returned into `out`: RGB of the wanted columns.
+    /// Writes output row `y`, which [`next_output`](Self::next_output) returned, to `out`: RGB of
+    /// the wanted columns.
     pub fn output_row(&mut self, y: u32, out: &mut [u8]) {
         assert_eq!(Some(y), self.next_output(), "the row is not ready");
         let (first, coefs) = self.params.rows(&self.table).output(self.next_output);

@@ -12,9 +12,10 @@ pub const MAX_BLUR: u32 = 1023;
 /// kernel has an odd number of pixels, at most [`MAX_BLUR`]. Weights are in units of 2^-22. They
 /// are symmetric, and their sum is 2^22.
 ///
-/// The weight at distance x is exp(-x^2 / (2 sigma^2)), normalized, as in torchvision's `gaussian_blur`
-/// (`functional/_misc.py`). torchvision adds up f32 products of both axes and rounds once. Here weights are integers,
-/// and the image is rounded to bytes after the columns and after the rows: the results differ by at most one level.
+/// The weight at distance x is exp(-x^2 / (2 sigma^2)), normalized, as in torchvision's
+/// `gaussian_blur` (`functional/_misc.py`). torchvision adds up f32 products of both axes and
+/// rounds once. feedwater has integer weights and rounds to bytes after each pass, so the results
+/// differ by at most one level.
 pub fn put_weights(sigma: f64, weights: &mut [i32]) {
     let radius = (weights.len() / 2) as i32;
     let power = |at: i32| {

@@ -35,9 +35,9 @@ pub struct Params {
     pub x: i32,
     /// First row of the wanted window.
     pub y: i32,
-    /// Columns of the wanted window.
+    /// Number of columns of the wanted window.
     pub width: i32,
-    /// Rows of the wanted window.
+    /// Number of rows of the wanted window.
     pub height: i32,
     /// Offset of the columns' bounds in the table.
     pub h_bounds: i32,
@@ -55,13 +55,13 @@ pub struct Params {
     pub box_x: i32,
     /// First row of the box.
     pub box_y: i32,
-    /// Columns of the box.
+    /// Number of columns of the box.
     pub box_width: i32,
-    /// Rows of the box.
+    /// Number of rows of the box.
     pub box_height: i32,
-    /// Columns of the whole output.
+    /// Number of columns of the whole output.
     pub out_width: i32,
-    /// Rows of the whole output.
+    /// Number of rows of the whole output.
     pub out_height: i32,
 }
 
@@ -118,9 +118,9 @@ impl Params {
 /// different tables: the output with the fewest columns may have the most taps per column.
 #[derive(Clone, Copy, Debug)]
 pub struct TableBounds {
-    /// Entries of a table.
+    /// Number of entries of a table.
     pub entries: usize,
-    /// Entries for the columns: two bounds and the taps of each column.
+    /// Number of entries for the columns: two bounds and the taps of each column.
     pub columns: usize,
     /// Number of taps of a column and of a row.
     pub taps: [usize; 2],
@@ -166,8 +166,8 @@ impl<'a> Axis<'a> {
         (first as u32, &self.coefs[self.taps * index..][..count as usize])
     }
 
-    /// Range of input indices that all outputs need. The start comes from the first output and the
-    /// end from the last, because neither decreases from one output to the next.
+    /// Range of input indices that all outputs need. The start is that of the first output and the
+    /// end that of the last output, because neither end decreases from one output to the next.
     pub fn inputs(&self) -> std::ops::Range<u32> {
         let last = self.bounds.len() - 2;
         self.bounds[0] as u32..(self.bounds[last] + self.bounds[last + 1]) as u32

@@ -67,7 +67,7 @@ pub(in crate::op) fn check_fill(fill: [f32; 3]) -> Result<(), FieldError> {
 }
 
 /// Pixel type of the output of an operator that pads with a fill colour. An error if the input has
-/// bytes and the fill is no byte.
+/// bytes and the fill is not whole numbers from 0 to 255.
 pub(in crate::op) fn filled(
     name: &str,
     fill: [f32; 3],

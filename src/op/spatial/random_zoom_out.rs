@@ -16,7 +16,8 @@ use super::pad::{check_fill, filled};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomZoomOut {
-    /// Smallest and largest factor from the image's sides to the canvas's, 1 to 32. Default 1 to 4.
+    /// Smallest and largest ratio of the canvas's sides to the image's sides, 1 to 32. Default 1 to
+    /// 4.
     pub side_range: [f64; 2],
     /// Probability that the image changes, 0 to 1. Default 0.5.
     pub probability: f64,
@@ -94,8 +95,8 @@ impl BuiltIn for RandomZoomOut {
 }
 
 /// Draws the random numbers of torchvision's `RandomZoomOut` that follow the decision whether the
-/// image changes. Returns the factor of the canvas, and the position of the image on it, from left
-/// and top (0) to right and bottom (1).
+/// image changes. Returns the ratio of the canvas's sides to the image's, and the position of the
+/// image on the canvas, from left and top (0) to right and bottom (1).
 pub fn draw_zoom_out(factors: [f64; 2], rng: &mut SampleRng) -> (f32, [f32; 2]) {
     (drawn_f32(factors, rng), [rng.uniform() as f32, rng.uniform() as f32])
 }

@@ -31,7 +31,8 @@ fn default_scales() -> [f64; 2] {
 }
 
 impl ScaleJitter {
-    /// A target of `width` columns and `height` rows, with torchvision's defaults.
+    /// Creates an operator with a target of `width` columns and `height` rows and torchvision's
+    /// defaults.
     pub fn around(width: u32, height: u32) -> Self {
         Self { width, height, scale_range: default_scales(), filter: Filter::default() }
     }

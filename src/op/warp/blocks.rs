@@ -212,7 +212,8 @@ impl Block {
     }
 
     /// Reads the four neighbours of each pixel. One load of eight bytes reads the two neighbours in
-    /// a row and two unused bytes. Returns the pixels that need other code, as bits.
+    /// a row and two unused bytes. Returns, as bits, the pixels that must be computed one by one,
+    /// because a neighbour is beyond an edge or too near the end of the image for such a load.
     #[inline(always)]
     fn read(&mut self, [r, g, b]: [u8; 3], src: &Image<u8>) -> u32 {
         let pitch = 3 * src.window().width as usize;

@@ -38,8 +38,8 @@ fn mapped(warp: &Warp, wanted: Roi) -> Option<[f64; 4]> {
         Positions::Fixed => f64::from(warp.integer(number)) / 65536.0,
         _ => warp.real(number),
     };
-    // The maps `Whole` and `Fixed` count from the centre of the first output pixel, the others from
-    // its corner.
+    // For the maps `Whole` and `Fixed`, positions are computed from the centre of the first output
+    // pixel, for the others from its corner.
     let half =
         if matches!(warp.positions(), Positions::Whole | Positions::Fixed) { 0.5 } else { 0.0 };
     let divisor = |x: f64, y: f64| match warp.positions() {

@@ -52,8 +52,8 @@ impl Smoothness {
     /// pixels, then the y noise of all pixels.
     ///
     /// Unlike in torchvision, the image may be smaller than the kernel of the blur. During the
-    /// call, `table` also holds scratch memory, so that nothing else is allocated. It needs
-    /// [`entries`](Self::entries) entries in all.
+    /// call, `table` grows by [`entries`](Self::entries) entries, because it also holds scratch
+    /// memory. Nothing else is allocated.
     pub fn append(self, size: Size, noise: impl FnOnce(&mut [f32]), table: &mut Vec<i32>) {
         self.append_with(size, noise, table, Instructions::here());
     }
@@ -169,7 +169,8 @@ struct Blur<'a> {
     radius: usize,
     along_rows: &'a [f32],
     along_columns: &'a [f32],
-    /// Columns and rows of the field that fill the field with a border of `radius` pixels.
+    /// For each column and row of the field with a border of `radius` pixels, the column or row of
+    /// the field that is mirrored there.
     columns: &'a [i32],
     rows: &'a [i32],
     /// Scratch memory for a row with its border.

@@ -9,9 +9,8 @@
 //!
 //! | map | positions |
 //! |---|---|
-//! | affine, nearest, with shear or rotation, all corners within 32,768 pixels | integers with 16
-//! fraction bits |
-//! | affine, nearest, all others | f64, summed from pixel to pixel and row to row |
+//! | affine with shear or rotation, nearest, corners within 32,768 pixels | integers, 16 fraction bits |
+//! | other affine, nearest | f64, summed from pixel to pixel and row to row |
 //! | affine, bilinear and bicubic; perspective | f64, each position computed separately |
 //!
 //! Values of bilinear and bicubic interpolation are f64 and are truncated, not rounded.
@@ -79,7 +78,7 @@ enum Positions {
     Summed,
     /// f64, each position computed separately.
     Affine,
-    /// f64, computed separately and divided.
+    /// f64, each position computed separately as a quotient.
     Perspective,
     /// Position of the output pixel plus a displacement from a table.
     Displaced,

@@ -24,7 +24,7 @@ impl Default for Block {
     }
 }
 
-/// Digits of four coefficients: the most significant digits first.
+/// Digits of four coefficients: an array for each of the three digits, the most significant first.
 pub(super) type Digits = [[i8; QUAD]; 3];
 
 /// Four rows of the ring, identified by the index of their first block, and the coefficients of an
@@ -57,7 +57,7 @@ pub struct Passes {
     pub(super) quads: Vec<Block>,
     /// Number of pixels from one block of `quads` to the next.
     pub(super) step: usize,
-    /// First block of each output's taps. The length is a multiple of four outputs.
+    /// First block of each output's taps. The number of entries is a multiple of four.
     pub(super) starts: Vec<u32>,
     /// Number of blocks per output.
     pub(super) groups: usize,

@@ -105,12 +105,12 @@ impl Passes {
         let outputs = (columns as usize).next_multiple_of(4);
         let [taps, row_taps] = table.taps;
         let (_, groups) = step_and_groups(taps);
-        // The bound holds for any number of outputs up to `columns`. Outputs are padded to a
-        // multiple of 4. Four taps form a group, and an output may need one group more than its
-        // taps fill.
+        // Upper bound for any number of outputs up to `columns`. Outputs are padded to a multiple
+        // of 4. Four taps form a group, and an output may need one group more than its taps fill.
         let by_entries = (table.columns + 4 * columns as usize + 3 * taps + 18) / 4;
         // Blocks overlap only if outputs have at most four taps. Neighbouring outputs then begin at
-        // most five pixels apart: four, and one for rounding.
+        // most five pixels apart (four, and one for rounding), so five blocks per output are
+        // enough.
         let side_blocks = side as usize / QUAD + 1;
         let blocks = side_blocks.max((QUAD + 1) * outputs).min(side as usize + 1) + groups;
         [
@@ -193,8 +193,9 @@ fn ring_stride(width: usize) -> usize {
     ((RING_PIXEL * width.next_multiple_of(4)) / size_of::<Block>() + 1).next_multiple_of(4)
 }
 
-/// Number of groups of four rows in the ring. The ring has all taps of an output but the last, at
-/// any alignment, plus four new rows, so that no row is overwritten before its last output is read.
+/// Number of groups of four rows in the ring. While four new rows are written, the ring still holds
+/// all taps of an output but the last, at any alignment. So no row is overwritten before its last
+/// output is read.
 fn ring_quads(taps: usize) -> usize {
     taps.saturating_sub(1).div_ceil(ROWS_AT_ONCE) + 1
 }

@@ -50,7 +50,8 @@ fn gray() -> [u8; 3] {
 }
 
 impl Letterbox {
-    /// An output of `width` columns and `height` rows, with Ultralytics' defaults.
+    /// Creates an operator with an output of `width` columns and `height` rows and Ultralytics'
+    /// defaults.
     pub fn to(width: u32, height: u32) -> Self {
         let (stride, fill, filter) = (None, gray(), Filter::default());
         Self { width, height, scale_up: true, center: true, stride, fill, filter }

@@ -7,8 +7,8 @@ use crate::random::SampleRng;
 /// lower left.
 pub type Corners = [[i32; 2]; 4];
 
-/// Largest coordinate for which the coefficients are computed exactly, in i128. Larger ones could
-/// overflow, so f64 is used.
+/// Largest coordinate for which the coefficients are computed exactly, in i128. Larger coordinates
+/// could overflow, so f64 is used for them.
 const LARGEST_EXACT: i32 = 4096;
 
 /// Corners of an image as in torchvision: column and row of each corner pixel, counted from 0.
