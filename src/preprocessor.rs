@@ -96,7 +96,7 @@ impl Preprocessor {
     /// The errors of [`run`](Self::run). After an error, the content of `out` is unspecified.
     ///
     /// # Panics
-    /// If `out` does not have exactly [`shape().bytes()`](TensorShape::bytes) bytes.
+    /// Panics if `out` does not have exactly [`shape().bytes()`](TensorShape::bytes) bytes.
     pub fn run_into(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), DataError> {
         let shape = self.shape();
         assert_eq!(out.len(), shape.bytes(), "the length of `out` for a tensor of {shape}");

@@ -38,7 +38,7 @@ pub struct ProgramLaunch {
 /// Sizes of the launches for a group of samples. Each size is the largest of all samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Size of the output of the fused kernel.
+    /// Size of the output of the fused kernel, which runs before the program kernel.
     pub fused: Size,
     /// For each pass: number of pixels of its output, and number of pixels whose histograms are
     /// counted.

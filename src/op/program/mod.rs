@@ -1,5 +1,5 @@
-//! The program kernel: one kernel that executes all actions after the fused part of a chain. The
-//! actions of a sample are data, not code.
+//! The program kernel: executes all actions of a chain that the fused kernel, which has a fixed
+//! order of actions, does not execute. The actions of a sample are data, not code.
 //!
 //! The actions of a sample are grouped into passes. A pass reads an image, applies pointwise steps
 //! to each pixel, and stores an image in scratch memory, or the tensor (`kernels/program.cu`).

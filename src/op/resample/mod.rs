@@ -226,7 +226,7 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
 /// [`Resampler::begin`] and [`run`] instead.
 ///
 /// # Errors
-/// If a buffer cannot be allocated.
+/// [`DataError`] if a buffer cannot be allocated.
 pub fn apply(
     params: &Params,
     table: &[i32],

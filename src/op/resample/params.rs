@@ -41,13 +41,13 @@ pub struct Params {
     pub height: i32,
     /// Offset of the columns' bounds in the table.
     pub h_bounds: i32,
-    /// Offset of the columns' coefficients.
+    /// Offset of the columns' coefficients in the table.
     pub h_coefs: i32,
     /// Number of coefficients per column.
     pub h_taps: i32,
-    /// Offset of the rows' bounds.
+    /// Offset of the rows' bounds in the table.
     pub v_bounds: i32,
-    /// Offset of the rows' coefficients.
+    /// Offset of the rows' coefficients in the table.
     pub v_coefs: i32,
     /// Number of coefficients per row.
     pub v_taps: i32,
@@ -126,7 +126,7 @@ pub struct TableBounds {
     pub taps: [usize; 2],
 }
 
-/// Entries of one axis of a table.
+/// Entries of one axis of a table of coefficients.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis<'a> {
     bounds: &'a [i32],

@@ -29,7 +29,7 @@ impl ScratchBytes {
         Self([ring.max(their_ring), b, c, d, e, f, entries, line].map(|it| it as u64))
     }
 
-    /// The larger value of each buffer.
+    /// Returns, for each buffer, the larger of both values.
     pub fn max(self, other: Self) -> Self {
         Self(std::array::from_fn(|buffer| self.0[buffer].max(other.0[buffer])))
     }

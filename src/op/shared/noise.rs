@@ -62,9 +62,9 @@ const SINE: [f32; 3] = [-1.951_529_6e-4, 8.332_161e-3, -0.166_666_55];
 
 const COSINE: [f32; 3] = [2.443_315_7e-5, -1.388_731_6e-3, 0.041_666_646];
 
-/// Natural logarithm of a positive normal number. A polynomial of Cephes (`logf.c`) gives the
-/// logarithm of the mantissa, which is between sqrt(1/2) and sqrt(2). The exponent times ln(2) is
-/// added in two parts.
+/// Natural logarithm of a positive f32 that is not subnormal. A polynomial of Cephes (`logf.c`)
+/// gives the logarithm of the mantissa, which is between sqrt(1/2) and sqrt(2). The exponent times
+/// ln(2) is added in two parts.
 #[inline(always)]
 fn ln(value: f32) -> f32 {
     let bits = value.to_bits() as i32;

@@ -9,7 +9,7 @@
 //!
 //! | map | positions |
 //! |---|---|
-//! | affine with shear or rotation, nearest, corners within 32,768 pixels | integers, 16 fraction bits |
+//! | affine with shear or rotation, nearest, corners within 32,768 pixels | i32, 16 fraction bits |
 //! | other affine, nearest | f64, summed from pixel to pixel and row to row |
 //! | affine, bilinear and bicubic; perspective | f64, each position computed separately |
 //!
@@ -90,7 +90,7 @@ enum Positions {
 pub struct Displacements<'a> {
     /// First column and row of the window.
     pub origin: (i32, i32),
-    /// Columns of the window.
+    /// Number of columns of the window.
     pub columns: i32,
     /// Two numbers per pixel: the displacements in x and in y direction.
     pub table: &'a [i32],

@@ -15,10 +15,10 @@ pub type Planes = [[u8; BLOCK]; CHANNELS];
 /// Separates and interleaves the channels of pixels with the instructions that the CPU has.
 /// Implementations must be `#[inline(always)]`.
 pub trait Shuffles: Copy {
-    /// Separates the channels.
+    /// Separates the channels of a block of pixels.
     fn apart(self, pixels: &Pixels) -> Planes;
 
-    /// Interleaves the channels.
+    /// Interleaves the channels of a block of pixels.
     fn together(self, planes: &Planes) -> Pixels;
 }
 
