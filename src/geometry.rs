@@ -91,7 +91,8 @@ impl Roi {
         48 * self.width.div_ceil(16)
     }
 
-    /// Size of the window in device memory with this pitch, in bytes.
+    /// Size in bytes of the window in device memory, with rows of
+    /// [`pitch_bytes`](Self::pitch_bytes).
     pub const fn pitched_bytes(self) -> usize {
         self.pitch_bytes() as usize * self.height as usize
     }

@@ -91,7 +91,7 @@ impl<T: Copy + Default> Image<T> {
         self.row_mut(y)[start..start + CHANNELS].copy_from_slice(&pixel);
     }
 
-    /// Memory held, in bytes.
+    /// Memory that the image holds, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.data.capacity() * size_of::<T>()
     }
@@ -123,7 +123,7 @@ impl HostImage {
         }
     }
 
-    /// Memory held, in bytes.
+    /// Memory that the image holds, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         match self {
             HostImage::U8(image) => image.capacity_bytes(),

@@ -1,4 +1,5 @@
-//! What the tests, benches and programs of this repository use besides the public interface.
+//! Items that the tests, benches and programs of this repository use in addition to the public
+//! interface.
 //!
 //! **Unstable**: anything here may change or disappear in any version.
 

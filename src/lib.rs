@@ -57,12 +57,14 @@
 //!
 //! # Features
 //!
-//! These need no feature: folders, file lists, WebDataset, all image formats, and the GPU path.
+//! These need no feature: folders, file lists, WebDataset, the GPU path, and the formats JPEG, PNG,
+//! WebP and PNM.
 //!
 //! * `remote`: files behind URLs (S3, Google Cloud Storage, Azure, HTTP), see [`storage`].
 //! * `beton`, `coco`, `lmdb`, `npy`, `parquet`, `recordio`, `tfrecord`: one source each.
 //! * `zstd`: shards compressed with Zstandard.
 //! * `all-sources`: all of the above.
+//! * `bmp`, `gif`, `tiff`: one image format each; `all-formats` adds all three.
 //! * `tracing`: events of the `tracing` crate: stages of samples at level TRACE, batches at level
 //!   DEBUG.
 //!

@@ -26,8 +26,8 @@ pub fn check(pixels: PixelType, dtype: DType) -> Result<(), String> {
     }
 }
 
-/// Stores an image as the tensor of one sample. `out` is exactly this tensor, aligned for `dtype`.
-/// This is the reference implementation.
+/// Stores an image as the tensor of one sample. `out` has exactly the size of this tensor and is
+/// aligned for `dtype`. This is the reference implementation.
 ///
 /// The combination of pixels and element type must pass [`check`].
 pub fn store(image: &HostImage, dtype: DType, layout: Layout, out: &mut [u8]) {
@@ -68,8 +68,8 @@ fn each<T: Copy + Default, E: Pod>(
 }
 
 /// Converts rows to elements of the tensor, and mirrors them if required. Bytes are converted with
-/// a look-up table, which also includes the last tables of a chain. The results are bitwise equal
-/// to those of the actions and [`store`].
+/// a look-up table, into which the last tables of a chain are merged. The results equal, bit for
+/// bit, those of executing the actions and then [`store`].
 #[derive(Clone, Debug)]
 pub struct Tail {
     elements: Elements,
@@ -77,7 +77,7 @@ pub struct Tail {
     layout: Layout,
 }
 
-/// Converted values of every byte, for each channel.
+/// Tensor element for each byte value of each channel.
 #[derive(Clone, Debug)]
 enum Elements {
     Bytes,
@@ -99,7 +99,8 @@ pub struct RowPlace {
 }
 
 impl Tail {
-    /// Converts the values of a table of floats. Without a table, it converts the bytes themselves.
+    /// Creates a converter that maps bytes to floats with the table `values` and then to elements.
+    /// Without a table, bytes keep their value.
     pub fn new(values: Option<&Floats>, dtype: DType, layout: Layout) -> Self {
         let floats = || values.copied().unwrap_or_else(|| table::of(|_, byte| f32::from(byte)));
         let halves = |convert: fn(f32) -> u16| {
@@ -125,7 +126,7 @@ impl Tail {
         }
     }
 
-    /// Converts rows of floats only.
+    /// Creates a converter for rows of floats only.
     pub fn of_floats(dtype: DType, layout: Layout) -> Self {
         Self { elements: Elements::Bytes, dtype, layout }
     }

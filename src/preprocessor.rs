@@ -96,7 +96,7 @@ impl Preprocessor {
     /// The errors of [`run`](Self::run). After an error, the content of `out` is unspecified.
     ///
     /// # Panics
-    /// If `out` does not have exactly [`shape().bytes()`](TensorShape::bytes) bytes.
+    /// Panics if `out` does not have exactly [`shape().bytes()`](TensorShape::bytes) bytes.
     pub fn run_into(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), DataError> {
         let shape = self.shape();
         assert_eq!(out.len(), shape.bytes(), "the length of `out` for a tensor of {shape}");
@@ -110,7 +110,7 @@ impl Preprocessor {
     fn make(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), DataError> {
         check_size(bytes.len() as u64, self.plan.settings.limits.max_file_bytes)?;
         let kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        // If an operator panics, the buffers are dropped with the call.
+        // If an operator panics, these buffers are dropped and not put back into the pool.
         let mut scratch = kept.unwrap_or_else(|| Scratch::new(&self.plan));
         let made = scratch.make(&self.plan, self.room, bytes, out);
         scratch.trim();

@@ -104,9 +104,9 @@ impl SampleRng {
 }
 
 /// Position of an operator in a chain: its name, and the number of operators with this name before
-/// it. For a nested operator, the path includes the same for each enclosing operator. Inserting or
-/// removing operators with other names does not change the path, so the operator's random numbers
-/// stay the same.
+/// it. For a nested operator, the path also includes name and number of each enclosing operator.
+/// Inserting or removing operators with other names does not change the path, so the operator's
+/// random numbers stay the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct OperatorPath(u64);
@@ -146,9 +146,9 @@ pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64
 ///
 /// * Up to 1024 elements, it is 80 rounds of swap-or-not (Hoang, Morris and Rogaway, "An
 ///   enciphering scheme based on a card shuffle", CRYPTO 2012). In each round every element has a
-///   partner, and a keyed coin decides whether the two are swapped. It needs no table and no power
-///   of two, and can produce every order. A chi-square test over several hundred thousand keys
-///   finds all orders of up to seven elements equally frequent, even with only 16 rounds.
+///   partner, and a keyed random bit decides whether the two are swapped. It needs no table and no
+///   power of two, and can produce every order. A chi-square test over several hundred thousand
+///   keys finds all orders of up to seven elements equally frequent, even with only 16 rounds.
 /// * Above 1024 elements, it is a balanced Feistel network of eight rounds over the next power of
 ///   four, iterated until the result is in range (Black and Rogaway, "Ciphers with arbitrary finite
 ///   domains", CT-RSA 2002), which takes less work. It is unsuitable for small ranges: the halves
@@ -185,8 +185,8 @@ impl Permutation {
         Self { len, half_bits: half_bits(len), keys }
     }
 
-    /// Creates a permutation of `0..len` that additionally depends on `number`. It shuffles a set
-    /// block by block.
+    /// Creates a permutation of `0..len` that also depends on the block number `number`, for sets
+    /// that are shuffled block by block.
     pub fn block(&self, number: u64, len: u64) -> Self {
         let tweak = mix(number.wrapping_add(1));
         Self { len, half_bits: half_bits(len), keys: self.keys.map(|key| mix(key ^ tweak)) }
@@ -213,7 +213,7 @@ impl Permutation {
             // Uniform in 0..len with a bias below 2^-54.
             let offset = ((u128::from(key) * u128::from(self.len)) >> 64) as u64;
             let partner = if offset >= value { offset - value } else { offset + self.len - value };
-            // Both elements of a pair use the same coin.
+            // Both elements of a pair use the same random bit, which depends on the larger element.
             if mix(value.max(partner) ^ key) >> 63 == 1 {
                 value = partner;
             }

@@ -102,8 +102,8 @@ pub struct TensorShape {
 }
 
 impl TensorShape {
-    /// Number of elements in one sample: 3 x height x width. Like the sizes in bytes, the number
-    /// saturates at `usize::MAX`.
+    /// Number of elements in one sample: 3 x height x width. This number and the sizes in bytes
+    /// saturate at `usize::MAX`.
     pub const fn sample_len(self) -> usize {
         CHANNELS.saturating_mul(self.width as usize).saturating_mul(self.height as usize)
     }

@@ -1,5 +1,5 @@
-//! Runs parts of a task on separate threads, and creates the error of a system that starts no more
-//! threads.
+//! Runs parts of a task on separate threads, and creates the error for a thread that the system
+//! refuses to start.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

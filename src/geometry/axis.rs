@@ -5,7 +5,7 @@
 pub struct Axis {
     /// Output pixels per input pixel. Negative if the axis is mirrored.
     pub scale: f64,
-    /// Output position of the image's edge at 0.
+    /// Output position of the image's left or upper edge.
     pub offset: f64,
 }
 

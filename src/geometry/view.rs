@@ -11,8 +11,8 @@ use super::{Axis, BoundingBox, Orientation, Plane, Roi, Size};
 ///   enlarges the visible part.
 /// * Crops, flips and resizes are exact: one scale and offset per axis. A warp ends such a part of
 ///   the chain, and a new part begins after it.
-/// * Boxes are clipped before each warp. After it they become the smallest upright boxes, as in
-///   torchvision.
+/// * Boxes are clipped before each warp. After a warp, they become the smallest axis-aligned boxes
+///   around the warped boxes, as in torchvision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
     /// Parts of the chain that end with a warp, in order.
@@ -27,16 +27,16 @@ pub struct View {
     /// Visible part of the image, in pixels of the result. The rest of the result is fill. After a
     /// warp, this is the smallest box around the visible part.
     pub visible: BoundingBox,
-    /// Rule that drops objects, if a rule is set.
+    /// Rule that decides which objects are dropped, if a rule is set.
     kept: Option<Kept>,
 }
 
-/// Rule that keeps the objects whose boxes had their centre inside a window, at a position of the
-/// chain.
+/// Rule that keeps an object if the centre of its box is inside a window at a certain position of
+/// the chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Kept {
     window: BoundingBox,
-    /// Number of warps in the view at this position.
+    /// Number of warps before this position of the chain.
     warps: u32,
     x: Axis,
     y: Axis,
@@ -48,7 +48,7 @@ struct Kept {
 struct Warped {
     /// Transform from the end of the part to its start. It has an inverse.
     back: Plane,
-    /// Visible part before the warp, in coordinates of the start.
+    /// Visible part before the warp, in coordinates of the start of the part.
     visible: BoundingBox,
 }
 
@@ -63,7 +63,7 @@ impl Default for View {
 }
 
 impl View {
-    /// Maximum number of warps of a chain. Later warps change only the size of the view.
+    /// Maximum number of warps of a chain. After a further warp, nothing is visible.
     pub const MOST_WARPS: usize = 3;
 
     /// View of an empty image.
@@ -127,7 +127,7 @@ impl View {
         &self.warped[..self.warps as usize]
     }
 
-    /// Crops a window of `size` at `(x, y)`. It may extend outside the image.
+    /// Crops a window of `size` at `(x, y)`. The window may extend outside the image.
     pub fn crop(&mut self, (x, y): (i64, i64), size: Size) {
         let (x, y) = (x as f64, y as f64);
         self.x.then(1.0, -x);
@@ -252,8 +252,8 @@ mod tests {
         view.crop((10, 20), Size::new(40, 20));
         view.flip(true, false);
         view.resize(Roi::new(0, 0, 40, 20), Size::new(80, 60));
-        // The point 15 is at 5 in the window, at 35 after mirroring, and at 70 after doubling. 22
-        // is at 2, and at 6 after tripling.
+        // Column 15 is at 5 in the window, at 35 after mirroring, and at 70 after doubling. Row 22
+        // is at 2 in the window, and at 6 after tripling.
         assert_eq!(view.point(15.0, 22.0), (70.0, 6.0));
         assert_eq!((view.x.back(70.0), view.y.back(6.0)), (15.0, 22.0));
         assert_eq!(view.visible, BoundingBox::new(0.0, 0.0, 80.0, 60.0));

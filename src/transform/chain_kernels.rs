@@ -57,9 +57,9 @@ impl ChainKernels {
         self.fused.iter().chain(&self.program).try_for_each(|kernel| kernel.warm_up(stream))
     }
 
-    /// Enqueues the launches for `count` samples. The two offsets of `block` are where the
-    /// parameters for the fused and for the program kernel begin. `extent` covers all samples whose
-    /// parameters are in `block`.
+    /// Enqueues the launches for `count` samples. `block` holds the parameters of the samples:
+    /// those of the fused kernel begin at the first offset, those of the program kernel at the
+    /// second. `extent` covers all samples whose parameters are in `block`.
     ///
     /// # Errors
     /// Errors of [`Kernel::launch`].

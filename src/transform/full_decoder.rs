@@ -96,7 +96,7 @@ impl FullDecoder {
         self.pixels = pixels;
     }
 
-    /// Decodes an image upright and resizes it.
+    /// Decodes an image, upright if the decoder rotates images, and resizes it.
     fn resized(
         &mut self,
         resize: &Resize,
@@ -106,7 +106,7 @@ impl FullDecoder {
     ) -> Result<Vec<u8>, DataError> {
         let (orientation, stored) = (self.orientation(header), header.size);
         let size = orientation.upright_size(stored);
-        // The image is taken out, so an error leaves no partial image behind.
+        // The buffer is taken out of `self`, so that an error leaves no partial image behind.
         let mut upright = self.upright.take().unwrap_or_default();
         upright.reset(size.window())?;
         let turned = Upright { orientation, stored, first_column: 0 };
@@ -141,7 +141,8 @@ impl FullDecoder {
         Ok(pixels)
     }
 
-    /// Returns the orientation to apply to the image.
+    /// Returns the orientation that the decoder applies: the image's, or none if the decoder does
+    /// not rotate images.
     fn orientation(&self, header: &Header) -> Orientation {
         if self.turn { header.orientation } else { Orientation::UPRIGHT }
     }

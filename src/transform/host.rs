@@ -1,4 +1,4 @@
-//! CPU transform from decoder rows to the tensor of a sample.
+//! CPU transform: computes the tensor of a sample from the rows that the decoder emits.
 //!
 //! Actions are executed in passes. A pass reads rows from a source, applies all following pointwise
 //! actions while the row is in the cache, and stores the row. The source of the first pass is the
@@ -24,8 +24,8 @@ use super::resampling::Resampling;
 use super::run::Pixels;
 use super::upright::Upright;
 
-/// Total size of all batches from which on tensors are written with non-temporal stores, which
-/// bypass the CPU caches.
+/// Minimum total size of all batches, in bytes, for which tensors are written with non-temporal
+/// stores, which bypass the CPU caches.
 const PAST_CACHES_BYTES: usize = 32 << 20;
 
 /// CPU transform of one thread. Its buffers grow to the size that the largest sample needs, and are
@@ -52,7 +52,7 @@ pub struct PlannedImage<'a> {
     pub sample: &'a SamplePlan,
 }
 
-/// Actions that are not executed yet.
+/// Actions of a sample that have not been executed yet.
 #[derive(Clone, Copy)]
 struct Rest<'a> {
     actions: &'a Actions,
@@ -97,7 +97,8 @@ impl HostTransform {
         self.busy
     }
 
-    /// Returns the memory held, in bytes, without the tables of the last conversion.
+    /// Returns the memory of the buffers, in bytes. The tables of the last conversion are not
+    /// counted.
     pub fn capacity_bytes(&self) -> usize {
         self.images.capacity_bytes()
             + self.resampling.capacity_bytes()
@@ -313,7 +314,7 @@ impl HostTransform {
                 let window = image.window();
                 match (resample, executor) {
                     (Some(ResamplingAt { place, params, cut: (left, top) }), _) => {
-                        // The image may be larger than what is resampled.
+                        // The image may be larger than the window that is resampled.
                         let input = actions.list[place].input;
                         resampling.begin(params, actions.table_of(place), input)?;
                         let first = CHANNELS * (input.x + left - window.x) as usize;

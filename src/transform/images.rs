@@ -5,9 +5,9 @@ use crate::geometry::Roi;
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::kind::mix::{Mix, Mixer};
 
-/// Intermediate images: two of bytes, two of floats, and two for mixes. A chain that changes the
-/// pixel type can therefore reuse the memory of the previous sample. `plan/need.rs` predicts this
-/// memory.
+/// Intermediate images: two of bytes, two of floats, and two for actions that mix images. Images of
+/// both pixel types are kept, so that a chain that changes the pixel type reuses the memory of the
+/// previous sample. `plan/need.rs` predicts this memory.
 pub struct Images {
     bytes: [HostImage; 2],
     floats: [HostImage; 2],
@@ -48,9 +48,9 @@ impl Images {
         self.of_mut(pixels)[place] = image;
     }
 
-    /// Takes out the image to write next, with this window and unspecified values. This is the
-    /// other image of the same pixel type, or the first one of another type.
-    /// [`advance`](Self::advance) makes it the current image.
+    /// Takes out the image to write next, with this window and unspecified values: the other image
+    /// of the current pixel type, or the first image of the other pixel type. The caller passes it
+    /// to [`advance`](Self::advance), which makes it the current image.
     pub fn next(&mut self, pixels: PixelType, window: Roi) -> Result<HostImage, DataError> {
         let place = self.place(pixels);
         let mut image = std::mem::replace(&mut self.of_mut(pixels)[place], empty(pixels));
@@ -61,7 +61,8 @@ impl Images {
         reset.map(|()| image)
     }
 
-    /// Executes one step of a mix with the image `src`. Returns the next image, with this window.
+    /// Executes one step of a mix, which adds up several images, with the image `src`. Returns the
+    /// next image, with this window.
     pub fn mix(&mut self, mix: &Mix, src: &HostImage, window: Roi) -> Result<HostImage, DataError> {
         let mut out = self.next(PixelType::U8, window)?;
         self.mixer.take(*mix, src, &mut out).map(|()| out)
@@ -73,7 +74,7 @@ impl Images {
         self.put_back(image);
     }
 
-    /// Memory held, in bytes.
+    /// Memory that the intermediate images hold, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         let images = self.bytes.iter().chain(&self.floats).map(HostImage::capacity_bytes);
         images.sum::<usize>() + self.mixer.capacity_bytes()

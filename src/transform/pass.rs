@@ -25,11 +25,13 @@ pub struct Passes {
     bytes: Option<LastTail>,
     /// Conversion of rows of floats to the tensor.
     floats: Tail,
-    /// If present, tensors are written with non-temporal stores.
+    /// Row buffer for non-temporal stores. Without this buffer, tensors are written with ordinary
+    /// stores.
     line: Option<Box<LineBuffer>>,
 }
 
-/// Conversion of bytes that follows a table of floats, kept from the last pass.
+/// Conversion of bytes to tensor elements through a table of floats. It is kept for the next pass,
+/// which often has the same table.
 struct LastTail {
     values: Box<Floats>,
     tail: Tail,
@@ -65,7 +67,7 @@ pub struct Source<'a> {
     pub window: Roi,
     /// Pixel type of the rows.
     pub pixels: PixelType,
-    /// Table of the first action, if that is a statistics action.
+    /// Table that was computed for the first action, if that action needs statistics of the image.
     pub made: Option<&'a Made>,
 }
 
@@ -81,8 +83,8 @@ impl Passes {
         self.line = is_past.then(LineBuffer::new);
     }
 
-    /// Begins a pass with the pointwise actions `which`. It stores the sample's tensor in `out`, or
-    /// an image if `out` is `None`.
+    /// Begins a pass with the pointwise actions `which`. The pass stores the sample's tensor in
+    /// `out`, or an image if `out` is `None`.
     pub fn begin<'a>(
         &'a mut self,
         actions: &Actions,
@@ -117,7 +119,8 @@ impl Passes {
         Ok(Pass { run, source: window, sink })
     }
 
-    /// Returns the memory held, in bytes, without the tables of the last conversion.
+    /// Returns the memory of the buffers, in bytes. The tables of the last conversion are not
+    /// counted.
     pub fn capacity_bytes(&self) -> usize {
         self.run.capacity_bytes() + self.line.as_ref().map_or(0, |_| size_of::<LineBuffer>())
     }
@@ -145,8 +148,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Processes row `y` of a source of bytes, which `make` writes. `make` writes directly into the
-    /// result, or into `line` if the columns change.
+    /// Processes row `y` of a source of bytes, which `make` computes. `make` writes directly into
+    /// the result, or into `line` if the columns change.
     pub fn make(&mut self, y: u32, line: &mut [u8], make: impl FnOnce(&mut [u8])) {
         if let Sink::Image(HostImage::U8(image)) = &mut self.sink
             && self.run.keeps_columns(self.source)
@@ -218,18 +221,19 @@ impl Sink<'_> {
     }
 }
 
-/// Resampling that a pass begins with.
+/// Resampling with which a pass begins, and the crops before it.
 #[derive(Clone, Copy, Debug)]
 pub struct ResamplingAt<'a> {
-    /// Number of the action.
+    /// Number of the resampling's action.
     pub place: usize,
     pub params: &'a resample::Params,
-    /// Columns and rows that crops before it cut off.
+    /// Number of columns on the left and of rows at the top that crops before the resampling cut
+    /// off.
     pub cut: (u32, u32),
 }
 
-/// Finds the resampling at or after action `place`, with only inside crops before it. A crop inside
-/// the image only selects pixels, so it needs no pass of its own.
+/// Finds the resampling at or after action `place`. Only crops inside the image may precede it.
+/// Such a crop only selects pixels, so it needs no pass of its own.
 pub fn resampling_at(actions: &Actions, place: usize, end: usize) -> Option<ResamplingAt<'_>> {
     let mut cut = (0, 0);
     for (at, action) in actions.list[..end].iter().enumerate().skip(place) {
@@ -243,8 +247,8 @@ pub fn resampling_at(actions: &Actions, place: usize, end: usize) -> Option<Resa
     None
 }
 
-/// Returns the conversion that follows this table. It is computed again only if the table differs
-/// from the previous one.
+/// Returns the conversion to tensor elements through the table `values`. It is computed again only
+/// if the table differs from that of the previous pass.
 fn tail_for<'a>(
     last: &'a mut Option<LastTail>,
     values: Option<&Floats>,

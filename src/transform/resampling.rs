@@ -44,7 +44,7 @@ impl Resampling {
         Ok(&mut self.line)
     }
 
-    /// Memory held, in bytes.
+    /// Memory that the buffers hold, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.resampler.scratch_bytes() + self.line.capacity()
     }

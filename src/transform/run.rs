@@ -35,17 +35,18 @@ pub struct Run {
 enum Stage {
     /// Look-up table, as index into `tables`.
     Table(usize),
-    /// Function of pixels. `columns` is the position of the line's first column and the direction;
-    /// `rows` is the position of the source's row 0 and the direction.
+    /// Function of pixels. `columns` has the position of the line's first column in the action's
+    /// image and the direction of the columns, 1 or -1. `rows` has the position and the direction
+    /// of the rows, counted from row 0 of the source.
     Pixel { kind: &'static PixelKind, params: ParamBytes, columns: (i32, i32), rows: (i32, i32) },
-    /// Fill everything outside of these columns of the line and rows of the source.
+    /// Fills everything outside of these columns of the line and these rows of the source.
     Fill { columns: Range<usize>, rows: Range<i64>, fill: [f32; CHANNELS] },
 }
 
 /// Mapping of positions along one axis.
 #[derive(Clone, Copy, Debug, Default)]
 struct Axis {
-    /// Position of the source's position 0 after the actions so far.
+    /// Position to which the mapping so far moves the source's position 0.
     offset: i64,
     /// Whether positions are mirrored.
     mirrored: bool,
@@ -79,7 +80,7 @@ impl Run {
     /// `is_floats` is the source's pixel type. With `to_floats`, rows become floats as soon as
     /// there is a table of floats. Otherwise rows stay bytes if no action follows that table, and
     /// the caller applies [`values`](Self::values). `made` is the table of the first action if that
-    /// is a statistics action.
+    /// action needs statistics of the image.
     pub fn begin(
         &mut self,
         actions: &Actions,
@@ -184,7 +185,7 @@ impl Run {
         !self.float_line.is_empty()
     }
 
-    /// Adds a table. If the last stage is a table, both are composed.
+    /// Adds a table. If the last stage is a table, both tables are combined into one.
     fn push_table(&mut self, table: &Bytes) {
         if let Some(Stage::Table(before)) = self.bytes.last() {
             let before = &mut self.tables[*before];
@@ -195,7 +196,7 @@ impl Run {
         }
     }
 
-    /// Sets the table of floats. If the last stage is a table, both are composed.
+    /// Sets the table of floats. If the last stage is a table, both tables are combined into one.
     fn push_values(&mut self, table: &Floats) {
         self.values = Some(match self.bytes.pop_if(|it| matches!(it, Stage::Table(_))) {
             Some(Stage::Table(before)) => table::composed(self.tables[before].bytes(), table),
@@ -268,8 +269,8 @@ impl Run {
     }
 
     /// Returns the row of the result that row `y` of the source becomes. Returns `None` if the
-    /// result does not need it, if columns are mirrored, or if the run produces floats. For `Some`,
-    /// [`bytes`](Self::bytes) computes the row.
+    /// result does not need row `y`, if columns are mirrored, or if the run produces floats. For
+    /// `Some`, [`bytes`](Self::bytes) computes the row.
     pub fn straight(&self, y: i64) -> Option<u32> {
         let straight = !self.columns.mirrored && self.values.is_none() && !self.gives_floats();
         (straight && self.needed_rows().contains(&y)).then(|| self.rows.result(y))
@@ -308,15 +309,16 @@ impl Run {
 
     /// Computes the result of all rows of a source that [keeps its places](Self::keeps_places).
     pub fn image(&self, from: &[u8], to: &mut [u8]) {
-        /// Number of bytes that are processed per stage. They fit into the cache and contain many
-        /// rows, because each call of a stage costs time.
+        /// Number of bytes that each stage processes per call. So many bytes fit into the cache,
+        /// and the cost of the calls is small.
         const PART: usize = CHANNELS << 12;
         for (from, to) in from.chunks(PART).zip(to.chunks_mut(PART)) {
             self.changed(0, from, to);
         }
     }
 
-    /// Applies the stages to row `y` of the source in place. The row must keep its columns.
+    /// Applies the stages to row `y` of the source in place. The row must already have the columns
+    /// of the result.
     pub fn change(&self, y: i64, row: &mut [u8]) {
         filled_bytes(&self.bytes, &self.tables, y, row);
     }
@@ -333,7 +335,7 @@ impl Run {
         filled_bytes(stages, &self.tables, y, out);
     }
 
-    /// Memory held, in bytes.
+    /// Memory that the buffers hold, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.line.capacity() + self.float_line.capacity() * size_of::<f32>()
     }
@@ -377,9 +379,9 @@ fn filled_floats<'a>(stages: &[Stage], y: i64, line: &'a mut [f32]) -> Pixels<'a
     Pixels::Floats(line)
 }
 
-/// Returns the position of row `y` of the source in an action's image. `columns` is the position of
-/// the line's first column and the direction; `rows` is the position of the source's row 0 and the
-/// direction.
+/// Returns the position of row `y` of the source in an action's image. `columns` has the position
+/// of the line's first column and the direction of the columns. `rows` has the position of the
+/// source's row 0 and the direction of the rows.
 fn position(columns: (i32, i32), rows: (i32, i32), y: i64) -> RowPosition {
     let ((x, step), (first, down)) = (columns, rows);
     RowPosition { x, step, y: first.wrapping_add(down.wrapping_mul(y as i32)) }

@@ -1,4 +1,4 @@
-//! Data of the program kernel. Twins of the structs in `kernels/steps.cu`.
+//! Data that the program kernel reads. The structs are twins of those in `kernels/steps.cu`.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -6,10 +6,10 @@ use crate::op::MAX_PARAMS_BYTES;
 use crate::op::kernel_text::RoiParams;
 use crate::tensor::CHANNELS;
 
-/// Size of the largest leaf's parameters, in bytes.
+/// Size in bytes of the largest parameters with which a pass reads an image from memory (a leaf).
 pub const LEAF_BYTES: usize = size_of::<RoiParams>();
 
-/// What happens to one sample.
+/// Addresses of the passes, steps and statistics of one sample, and number of its passes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Program {
@@ -20,13 +20,13 @@ pub struct Program {
     pub unused: i32,
 }
 
-/// Size of a sample's histograms, of three channels and gray, in bytes.
+/// Size in bytes of a sample's histograms: three of the channels and one of gray.
 pub const HISTOGRAM_BYTES: usize = 4 * 256 * size_of::<u32>();
 
-/// Size of a sample's histograms and of the table that is made from them, in bytes.
+/// Size in bytes of a sample's histograms and of the table that is computed from them.
 pub const STATISTICS_BYTES: usize = HISTOGRAM_BYTES + CHANNELS * 256 * size_of::<f32>();
 
-/// What makes an image.
+/// Data of a pass, which computes an image or the tensor.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Pass {
@@ -40,17 +40,17 @@ pub struct Pass {
     pub rows: Along,
     pub width: i32,
     pub height: i32,
-    /// Left, top, right and bottom of what can be read.
+    /// Left, top, right and bottom edges of the region that can be read.
     pub readable: [i32; 4],
     pub whole: [i32; 2],
-    /// Parameters of the source, then those of what reads it.
+    /// Parameters of the source, then those of the action that reads the source.
     pub source: SourceBytes,
 }
 
-/// Parameters of the type that a pass reads through.
+/// Parameters of the source of a pass and of the action that reads the source.
 pub type SourceBytes = [u8; LEAF_BYTES + MAX_PARAMS_BYTES];
 
-/// What is done to a pixel.
+/// Data of a step, which changes each pixel of a pass.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Step {
@@ -61,7 +61,7 @@ pub struct Step {
     pub params: [u8; MAX_PARAMS_BYTES],
 }
 
-/// Pixels outside of a rectangle are filled.
+/// Parameters of a step that fills the pixels outside of a rectangle.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct FillParams {
@@ -73,7 +73,7 @@ pub struct FillParams {
     pub unused: i32,
 }
 
-/// Position along an axis for number `i` of a pass's output: `at + step * i`.
+/// Map from the number `i` of a column or row of a pass's output to a position: `at + step * i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Along {
@@ -81,20 +81,20 @@ pub struct Along {
     pub step: i32,
 }
 
-/// Device memory of one sample.
+/// Addresses of one sample's data in device memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
-    /// The tensor.
+    /// Address of the tensor.
     pub out: u64,
-    /// Two scratch images. The fused kernel stores the first.
+    /// Addresses of two scratch images. The fused kernel stores its output in the first.
     pub scratch: [u64; 2],
-    /// Start of the tables.
+    /// Start of the tables of the actions.
     pub tables: u64,
-    /// Passes, steps and statistics.
+    /// Start of the passes, steps and statistics.
     pub passes: u64,
 }
 
-/// Codes of steps.
+/// Codes of the steps that need no formula.
 pub mod step {
     pub const TABLE: i32 = 0;
     pub const FLOAT_TABLE: i32 = 1;
@@ -104,7 +104,8 @@ pub mod step {
     pub const FILL_FLOATS: i32 = 5;
 }
 
-/// Codes of readers. Some kinds have one of their own (`ProgramRole::reader`).
+/// Codes for how a pass reads its source. Some kinds have a code of their own
+/// (`ProgramRole::reader`).
 pub mod read {
     pub const BYTES: i32 = 0;
     pub const FLOATS: i32 = 1;
@@ -112,5 +113,6 @@ pub mod read {
     pub const DOWN: i32 = 3;
 }
 
-/// Code of the first formula. Each has two codes: for bytes and for floats.
+/// Code of the first formula. Each formula has two codes: for pixels of bytes and for pixels of
+/// floats.
 pub const FORMULAS: i32 = 16;

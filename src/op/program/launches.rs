@@ -2,24 +2,25 @@
 
 use crate::geometry::Size;
 
-/// Pixels of a block's tile.
+/// Number of pixels in the tile that a thread block computes.
 pub const TILE_PIXELS: u32 = 1024;
 
-/// Pixels that a block counts. More than in a tile, because a block adds all of its histograms to those of the sample.
+/// Number of pixels that a thread block counts. It is larger than a tile, because each block adds
+/// its whole histograms to those of the sample, which costs as much for few pixels as for many.
 pub const COUNTED_PIXELS: u32 = 8 * TILE_PIXELS;
 
-/// Blocks that make a table: one per channel.
+/// Number of thread blocks that compute a table: one per channel.
 const TABLE_BLOCKS: u32 = 3;
 
-/// What a launch does to a pass. Twin of `Stage` in `kernels/program.cu`.
+/// What a launch does with a pass. Twin of `Stage` in `kernels/program.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Stage {
     /// Counts the histograms of the pass's source.
     Count,
-    /// Makes the table of the pass's first step from the histograms.
+    /// Computes the table of the pass's first step from the histograms.
     Table,
-    /// Makes the pass's image, or the tensor.
+    /// Computes the output of the pass: an image or the tensor.
     Make,
 }
 
@@ -28,23 +29,24 @@ pub enum Stage {
 pub struct ProgramLaunch {
     /// Number of the pass.
     pub pass: u32,
-    /// What is done.
+    /// What the launch does with the pass.
     pub stage: Stage,
-    /// Blocks per sample.
+    /// Number of thread blocks per sample.
     pub blocks: u32,
 }
 
-/// Sizes of the launches for a group of samples: the largest of all samples.
+/// Sizes of the launches for a group of samples. Each size is the largest of all samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Output of the fused kernel.
+    /// Size of the output of the fused kernel, which runs before the program kernel.
     pub fused: Size,
-    /// By pass number: pixels of the output, and pixels whose histograms are counted.
+    /// For each pass: number of pixels of its output, and number of pixels whose histograms are
+    /// counted.
     passes: Vec<[u64; 2]>,
 }
 
 impl Extent {
-    /// Forgets all samples.
+    /// Removes all samples.
     pub fn clear(&mut self) {
         self.fused = Size::default();
         self.passes.clear();
@@ -58,13 +60,14 @@ impl Extent {
         }
     }
 
-    /// Adds a sample's output of the fused kernel.
+    /// Adds the size of one sample's output of the fused kernel.
     pub(in crate::op) fn add_fused(&mut self, Size { width, height }: Size) {
         let largest = &mut self.fused;
         *largest = Size::new(largest.width.max(width), largest.height.max(height));
     }
 
-    /// Adds a sample's pass: the pixels of its output, and those that are counted.
+    /// Adds one sample's pass: number of pixels of its output, and number of pixels whose
+    /// histograms are counted.
     pub(super) fn add_pass(&mut self, number: usize, pixels: u64, counted: u64) {
         if self.passes.len() <= number {
             self.passes.resize(number + 1, [0; 2]);
@@ -74,7 +77,8 @@ impl Extent {
         *most_counted = counted.max(*most_counted);
     }
 
-    /// Launches of the program kernel, in order. Each one needs the results of all blocks of the one before it.
+    /// Launches of the program kernel, in order. Each launch needs the results of all thread blocks
+    /// of the launch before it.
     pub fn launches(&self) -> impl Iterator<Item = ProgramLaunch> {
         let blocks = |pixels: u64, each: u32| pixels.div_ceil(each.into()) as u32;
         self.passes.iter().zip(0..).flat_map(move |(&[pixels, counted], pass)| {

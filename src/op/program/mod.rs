@@ -1,8 +1,11 @@
-//! The program kernel: everything behind the fused part of a chain, as data.
+//! The program kernel: executes all actions of a chain that the fused kernel, which has a fixed
+//! order of actions, does not execute. The actions of a sample are data, not code.
 //!
-//! A chain's actions become passes. A pass reads an image, does pointwise steps to each pixel, and stores an image in
-//! scratch memory, or the tensor (`kernels/program.cu`). Samples of a group may differ in every step. Their first passes
-//! are one launch, their second passes the next one, and so on. The boundary between launches is what a pass waits for.
+//! The actions of a sample are grouped into passes. A pass reads an image, applies pointwise steps
+//! to each pixel, and stores an image in scratch memory, or the tensor (`kernels/program.cu`).
+//! Samples of a group may differ in every step. The first launch executes their first passes, the
+//! second launch their second passes, and so on. A pass needs the result of the pass before it,
+//! which is complete when its launch begins.
 
 pub use data::Addresses;
 pub use launches::{Extent, ProgramLaunch, Stage};

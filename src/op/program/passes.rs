@@ -1,4 +1,4 @@
-//! Passes of a sample.
+//! Groups the actions of a sample into passes.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use crate::op::kind::{Execution, Kind};
 use crate::op::{Action, Actions};
 use crate::tensor::CHANNELS;
 
-/// An image that is stored, or a part of it.
+/// An image in memory, or a window of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Image {
-    /// The part that is stored.
+    /// Window that is in memory.
     pub window: Roi,
     /// Size of the whole image.
     pub whole: Size,
@@ -19,35 +19,37 @@ pub struct Image {
     pub pixels: PixelType,
 }
 
-/// What a pass reads.
+/// How a pass reads its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// The pixels of its source.
+    /// Reads the pixels of the source.
     Source,
-    /// Sums along the rows of the source, for this resampling.
+    /// Computes the horizontal sums of a resampling. The field is the number of its action.
     Across(usize),
-    /// Sums along the columns of an image of such sums.
+    /// Computes the vertical sums of a resampling from an image of horizontal sums. The field is
+    /// the number of its action.
     Down(usize),
-    /// This action, which is executed by rows or on the whole image.
+    /// Executes the action with this number, which is executed by rows or on the whole image.
     Action(usize),
 }
 
-/// A pass.
+/// A pass of the program kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pass {
     pub source: Image,
     pub reader: Reader,
-    /// Window of what is read, and its pixel type.
+    /// Window that is read, and its pixel type.
     pub readable: Roi,
     pub read: PixelType,
-    /// Pointwise actions, or statistics of the source and pointwise actions.
+    /// Pointwise actions of the pass. The first action may also be one that needs statistics of the
+    /// source.
     pub actions: Range<usize>,
     pub output: Image,
-    /// Whether the output is that of the last action.
+    /// Whether the output of the pass is that of the last action.
     pub is_last: bool,
 }
 
-/// Passes of a sample's actions, in order. There is always one.
+/// Iterator over the passes of a sample's actions, in order. There is always at least one pass.
 #[derive(Debug)]
 pub struct Passes<'a> {
     actions: &'a Actions,
@@ -58,12 +60,13 @@ pub struct Passes<'a> {
 }
 
 impl<'a> Passes<'a> {
-    /// Passes of the actions from number `first` on, whose input is `source`.
+    /// Passes of the actions from number `first` on. `source` is the input of the first action.
     pub fn new(actions: &'a Actions, first: usize, source: Image) -> Self {
         Self { actions, place: first, source, summed: false, ended: false }
     }
 
-    /// Maximum number of passes for an action of this kind, and one more for all actions together.
+    /// Maximum number of passes that an action of this kind adds. All actions of a sample together
+    /// need one more.
     pub fn most(kind: Kind) -> usize {
         match kind.facts().execution {
             Execution::Pointwise => 0,
@@ -119,7 +122,7 @@ impl Iterator for Passes<'_> {
 }
 
 impl Image {
-    /// Size of its pixels in scratch memory, in bytes.
+    /// Size in bytes of the window's pixels in scratch memory.
     pub fn bytes(&self) -> u64 {
         let value = match self.pixels {
             PixelType::U8 => 1,
@@ -129,7 +132,7 @@ impl Image {
     }
 }
 
-/// Whether a pass begins with this action, and reads its source through it.
+/// Whether a new pass begins with this action and reads its source through this action.
 fn reads(action: &Action) -> bool {
     [Execution::Resample, Execution::Rows, Execution::Whole].iter().any(|how| is(action, *how))
 }

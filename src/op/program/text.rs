@@ -1,4 +1,5 @@
-//! Source text of the program kernel: its own texts, those of the formulas, and functions that switch over them.
+//! Source text of the program kernel: its own text, the texts of the formulas, and functions that
+//! switch over the formulas.
 
 use crate::image::PixelType;
 use crate::op::kernel_text::{Text, order_type, out_type};
@@ -10,13 +11,14 @@ use super::data::{FORMULAS, LEAF_BYTES, Pass, Program, STATISTICS_BYTES, Step};
 use super::launches::{COUNTED_PIXELS, TILE_PIXELS};
 use super::passes::Passes;
 
-/// Text of a program kernel, and room for the data of a sample.
+/// Text of a program kernel, and the memory that the data of a sample needs.
 #[derive(Clone, Debug)]
 pub struct ProgramText {
-    /// Complete text. The kernel `program(const Program* programs, int count, int number, int stage)` needs the launches
-    /// of [`Extent::launches`](super::Extent::launches).
+    /// Complete source text. The kernel `program(const Program* programs, int count, int number,
+    /// int stage)` must be launched as [`Extent::launches`](super::Extent::launches) describes.
     pub source: String,
-    /// The formulas, element type and layout: `program of Contrast, Hue, Warp f16 nchw`.
+    /// Name with the formulas, element type and layout, such as `program of Contrast, Hue, Warp f16
+    /// nchw`.
     pub name: String,
     formulas: Vec<Kind>,
     passes: usize,
@@ -26,7 +28,8 @@ pub struct ProgramText {
 }
 
 impl ProgramText {
-    /// Text for operators with these kinds, the last of which makes pixels of type `pixels`.
+    /// Creates the text for operators that draw these kinds of actions. The last operator outputs
+    /// pixels of type `pixels`.
     pub fn new<'a>(
         operators: impl IntoIterator<Item = &'a Kinds>,
         pixels: PixelType,
@@ -56,7 +59,7 @@ impl ProgramText {
         Self { source, name, formulas, passes, steps, statistics_bytes }
     }
 
-    /// Size of what the kernel reads per sample at its first address, in bytes.
+    /// Size of a sample's entry in the kernel's array `programs`, in bytes.
     pub const fn sample_bytes(&self) -> usize {
         size_of::<Program>()
     }
@@ -66,7 +69,7 @@ impl ProgramText {
         self.statistics_at() + self.statistics_bytes
     }
 
-    /// Offset of the statistics in bytes: behind all passes and steps.
+    /// Offset of the statistics in bytes. They follow all passes and steps.
     pub(super) const fn statistics_at(&self) -> usize {
         self.passes * size_of::<Pass>() + self.steps * size_of::<Step>()
     }
@@ -76,12 +79,12 @@ impl ProgramText {
         (self.passes, self.steps)
     }
 
-    /// Whether the text has this kind of action.
+    /// Whether the kernel can execute this kind of action.
     pub(super) fn has(&self, kind: Kind) -> bool {
         self.formulas.iter().any(|it| it.is(kind))
     }
 
-    /// Code of a formula, for pixels of this type.
+    /// Code of the formula of `kind` for pixels of type `pixels`.
     pub(super) fn code(&self, kind: Kind, pixels: PixelType) -> i32 {
         let place = self.formulas.iter().position(|it| it.is(kind));
         code(place.expect("checked before: a plan knows the kinds of its operators"), pixels)
@@ -118,7 +121,7 @@ fn source(formulas: &[Kind], pixels: PixelType, dtype: DType, layout: Layout) ->
     text.source
 }
 
-/// The functions that switch over the kinds.
+/// CUDA functions that switch over the formulas.
 fn functions(formulas: &[Kind]) -> String {
     let mut cases = Cases::default();
     for (place, kind) in formulas.iter().enumerate() {

@@ -16,8 +16,8 @@ use super::passes::{self, Image, Passes, Reader};
 use super::text::ProgramText;
 
 impl ProgramText {
-    /// Why the kernel cannot execute a sample's actions from number `first` on: an operator drew what it does not
-    /// declare.
+    /// Checks that the kernel can execute a sample's actions from number `first` on. An error if an
+    /// operator drew more actions or other kinds than it declares.
     pub fn takes(&self, actions: &Actions, first: usize) -> Result<(), &'static str> {
         let list = &actions.list[first..];
         let passes: usize = list.iter().map(|it| Passes::most(it.params.kind())).sum();
@@ -28,16 +28,17 @@ impl ProgramText {
             .ok_or("an operator drew actions that it does not declare")
     }
 
-    /// Size of the larger one of the scratch images for a sample's actions from number `first` on, in bytes. `source`
-    /// is in scratch memory if `is_scratch`.
+    /// Size in bytes of the larger scratch image that a sample's actions from number `first` on
+    /// need. If `is_scratch`, `source` is in scratch memory too.
     pub fn scratch_bytes(actions: &Actions, first: usize, source: Image, is_scratch: bool) -> u64 {
         let passes = Passes::new(actions, first, source);
         let stored = passes.filter(|pass| !pass.is_last).map(|pass| pass.output.bytes());
         stored.fold(if is_scratch { source.bytes() } else { 0 }, u64::max)
     }
 
-    /// Writes a sample's actions from number `first` on. `leaf` are the leaf's parameters if the source is one;
-    /// otherwise the source is the first scratch image. `header` is [`sample_bytes`](Self::sample_bytes) long, `body`
+    /// Writes a sample's actions from number `first` on as data of the kernel. `leaf` has the
+    /// parameters with which the source is read from memory. Without `leaf`, the source is the
+    /// first scratch image. `header` is [`sample_bytes`](Self::sample_bytes) long, `body`
     /// [`passes_bytes`](Self::passes_bytes). The passes are added to `extent`.
     pub fn write(
         &self,
@@ -49,7 +50,7 @@ impl ProgramText {
     ) {
         let (most_passes, _) = self.room();
         let (body, statistics) = body.split_at_mut(self.statistics_at());
-        // The memory was used for other samples.
+        // The memory may hold statistics of other samples.
         statistics.fill(0);
         let (pass_bytes, step_bytes) = body.split_at_mut(most_passes * size_of::<Pass>());
         let (mut count, mut steps) = (0, 0);
@@ -86,7 +87,8 @@ impl ProgramText {
         header.copy_from_slice(bytes_of(&program));
     }
 
-    /// Everything else about a pass.
+    /// Adds the rest of a pass's data: how the pass reads its source, which statistics it needs,
+    /// and its sizes.
     fn pass(
         &self,
         actions: &Actions,
@@ -133,7 +135,7 @@ impl ProgramText {
         }
     }
 
-    /// Gives the steps of a pass. Returns the positions that it reads.
+    /// Passes each step of a pass to `put`. Returns the positions that the pass reads.
     fn steps(
         &self,
         actions: &Actions,
@@ -175,8 +177,8 @@ impl ProgramText {
     }
 }
 
-/// Positions in the input of the first of these pointwise actions, for the pixels of the window of the last one's
-/// output.
+/// Positions that a pass reads for the pixels of its output window: positions in the input of the
+/// first of the pointwise actions `which`.
 fn positions(actions: &Actions, which: Range<usize>, output: &Image) -> (Along, Along) {
     let mut columns = Along { at: output.window.x as i32, step: 1 };
     let mut rows = Along { at: output.window.y as i32, step: 1 };
@@ -207,14 +209,14 @@ impl Along {
     }
 }
 
-/// Parameters of an action.
+/// Parameters of an action, with the address of its table.
 fn action_params(actions: &Actions, place: usize, at: &Addresses) -> ParamBytes {
     let action = &actions.list[place];
     let table = at.tables + (size_of::<i32>() * action.table.start) as u64;
     action.params.bytes(table)
 }
 
-/// Parameters of an image in scratch memory.
+/// Parameters for reading an image from scratch memory.
 fn scratch_leaf(address: u64, image: &Image) -> ParamBytes {
     let Image { window, whole, pixels } = *image;
     let pitch = 3 * window.width;

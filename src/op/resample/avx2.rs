@@ -1,10 +1,12 @@
-//! Both passes with AVX2.
+//! Horizontal and vertical resampling passes with AVX2.
 //!
-//! The horizontal pass computes four output pixels at a time. A shuffle brings two neighbouring RGB pixels of an
-//! output's taps into pairs of 16 bits, and a multiply-add with the pair of coefficients sums them per channel. A
-//! 256-bit register does that for two outputs. Coefficients are read once for four rows, because they would not fit
-//! into the L1 cache otherwise. The vertical pass runs along the row, 32 bytes at a time, with two rows per
-//! multiply-add.
+//! A coefficient is split into an upper and a lower half of at most 16 bits, which are summed
+//! separately. The horizontal pass computes four output pixels at a time. A shuffle turns two
+//! neighbouring RGB pixels of an output's taps into pairs of 16-bit numbers, one pair per channel.
+//! A multiply-add multiplies each pair with two coefficients and adds the products. A 256-bit
+//! register does this for two outputs. Coefficients are read once for four rows, because all
+//! coefficients together may not fit into the L1 cache. The vertical pass runs along the row, 32
+//! bytes at a time, with two rows per multiply-add.
 
 #![allow(unsafe_code)]
 
@@ -19,30 +21,31 @@ use crate::tensor::CHANNELS;
 use super::ring::{ROWS_AT_ONCE, Ring};
 use crate::op::resample::params::{Axis, HALF, PRECISION_BITS, TableBounds};
 
-/// Bits in the lower half of a coefficient.
+/// Number of bits in the lower half of a coefficient.
 const LOW_BITS: i32 = 11;
 
-/// Maximum number of taps for which a sum of 255 times lower halves fits an i32.
+/// Largest number of taps for which the sum of lower halves, each times 255, fits an i32.
 const MOST_TAPS: usize = 4096;
 
-/// Coefficients of a pair of taps, for two outputs (a 128-bit lane each) and their channels: upper halves, then lower
-/// halves.
+/// Coefficients of a pair of taps, for two outputs (one 128-bit lane each) and their channels. The
+/// first array has the upper halves of the coefficients, the second the lower halves.
 type Weights = [[i16; 16]; 2];
 
-/// State of the passes beyond the table.
+/// Memory of the passes, besides the table of coefficients.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
-    /// Pushed rows, each with padding to read past its end.
+    /// Stored input rows, each with padding because outputs read past its end.
     lines: Vec<u8>,
     line_len: usize,
     input: Roi,
-    /// Offset in the line at which each output's taps begin, in bytes. Length is a multiple of four outputs.
+    /// Byte offset in the line at which the taps of each output begin. The number of entries is a
+    /// multiple of four.
     offsets: Vec<u32>,
-    /// Pairs of taps per output.
+    /// Number of pairs of taps per output.
     pairs: usize,
-    /// `pairs` weights for every two outputs.
+    /// Coefficients of every two outputs, `pairs` entries each.
     weights: Vec<Weights>,
-    /// Pairs of rows of the current output row.
+    /// Pairs of ring rows that the current output row reads.
     rows: Vec<RowPair>,
 }
 
@@ -50,18 +53,18 @@ pub(super) struct Passes {
 #[derive(Clone, Copy, Debug, Default)]
 struct RowPair {
     starts: [usize; 2],
-    /// Upper halves, lower halves.
+    /// Upper halves of both coefficients, then their lower halves.
     weights: [i32; 2],
 }
 
 impl Passes {
-    /// Whether the sums of halves cannot overflow.
+    /// Whether the coefficients of an axis can be summed in halves without overflow.
     pub fn fit(axis: Axis<'_>) -> bool {
         let narrow = |&k: &i32| i16::try_from(k >> LOW_BITS).is_ok();
         axis.taps() <= MOST_TAPS && axis.coefs.iter().all(narrow)
     }
 
-    /// Prepares the passes if the CPU has AVX2.
+    /// Prepares the passes for a resampling. The CPU must have AVX2.
     pub fn begin(
         passes: &mut Option<Self>,
         columns: Axis<'_>,
@@ -100,12 +103,14 @@ impl Passes {
             + self.rows.capacity() * size_of::<RowPair>()
     }
 
-    /// Upper bounds in bytes of the buffers, in this order: ring (0: the resampler has it), rows read together, per column, per column
-    /// tap, per block (0 here), per row tap.
+    /// Upper bounds of the buffers in bytes, in the order of `ScratchBytes`: ring (0, because the
+    /// resampler holds it), lines, offsets, weights, blocks (0, because only VNNI has them), and
+    /// row pairs.
     pub fn most_bytes(table: TableBounds, columns: u32, side: u32) -> [usize; 6] {
         let outputs = (columns as usize).next_multiple_of(4);
         let [taps, row_taps] = table.taps.map(|taps| taps.min(MOST_TAPS));
-        // Bound for any number of outputs up to `columns`: outputs are padded to a multiple of 4, and two taps form a pair.
+        // Upper bound for any number of outputs up to `columns`. Outputs are padded to a multiple
+        // of 4, and two taps form a pair.
         let by_entries = (table.columns + 3 * taps).div_ceil(4);
         [
             0,
@@ -143,12 +148,13 @@ impl Passes {
     }
 }
 
-/// Bytes of a line of `width` pixels such that every output can read `pairs` pairs of taps, 16 bytes at a time.
+/// Length in bytes of a stored line of `width` pixels. Its padding lets every output read `pairs`
+/// pairs of taps, 16 bytes at a time.
 fn line_len(width: u32, pairs: usize) -> usize {
     CHANNELS * width as usize + 2 * CHANNELS * pairs + 16
 }
 
-/// Upper halves of two coefficients, then the lower halves.
+/// Splits two coefficients. Returns their upper halves, then their lower halves.
 fn halves(coefs: [i32; 2]) -> [[i16; 2]; 2] {
     [coefs.map(|k| (k >> LOW_BITS) as i16), coefs.map(|k| (k & ((1 << LOW_BITS) - 1)) as i16)]
 }
@@ -158,8 +164,8 @@ fn load32(row: &[u8], at: usize) -> __m256i {
     must_cast(*row[at..].first_chunk::<32>().expect("the ring's rows are whole vectors"))
 }
 
-/// Shuffle mask from bytes to pairs of 16 bits, starting at pixel `first` of the lane: red of two pixels, then green,
-/// blue and zeros.
+/// Shuffle mask that expands two pixels, starting at pixel `first` of the lane, to pairs of 16
+/// bits: red of both pixels, then green, blue and zeros.
 #[inline(always)]
 fn pair_mask(first: i8) -> __m256i {
     let (a, b) = (3 * first, 3 * first + 3);
@@ -219,7 +225,8 @@ fn horizontal(passes: &Passes, ring: &mut [u8], slots: &[usize]) {
             }
         }
         for (row, slot) in slots.iter().enumerate().take(ROWS_AT_ONCE) {
-            // Lanes: outputs 0 and 2, outputs 1 and 3. The fourth channel is dropped.
+            // The lanes hold outputs 0 and 2, and outputs 1 and 3. The outputs are brought into
+            // order, and the unused fourth channel is dropped.
             let words = _mm256_packs_epi32(sums[0][row], sums[1][row]);
             let bytes = _mm256_packus_epi16(words, words);
             let even = _mm256_castsi256_si128(bytes);

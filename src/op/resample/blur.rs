@@ -1,4 +1,5 @@
-//! Coefficients of blurs: the same weights for every output, with the image reflected at its borders.
+//! Coefficients of Gaussian blurs. All outputs have the same weights, and the image is reflected at
+//! its borders.
 
 use std::ops::Range;
 
@@ -15,14 +16,15 @@ pub struct Blur {
 }
 
 impl Blur {
-    /// Maximum number of table entries for outputs of this size and kernels of at most `kernel` pixels.
+    /// Maximum number of table entries for an output of size `output` and kernels of at most
+    /// `kernel` pixels.
     pub fn table_len(kernel: [u32; 2], output: Size) -> usize {
         let axis = |outputs: u32, taps: u32| outputs as usize * (2 + taps as usize);
         axis(output.width, kernel[0]).saturating_add(axis(output.height, kernel[1]))
     }
 
-    /// Appends bounds and coefficients of the outputs `wanted` on the axis `axis`, of `len` pixels. Returns the number
-    /// of coefficients per output.
+    /// Appends bounds and coefficients of the outputs `wanted` on the axis `axis` (0: columns, 1:
+    /// rows), which has `len` pixels. Returns the number of coefficients per output.
     pub(super) fn append(
         &self,
         axis: usize,

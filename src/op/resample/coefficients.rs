@@ -1,5 +1,6 @@
-//! Pillow's coefficients (`precompute_coeffs` and `normalize_coeffs_8bpc` of `Resample.c`, and `ImagingScaleAffine` of
-//! `Geometry.c`), in Pillow's order of operations.
+//! Resampling coefficients of Pillow (`precompute_coeffs` and `normalize_coeffs_8bpc` of
+//! `Resample.c`, and `ImagingScaleAffine` of `Geometry.c`), computed in Pillow's order of
+//! operations.
 //!
 //! Sines come from the `libm` crate, so that a table does not depend on the platform's C library.
 
@@ -15,22 +16,23 @@ use crate::op::wide::{Instructions, Loop, truncated_double};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     pub filter: Filter,
-    /// See `Wanted::reduction`.
+    /// Factor by which the decoder has shrunk the input; see `Wanted::reduction`.
     pub reduction: u32,
-    /// Pixels before the first one; see `Wanted::padding`.
+    /// Number of pixels that the decoder has added before the first one; see `Wanted::padding`.
     pub padding: u32,
-    /// Pixels of the reduced input.
+    /// Number of pixels of the reduced input.
     pub input: u32,
-    /// First pixel of the box, before the reduction.
+    /// First pixel of the resampled box, before the reduction.
     pub box_first: u32,
-    /// Pixels of the box, before the reduction.
+    /// Number of pixels of the resampled box, before the reduction.
     pub box_len: u32,
-    /// Pixels of the whole output.
+    /// Number of pixels of the whole output.
     pub output: u32,
 }
 
 impl Line {
-    /// Appends bounds and coefficients of the outputs `wanted`. Returns the number of coefficients per output.
+    /// Appends bounds and coefficients of the outputs `wanted` to `table`. Returns the number of
+    /// coefficients per output.
     pub fn append(&self, wanted: Range<u32>, table: &mut Vec<i32>) -> usize {
         match self.filter {
             Filter::Nearest => self.append_nearest(wanted, table),
@@ -38,7 +40,8 @@ impl Line {
         }
     }
 
-    /// Box relative to the first whole pixel that it touches, that pixel, and how many pixels it touches.
+    /// Returns the box after the reduction: its start and end relative to the first whole pixel
+    /// that it touches, the index of this pixel, and the number of pixels that the box touches.
     ///
     /// Pillow stores boxes as f32; quotients by 2, 4 and 8 are exact in f32.
     fn reduced_box(&self) -> (f32, f32, u32, u32) {
@@ -104,10 +107,11 @@ impl Line {
     }
 }
 
-/// Maximum number of coefficients of one output if the axis shrinks at most `scale` times.
+/// Maximum number of coefficients of one output if the axis shrinks by at most the factor `scale`.
 ///
-/// Pillow's `ceil(support) * 2 + 1`, plus two: the bound for the most elongated images bounds the sum over both axes
-/// only up to the rounding of each.
+/// Pillow's bound is `ceil(support) * 2 + 1`. Two more taps cover rounding: the most elongated
+/// image needs the most coefficients on both axes together only if the taps of an axis are not
+/// rounded up.
 pub(super) fn most_taps(filter: Filter, scale: f64) -> u64 {
     match filter {
         Filter::Nearest => 1,
@@ -115,7 +119,7 @@ pub(super) fn most_taps(filter: Filter, scale: f64) -> u64 {
     }
 }
 
-/// Half the width of a filter, in input pixels when enlarging.
+/// Half the width of a filter, in input pixels. When shrinking, it is multiplied by the scale.
 fn support(filter: Filter) -> f64 {
     match filter {
         Filter::Nearest => 0.0,
@@ -126,21 +130,21 @@ fn support(filter: Filter) -> f64 {
     }
 }
 
-/// Where the taps of outputs are.
+/// Computes which input pixels (taps) each output reads.
 #[derive(Clone, Copy)]
 struct Windows {
     in0: f64,
     scale: f64,
     support: f64,
-    /// Pixels of the filter per pixel of the input.
+    /// Factor from a distance in input pixels to a distance in units of the filter.
     inverse: f64,
-    /// Pixels of the input.
+    /// Number of input pixels that the box touches.
     len: u32,
 }
 
-/// Taps of an output.
+/// Taps of one output: `count` input pixels from `first` on.
 struct Window {
-    /// Position of the output in the input.
+    /// Position of the output's centre in the input.
     center: f64,
     first: u32,
     count: u32,
@@ -150,20 +154,22 @@ impl Windows {
     #[inline(always)]
     fn of(&self, index: u32) -> Window {
         let center = self.in0 + (f64::from(index) + 0.5) * self.scale;
-        // Casts to integers truncate towards 0 and saturate, like Pillow's after its comparisons.
+        // Casts to integers truncate towards 0 and saturate. Pillow gets the same numbers with
+        // comparisons.
         let first = (center - self.support + 0.5) as u32;
         let end = ((center + self.support + 0.5) as u32).min(self.len);
         Window { center, first, count: end - first }
     }
 }
 
-/// Shape of a filter.
+/// Weight function of a filter.
 trait Shape {
-    /// Weight at a distance from the centre. To be `#[inline(always)]`; vectors of weights need one without branches.
+    /// Weight at the distance `x` from the centre. Implementations are `#[inline(always)]`. Those
+    /// without branches can be computed as vectors.
     fn weight(x: f64) -> f64;
 }
 
-/// Coefficients of an axis, `taps` of each output.
+/// Loop that computes the coefficients of an axis, `taps` for each output.
 struct Axis<'a, S> {
     windows: Windows,
     wanted: Range<u32>,
@@ -172,13 +178,14 @@ struct Axis<'a, S> {
     shape: PhantomData<S>,
 }
 
-/// Taps that are computed at once.
+/// Number of taps that are computed at once.
 const LANES: usize = 8;
 
 impl<S: Shape> Loop for Axis<'_, S> {
     #[inline(always)]
     fn run(self, _: impl Shuffles) {
-        /// Weights that are kept until their sum is known. Further ones are computed twice.
+        /// Number of blocks whose weights are kept until the sum of all weights is known. Weights
+        /// of further blocks are computed twice.
         const KEPT: usize = 16;
         let Self { windows, wanted, taps, coefs, .. } = self;
         let mut kept = [[0.0; LANES]; KEPT];
@@ -212,12 +219,12 @@ impl<S: Shape> Loop for Axis<'_, S> {
 }
 
 impl Window {
-    /// Weights of a block of taps. Beyond the window they are 0.
+    /// Weights of a block of taps. Taps beyond the window have weight 0.
     #[inline(always)]
     fn weights<S: Shape>(&self, block: usize, inverse: f64) -> [f64; LANES] {
         let mut weights = [0.0; LANES];
         for (tap, place) in ((LANES * block) as u32..).zip(&mut weights) {
-            // Pillow adds two integers first: the tap and the start of the window.
+            // As in Pillow, the two integers are added first.
             let x = (f64::from(self.first + tap) - self.center + 0.5) * inverse;
             let weight = S::weight(x);
             *place = if tap < self.count { weight } else { 0.0 };
@@ -257,7 +264,7 @@ impl Shape for Hamming {
             return 0.0;
         }
         let x = x * PI;
-        // Pillow declares these constants as floats.
+        // Pillow declares these constants as `float`, which rounds them to f32.
         libm::sin(x) / x * (f64::from(0.54f32) + f64::from(0.46f32) * libm::cos(x))
     }
 }

@@ -1,8 +1,9 @@
-//! Fast resampling, bit-identical to the reference. Rows are pushed as a decoder emits them and can be read as soon as
-//! they are complete.
+//! Fast resampling, bit-identical to [`reference`](super::reference). Input rows are pushed as a
+//! decoder emits them, and an output row can be read as soon as it is complete.
 //!
-//! The horizontal pass runs on the pushed rows. Its output is stored in a ring of as many rows as the vertical pass
-//! has taps. The CPU's instruction set decides how sums are computed ([`Path`]); all paths produce identical bits.
+//! The horizontal pass runs on the pushed rows. It stores its output in a ring of rows, which holds
+//! the rows that the vertical pass still needs. The CPU's instruction set decides how sums are
+//! computed ([`Path`]). All paths produce identical bits.
 
 use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
@@ -13,18 +14,19 @@ use super::ring::{ROWS_AT_ONCE, Ring};
 use super::vnni::Width;
 use crate::op::resample::params::{Axis, HALF, PRECISION_BITS, Params};
 
-/// Instruction set for the sums, slowest first.
+/// Instruction set with which sums are computed, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Path {
     /// 32-bit multiplications, vectorized by the compiler.
     Portable,
-    /// 16-bit multiply-add: a 22-bit coefficient is `high * 2^11 + low`.
+    /// 16-bit multiply-add. A 22-bit coefficient is split into `high * 2^11 + low`.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// Dot products of four bytes, in 256 bits: a coefficient is three digits of 8 bits.
+    /// Dot products of four bytes, in 256-bit vectors. A coefficient is split into three digits of
+    /// 8 bits.
     #[cfg(target_arch = "x86_64")]
     AvxVnni,
-    /// Dot products of four bytes, in 512 bits.
+    /// Dot products of four bytes, in 512-bit vectors.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
@@ -68,7 +70,7 @@ impl Path {
     }
 }
 
-/// A resampling in progress. Its memory is reused for the next one.
+/// Progress and memory of a resampling. The memory is reused for the next resampling.
 ///
 /// ```text
 /// resampler.begin(&params, &table, window)?;
@@ -84,16 +86,17 @@ pub struct Resampler {
     params: Params,
     table: Vec<i32>,
     input: Roi,
-    /// Indices relative to the start of the wanted window: the next row to push, the first row that has not gone
-    /// through the horizontal pass, and the next row to read.
+    /// The next input row to push, the first input row that has not gone through the horizontal
+    /// pass, and the next output row to read. The output row is counted from the start of the
+    /// wanted window.
     next_input: u32,
     passed: u32,
     next_output: usize,
-    /// Rows after the horizontal pass: row `y` is at `y % ring_rows`.
+    /// Rows after the horizontal pass. Row `y` is in place `y % ring_rows`.
     ring: Vec<u8>,
     ring_rows: usize,
     stride: usize,
-    /// Fastest path allowed. `None` lets the CPU decide.
+    /// Fastest path that may be used. `None` means no limit; tests set one.
     fastest: Option<Path>,
     #[cfg(target_arch = "x86_64")]
     avx2: Option<super::avx2::Passes>,
@@ -103,10 +106,12 @@ pub struct Resampler {
 }
 
 impl Resampler {
-    /// Starts a resampling. Pushed rows cover the window `input`, which contains the window that `demand` returned.
+    /// Starts a resampling. The rows that are pushed afterwards cover the window `input`, which
+    /// must contain the window that `demand` returned.
     ///
     /// # Errors
-    /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory). No rows may be pushed after it.
+    /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if a buffer cannot be allocated.
+    /// No rows may be pushed after an error.
     pub fn begin(&mut self, params: &Params, table: &[i32], input: Roi) -> Result<(), DataError> {
         let (columns, rows) = (params.columns(table), params.rows(table));
         debug_assert!(input.x <= columns.inputs().start && columns.inputs().end <= input.right());
@@ -139,7 +144,7 @@ impl Resampler {
         reserve::renew(&mut self.ring, self.stride * self.ring_rows)
     }
 
-    /// Fastest path on this CPU for the coefficients.
+    /// Fastest path that this CPU supports and that can represent the coefficients.
     fn path(&self) -> Path {
         let (columns, rows) = (self.params.columns(&self.table), self.params.rows(&self.table));
         let allowed = |path: Path| self.fastest.is_none_or(|fastest| path <= fastest);
@@ -148,8 +153,9 @@ impl Resampler {
         path.unwrap_or(Path::Portable)
     }
 
-    /// Pushes row `y` of the input: RGB of the window's columns. Rows must be in order, and rows that are not needed
-    /// may be skipped. Every ready output row must have been read.
+    /// Pushes row `y` of the input: RGB of the columns of the input window. Rows must be pushed in
+    /// order, and rows that are not needed may be left out. Before each push, all ready output rows
+    /// must have been read.
     pub fn push_row(&mut self, y: u32, row: &[u8]) {
         let rows = self.params.rows(&self.table);
         if !rows.inputs().contains(&y) {
@@ -190,7 +196,7 @@ impl Resampler {
         self.passed = self.next_input;
     }
 
-    /// Next output row that is ready, in coordinates of the whole output.
+    /// Next output row, if it is ready to be read, in coordinates of the whole output.
     pub fn next_output(&self) -> Option<u32> {
         if self.next_output == self.params.height as usize {
             return None;
@@ -200,7 +206,8 @@ impl Resampler {
         ready.then(|| self.params.y as u32 + self.next_output as u32)
     }
 
-    /// Writes the row that [`next_output`](Self::next_output) returned into `out`: RGB of the wanted columns.
+    /// Writes output row `y`, which [`next_output`](Self::next_output) returned, to `out`: RGB of
+    /// the wanted columns.
     pub fn output_row(&mut self, y: u32, out: &mut [u8]) {
         assert_eq!(Some(y), self.next_output(), "the row is not ready");
         let (first, coefs) = self.params.rows(&self.table).output(self.next_output);
@@ -220,7 +227,7 @@ impl Resampler {
         vertical(ring, first, coefs, out);
     }
 
-    /// Memory held, in bytes.
+    /// Memory that the resampler holds, in bytes.
     pub fn scratch_bytes(&self) -> usize {
         let bytes = self.table.capacity() * size_of::<i32>() + self.ring.capacity();
         #[cfg(target_arch = "x86_64")]
@@ -231,7 +238,8 @@ impl Resampler {
     }
 }
 
-/// Stride of the ring in bytes: whole vectors, with padding for a store past the last pixel.
+/// Stride of the ring in bytes: a whole number of vectors of 32 bytes, with padding for a store
+/// past the last pixel.
 pub(super) fn stride(width: usize) -> usize {
     (CHANNELS * width.next_multiple_of(4) + 4).next_multiple_of(32)
 }
@@ -309,7 +317,8 @@ mod tests {
         ]
         .map(|((w, h), (to_w, to_h))| (Size::new(w, h), Size::new(to_w, to_h)))
         .to_vec();
-        // Every number of taps, and every alignment of their start modulo four.
+        // These sizes have every number of taps, and taps that start at every alignment modulo
+        // four.
         sizes.extend(
             (1..40)
                 .map(|at| (Size::new(at * 7 % 83 + 1, at * 11 % 61 + 1), at))
@@ -378,7 +387,7 @@ mod tests {
         }
     }
 
-    /// Coefficients may become too large for a path's digits in the middle of a resampler's life.
+    /// Coefficients of one resampling may be too large for the path that the resampler used before.
     #[test]
     fn coefficients_too_large_for_a_path_use_a_slower_one() {
         let size = Size::new(40, 8);
@@ -402,7 +411,7 @@ mod tests {
         assert!(resample(&mut resampler, &params, &table, &src) == before);
     }
 
-    /// The footprint relies on these bounds on tables and scratch.
+    /// The predicted memory (footprint) relies on these bounds on tables and scratch memory.
     #[test]
     fn tables_and_scratch_memory_stay_within_their_bounds() {
         for (size, _) in sizes() {

@@ -1,19 +1,21 @@
-//! Weights of Gaussian blurs, for two integer passes.
+//! Integer weights of Gaussian blurs, which are computed as a horizontal and a vertical pass.
 
 use super::PRECISION_BITS;
 
-/// Sum of the weights of an output.
+/// Sum of the weights of an output: 1 in units of 2^-22.
 const ONE: i32 = 1 << PRECISION_BITS;
 
 /// Largest kernel, in pixels.
 pub const MAX_BLUR: u32 = 1023;
 
-/// Writes the weights of a kernel with an odd number of pixels, at most [`MAX_BLUR`], and the deviation `sigma` in pixels
-/// (over 0), in units of 2^-22. They are symmetric and sum to 2^22.
+/// Writes the weights of a Gaussian kernel with standard deviation `sigma` in pixels, above 0. The
+/// kernel has an odd number of pixels, at most [`MAX_BLUR`]. Weights are in units of 2^-22. They
+/// are symmetric, and their sum is 2^22.
 ///
-/// The weight at distance x is exp(-x^2 / (2 sigma^2)), normalized, as in torchvision's `gaussian_blur`
-/// (`functional/_misc.py`). torchvision adds up f32 products of both axes and rounds once. Here weights are integers,
-/// and the image is rounded to bytes after the columns and after the rows: the results differ by at most one level.
+/// The weight at distance x is exp(-x^2 / (2 sigma^2)), normalized, as in torchvision's
+/// `gaussian_blur` (`functional/_misc.py`). torchvision adds up f32 products of both axes and
+/// rounds once. feedwater has integer weights and rounds to bytes after each pass, so the results
+/// differ by at most one level.
 pub fn put_weights(sigma: f64, weights: &mut [i32]) {
     let radius = (weights.len() / 2) as i32;
     let power = |at: i32| {
@@ -27,12 +29,13 @@ pub fn put_weights(sigma: f64, weights: &mut [i32]) {
     weights[radius as usize] += ONE - weights.iter().sum::<i32>();
 }
 
-/// Writes the weights of output `index` on an axis of `len` pixels to `out`, which has as many entries as the kernel,
-/// zeros after the last. Returns the first input and the number of inputs.
+/// Writes the weights of output `index` on an axis of `len` pixels to `out`, which has as many
+/// entries as the kernel. Unused entries at the end become 0. Returns the first input and the
+/// number of inputs.
 ///
-/// The image is reflected at its first and its last pixel, as by torchvision's padding `reflect`: weights of reflected
-/// pixels are added to those of the pixels that they show. torchvision refuses kernels that reach over a whole image;
-/// here it is reflected again and again.
+/// The image is reflected at its first and its last pixel, as by torchvision's padding `reflect`.
+/// The weight of a reflected pixel is added to the weight of the pixel that it repeats. torchvision
+/// refuses kernels that reach over a whole image. feedwater reflects the image repeatedly.
 pub fn output(index: u32, len: u32, weights: &[i32], out: &mut [i32]) -> (u32, u32) {
     let radius = (weights.len() / 2) as i64;
     let (index, len) = (i64::from(index), i64::from(len));
@@ -45,7 +48,8 @@ pub fn output(index: u32, len: u32, weights: &[i32], out: &mut [i32]) -> (u32, u
     (first as u32, (last - first + 1) as u32)
 }
 
-/// Pixel of an axis of `len` pixels that its reflections show at `at`.
+/// Index of the pixel that appears at position `at` when an axis of `len` pixels is reflected at
+/// its ends.
 fn reflected(at: i64, len: i64) -> i64 {
     let period = (2 * (len - 1)).max(1);
     let at = at.rem_euclid(period);

@@ -1,26 +1,31 @@
-//! Resampling, bit-identical to Pillow up to 12.1. Shared by `resize` and `random_resized_crop`.
+//! Resampling, bit-identical to Pillow up to 12.1. All operators that resize images use it, such as
+//! `resize` and `random_resized_crop`.
 //!
-//! Pillow's integer algorithm (`src/libImaging/Resample.c`, 8 bits per channel): for every output column the filter's
-//! weights over the input columns are computed in f64, normalised to sum 1, scaled by 2^22 and rounded to i32. A
-//! horizontal pass computes the sums, adds half, shifts by 22 and clamps to a byte. A vertical pass does the same with
-//! the result. The filter's window is truncated at the border of the resampled box, so nothing outside the box is ever
-//! read. `nearest` is Pillow's affine nearest (`Geometry.c`).
+//! This is Pillow's integer algorithm (`src/libImaging/Resample.c`, 8 bits per channel). For every
+//! output column, the filter's weights over the input columns are computed in f64, normalized to
+//! the sum 1, scaled by 2^22 and rounded to i32. A horizontal pass computes the weighted sums, adds
+//! half, shifts by 22 and clamps to a byte. A vertical pass does the same with the result. The
+//! filter's window is truncated at the border of the resampled box, so pixels outside of the box
+//! are never read. The filter `nearest` is Pillow's affine nearest (`Geometry.c`).
 //!
-//! One difference remains: from 12.2 on, Pillow's `Image.resize` shrinks the rows first if an image is more than 100
-//! times as high as wide. Here, as in Pillow up to 12.1, columns always come first. Such images differ by at most one
-//! level.
+//! One difference remains: from 12.2 on, Pillow's `Image.resize` resizes the rows first if an image
+//! is more than 100 times as high as wide. feedwater, like Pillow up to 12.1, always resizes the
+//! columns first. Channel values of such images differ by at most one level.
 //!
-//! **The table** (`&[i32]`), written by `fill_table`, holds two axes, columns first. An axis of `n` outputs (those of
-//! the wanted window) has two parts. At `*_bounds` are `n` pairs `(first, count)`: the first input index (absolute, in
-//! the coordinates of the input image) and the number of taps. At `*_coefs` are `n` times `*_taps` coefficients,
-//! zero-padded. Offsets count entries from the start of the operator's own table, the first entry that its `demand`
+//! **The table** (`&[i32]`), which `fill_table` writes, holds the coefficients of both axes,
+//! columns first. The entries of an axis with `n` outputs in the wanted window have two parts. At
+//! the offset `*_bounds` are `n` pairs `(first, count)`: the first input index (in coordinates of
+//! the whole input image) and the number of taps. At the offset `*_coefs` are `n` times `*_taps`
+//! coefficients, zero-padded. Offsets are counted from the first entry that the operator's `demand`
 //! appends.
 //!
-//! `nearest` uses the same table with one tap of weight 1: sum, half and shift reproduce the byte.
+//! The filter `nearest` uses the same table with one tap of weight 1. Adding half and shifting
+//! reproduce the byte.
 //!
-//! **After a reduction by the decoder** (`Wanted::reduction` r > 1) the box is `box / r`, fractional as in Pillow's
-//! `resize(box=...)`, and the image consists of the whole pixels that the box touches. If EXIF mirrors an axis, the box
-//! begins after the pixels that the decoder added (`Wanted::padding`).
+//! **After a reduction by the decoder** (by the factor r = `Wanted::reduction` > 1), the box is
+//! `box / r`. It may be fractional, as in Pillow's `resize(box=...)`, and the input consists of the
+//! whole pixels that the box touches. If EXIF mirrors an axis, the box begins after the pixels that
+//! the decoder added (`Wanted::padding`).
 
 use std::ops::Range;
 
@@ -49,12 +54,12 @@ mod scratch;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
-/// Where the coefficients of a resampling come from.
+/// How the coefficients of a resampling are computed.
 #[derive(Clone, Copy, Debug)]
 pub enum Weights {
-    /// A filter, at the scale of each axis.
+    /// A resampling filter, scaled to each axis.
     Filter(Filter),
-    /// A blur, which keeps the size.
+    /// A blur, which keeps the size of the image.
     Blur(Blur),
 }
 
@@ -76,7 +81,8 @@ impl Weights {
         Roi::new(x.start, y.start, x.end - x.start, y.end - y.start)
     }
 
-    /// Appends an axis, 0 for columns and 1 for rows. Returns the number of coefficients per output.
+    /// Appends the entries of one axis (0: columns, 1: rows) to the table. Returns the number of
+    /// coefficients per output.
     fn append(
         &self,
         params: &Params,
@@ -107,7 +113,7 @@ impl Weights {
     }
 }
 
-/// [`Weights::fill_table`] for a filter.
+/// Calls [`Weights::fill_table`] for a resampling filter.
 pub fn fill_table(
     params: &mut Params,
     wanted: Wanted,
@@ -117,25 +123,28 @@ pub fn fill_table(
     Weights::Filter(filter).fill_table(params, wanted, table)
 }
 
-/// Sizes of the images within `bounds` whose tables are longest: the widest and the highest.
+/// Sizes of the images within `bounds` whose tables have the most entries: the widest and the
+/// highest image.
 ///
-/// A table's length grows with columns and rows. For a given number of pixels the sum of both is largest for the most
-/// elongated image.
+/// The number of entries grows with columns and rows. For a given number of pixels, the sum of
+/// columns and rows is largest for the most elongated image.
 pub(super) fn longest_inputs(bounds: Bounds) -> [(f64, f64); 2] {
     let long = u64::from(bounds.side).min(bounds.pixels).max(1);
     let short = (bounds.pixels / long).clamp(1, long);
     [(long as f64, short as f64), (short as f64, long as f64)]
 }
 
-/// Maximum number of table entries if an image is resized to within `most`, with its aspect ratio preserved up to
-/// rounding.
+/// Maximum number of table entries if an image is resized to fit into `most` and its aspect ratio
+/// is preserved up to rounding.
 pub(super) fn within_len(filter: Filter, most: Size, bounds: Bounds) -> usize {
     between_len(filter, [most; 2], bounds)
 }
 
-/// The same if it is resized to within a size that is between `least` and `most`.
+/// Maximum number of table entries if an image is resized to fit into a size between `least` and
+/// `most`.
 pub(super) fn between_len(filter: Filter, [least, most]: [Size; 2], bounds: Bounds) -> usize {
-    // Sides are rounded or truncated to at least one pixel, so less than half is lost.
+    // Rounding or truncating to at least one pixel shortens a side by less than half, so the scale
+    // grows by less than a factor of 2.
     let scales = longest_inputs(bounds).map(|(width, height)| {
         let scale = (width / f64::from(least.width)).max(height / f64::from(least.height));
         (2.0 * scale, 2.0 * scale)
@@ -143,7 +152,8 @@ pub(super) fn between_len(filter: Filter, [least, most]: [Size; 2], bounds: Boun
     table_len(filter, (most.width.into(), most.height.into()), bounds, scales)
 }
 
-/// The same if the shorter side becomes at least `least` pixels, unless the longer one would have more than `longest`.
+/// Maximum number of table entries if the shorter side of an image is resized to at least `least`
+/// pixels, or less if the longer side would exceed `longest` pixels.
 pub(super) fn shortest_len(
     filter: Filter,
     least: u32,
@@ -158,8 +168,8 @@ pub(super) fn shortest_len(
     table_len(filter, (most.width.into(), most.height.into()), bounds, [(scale, scale); 2])
 }
 
-/// Maximum number of table entries for any of the given factors by which columns and rows shrink. `output` is the
-/// largest whole output.
+/// Maximum number of table entries for any of the given pairs of factors by which columns and rows
+/// shrink. `output` is the largest whole output.
 pub(super) fn table_len(
     filter: Filter,
     output: (u64, u64),
@@ -212,11 +222,11 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
     sums.map(|sum| (sum >> PRECISION_BITS).clamp(0, 255) as u8)
 }
 
-/// Resamples with [`Resampler`], for tests that compare it with [`reference`]. Samples go through [`Resampler::begin`] and
-/// [`run`].
+/// Resamples with [`Resampler`], for tests that compare it with [`reference`]. Loaders call
+/// [`Resampler::begin`] and [`run`] instead.
 ///
 /// # Errors
-/// If a buffer cannot be allocated.
+/// [`DataError`] if a buffer cannot be allocated.
 pub fn apply(
     params: &Params,
     table: &[i32],
@@ -233,8 +243,8 @@ pub fn apply(
     Ok(())
 }
 
-/// Resamples an image with a resampler whose `begin` was called with its window. `line` holds a row of the wanted
-/// window.
+/// Resamples an image. The caller has called [`Resampler::begin`] with the window of `src`. `line`
+/// is memory for a row of the wanted window.
 pub fn run(
     resampler: &mut Resampler,
     params: &Params,

@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Roi, Size};
 
-/// Resampling filter, with Pillow's names. Supports are in input pixels when enlarging.
+/// Resampling filter, with Pillow's names. The support of a filter is half its width, in input
+/// pixels when enlarging.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Filter {
-    /// Nearest pixel centre.
+    /// Takes the pixel whose centre is nearest.
     Nearest,
-    /// Mean over the area; support 0.5.
+    /// Mean of the area that an output pixel covers; support 0.5.
     Box,
     /// Triangle; support 1. The usual filter for training.
     #[default]
@@ -28,50 +29,51 @@ pub enum Filter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Params {
-    /// Address of the table.
+    /// Address of the table of coefficients, for kernels.
     pub table: u64,
     /// First column of the wanted window of the output.
     pub x: i32,
     /// First row of the wanted window.
     pub y: i32,
-    /// Columns of the wanted window.
+    /// Number of columns of the wanted window.
     pub width: i32,
-    /// Rows of the wanted window.
+    /// Number of rows of the wanted window.
     pub height: i32,
     /// Offset of the columns' bounds in the table.
     pub h_bounds: i32,
-    /// Offset of the columns' coefficients.
+    /// Offset of the columns' coefficients in the table.
     pub h_coefs: i32,
-    /// Coefficients per column.
+    /// Number of coefficients per column.
     pub h_taps: i32,
-    /// Offset of the rows' bounds.
+    /// Offset of the rows' bounds in the table.
     pub v_bounds: i32,
-    /// Offset of the rows' coefficients.
+    /// Offset of the rows' coefficients in the table.
     pub v_coefs: i32,
-    /// Coefficients per row.
+    /// Number of coefficients per row.
     pub v_taps: i32,
     /// First column of the resampled box of the input, before any reduction by the decoder.
     pub box_x: i32,
     /// First row of the box.
     pub box_y: i32,
-    /// Columns of the box.
+    /// Number of columns of the box.
     pub box_width: i32,
-    /// Rows of the box.
+    /// Number of rows of the box.
     pub box_height: i32,
-    /// Columns of the whole output.
+    /// Number of columns of the whole output.
     pub out_width: i32,
-    /// Rows of the whole output.
+    /// Number of rows of the whole output.
     pub out_height: i32,
 }
 
 /// Fraction bits of a coefficient: 32 minus 8 for the byte and 2 for filters that go below 0 or over 1.
 pub const PRECISION_BITS: u32 = 22;
 
-/// Added to a sum so that the shift rounds.
+/// Half of an output level. It is added to a sum so that the shift rounds.
 pub const HALF: i32 = 1 << (PRECISION_BITS - 1);
 
 impl Params {
-    /// Resampling of the box `of` of the input to a whole output of size `to`. The wanted window is still empty.
+    /// Resampling of the box `of` of the input to a whole output of size `to`. The wanted window is
+    /// empty until the table is filled.
     pub fn new(of: Roi, to: Size) -> Self {
         Self {
             box_x: of.x as i32,
@@ -101,30 +103,30 @@ impl Params {
         Size::new(self.out_width as u32, self.out_height as u32)
     }
 
-    /// Columns, for the horizontal pass.
+    /// Entries of the columns, for the horizontal pass.
     pub fn columns<'a>(&self, table: &'a [i32]) -> Axis<'a> {
         Axis::new(table, self.width, self.h_bounds, self.h_coefs, self.h_taps)
     }
 
-    /// Rows, for the vertical pass.
+    /// Entries of the rows, for the vertical pass.
     pub fn rows<'a>(&self, table: &'a [i32]) -> Axis<'a> {
         Axis::new(table, self.height, self.v_bounds, self.v_coefs, self.v_taps)
     }
 }
 
-/// Upper bounds over all tables that an operator may need. Each field is a bound by itself: the output with the fewest columns
-/// may have the most taps per column.
+/// Upper bounds over all tables that an operator may need. The fields can be the bounds of
+/// different tables: the output with the fewest columns may have the most taps per column.
 #[derive(Clone, Copy, Debug)]
 pub struct TableBounds {
-    /// Entries of a table.
+    /// Number of entries of a table.
     pub entries: usize,
-    /// Entries for the columns: two and the taps of each.
+    /// Number of entries for the columns: two bounds and the taps of each column.
     pub columns: usize,
-    /// Taps of a column and of a row.
+    /// Number of taps of a column and of a row.
     pub taps: [usize; 2],
 }
 
-/// One axis of a table.
+/// Entries of one axis of a table of coefficients.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis<'a> {
     bounds: &'a [i32],
@@ -157,14 +159,15 @@ impl<'a> Axis<'a> {
         self.taps
     }
 
-    /// First input index and coefficients of output `index`, counted from the start of the wanted window.
+    /// First input index and coefficients of output `index`. Outputs are counted from the start of
+    /// the wanted window.
     pub fn output(&self, index: usize) -> (u32, &'a [i32]) {
         let (first, count) = (self.bounds[2 * index], self.bounds[2 * index + 1]);
         (first as u32, &self.coefs[self.taps * index..][..count as usize])
     }
 
-    /// Range of input indices that the outputs need. Both ends of an output's range never decrease from one output to
-    /// the next.
+    /// Range of input indices that all outputs need. The start is that of the first output and the
+    /// end that of the last output, because neither end decreases from one output to the next.
     pub fn inputs(&self) -> std::ops::Range<u32> {
         let last = self.bounds.len() - 2;
         self.bounds[0] as u32..(self.bounds[last] + self.bounds[last + 1]) as u32

@@ -1,10 +1,11 @@
 //! Ring of rows between the horizontal and the vertical pass.
 
-/// Number of rows that go through the horizontal pass together, so that it reads the coefficients once for all of
-/// them. An output row is ready at most this number of rows, minus one, after its last tap.
+/// Number of rows that go through the horizontal pass together, so that the pass reads its
+/// coefficients once for all of them. An output row can therefore be ready up to three rows after
+/// its last tap was pushed.
 pub(super) const ROWS_AT_ONCE: usize = 4;
 
-/// Rows after the horizontal pass.
+/// Rows that the horizontal pass has written.
 #[derive(Clone, Copy)]
 pub(super) struct Ring<'a> {
     rows: &'a [u8],
@@ -18,7 +19,7 @@ impl<'a> Ring<'a> {
         Self { rows, stride, len }
     }
 
-    /// Row `y` of the input with its padding. It must not have been overwritten yet.
+    /// Row `y` of the input with its padding. The row must be among the newest `len` rows.
     pub fn row(&self, y: u32) -> &'a [u8] {
         &self.rows[self.start(y)..][..self.stride]
     }
@@ -28,7 +29,7 @@ impl<'a> Ring<'a> {
         self.stride * (y as usize % self.len)
     }
 
-    /// All rows, each a whole number of vectors long.
+    /// Bytes of all rows. Each row is a whole number of vectors long.
     #[cfg(target_arch = "x86_64")]
     pub fn bytes(&self) -> &'a [u8] {
         self.rows

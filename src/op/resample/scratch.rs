@@ -11,8 +11,9 @@ use crate::tensor::CHANNELS;
 pub struct ScratchBytes(pub [u64; 8]);
 
 impl ScratchBytes {
-    /// Maximum for tables within `table`, wanted windows of at most `columns` columns and rows of at most `side` pixels, on any
-    /// path, so that plans do not depend on the CPU.
+    /// Maximum for tables within the bounds `table`, wanted windows of at most `columns` columns
+    /// and input rows of at most `side` pixels. The maximum is taken over all instruction sets, so
+    /// that plans do not depend on the CPU.
     pub fn most(table: TableBounds, columns: u32, side: u32) -> Self {
         #[cfg(target_arch = "x86_64")]
         let passes = {
@@ -28,7 +29,7 @@ impl ScratchBytes {
         Self([ring.max(their_ring), b, c, d, e, f, entries, line].map(|it| it as u64))
     }
 
-    /// Maximum of each buffer.
+    /// Returns, for each buffer, the larger of both values.
     pub fn max(self, other: Self) -> Self {
         Self(std::array::from_fn(|buffer| self.0[buffer].max(other.0[buffer])))
     }

@@ -1,13 +1,14 @@
-//! Histograms of an image, from which the statistics operators make their tables.
+//! Histograms of an image, from which operators such as `equalize` and `autocontrast` compute their
+//! look-up tables.
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::op::wide::pixels::{BLOCK, Planes, Shuffles};
 use crate::op::wide::{Instructions, Loop};
 
-/// Number of pixels with each byte: in each channel, and in the image's gray version.
+/// Number of pixels with each byte value, in each channel and in the gray version of the image.
 ///
-/// Twin: `struct Histograms { unsigned channel[3][256], gray[256]; }`.
+/// Twin in the kernels: `struct Histograms { unsigned channel[3][256], gray[256]; }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Histograms {
@@ -18,7 +19,7 @@ pub struct Histograms {
 }
 
 impl Histograms {
-    /// Histograms of no pixels.
+    /// Histograms without any pixels.
     pub const EMPTY: Self = Self { channel: [[0; 256]; 3], gray: [0; 256] };
 
     /// Counts pixels.
@@ -27,7 +28,7 @@ impl Histograms {
         self.add_gray(pixels);
     }
 
-    /// Counts pixels by their channels only.
+    /// Counts pixels in the histograms of the channels only.
     pub fn add_channels(&mut self, pixels: &[[u8; 3]]) {
         for &pixel in pixels {
             for (bins, byte) in self.channel.iter_mut().zip(pixel) {
@@ -36,7 +37,8 @@ impl Histograms {
         }
     }
 
-    /// Counts one pixel for the smallest and one for the largest byte of each channel.
+    /// Counts only the smallest and the largest byte of each channel, for operators that need no
+    /// more.
     pub fn add_extremes(&mut self, pixels: &[[u8; 3]]) {
         if pixels.is_empty() {
             return;
@@ -48,7 +50,8 @@ impl Histograms {
         }
     }
 
-    /// Counts as many pixels as there are, with the same sum of grays, in two bins.
+    /// Counts pixels in two bins of the gray histogram, so that their number and the sum of their
+    /// grays are correct. This is enough for operators that need only the mean.
     pub fn add_mean_gray(&mut self, pixels: &[[u8; 3]]) {
         let mut sum = 0;
         Instructions::here().run(SumOfGrays { sum: &mut sum, pixels });
@@ -60,7 +63,7 @@ impl Histograms {
         }
     }
 
-    /// Counts pixels by their gray only.
+    /// Counts pixels in the histogram of gray only.
     fn add_gray(&mut self, pixels: &[[u8; 3]]) {
         for pixel in pixels {
             self.gray[usize::from(luma(*pixel))] += 1;
@@ -68,7 +71,7 @@ impl Histograms {
     }
 }
 
-/// The smallest and the largest byte of each channel.
+/// Loop that finds the smallest and the largest byte of each channel.
 struct Extremes<'a> {
     extremes: &'a mut [[u8; 3]; 2],
     pixels: &'a [[u8; 3]],
@@ -77,7 +80,7 @@ struct Extremes<'a> {
 impl Loop for Extremes<'_> {
     #[inline(always)]
     fn run(self, _: impl Shuffles) {
-        // A number of bytes in which every channel has its own places.
+        // A multiple of 3, so that each place in a block belongs to one channel.
         const BLOCK: usize = 3 * 64;
         let (mut low, mut high) = ([255; BLOCK], [0; BLOCK]);
         let (blocks, rest) = self.pixels.as_flattened().as_chunks::<BLOCK>();
@@ -114,10 +117,11 @@ impl Loop for SumOfGrays<'_> {
     }
 }
 
-/// ITU-R 601-2 luma in 16 fraction bits, rounded half up: Pillow's `convert("L")` (`Convert.c`).
+/// ITU-R 601-2 luma with 16 fraction bits, rounded half up: Pillow's `convert("L")` (`Convert.c`).
 ///
-/// `(19595 r + 38470 g + 7471 b + 0x8000) >> 16`, with the upper and the lower bytes of the factors apart, so that no sum
-/// has more than 16 bits and vectors hold twice as many.
+/// The formula is `(19595 r + 38470 g + 7471 b + 0x8000) >> 16`. The upper and the lower bytes of
+/// the factors are multiplied separately, so that no sum has more than 16 bits and a vector holds
+/// twice as many numbers.
 #[inline(always)]
 pub fn luma(pixel: [u8; 3]) -> u8 {
     let [r, g, b] = [u16::from(pixel[0]), u16::from(pixel[1]), u16::from(pixel[2])];
@@ -125,7 +129,7 @@ pub fn luma(pixel: [u8; 3]) -> u8 {
     ((76 * r + 150 * g + 29 * b + low + 128) >> 8) as u8
 }
 
-/// [`luma`] of some pixels.
+/// [`luma`] of a block of pixels.
 #[inline(always)]
 pub fn luma_of([r, g, b]: &Planes) -> [u8; BLOCK] {
     let mut gray = [0; BLOCK];
@@ -135,14 +139,14 @@ pub fn luma_of([r, g, b]: &Planes) -> [u8; BLOCK] {
     gray
 }
 
-/// Number of pixels of a histogram, and the sum of their bytes.
+/// Number of pixels in a histogram, and the sum of their byte values.
 pub(in crate::op) fn count_and_sum(bins: &[u32; 256]) -> (u64, u64) {
     bins.iter().zip(0..).fold((0, 0), |(count, sum), (&pixels, byte)| {
         (count + u64::from(pixels), sum + byte * u64::from(pixels))
     })
 }
 
-/// The table that changes nothing.
+/// Look-up table that changes nothing.
 pub(in crate::op) fn identity() -> [u8; 256] {
     std::array::from_fn(|byte| byte as u8)
 }

@@ -1,10 +1,11 @@
-//! Random numbers of a pixel, which depend on its position only.
+//! Random numbers for each pixel, which depend only on the sample's key and the position of the
+//! pixel.
 
 use std::f32::consts::FRAC_PI_4;
 
 use crate::random::{SampleRng, philox4x32_10};
 
-/// Key of a sample's noise.
+/// Draws the key of a sample's noise.
 pub fn key(rng: &mut SampleRng) -> [u32; 2] {
     [rng.bits(), rng.bits()]
 }
@@ -15,11 +16,13 @@ pub fn words(key: [u32; 2], x: i32, y: i32) -> [u32; 4] {
     philox4x32_10([x as u32, y as u32, 0, 0], key)
 }
 
-/// Three independent standard normal numbers of a pixel's words, between -5.77 and 5.77.
+/// Three independent standard normal numbers from the random words of a pixel, between -5.77 and
+/// 5.77.
 ///
-/// Box and Muller's transform ("A note on the generation of random normal deviates", 1958) of two pairs of words, in
-/// f32. Logarithm, sine and cosine are polynomials of additions and multiplications, so that every machine computes
-/// the same bits. The error is below 2e-6. Nothing branches, so that compilers use vector instructions.
+/// This is the Box-Muller transform ("A note on the generation of random normal deviates", 1958) of
+/// two pairs of words, in f32. Logarithm, sine and cosine are polynomials of additions and
+/// multiplications, so that every machine computes the same bits. The error is below 2e-6. The code
+/// has no branches, so that compilers use vector instructions.
 #[inline(always)]
 pub fn normals(words: [u32; 4]) -> [f32; 3] {
     let [first, second] = pair(words[0], words[1]);
@@ -27,13 +30,15 @@ pub fn normals(words: [u32; 4]) -> [f32; 3] {
     [first, second, third]
 }
 
-/// Point of a normal distribution in the plane: its distance from the middle by 23 leading bits, its direction by 32.
+/// Two normal numbers, computed as a point in the plane. The 23 leading bits of `distance` decide
+/// its distance from the origin, the 32 bits of `direction` its direction.
 #[inline(always)]
 fn pair(distance: u32, direction: u32) -> [f32; 2] {
     // An odd integer of at most 24 bits, so both conversions are exact.
     let uniform = ((distance >> 9) as i32 * 2 + 1) as f32 * (1.0 / (1 << 24) as f32);
     let radius = (-2.0 * ln(uniform)).sqrt();
-    // An angle in the right quarter of the circle, between its diagonals. The leading bits turn and mirror it.
+    // An angle from -pi / 4 to pi / 4. The two leading bits of `direction` turn and mirror the
+    // point afterwards.
     let angle = ((direction << 2) as i32) as f32 * (FRAC_PI_4 / (1u32 << 31) as f32);
     let [sine, cosine] = sine_and_cosine(angle);
     let mirrored = direction & 1 << 30 != 0;
@@ -57,8 +62,9 @@ const SINE: [f32; 3] = [-1.951_529_6e-4, 8.332_161e-3, -0.166_666_55];
 
 const COSINE: [f32; 3] = [2.443_315_7e-5, -1.388_731_6e-3, 0.041_666_646];
 
-/// Natural logarithm of a normal number: that of the mantissa, between sqrt(1/2) and sqrt(2), by a polynomial of Cephes
-/// (`logf.c`), plus the exponent times ln(2) in two parts.
+/// Natural logarithm of a positive f32 that is not subnormal. A polynomial of Cephes (`logf.c`)
+/// gives the logarithm of the mantissa, which is between sqrt(1/2) and sqrt(2). The exponent times
+/// ln(2) is added in two parts.
 #[inline(always)]
 fn ln(value: f32) -> f32 {
     let bits = value.to_bits() as i32;
@@ -90,7 +96,7 @@ const LN: [f32; 9] = [
 mod tests {
     use super::*;
 
-    /// Kolmogorov and Smirnov's distance of 200,000 numbers from the normal distribution.
+    /// Kolmogorov-Smirnov distance of 200,000 numbers from the normal distribution.
     #[test]
     fn noise_is_normal_and_its_channels_are_independent() {
         const COUNT: usize = 200_000;
@@ -107,10 +113,10 @@ mod tests {
                     (below - rank as f64 / COUNT as f64).abs()
                 })
                 .fold(0.0, f64::max);
-            // Exceeded by one key of a hundred.
+            // One key in a hundred exceeds this limit by chance.
             assert!(distance < 1.63 / (COUNT as f64).sqrt(), "channel {channel}: {distance}");
         }
-        // The squares too: two channels have their distance from the middle in common.
+        // Squares are compared too, because two channels share their distance from the origin.
         let same: fn(f64) -> f64 = |it| it;
         let square: fn(f64) -> f64 = |it| (it * it - 1.0) / 2f64.sqrt();
         let correlation = |of: fn(f64) -> f64, pairs: &mut dyn Iterator<Item = (f32, f32)>| {
@@ -130,7 +136,8 @@ mod tests {
         }
     }
 
-    /// Against the same formula in f64, at all distances in some directions and in all parts of the circle.
+    /// Compares with the same formula in f64, for all distances and for directions in all parts of
+    /// the circle.
     #[test]
     fn numbers_are_points_of_the_plane() {
         let mut most = 0.0f64;

@@ -1,5 +1,5 @@
-//! `pad`: torchvision's `pad` on PIL images, which is `ImageOps.expand` of Pillow for a constant and `numpy.pad` otherwise
-//! (`torchvision/transforms/_functional_pil.py`).
+//! Padding as in torchvision's `pad` on PIL images, which is `ImageOps.expand` of Pillow for a
+//! constant and `numpy.pad` otherwise (`torchvision/transforms/_functional_pil.py`).
 
 use std::ops::Range;
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Roi, Size};
 
-/// What is outside of the image.
+/// Which pixels are added outside of the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PadMode {
     /// The fill colour.
     #[default]
     Constant,
-    /// The pixel at the edge.
+    /// The nearest pixel at the edge.
     Edge,
-    /// The image mirrored at the centre of its edge pixels, again and again: `3 2 | 1 2 3 | 2 1`.
+    /// The image, mirrored repeatedly at the centres of its edge pixels: `3 2 | 1 2 3 | 2 1`.
     Reflect,
-    /// The image mirrored at its edges, again and again: `2 1 | 1 2 3 | 3 2`.
+    /// The image, mirrored repeatedly at its edges: `2 1 | 1 2 3 | 3 2`.
     Symmetric,
 }
 
-/// Pixels that are added at each side. Negative numbers crop.
+/// Number of pixels that are added at each side. Negative numbers crop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "sides of the image")]
 pub struct Padding {
@@ -33,7 +33,8 @@ pub struct Padding {
 }
 
 impl Padding {
-    /// Size of the padded image. `None` if nothing is left of it, or if a side is longer than an i32.
+    /// Size of the padded image. `None` if no pixels are left, or if a side exceeds the largest
+    /// i32.
     pub fn output(&self, input: Size) -> Option<Size> {
         let side = |len: u32, before: i32, after: i32| {
             let len = i64::from(len) + i64::from(before) + i64::from(after);
@@ -43,47 +44,49 @@ impl Padding {
         Some(Size::new(width, side(input.height, self.top, self.bottom)?))
     }
 
-    /// Window of an input of size `input` that the window `wanted` of the padded image reads; a single pixel if it reads none.
+    /// Window of an input of size `input` that the window `wanted` of the padded image reads. If
+    /// `wanted` reads no pixels, the result is a single pixel.
     pub fn demand(&self, mode: PadMode, input: Size, wanted: Roi) -> Roi {
         let (x, width) = self.columns(mode, input).demand(wanted.x, wanted.width);
         let (y, height) = self.rows(mode, input).demand(wanted.y, wanted.height);
         Roi::new(x, y, width, height)
     }
 
-    /// Map of the columns of an input of size `input`.
+    /// Map from columns of the padded image to columns of an input of size `input`.
     pub fn columns(&self, mode: PadMode, input: Size) -> PaddedAxis {
         PaddedAxis::new(mode, input.width, self.left, self.right)
     }
 
-    /// Map of the rows of an input of size `input`.
+    /// Map from rows of the padded image to rows of an input of size `input`.
     pub fn rows(&self, mode: PadMode, input: Size) -> PaddedAxis {
         PaddedAxis::new(mode, input.height, self.top, self.bottom)
     }
 }
 
-/// Map of output columns or rows to those of the input.
+/// Map from columns or rows of the padded image to those of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaddedAxis {
     mode: PadMode,
-    /// First column or row of the input that is not cropped, and their number.
+    /// First column or row of the input that is not cropped, and number of columns or rows that are
+    /// not cropped.
     first: i64,
     len: i64,
-    /// Position of output 0, counted from `first`.
+    /// Position of output 0 relative to `first`, negative if pixels are added before the input.
     start: i64,
 }
 
-/// Outputs next to each other, whose inputs are too.
+/// Adjacent outputs whose inputs are adjacent too, or all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Input of the first output.
     pub input: u32,
-    /// Where the input of the next output is.
+    /// Direction of the inputs from one output to the next.
     pub step: Step,
     /// Number of outputs.
     pub count: u32,
 }
 
-/// Where the input of the next output of a [`Run`] is.
+/// Direction of the inputs from one output of a [`Run`] to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "directions")]
 pub enum Step {
@@ -99,7 +102,8 @@ impl PaddedAxis {
         Self { mode, first, len: (end - first).max(0), start: -before.max(0) }
     }
 
-    /// Column or row of the input for one of the output. `None` is the fill colour.
+    /// Column or row of the input for a column or row of the output. `None` if it has the fill
+    /// colour.
     #[inline(always)]
     pub fn at(&self, output: u32) -> Option<u32> {
         let (at, last) = (i64::from(output) + self.start, self.len - 1);
@@ -122,7 +126,7 @@ impl PaddedAxis {
         Some((self.first + at) as u32)
     }
 
-    /// Runs of outputs in this range, whose inputs are next to each other.
+    /// Divides a range of outputs into runs, in which inputs are adjacent or all the same.
     pub fn runs(self, outputs: Range<u32>) -> impl Iterator<Item = Run> {
         let mut first = outputs.start;
         std::iter::from_fn(move || {
@@ -132,8 +136,8 @@ impl PaddedAxis {
         })
     }
 
-    /// The first run of a range. A constant has none outside of the input: its runs there repeat a pixel that does not
-    /// matter.
+    /// First run of a range. In the mode `constant`, runs outside of the input repeat a pixel whose
+    /// value is not used.
     fn run(&self, outputs: Range<u32>) -> Run {
         let at = i64::from(outputs.start) + self.start;
         let (len, last) = (self.len.max(1), (self.len - 1).max(0));
@@ -157,7 +161,8 @@ impl PaddedAxis {
         Run { input: (self.first + input) as u32, step, count }
     }
 
-    /// First input and number of inputs that `count` outputs from `first` on read; one if they read none.
+    /// First input and number of inputs that the outputs `first..first + count` read. The number is
+    /// 1 if they read none.
     fn demand(&self, first: u32, count: u32) -> (u32, u32) {
         let inputs = (first..first + count).filter_map(|output| self.at(output));
         let range = inputs.fold(None, |range, at| {

@@ -1,4 +1,4 @@
-//! Borders of `pad` that repeat or mirror the image.
+//! Borders of the operator `pad` that repeat or mirror the image.
 
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
@@ -11,10 +11,11 @@ use crate::op::wide::{Instructions, bytes};
 use crate::op::{Cuda, Draw, FieldError, Trace, Wanted};
 use crate::tensor::CHANNELS;
 
-/// An image with more of itself around it.
+/// Formula that adds a border of repeated or mirrored pixels: the modes `edge`, `reflect` and
+/// `symmetric`.
 pub enum Border {}
 
-/// Kinds of [`draw_padded`].
+/// Kinds of the actions that [`draw_padded`] draws.
 pub fn kinds_of_padded(mode: PadMode) -> Kinds {
     match mode {
         PadMode::Constant => Kinds::exactly([Kind::Crop]),
@@ -22,7 +23,8 @@ pub fn kinds_of_padded(mode: PadMode) -> Kinds {
     }
 }
 
-/// Crops a window at a position of the padded image.
+/// Draws the actions that pad an image and then crop `size` pixels at position `(x, y)` of the
+/// padded image. In the mode `constant`, one crop does both.
 pub fn draw_padded(
     draw: &mut Draw<'_>,
     padding: Padding,
@@ -43,7 +45,8 @@ pub fn draw_padded(
     }
 }
 
-/// Checks that only a padding of one colour has a colour.
+/// Checks that a fill colour is set only in the mode `constant`, which is the only mode that uses
+/// it.
 pub fn check_mode(mode: PadMode, fill: [f32; CHANNELS]) -> Result<(), FieldError> {
     if mode != PadMode::Constant && fill != [0.0; CHANNELS] {
         let problem = format!("is {fill:?}, but only the mode constant has a colour");
@@ -52,7 +55,8 @@ pub fn check_mode(mode: PadMode, fill: [f32; CHANNELS]) -> Result<(), FieldError
     Ok(())
 }
 
-/// Border of one sample.
+/// Parameters of the border of one sample: padding on the left and at the top, size of the input,
+/// and mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
@@ -65,7 +69,8 @@ pub struct Params {
 }
 
 impl Params {
-    /// Border of an image of size `input`. `None` for a constant, which is a crop.
+    /// Parameters of a border around an image of size `input`. `None` for the mode `constant`,
+    /// which a crop with a fill colour implements.
     pub fn new(padding: Padding, input: Size, mode: PadMode) -> Option<Self> {
         let mode = match mode {
             PadMode::Constant => return None,
@@ -130,7 +135,7 @@ impl ImageFormula for Border {
         params.padding().demand(params.mode(), params.input(), wanted.output)
     }
 
-    /// Boxes move as with a border of one colour: what is mirrored has none.
+    /// Boxes move as with a border of one colour. Mirrored copies of an object have no box.
     fn trace(params: &Params, output: Size, trace: &mut Trace) {
         let position = (-i64::from(params.left), -i64::from(params.top));
         crop::Params::new(position, output, params.input(), [0.0; CHANNELS]).trace(output, trace);
@@ -142,7 +147,8 @@ fn each<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) 
     let window = out.window();
     for y in window.y..window.bottom() {
         for x in window.x..window.right() {
-            // Only a constant border has no pixel.
+            // Every output pixel has an input pixel: only the mode `constant` has pixels without
+            // one, and `constant` is a crop.
             if let (Some(column), Some(row)) = (columns.at(x), rows.at(y)) {
                 out.set_pixel(x, y, src.pixel(column, row));
             }
@@ -150,7 +156,7 @@ fn each<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) 
     }
 }
 
-/// The same, run by run of each row.
+/// Computes the same border as `each`, but copies each row in runs of adjacent columns.
 fn rows<T: Copy + Default>(
     params: &Params,
     src: &Image<T>,
@@ -160,7 +166,8 @@ fn rows<T: Copy + Default>(
     let (columns, rows) = params.axes();
     let (window, first) = (out.window(), src.window().x);
     for y in window.y..window.bottom() {
-        // Only a constant border has no row.
+        // Every output row has an input row: only the mode `constant` has rows without one, and
+        // `constant` is a crop.
         let Some(row) = rows.at(y) else { continue };
         let (row, mut out) = (src.row(row), out.row_mut(y));
         for Run { input, step, count } in columns.runs(window.x..window.right()) {

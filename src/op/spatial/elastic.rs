@@ -7,24 +7,27 @@ use crate::op::settings::{check_number, one_or_each};
 use crate::op::warp::field::Smoothness;
 use crate::op::{Bounds, BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
 
-/// Displaces each pixel by noise that is blurred: torchvision's `ElasticTransform`, within one level for the same noise.
+/// Displaces each pixel by blurred noise: torchvision's `ElasticTransform`. With the same noise,
+/// channel values differ from torchvision's by at most 1.
 ///
-/// Boxes, masks and keypoints stay where they are. torchvision moves the corners of a box by the displacements at the
-/// corners. Unlike in torchvision, the image may be smaller than the blur.
+/// Boxes, masks and keypoints do not move. torchvision moves the corners of a box by the
+/// displacements at the corners. Unlike in torchvision, the image may be smaller than the kernel of
+/// the blur.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Elastic {
-    /// Strength along columns and rows, 0 to 10,000: noise of 1 before the blur is half as many pixels. One number or
-    /// two. Default 50.
+    /// Strength in x and in y direction, 0 to 10,000. A blurred noise value of 1 displaces a pixel
+    /// by `alpha / 2` pixels. In TOML, one number sets both. Default 50.
     #[serde(deserialize_with = "one_or_each")]
     pub alpha: [f64; 2],
-    /// Standard deviation of the blur along columns and rows, in pixels: 0 to 100, and either both are 0 or none is. One
-    /// number or two. Default 5.
+    /// Standard deviation of the blur in x and in y direction, in pixels, 0 to 100. Either both are
+    /// 0 (no blur) or both are above 0. In TOML, one number sets both. Default 5.
     #[serde(deserialize_with = "one_or_each")]
     pub sigma: [f64; 2],
     /// Interpolation between pixels: `bilinear` (default) or `nearest`.
     pub interpolation: Interpolation,
-    /// Red, green and blue outside of the image, 0 to 255. In TOML also one number for all. Default 0.
+    /// Fill colour outside of the image: red, green and blue, 0 to 255. In TOML, one number sets
+    /// all three. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
@@ -110,12 +113,13 @@ mod tests {
         let mut pairs: Vec<[i32; 2]> = table.as_chunks().0.to_vec();
         assert_eq!(pairs.len() as u64, size.pixels());
         let [x, y] = [0, 1].map(|axis| pairs.iter().map(|it| f64::from(it[axis])).sum::<f64>());
-        // Uniform from -1 to 1 pixel: four standard deviations of the sum.
+        // Each displacement is uniform from -1 to 1 pixel. The limit is four standard deviations of
+        // the sum.
         let most = 4.0 * 65536.0 * (pairs.len() as f64 / 3.0).sqrt();
         assert!(x.abs() < most && y.abs() < most, "{x} {y}");
         pairs.sort_unstable();
         pairs.dedup();
-        // Of 350,000 draws from 2^34 pairs, 3.6 are expected to be drawn before.
+        // 350,000 draws from 2^34 possible pairs have 3.6 duplicates on average.
         assert!(pairs.len() as u64 > size.pixels() - 20, "{}", pairs.len());
     }
 

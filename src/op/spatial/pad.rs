@@ -12,21 +12,23 @@ use super::border::{self, Border};
 
 /// Adds pixels at the sides: torchvision's `Pad` on PIL images.
 ///
-/// The modes `reflect` and `symmetric` mirror the image again and again if the padding is larger than the image, as
-/// torchvision does with PIL images. With tensors torchvision refuses such a padding. Boxes move as for one colour: a
-/// mirrored object has no box.
+/// The modes `reflect` and `symmetric` mirror the image repeatedly if the padding is larger than
+/// the image, as torchvision does with PIL images. With tensors, torchvision refuses such a
+/// padding. In every mode, boxes move with the image, and mirrored copies of an object have no box.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pad {
-    /// Pixels on the left, top, right and bottom. In TOML also one number for all four.
+    /// Pixels to add on the left, top, right and bottom. In TOML, one number sets all four.
     #[serde(deserialize_with = "one_or_each")]
     pub padding: [u32; 4],
-    /// Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after
-    /// `normalize`. In TOML also one number for all. Default 0.
-    /// Only for the mode `constant`.
+    /// Colour of the padding in the mode `constant`: red, green and blue in the scale of the input
+    /// pixels, which is 0 to 255, or normalized values after `normalize`. In TOML, one number sets
+    /// all three. Default 0.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [f32; 3],
-    /// What is added: `constant` (default), `edge`, `reflect` or `symmetric`.
+    /// Pixels that are added: `constant` (the fill colour, default), `edge` (repeats edge pixels),
+    /// `reflect` (mirrors the image without its edge pixels) or `symmetric` (mirrors the image with
+    /// its edge pixels).
     #[serde(default)]
     pub mode: PadMode,
 }
@@ -37,7 +39,7 @@ impl Pad {
         Self { padding, fill, mode: PadMode::Constant }
     }
 
-    /// Padding made of the image.
+    /// Padding that repeats or mirrors pixels of the image, depending on `mode`.
     pub fn with(mode: PadMode, padding: [u32; 4]) -> Self {
         Self { padding, fill: [0.0; 3], mode }
     }
@@ -48,12 +50,12 @@ impl Pad {
     }
 
     fn output(&self, input: Size) -> Size {
-        // The sides of images and settings are far below the largest i32.
+        // The padded sides fit an i32, because images and settings are far smaller.
         self.padding().output(input).unwrap_or(input)
     }
 }
 
-/// Checks that a fill is a number, and a byte if the input is bytes.
+/// Checks that each channel of a fill colour is a finite number.
 pub(in crate::op) fn check_fill(fill: [f32; 3]) -> Result<(), FieldError> {
     for (channel, value) in fill.iter().enumerate() {
         if !value.is_finite() {
@@ -64,7 +66,8 @@ pub(in crate::op) fn check_fill(fill: [f32; 3]) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Pixel type of an operator that pads with a fill.
+/// Pixel type of the output of an operator that pads with a fill colour. An error if the input has
+/// bytes and the fill is not whole numbers from 0 to 255.
 pub(in crate::op) fn filled(
     name: &str,
     fill: [f32; 3],

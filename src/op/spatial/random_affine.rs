@@ -11,29 +11,33 @@ use super::affine::formula::Ranges;
 use super::affine::{MOST_SHEAR, SCALES};
 use super::rotate::{MOST, check_center};
 
-/// Rotates, moves, scales and shears by amounts that are drawn uniformly, in this order: torchvision's `RandomAffine`. Each
-/// result is as of [`Affine`](super::affine::Affine).
+/// Rotates, moves, scales and shears by random amounts, which are drawn uniformly in this order:
+/// torchvision's `RandomAffine`. The result equals that of [`Affine`](super::affine::Affine) with
+/// the same amounts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomAffine {
-    /// Smallest and largest angle in degrees, clockwise. In TOML also one number n for `[-n, n]`.
+    /// Smallest and largest angle in degrees, clockwise. In TOML, one number n means `[-n, n]`.
     #[serde(deserialize_with = "around_zero")]
     pub degrees: [f64; 2],
-    /// Largest move along columns and rows, in both directions, as a fraction of width and height, 0 to 1. Moves are
-    /// rounded to whole pixels. Default: the image is not moved.
+    /// Largest translation in each direction, as a fraction of width and height, 0 to 1. Drawn
+    /// translations are rounded to whole pixels. Default: the image is not moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub translate: Option<[f64; 2]>,
-    /// Smallest and largest factor of the size. Default: the image is not scaled.
+    /// Smallest and largest scale factor, 0.001 to 1000. Default: the image is not scaled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<[f64; 2]>,
-    /// Smallest and largest shear along columns in degrees. In TOML also one number n for `[-n, n]`. Default: none.
+    /// Smallest and largest shear angle parallel to the x axis, in degrees, -89 to 89. In TOML, one
+    /// number n means `[-n, n]`. Default: no shear.
     #[serde(
         default,
         deserialize_with = "around_zero_or_none",
         skip_serializing_if = "Option::is_none"
     )]
     pub shear_x: Option<[f64; 2]>,
-    /// The same along rows. torchvision takes both as one list `shear`.
+    /// Smallest and largest shear angle parallel to the y axis, in degrees, -89 to 89. In TOML, one
+    /// number n means `[-n, n]`. Default: no shear. torchvision takes `shear_x` and `shear_y` as
+    /// one list `shear`.
     #[serde(
         default,
         deserialize_with = "around_zero_or_none",
@@ -43,17 +47,18 @@ pub struct RandomAffine {
     /// Interpolation between pixels. Default nearest.
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// Centre of rotation, shear and scale in pixels, from the upper left corner: columns, rows. Default the centre of
-    /// the image.
+    /// Centre of rotation, shear and scale as `[column, row]`, in pixels from the upper left
+    /// corner. Default: the centre of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub center: Option<[f64; 2]>,
-    /// Red, green and blue outside of the image. In TOML also one number for all. Default 0.
+    /// Fill colour outside of the image: red, green and blue. In TOML, one number sets all three.
+    /// Default 0.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
 
 impl RandomAffine {
-    /// Rotates by up to so many degrees in both directions, and nothing else.
+    /// Rotates by at most `degrees` in each direction and changes nothing else.
     pub fn within(degrees: f64) -> Self {
         Self {
             degrees: [-degrees, degrees],

@@ -8,18 +8,20 @@ use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator}
 use super::perspective::formula::draw;
 use super::perspective::{bilinear, warp};
 
-/// Moves the corners of the image inwards by random amounts: torchvision's `RandomPerspective`. Each result is as of
-/// [`Perspective`](super::perspective::Perspective).
+/// Moves the corners of the image inwards by random amounts: torchvision's `RandomPerspective`. The
+/// result equals that of [`Perspective`](super::perspective::Perspective) with the same corners.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomPerspective {
-    /// Largest move of a corner, as a fraction of half the side, 0 to 1. Default 0.5.
+    /// Largest distance by which a corner moves, as a fraction of half the side, 0 to 1. Default
+    /// 0.5.
     pub distortion_scale: f64,
     /// Probability that the image changes, 0 to 1. Default 0.5.
     pub probability: f64,
     /// Interpolation between pixels. Default bilinear.
     pub interpolation: Interpolation,
-    /// Red, green and blue outside of the image. In TOML also one number for all. Default 0.
+    /// Fill colour outside of the image: red, green and blue. In TOML, one number sets all three.
+    /// Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }

@@ -13,7 +13,8 @@ use crate::op::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator, Resize
 pub struct RandomResize {
     /// Smallest length of the shorter side, in pixels.
     pub min_size: u32,
-    /// End of the lengths, above `min_size`. As in torchvision it is not drawn itself.
+    /// End of the range of lengths, above `min_size`. As in torchvision, the end is excluded: at
+    /// most `max_size - 1` is drawn.
     pub max_size: u32,
     /// Resampling filter. Default bilinear.
     #[serde(default)]
@@ -21,12 +22,12 @@ pub struct RandomResize {
 }
 
 impl RandomResize {
-    /// The shorter side becomes at least `min_size` and less than `max_size` pixels.
+    /// Resizes the shorter side to at least `min_size` and less than `max_size` pixels.
     pub fn between(min_size: u32, max_size: u32) -> Self {
         Self { min_size, max_size, filter: Filter::default() }
     }
 
-    /// Largest length that is drawn.
+    /// Largest length of the shorter side that can be drawn, in pixels.
     fn last(&self) -> u32 {
         self.max_size.saturating_sub(1)
     }

@@ -8,29 +8,34 @@ use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator}
 
 use super::rotate::{MOST, Rotate, check_center};
 
-/// Rotates by an angle that is drawn uniformly: torchvision's `RandomRotation`. Each angle is as [`Rotate`].
+/// Rotates by an angle that is drawn uniformly: torchvision's `RandomRotation`. The result equals
+/// that of [`Rotate`] with the same angle.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomRotation {
-    /// Smallest and largest angle in degrees, counter-clockwise. In TOML also one number n for `[-n, n]`.
+    /// Smallest and largest angle in degrees, counter-clockwise. In TOML, one number n means `[-n,
+    /// n]`.
     #[serde(deserialize_with = "around_zero")]
     pub degrees: [f64; 2],
     /// Interpolation between pixels. Default nearest.
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// Whether the output is enlarged to the whole rotated image. Default false: it has the size of the input.
+    /// Whether the output is enlarged to hold the whole rotated image. Default false: the output
+    /// has the size of the input.
     #[serde(default)]
     pub expand: bool,
-    /// Centre of the rotation in pixels, from the upper left corner: columns, rows. Default the centre of the image.
+    /// Centre of the rotation as `[column, row]`, in pixels from the upper left corner. Default:
+    /// the centre of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub center: Option<[f64; 2]>,
-    /// Red, green and blue outside of the image. In TOML also one number for all. Default 0.
+    /// Fill colour outside of the image: red, green and blue. In TOML, one number sets all three.
+    /// Default 0.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
 
 impl RandomRotation {
-    /// Rotates by up to so many degrees in both directions, with torchvision's defaults.
+    /// Rotates by at most `degrees` in each direction, with torchvision's defaults.
     pub fn within(degrees: f64) -> Self {
         let interpolation = Interpolation::default();
         let degrees = [-degrees, degrees];
@@ -66,7 +71,7 @@ impl Operator for RandomRotation {
         if !self.expand {
             return input;
         }
-        // The diagonal, and a pixel that the rotated image covers in part at each end.
+        // A side is at most the diagonal, plus one partly covered pixel at each end.
         let diagonal = f64::from(input.width).hypot(input.height.into());
         let side = diagonal.ceil() as u32 + 2;
         Size::new(side, side)

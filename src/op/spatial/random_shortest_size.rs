@@ -8,12 +8,13 @@ use crate::op::settings::check_side;
 use crate::op::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
 
-/// Resizes the shorter side to a length that is drawn from a list, or less if the longer side would become too long:
-/// torchvision's `RandomShortestSize` (DETR). Sides have at least one pixel, where torchvision fails.
+/// Resizes the shorter side to a length that is drawn from a list, or to less if the longer side
+/// would exceed `max_size`: torchvision's `RandomShortestSize` (DETR). Sides have at least one
+/// pixel. torchvision fails if a side would have none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomShortestSize {
-    /// Lengths of the shorter side, in pixels; each is drawn as often.
+    /// Lengths of the shorter side, in pixels. All have the same probability.
     pub min_size: Vec<u32>,
     /// Maximum length of the longer side, in pixels. Default: no maximum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,13 +84,15 @@ impl BuiltIn for RandomShortestSize {
     }
 }
 
-/// Draws one of the shorter sides of torchvision's `RandomShortestSize`, evenly.
+/// Draws one of the lengths `shorter` of torchvision's `RandomShortestSize`, all with the same
+/// probability.
 pub fn draw_shortest_size(shorter: &[u32], rng: &mut SampleRng) -> u32 {
     shorter[rng.below(shorter.len() as u64) as usize]
 }
 
-/// Size of `random_shortest_size`: the shorter side has `shorter` pixels, unless the longer one would have more than `longest`. At
-/// least one pixel, where torchvision fails.
+/// Output size of `random_shortest_size`. The shorter side gets `shorter` pixels, or less if the
+/// longer side would exceed `longest` pixels. Each side has at least one pixel. torchvision fails
+/// if a side would have none.
 pub fn shortest_size(input: Size, shorter: u32, longest: Option<u32>) -> Size {
     let (short, long) = (input.width.min(input.height), input.width.max(input.height));
     let by_short = f64::from(shorter) / f64::from(short);

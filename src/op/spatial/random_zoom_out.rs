@@ -1,4 +1,4 @@
-//! `random_zoom_out`: places the image in a larger one.
+//! `random_zoom_out`: places the image on a larger canvas.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +11,18 @@ use crate::random::SampleRng;
 
 use super::pad::{check_fill, filled};
 
-/// Places the image at random in a larger one of random size: torchvision's `RandomZoomOut` (SSD).
+/// Places the image at a random position of a larger canvas of random size: torchvision's
+/// `RandomZoomOut` (SSD).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomZoomOut {
-    /// Smallest and largest factor of both sides, 1 to 32. Default 1 to 4.
+    /// Smallest and largest ratio of the canvas's sides to the image's sides, 1 to 32. Default 1 to
+    /// 4.
     pub side_range: [f64; 2],
     /// Probability that the image changes, 0 to 1. Default 0.5.
     pub probability: f64,
-    /// Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after
-    /// `normalize`. In TOML also one number for all. Default 0.
+    /// Colour of the padding: red, green and blue in the scale of the input pixels, which is 0 to
+    /// 255, or normalized values after `normalize`. In TOML, one number sets all three. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [f32; 3],
 }
@@ -69,7 +71,7 @@ impl Operator for RandomZoomOut {
         if !self.is_random() {
             return input;
         }
-        // The factor is an f32, which may be rounded up.
+        // The factor is rounded to f32, which can make it slightly larger than the setting.
         let side = |len: u32| (f64::from(len) * self.side_range[1] * 1.000_001) as u32 + 1;
         Size::new(side(input.width), side(input.height))
     }
@@ -92,13 +94,14 @@ impl BuiltIn for RandomZoomOut {
     }
 }
 
-/// Draws the numbers of torchvision's `RandomZoomOut` (after its probability): the factor of the canvas, and the place of the image
-/// in it, from left and top (0) to right and bottom (1).
+/// Draws the random numbers of torchvision's `RandomZoomOut` that follow the decision whether the
+/// image changes. Returns the ratio of the canvas's sides to the image's, and the position of the
+/// image on the canvas, from left and top (0) to right and bottom (1).
 pub fn draw_zoom_out(factors: [f64; 2], rng: &mut SampleRng) -> (f32, [f32; 2]) {
     (drawn_f32(factors, rng), [rng.uniform() as f32, rng.uniform() as f32])
 }
 
-/// Padding of `random_zoom_out`.
+/// Padding that `random_zoom_out` adds to an image of size `input`.
 pub fn zoom_out(input: Size, factor: f32, place: [f32; 2]) -> Padding {
     let axis = |len: u32, place: f32| {
         let canvas = (len as f32 * factor) as i32;

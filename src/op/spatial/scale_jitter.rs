@@ -8,8 +8,9 @@ use crate::op::settings::{check_pair, check_side, drawn_f32};
 use crate::op::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
 
-/// Resizes to the largest size within a target, times a random scale: torchvision's `ScaleJitter` (Simple Copy-Paste).
-/// Sides have at least one pixel, where torchvision fails.
+/// Resizes to the largest size that fits into a target, times a random scale: torchvision's
+/// `ScaleJitter` (Simple Copy-Paste). Sides have at least one pixel. torchvision fails if a side
+/// would have none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleJitter {
@@ -30,14 +31,15 @@ fn default_scales() -> [f64; 2] {
 }
 
 impl ScaleJitter {
-    /// A target of `width` columns and `height` rows, with torchvision's defaults.
+    /// Creates an operator with a target of `width` columns and `height` rows and torchvision's
+    /// defaults.
     pub fn around(width: u32, height: u32) -> Self {
         Self { width, height, scale_range: default_scales(), filter: Filter::default() }
     }
 
     /// Largest output for an image of any size.
     fn most(&self) -> Size {
-        // The factor is an f32, which may be rounded up.
+        // The factor is rounded to f32, which can make it slightly larger than the setting.
         let side = |len: u32| (f64::from(len) * self.scale_range[1] * 1.000_001) as u32 + 1;
         Size::new(side(self.width), side(self.height))
     }
@@ -95,7 +97,8 @@ pub fn draw_scale_jitter(scales: [f64; 2], rng: &mut SampleRng) -> f32 {
     drawn_f32(scales, rng)
 }
 
-/// Size of `scale_jitter`: the largest within `target`, times `scale`. At least one pixel, where torchvision fails.
+/// Output size of `scale_jitter`: the largest size that fits into `target`, times `scale`. Each
+/// side has at least one pixel. torchvision fails if a side would have none.
 pub fn scale_jitter(input: Size, target: Size, scale: f32) -> Size {
     let (width, height) = (f64::from(input.width), f64::from(input.height));
     let fit = (f64::from(target.height) / height).min(f64::from(target.width) / width);

@@ -1,4 +1,4 @@
-//! `thumbnail`: shrinks an image to within a size.
+//! `thumbnail`: shrinks an image to fit into a size.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,8 +7,8 @@ use crate::op::resample::{self, Filter};
 use crate::op::settings::check_side;
 use crate::op::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Shrinks an image to within a size and preserves its aspect ratio: Pillow's `Image.thumbnail` with
-/// `reducing_gap=None`. Images that fit are unchanged.
+/// Shrinks an image to fit into a size and preserves its aspect ratio: Pillow's `Image.thumbnail`
+/// with `reducing_gap=None`. Images that already fit are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Thumbnail {
@@ -26,7 +26,7 @@ fn bicubic() -> Filter {
 }
 
 impl Thumbnail {
-    /// Shrinks to within `width` columns and `height` rows, with Pillow's default filter.
+    /// Shrinks images to at most `width` columns and `height` rows, with Pillow's default filter.
     pub fn within(width: u32, height: u32) -> Self {
         Self { width, height, filter: bicubic() }
     }
@@ -81,15 +81,17 @@ impl BuiltIn for Thumbnail {
     }
 }
 
-/// Size of the thumbnail (`src/PIL/Image.py`): that of the image if it fits within `most`, otherwise the one within `most` whose aspect ratio is
-/// nearest to that of the image.
+/// Output size of `thumbnail` (`src/PIL/Image.py`). An image that fits into `most` keeps its size.
+/// Otherwise the output is the size within `most` whose aspect ratio is nearest to that of the
+/// image.
 pub fn size(input: Size, most: Size) -> Size {
     if most.width >= input.width && most.height >= input.height {
         return input;
     }
     let (x, y) = (f64::from(most.width), f64::from(most.height));
     let aspect = f64::from(input.width) / f64::from(input.height);
-    // The whole number beside `side` with the smaller error; the lower one if they are equal.
+    // Rounds `side` to the neighbouring whole number with the smaller error, down if both errors
+    // are equal.
     let nearest = |side: f64, error: &dyn Fn(f64) -> f64| {
         let (low, high) = (side.floor(), side.ceil());
         (if error(high) < error(low) { high } else { low }).max(1.0) as u32

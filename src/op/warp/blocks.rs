@@ -1,9 +1,10 @@
-//! Bilinear interpolation of a row in blocks of pixels: each step is a loop over arrays that the compiler turns into vector
-//! instructions.
+//! Bilinear interpolation of a row of a warp, one block of pixels at a time. Each step is a loop
+//! over arrays, which the compiler turns into vector instructions.
 //!
-//! Values are computed in f32, where the reference computes in f64 or in integers. Both give the same byte unless a value is
-//! within [`TOLERANCE`] of the next byte. The few pixels with such a value are computed again as in the reference, as are
-//! those with neighbours beyond an edge.
+//! Values are computed in f32, whereas the reference implementation [`pixel`](super::pixel)
+//! computes in f64 or in integers. Both give the same byte unless a value is within [`TOLERANCE`]
+//! of the boundary between two bytes. The few pixels with such a value are computed again with the
+//! reference's arithmetic, as are pixels with neighbours beyond an edge.
 
 use crate::geometry::Roi;
 use crate::image::Image;
@@ -13,15 +14,16 @@ use crate::op::wide::pixels::Shuffles;
 use super::pixels::Pixels;
 use super::{Warp, displaced, interpolated};
 
-/// Pixels of a block.
+/// Number of pixels in a block.
 const LEN: usize = 32;
 
-/// More than the error of a value in f32, 2^-14: a fraction and a product are off by 2^-17 at most, and so is each sum.
-/// Three of these errors are in the value of a row, the mean of two rows has no more, and four are in what follows. Twice
-/// that, because the tolerance itself is added with an error.
+/// Tolerance for errors of f32, which are below 2^-14. Each fraction, product and sum is off by
+/// 2^-17 at most. Interpolation in a row makes three of these errors, and interpolation between two
+/// rows makes four more. The tolerance is twice the bound, because adding the tolerance to a value
+/// also rounds.
 const TOLERANCE: f32 = 1.0 / (1 << 13) as f32;
 
-/// Bilinear row of a warp.
+/// Loop that computes a row of a warp with bilinear interpolation.
 pub struct Bilinear<'a, L> {
     pub warp: &'a Warp,
     pub src: &'a Image<u8>,
@@ -29,40 +31,44 @@ pub struct Bilinear<'a, L> {
     pub out: &'a mut [[u8; 3]],
 }
 
-/// Positions of the pixels of a row, which are counted from 0.
+/// Positions in the input of the pixels of an output row. Pixels are numbered from 0.
 pub trait Line {
-    /// What is subtracted from a value before it is rounded to the nearest byte: 0.5 if the reference truncates.
+    /// Number that is subtracted from a value before it is rounded to the nearest byte: 0.5 if the
+    /// reference truncates, otherwise 0.
     const DOWN: f32;
 
-    /// Positions of the block that begins at a pixel. Those of pixels beyond the row are arbitrary.
+    /// Returns the positions of the block that begins at pixel `first`. Positions of pixels beyond
+    /// the end of the row are arbitrary.
     fn block(&self, warp: &Warp, first: usize) -> impl Fn(usize) -> Position;
 
-    /// Value of a pixel as in the reference.
+    /// Computes pixel `number` with the arithmetic of the reference.
     fn pixel(&self, warp: &Warp, src: Pixels<'_>, number: usize) -> [u8; 3];
 }
 
-/// Position of a pixel in the input.
+/// Position of an output pixel in the input.
 #[derive(Clone, Copy)]
 pub struct Position {
-    /// Whether its four neighbours are inside.
+    /// Whether all four neighbours of the position are inside of the input.
     inside: bool,
-    /// Whether it certainly has the fill colour.
+    /// Whether the pixel certainly has the fill colour.
     outside: bool,
-    /// Column and row of the left upper neighbour.
+    /// Column and row of the upper left neighbour.
     left: f64,
     top: f64,
-    /// Weights of the neighbours on the right and below.
+    /// Weights of the neighbours on the right and below, 0 to 1.
     right: f32,
     below: f32,
 }
 
-/// Positions in f64 by their column, and the first column.
+/// Positions in f64: `position` computes them from a column, and `x` is the column of the first
+/// pixel.
 pub struct Real<P> {
     pub x: i32,
     pub position: P,
 }
 
-/// Displacements of a row in units of 1/65536 pixel, and the coordinates of its first pixel.
+/// Positions by displacements: the displacements of a row in units of 1/65536 pixel, and the
+/// coordinates of its first pixel.
 pub struct Displaced<'a> {
     pub pairs: &'a [[i32; 2]],
     pub x: i32,
@@ -151,22 +157,24 @@ impl<L: Line> Loop for Bilinear<'_, L> {
     }
 }
 
-/// Pixels that are computed side by side.
+/// Working memory for the pixels of a block, which are computed together.
 struct Block {
-    /// Byte of the input at which the left upper neighbour begins, or [`OUTSIDE`] or [`BORDER`], each plus [`WHOLE`].
+    /// Index of the input byte at which the upper left neighbour begins, or [`OUTSIDE`] or
+    /// [`BORDER`]. [`WHOLE`] is added to each of these.
     from: [f64; LEN],
     right: [f32; LEN],
     below: [f32; LEN],
-    /// The four neighbours, with red in the lowest byte. The highest byte is arbitrary.
+    /// The four neighbours of each pixel, with red in the lowest byte. The highest byte is
+    /// arbitrary.
     taps: [[u32; LEN]; 4],
     pixels: [u32; LEN],
-    /// Not 0 if a byte may be another one in the reference.
+    /// Not 0 if the reference could give another byte for this pixel.
     unsure: [u32; LEN],
 }
 
-/// From here on, an f64 has no bits after the point, and its lower bits are an integer.
+/// From 2^52 on, an f64 has no fraction bits. The lower bits of `WHOLE + i` are the integer `i`.
 const WHOLE: f64 = (1u64 << 52) as f64;
-/// Larger than any image.
+/// Marks a pixel with the fill colour. Larger than the index of any byte.
 const OUTSIDE: u64 = 1 << 50;
 const BORDER: u64 = OUTSIDE + 1;
 
@@ -197,13 +205,15 @@ impl Block {
         }
     }
 
-    /// Whether all pixels have the fill colour.
+    /// Whether all pixels of the block have the fill colour.
     #[inline(always)]
     fn is_outside(&self) -> bool {
         self.from.iter().fold(true, |all, from| all & (*from == OUTSIDE as f64 + WHOLE))
     }
 
-    /// Reads the neighbours: two pixels and two bytes after them at once. Returns the pixels with others, as bits.
+    /// Reads the four neighbours of each pixel. One load of eight bytes reads the two neighbours in
+    /// a row and two unused bytes. Returns, as bits, the pixels that must be computed one by one,
+    /// because a neighbour is beyond an edge or too near the end of the image for such a load.
     #[inline(always)]
     fn read(&mut self, [r, g, b]: [u8; 3], src: &Image<u8>) -> u32 {
         let pitch = 3 * src.window().width as usize;
@@ -229,10 +239,11 @@ impl Block {
         others
     }
 
-    /// Computes the pixels. Returns those that the reference may have otherwise, as bits.
+    /// Interpolates all pixels. Returns the pixels for which the reference could give other bytes,
+    /// as bits.
     #[inline(always)]
     fn interpolate(&mut self, down: f32) -> u32 {
-        /// Around it, an f32 has no bits after the point, and its lower bits are an integer.
+        /// Near `1.5 * 2^23`, an f32 has no fraction bits, and its lower bits are an integer.
         const WHOLE: f32 = (3 << 22) as f32;
         let Self { taps: [a, b, c, d], right, below, pixels, unsure, .. } = self;
         for shift in [0, 8, 16] {
@@ -245,7 +256,8 @@ impl Block {
                 let value = upper + (lower - upper) * below[at] - down;
                 let low = (value - TOLERANCE + WHOLE).to_bits();
                 let high = (value + TOLERANCE + WHOLE).to_bits();
-                // Four equal bytes always give the same byte. Saturated colours and borders have many.
+                // Four equal bytes always give the same byte, so they are never unsure. Saturated
+                // colours and borders have many equal bytes.
                 let (byte, no) = match differ & 255 << shift {
                     0 => (same, 0),
                     _ => ((high & 255) << shift, low ^ high),
@@ -264,7 +276,7 @@ impl Block {
 
     #[inline(always)]
     fn store(&self, out: &mut [[u8; 3]]) {
-        // Each pixel overwrites the byte after the one before it.
+        // Each pixel is written as four bytes. The next pixel overwrites the fourth byte.
         let mut bytes = [0; 3 * LEN + 1];
         for (at, pixel) in self.pixels.iter().enumerate() {
             bytes[3 * at..3 * at + 4].copy_from_slice(&pixel.to_le_bytes());

@@ -1,18 +1,20 @@
-//! Windows of the input that a warp reads.
+//! Computes the window of the input that a warp reads.
 
 use crate::geometry::{Roi, Size};
 
 use super::{Positions, Warp};
 
-/// Window of an input of size `input` that the window `wanted` of the output can read: exact or a few pixels larger, never empty.
-/// `table` is the displacement table.
+/// Returns the window of the input that a warp can read for the window `wanted` of the output. The
+/// window may be a few pixels larger than needed and is never empty. `input` is the size of the
+/// input, and `table` is the displacement table.
 pub fn demand(warp: &Warp, table: &[i32], input: Size, wanted: Roi) -> Roi {
     let bounds = match warp.positions() {
         Positions::Displaced => displaced(table, wanted),
         _ => mapped(warp, wanted),
     };
     let Some([left, top, right, bottom]) = bounds else { return input.window() };
-    // Bicubic interpolation reads two pixels beyond; sums and integers are less than half a pixel off.
+    // Bicubic interpolation reads two pixels beyond a position. Positions from sums and integers
+    // are off by less than half a pixel.
     const MARGIN: f64 = 3.0;
     let axis = |low: f64, high: f64, len: u32| {
         let most = f64::from(len);
@@ -25,7 +27,8 @@ pub fn demand(warp: &Warp, table: &[i32], input: Size, wanted: Roi) -> Roi {
     Roi::new(x, y, width, height)
 }
 
-/// Bounds of the positions of a window: left, top, right, bottom. `None` if a pixel may be anywhere.
+/// Bounds of the input positions of a window of the output: left, top, right, bottom. `None` if a
+/// position can be infinite.
 fn mapped(warp: &Warp, wanted: Roi) -> Option<[f64; 4]> {
     let (left, top) = (f64::from(wanted.x) + 0.5, f64::from(wanted.y) + 0.5);
     let (right, bottom) = (f64::from(wanted.right()) - 0.5, f64::from(wanted.bottom()) - 0.5);
@@ -35,14 +38,16 @@ fn mapped(warp: &Warp, wanted: Roi) -> Option<[f64; 4]> {
         Positions::Fixed => f64::from(warp.integer(number)) / 65536.0,
         _ => warp.real(number),
     };
-    // Offsets of whole pixels and fixed point are those of the first pixel's centre.
+    // For the maps `Whole` and `Fixed`, positions are computed from the centre of the first output
+    // pixel, for the others from its corner.
     let half =
         if matches!(warp.positions(), Positions::Whole | Positions::Fixed) { 0.5 } else { 0.0 };
     let divisor = |x: f64, y: f64| match warp.positions() {
         Positions::Perspective => of(6) * x + of(7) * y + 1.0,
         _ => 1.0,
     };
-    // The map of a quadrilateral is that of its corners only if no pixel in it is at infinity.
+    // The corners bound the mapped window only if the divisor has the same sign in the whole
+    // window: where the divisor is 0, the position is infinite.
     let signs = corners.map(|(x, y)| divisor(x, y));
     if !signs.iter().all(|it| *it > 1e-9) && !signs.iter().all(|it| *it < -1e-9) {
         return None;

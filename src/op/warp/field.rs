@@ -1,9 +1,12 @@
-//! Fields of displacements of the operator `elastic`: those of torchvision's `ElasticTransform` (`torchvision/transforms/v2/_geometry.py`).
+//! Displacements of the operator `elastic`, which are those of torchvision's `ElasticTransform`
+//! (`torchvision/transforms/v2/_geometry.py`).
 //!
-//! torchvision adds `alpha / side` times blurred noise to a grid that reaches from -1 to 1, and samples the image
-//! there, all in f32 with sums in an order that it does not promise. Here a displacement is `alpha / 2` pixels times
-//! the blurred noise, rounded to 1/65536 pixel. Sums are f32 in a fixed order, and pixels are interpolated in
-//! integers ([`Warp::displaced`](super::Warp::displaced)). Results differ from torchvision's by at most one.
+//! torchvision adds `alpha / side` times the blurred noise to a grid of positions from -1 to 1, and
+//! samples the image at these positions. It computes in f32 and does not promise the order of its
+//! sums. feedwater displaces a pixel by `alpha / 2` pixels times the blurred noise, rounded to
+//! 1/65536 pixel. Its sums are f32 in a fixed order, and pixels are interpolated in integers
+//! ([`Warp::displaced`](super::Warp::displaced)). Channel values differ from torchvision's by at
+//! most one.
 
 use crate::geometry::Size;
 use crate::op::shared::noise::words;
@@ -14,18 +17,19 @@ use crate::op::wide::{Instructions, Loop};
 /// Strength and smoothness of displacements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Smoothness {
-    /// Strength in units of half a pixel, along columns and rows. Default 50.
+    /// Strength in x and in y direction, in units of half a pixel. Default 50.
     pub alpha: [f64; 2],
-    /// Standard deviation of the blur in pixels. Default 5. Both are 0, without blur, or both are above 0.
+    /// Standard deviation of the blur in x and in y direction, in pixels. Default 5. Either both
+    /// are 0 (no blur) or both are above 0.
     pub sigma: [f64; 2],
 }
 
-/// Displacements of one sample, which are computed when they are needed.
+/// Parameters from which the displacements of one sample are computed when they are needed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Field {
     /// Strength and smoothness.
     pub smoothness: Smoothness,
-    /// Key of the noise.
+    /// Key of the random noise.
     pub key: [u32; 2],
 }
 
@@ -43,11 +47,13 @@ impl Field {
 }
 
 impl Smoothness {
-    /// Appends the displacements of a whole image to `table`, in units of 1/65536 pixel: pairs (x, y) in row order.
-    /// `noise` writes uniform numbers from 0 to 1: of all pixels along columns, then of all along rows.
+    /// Appends the displacements of a whole image to `table`, in units of 1/65536 pixel: pairs (x,
+    /// y) in row order. `noise` writes uniform numbers from 0 to 1: first the x noise of all
+    /// pixels, then the y noise of all pixels.
     ///
-    /// Unlike in torchvision, the image may be smaller than the blur. The end of `table` is scratch memory, so that
-    /// nothing else is allocated: [`entries`](Self::entries) in all.
+    /// Unlike in torchvision, the image may be smaller than the kernel of the blur. During the
+    /// call, `table` grows by [`entries`](Self::entries) entries, because it also holds scratch
+    /// memory. Nothing else is allocated.
     pub fn append(self, size: Size, noise: impl FnOnce(&mut [f32]), table: &mut Vec<i32>) {
         self.append_with(size, noise, table, Instructions::here());
     }
@@ -69,7 +75,7 @@ impl Smoothness {
         fields.iter_mut().for_each(|it| *it = *it * 2.0 - 1.0);
         for (field, blur) in fields.chunks_exact_mut(pixels).zip(sigma) {
             if blur > 0.0 {
-                // The pairs are written last.
+                // The memory of the pairs is free until the pairs are written, after the blur.
                 let between = bytemuck::cast_slice_mut(&mut pairs[..pixels]);
                 let blur = Blur::new(size, radius(blur), sigma, scratch);
                 instructions.run(Blurred { blur, field, between });
@@ -80,8 +86,8 @@ impl Smoothness {
         table.truncate(start + 2 * pixels);
     }
 
-    /// Entries that [`append`](Self::append) needs for an image of this size: two per pixel that stay, and scratch
-    /// memory.
+    /// Number of entries that [`append`](Self::append) needs for an image of this size: two per
+    /// pixel for the result, and scratch memory.
     pub fn entries(self, size: Size) -> usize {
         let taps = 2 * radius(self.sigma[0].max(self.sigma[1])) + 1;
         let longest = size.width.max(size.height) as usize;
@@ -89,7 +95,7 @@ impl Smoothness {
     }
 }
 
-/// Noise of all pixels along columns, then along rows.
+/// Loop that writes the x noise of all pixels, then the y noise of all pixels.
 struct Noise<'a> {
     key: [u32; 2],
     width: usize,
@@ -100,7 +106,7 @@ impl Loop for Noise<'_> {
     #[inline(always)]
     fn run(self, _: impl Shuffles) {
         let Self { key, width, numbers } = self;
-        // 24 bits, as torch's.
+        // The numbers have 24 random bits, as in torch.
         let uniform = |bits: u32| (bits >> 8) as i32 as f32 * (1.0 / (1 << 24) as f32);
         let (along_columns, along_rows) = numbers.split_at_mut(numbers.len() / 2);
         let rows = along_columns.chunks_exact_mut(width).zip(along_rows.chunks_exact_mut(width));
@@ -113,7 +119,8 @@ impl Loop for Noise<'_> {
     }
 }
 
-/// Displacements of two fields, rounded to the nearest unit, a half to the even one.
+/// Loop that scales the x and y fields to displacements, rounded to the nearest 1/65536 pixel, ties
+/// to even.
 struct Pairs<'a> {
     fields: (&'a [f32], &'a [f32]),
     units: [f64; 2],
@@ -123,7 +130,7 @@ struct Pairs<'a> {
 impl Loop for Pairs<'_> {
     #[inline(always)]
     fn run(self, _: impl Shuffles) {
-        /// Around it, an f64 has no bits after the point, and its lower bits are an integer.
+        /// Near `1.5 * 2^52`, an f64 has no fraction bits, and its lower bits are an integer.
         const WHOLE: f64 = (3u64 << 51) as f64;
         let (limits, [a, b]) = ([i32::MIN, i32::MAX].map(f64::from), self.units);
         let rounded = |value: f32, unit: f64| {
@@ -141,7 +148,8 @@ fn radius(sigma: f64) -> usize {
     ((8.0 * sigma + 1.0) as usize) / 2
 }
 
-/// Weights of a normal distribution at whole pixels up to a radius; their sum is 1.
+/// Writes the weights of a normal distribution at whole pixels, with its mean in the middle of
+/// `kernel`. Their sum is 1.
 fn put_kernel(sigma: f64, kernel: &mut [f32]) {
     let radius = (kernel.len() / 2) as f64;
     let weight = |at: usize| {
@@ -154,16 +162,18 @@ fn put_kernel(sigma: f64, kernel: &mut [f32]) {
     }
 }
 
-/// Blur of rows, then columns. Outside, the field is mirrored at the centres of its edge pixels.
+/// Blur of the rows and then of the columns of a field. Beyond its edges, the field is mirrored at
+/// the centres of its edge pixels.
 struct Blur<'a> {
     width: usize,
     radius: usize,
     along_rows: &'a [f32],
     along_columns: &'a [f32],
-    /// Columns and rows of the field for those of the field with a border of `radius`.
+    /// For each column and row of the field with a border of `radius` pixels, the column or row of
+    /// the field that is mirrored there.
     columns: &'a [i32],
     rows: &'a [i32],
-    /// A row with its border.
+    /// Scratch memory for a row with its border.
     row: &'a mut [f32],
 }
 
@@ -190,7 +200,7 @@ impl<'a> Blur<'a> {
     }
 }
 
-/// A blur that runs. `between` is memory for the field whose rows are blurred.
+/// Loop that blurs `field` in place. `between` holds the field after the blur of its rows.
 struct Blurred<'a> {
     blur: Blur<'a>,
     field: &'a mut [f32],
@@ -216,10 +226,10 @@ impl Loop for Blurred<'_> {
     }
 }
 
-/// Sums of weighted lines, in the order of the lines.
+/// Adds up weighted lines, in the order of the lines.
 #[inline(always)]
 fn weigh<'a>(weights: &[f32], line: impl Fn(usize) -> &'a [f32], out: &mut [f32]) {
-    /// Numbers whose sums stay in registers.
+    /// Number of sums that stay in registers.
     const LEN: usize = 64;
     let len = out.len();
     if len < LEN {
@@ -230,7 +240,7 @@ fn weigh<'a>(weights: &[f32], line: impl Fn(usize) -> &'a [f32], out: &mut [f32]
         return;
     }
     for first in (0..len).step_by(LEN) {
-        // The last block overlaps with the one before it.
+        // The last block overlaps with the block before it.
         let first = first.min(len - LEN);
         let mut sums = [0.0; LEN];
         for (tap, weight) in weights.iter().enumerate() {
@@ -247,7 +257,7 @@ fn weigh<'a>(weights: &[f32], line: impl Fn(usize) -> &'a [f32], out: &mut [f32]
 mod tests {
     use super::*;
 
-    /// Sums in the order of the taps, pixel by pixel.
+    /// Expected displacements, computed pixel by pixel with sums in the order of the taps.
     fn expected(field: &Field, size: Size) -> Vec<i32> {
         let Smoothness { alpha, sigma } = field.smoothness;
         let (width, height) = (size.width as usize, size.height as usize);

@@ -1,17 +1,17 @@
 //! Warps: each output pixel is read at a position of the input, as `Image.transform` of Pillow 12.3 does
 //! (`src/libImaging/Geometry.c`), bit for bit on x86-64.
 //!
-//! The centre of output pixel `(x, y)` is `(x + 0.5, y + 0.5)`; the map gives its position in the input, where the
-//! centre of the first pixel is 0.5 too. A position outside of the input gives the fill colour. Neighbours beyond an
-//! edge are those of the edge.
+//! The centre of output pixel `(x, y)` is `(x + 0.5, y + 0.5)`. The map converts it to a position
+//! in the input, where the centre of the first pixel is also at 0.5. A position outside of the
+//! input gives the fill colour. Neighbours beyond an edge have the value of the edge pixel.
 //!
 //! Pillow computes positions in different ways, which round differently:
 //!
 //! | map | positions |
 //! |---|---|
-//! | affine, nearest, all corners within 32,768 pixels | integers with 16 bits after the point |
-//! | affine, nearest, otherwise, and without shear or rotation | f64, summed from pixel to pixel and row to row |
-//! | affine, bilinear and bicubic; perspective | f64, each position by itself |
+//! | affine with shear or rotation, nearest, corners within 32,768 pixels | i32, 16 fraction bits |
+//! | other affine, nearest | f64, summed from pixel to pixel and row to row |
+//! | affine, bilinear and bicubic; perspective | f64, each position computed separately |
 //!
 //! Values of bilinear and bicubic interpolation are f64 and are truncated, not rounded.
 
@@ -34,63 +34,65 @@ mod starts;
 #[cfg(test)]
 mod tests;
 
-/// Interpolation between pixels. Pillow has no others for warps.
+/// Interpolation between pixels. Pillow supports these three for warps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Interpolation {
     /// The pixel that covers the position.
     #[default]
     Nearest,
-    /// Two pixels per axis.
+    /// Linear interpolation between two pixels per axis.
     Bilinear,
-    /// Four pixels per axis, with a = -1.
+    /// Cubic interpolation between four pixels per axis, with the coefficient a = -1.
     Bicubic,
 }
 
-/// Inverse map of one sample with its interpolation and fill colour. Twin of `WarpParams` in `kernels/warp.cu`.
+/// Map of one sample from output positions to input positions, with its interpolation and fill
+/// colour. Twin of `WarpParams` in `kernels/warp.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Warp {
-    /// Coefficients of the map as f64. Maps in integers have six of 32 bits in their place, and [`Positions::Fixed`] has the
-    /// coefficients after those. [`Positions::Summed`] has the distances of its start values at number 6. Last, the address
-    /// of the table of displacements or start values.
+    /// Coefficients of the map as f64. Maps in integers store six i32 in the first three numbers,
+    /// and [`Positions::Fixed`] stores its f64 coefficients after them. [`Positions::Summed`]
+    /// stores the distances of its start values in number 6. The last number is the address of the
+    /// table of displacements or start values.
     data: [u64; 9],
     /// Size of the input.
     width: i32,
     height: i32,
-    /// Red, green and blue outside of the input.
+    /// Fill colour outside of the input: red, green and blue.
     fill: [u8; 3],
     kind: u8,
     interpolation: u32,
 }
 
-/// How positions are computed.
+/// How positions in the input are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Positions {
-    /// Whole pixels: mirroring, transposing and moving.
+    /// Integers, for maps that mirror, transpose or move by whole pixels.
     Whole,
-    /// 16 bits after the point.
+    /// Integers with 16 fraction bits.
     Fixed,
     /// f64, summed from pixel to pixel.
     Summed,
-    /// f64.
+    /// f64, each position computed separately.
     Affine,
-    /// f64, divided.
+    /// f64, each position computed separately as a quotient.
     Perspective,
-    /// A displacement per output pixel.
+    /// Position of the output pixel plus a displacement from a table.
     Displaced,
 }
 
-/// Displacements of a window of the output: pairs (x, y) in units of 1/65536 pixel, in row order. The position of
-/// output pixel `(x, y)` in the input is its own plus its displacement.
+/// Displacements of a window of the output: pairs (x, y) in units of 1/65536 pixel, in row order.
+/// Output pixel `(x, y)` reads the input at `(x, y)` plus its displacement.
 #[derive(Clone, Copy, Debug)]
 pub struct Displacements<'a> {
     /// First column and row of the window.
     pub origin: (i32, i32),
-    /// Columns of the window.
+    /// Number of columns of the window.
     pub columns: i32,
-    /// Two numbers per pixel.
+    /// Two numbers per pixel: the displacements in x and in y direction.
     pub table: &'a [i32],
 }
 
@@ -121,7 +123,8 @@ impl Warp {
         if (b == 0.0 && d == 0.0) || !corners.iter().all(|&(x, y)| fits(x, y)) {
             return warp(Positions::Summed).coefficients(&matrix);
         }
-        // A coefficient that does not fit an i32 is never added: there is one column or row.
+        // A coefficient that does not fit an i32 has no effect: the output then has one column or
+        // row, so the coefficient is multiplied by 0.
         let fixed = |value: f64| (value * 65536.0 + 0.5).floor() as i64 as i32;
         let (x, y) = (c + a * 0.5 + b * 0.5, f + d * 0.5 + e * 0.5);
         let mut warp = warp(Positions::Fixed).integers([a, b, x, d, e, y].map(fixed));
@@ -140,8 +143,8 @@ impl Warp {
         Self::new(Positions::Perspective, input, interpolation, fill).coefficients(&coefficients)
     }
 
-    /// Quarter turns and mirrored images: Pillow's `Image.transpose`. `input` has the orientation as its EXIF tag;
-    /// the output is upright.
+    /// Quarter turns and mirroring: Pillow's `Image.transpose`. `orientation` is the EXIF
+    /// orientation of the input, and the output is upright.
     pub fn turn(input: Size, orientation: Orientation) -> Self {
         let upright = orientation.upright_size(input);
         let axis = |mirror: bool, len: u32| if mirror { (-1, len as i32 - 1) } else { (1, 0) };
@@ -151,8 +154,9 @@ impl Warp {
         Self::new(Positions::Whole, input, Interpolation::Nearest, [0; 3]).integers(map)
     }
 
-    /// Displacement table of `columns` columns for the window of the output that begins at `origin`, as in
-    /// [`Displacements`]. `interpolation` is nearest or bilinear. The address of the table is set later.
+    /// Warp by a table of [`Displacements`] with `columns` columns, for the window of the output
+    /// that begins at `origin`. `interpolation` is nearest or bilinear. The address of the table is
+    /// set later.
     pub fn displaced(
         input: Size,
         origin: (i32, i32),
@@ -170,14 +174,15 @@ impl Warp {
         self.data[8] = address;
     }
 
-    /// Transform of positions of the result to those of the input, which boxes follow. `None` for displacements.
+    /// Transform from positions of the output to positions of the input, with which boxes move.
+    /// `None` for displacements.
     pub fn back(&self) -> Option<Plane> {
         let real = |first: usize| [0, 1, 2, 3, 4, 5].map(|number| self.real(first + number));
         match self.positions() {
             Positions::Whole => {
                 let [a, b, c, d, e, f] =
                     [0, 1, 2, 3, 4, 5].map(|number| f64::from(self.integer(number)));
-                // From centres of pixels to edges.
+                // The integers map centres of pixels, the transform maps edges.
                 let edge = |a: f64, b: f64, c: f64| c + 0.5 - (a + b) * 0.5;
                 Some(Plane::affine([a, b, edge(a, b, c), d, e, edge(d, e, f)]))
             }
@@ -191,12 +196,12 @@ impl Warp {
         }
     }
 
-    /// Red, green and blue outside of the input.
+    /// Fill colour outside of the input: red, green and blue.
     pub fn fill(&self) -> [u8; 3] {
         self.fill
     }
 
-    /// Whether every output pixel is the input pixel at its place.
+    /// Whether every output pixel equals the input pixel at the same position.
     pub fn is_identity(&self) -> bool {
         let integers = [0, 1, 2, 3, 4, 5].map(|number| self.integer(number));
         self.positions() == Positions::Whole && integers == [1, 0, 0, 0, 1, 0]
@@ -257,7 +262,8 @@ impl Warp {
         (self.data[number / 2] >> (32 * (number % 2))) as i32
     }
 
-    /// Position of output pixel `(x, y)` in whole pixels of the input, if they are [`Positions::Whole`] or [`Positions::Fixed`].
+    /// Position of output pixel `(x, y)` in whole pixels of the input, for [`Positions::Whole`] and
+    /// [`Positions::Fixed`].
     fn integer_position(&self, x: i32, y: i32) -> (i32, i32) {
         let sum = |first: usize| {
             let (dx, dy) = (self.integer(first), self.integer(first + 1));
@@ -268,7 +274,7 @@ impl Warp {
         (sum(0) >> bits, sum(3) >> bits)
     }
 
-    /// Position of output pixel `(x, y)` in the input, of the kinds with f64.
+    /// Position of output pixel `(x, y)` in the input, for maps that compute in f64.
     #[inline(always)]
     fn real_position(&self, x: i32, y: i32) -> (f64, f64) {
         let a = |number| self.real(number);
@@ -276,7 +282,7 @@ impl Warp {
             let sum = |first: usize| {
                 let mut at = a(first + 2) + a(first + 1) * 0.5 + a(first) * 0.5;
                 for (count, step) in [(y, a(first + 1)), (x, a(first))] {
-                    // Mostly one of the two steps is 0.
+                    // Usually one of the two steps is 0, and its additions can be skipped.
                     if step != 0.0 {
                         (0..count).for_each(|_| at += step);
                     }
@@ -295,8 +301,8 @@ impl Warp {
     }
 }
 
-/// Reference implementation: output pixel `(x, y)`, where `src(x, y)` is an input pixel. For a displacement table,
-/// `table` has its numbers; others ignore it.
+/// Reference implementation: computes output pixel `(x, y)`, where `src(x, y)` returns an input
+/// pixel. `table` has the numbers of a displacement table and is ignored for other maps.
 pub fn pixel(
     warp: &Warp,
     table: &[i32],
@@ -318,10 +324,11 @@ pub fn pixel(
     }
 }
 
-/// Value at a position of the input.
+/// Interpolated value at the position `(x, y)` of the input.
 #[inline(always)]
 fn interpolated(warp: &Warp, src: &impl Fn(i32, i32) -> [u8; 3], x: f64, y: f64) -> [u8; 3] {
-    // Not the negation: Pillow takes a position that is not a number for one inside, unless it reads the nearest pixel.
+    // Do not invert this condition. It is false for NaN, because Pillow treats a NaN position as
+    // inside, except with nearest interpolation.
     if x < 0.0 || y < 0.0 || x >= f64::from(warp.width) || y >= f64::from(warp.height) {
         return warp.fill;
     }
@@ -363,9 +370,9 @@ fn cubic([a, b, c, d]: [f64; 4], at: f64) -> f64 {
     p1 + at * (p2 + at * (p3 + at * p4))
 }
 
-/// Value of a displaced pixel. Twin of torchvision's `elastic` (`grid_sample` with zeros outside, and a mask that
-/// blends in the fill colour), in integers: products of weights have 32 bits after the point, and the result is
-/// rounded.
+/// Value of a displaced pixel: torchvision's `elastic` (`grid_sample` with zeros outside, and a
+/// mask that blends in the fill colour), computed in integers. Products of weights have 32 fraction
+/// bits, and the result is rounded.
 fn displaced(
     warp: &Warp,
     table: &[i32],

@@ -1,4 +1,5 @@
-//! Nearest pixels, in blocks of pixels: positions are computed with vector instructions before pixels are copied.
+//! Warps with nearest interpolation, one block of pixels at a time. Vector instructions compute the
+//! positions of a block before its pixels are copied.
 
 use crate::image::Image;
 use crate::op::wide::Loop;
@@ -7,13 +8,14 @@ use crate::op::wide::pixels::Shuffles;
 use super::Warp;
 use super::pixels::Pixels;
 
-/// Pixels of a block.
+/// Number of pixels in a block.
 pub const LEN: usize = 64;
 
-/// Row of positions in integers that are all inside.
+/// Loop that copies a row of pixels at integer positions, which are all inside of the input.
 pub struct Integers<'a> {
     pub src: Pixels<'a>,
-    /// Position of the first pixel, and the step to the next, of which only the bits after the first `bits` are used.
+    /// Position of the first pixel, and the step to the next pixel. The lowest `bits` bits of a
+    /// position are its fraction.
     pub at: (i32, i32),
     pub step: (i32, i32),
     pub bits: u32,
@@ -29,7 +31,8 @@ impl Loop for Integers<'_> {
             let axis = |at: i32, step: i32| at.wrapping_add(step.wrapping_mul(number)) >> bits;
             (axis(at.0, step.0), axis(at.1, step.1))
         };
-        // Indices of bytes are computed in 32 bits.
+        // Blocks compute byte indices in 32 bits. Images that are too large for these, and short
+        // rows, are computed pixel by pixel.
         if len < LEN || u32::try_from(bytes.len()).is_err() {
             for (number, place) in (0..).zip(out) {
                 let (x, y) = position(number);
@@ -38,7 +41,7 @@ impl Loop for Integers<'_> {
             return;
         }
         for first in (0..len).step_by(LEN) {
-            // The last block overlaps with the one before it.
+            // The last block overlaps with the block before it.
             let first = first.min(len - LEN);
             let mut from = [0; LEN];
             for (number, from) in (first as i32..).zip(&mut from) {
@@ -53,7 +56,7 @@ impl Loop for Integers<'_> {
     }
 }
 
-/// Copies the pixels that begin at these bytes.
+/// Copies the pixels that begin at the byte indices `from`.
 #[inline(always)]
 fn copy(bytes: &[u8], from: &[u32; LEN], out: &mut [u8; 3 * LEN]) {
     const LAST: usize = LEN - 1;
@@ -68,7 +71,8 @@ fn copy(bytes: &[u8], from: &[u32; LEN], out: &mut [u8; 3 * LEN]) {
     out[3 * LAST..].copy_from_slice(&bytes[from[LAST] as usize..][..3]);
 }
 
-/// Row of positions in f64. `positions` writes the columns and rows of one block after another.
+/// Loop that copies a row of pixels at positions in f64. `positions` writes the columns and rows of
+/// one block after another.
 pub struct Reals<'a, P> {
     pub warp: &'a Warp,
     pub src: &'a Image<u8>,
@@ -79,9 +83,10 @@ pub struct Reals<'a, P> {
 impl<P: FnMut(&mut [f64; LEN], &mut [f64; LEN])> Loop for Reals<'_, P> {
     #[inline(always)]
     fn run(self, _: impl Shuffles) {
-        /// From here on, an f64 has no bits after the point, and its lower bits are an integer.
+        /// From 2^52 on, an f64 has no fraction bits. The lower bits of `WHOLE + i` are the integer
+        /// `i`.
         const WHOLE: f64 = (1u64 << 52) as f64;
-        /// Larger than any image.
+        /// Marks a position outside of the input. Larger than the index of any byte.
         const OUTSIDE: f64 = WHOLE + (1u64 << 50) as f64;
         let Self { warp, src, mut positions, out } = self;
         let (bytes, window) = (src.data(), src.window());

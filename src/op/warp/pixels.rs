@@ -1,9 +1,9 @@
-//! Pixels that a warp reads.
+//! Access to the pixels that a warp reads.
 
 use crate::geometry::Roi;
 use crate::image::Image;
 
-/// Stored pixels by their coordinates in the whole image.
+/// Pixels of a window of an image, addressed by their coordinates in the whole image.
 #[derive(Clone, Copy)]
 pub struct Pixels<'a> {
     pixels: &'a [[u8; 3]],
@@ -16,33 +16,33 @@ impl<'a> Pixels<'a> {
         Self { pixels: image.data().as_chunks().0, window: image.window() }
     }
 
-    /// Index of a pixel.
+    /// Index of the pixel `(x, y)` in the stored pixels.
     #[inline(always)]
     pub fn index(&self, x: i32, y: i32) -> usize {
         let (x, y) = (x - self.window.x as i32, y - self.window.y as i32);
         y as usize * self.window.width as usize + x as usize
     }
 
-    /// All bytes.
+    /// Bytes of all stored pixels.
     #[inline(always)]
     pub fn bytes(&self) -> &'a [u8] {
         self.pixels.as_flattened()
     }
 
-    /// The 32 lower bits of the index of a pixel's first byte.
+    /// Lower 32 bits of the index of the first byte of pixel `(x, y)`.
     #[inline(always)]
     pub fn byte(&self, x: i32, y: i32) -> u32 {
         let (x, y) = (x.wrapping_sub(self.window.x as i32), y.wrapping_sub(self.window.y as i32));
         (y as u32).wrapping_mul(3 * self.window.width).wrapping_add((x as u32).wrapping_mul(3))
     }
 
-    /// A pixel.
+    /// The pixel `(x, y)`.
     #[inline(always)]
     pub fn at(&self, x: i32, y: i32) -> [u8; 3] {
         self.pixels[self.index(x, y)]
     }
 
-    /// A pixel and all that are stored after it.
+    /// The pixel `(x, y)` and all pixels that are stored after it.
     pub fn from(&self, x: i32, y: i32) -> &'a [[u8; 3]] {
         &self.pixels[self.index(x, y)..]
     }

@@ -1,5 +1,6 @@
-//! Fast row form of a warp: no tests where all neighbours are inside, and no arithmetic in the parts outside if positions are
-//! integers.
+//! Fast implementation of a warp, row by row. It does not check coordinates where all neighbours
+//! are inside of the input. For maps in integers, it computes no positions in the parts of a row
+//! that are outside.
 
 use crate::image::Image;
 use crate::op::wide::Instructions;
@@ -9,13 +10,13 @@ use super::nearest::{Integers, LEN, Reals};
 use super::pixels::Pixels;
 use super::{Interpolation, Positions, Warp, cubic, interpolated, pixel};
 
-/// Writes output pixels `(x, y)`, `(x + 1, y)`, … to `out`. `src` holds at least what [`demand`](super::demand()) returned.
-/// Equal to [`pixel`] bit for bit.
+/// Writes output pixels `(x, y)`, `(x + 1, y)`, … to `out`. `src` holds at least the window that
+/// [`demand`](super::demand()) returned. The result equals that of [`pixel`] bit for bit.
 pub fn row(warp: &Warp, table: &[i32], src: &Image<u8>, x: u32, y: u32, out: &mut [[u8; 3]]) {
     row_with(Instructions::here(), warp, table, src, (x as i32, y as i32), out);
 }
 
-/// [`row`] with these instructions.
+/// Does the same as [`row`] with a given instruction set.
 pub(super) fn row_with(
     set: Instructions,
     warp: &Warp,
@@ -56,7 +57,7 @@ fn displaced(
     }
 }
 
-/// Positions in integers, of which the bits after the first `bits` are those of the pixel.
+/// Computes a row of a map in integers. The lowest `bits` bits of a position are its fraction.
 fn integers(
     set: Instructions,
     warp: &Warp,
@@ -103,7 +104,8 @@ fn summed(
     set.run(Reals { warp, src, positions, out });
 }
 
-/// Positions of the pixels of row `y` by their column, as [`Warp::real_position`] computes them.
+/// Function from a column to the position of its pixel in row `y`, as [`Warp::real_position`]
+/// computes it.
 #[inline(always)]
 fn positions<const PERSPECTIVE: bool>(warp: &Warp, y: i32) -> impl Fn(i32) -> (f64, f64) + Copy {
     let [a, b, c, d, e, f, g, h] = [0, 1, 2, 3, 4, 5, 6, 7].map(|number| warp.real(number));
@@ -120,7 +122,8 @@ fn positions<const PERSPECTIVE: bool>(warp: &Warp, y: i32) -> impl Fn(i32) -> (f
     }
 }
 
-/// Positions in f64, by column. Of bicubic interpolation, three channels and a fourth, unused one are computed side by side.
+/// Computes a row of a map in f64. Bicubic interpolation computes three channels and an unused
+/// fourth one together.
 #[inline(always)]
 fn real(
     set: Instructions,
@@ -157,7 +160,8 @@ fn bicubic(
     out: &mut [[u8; 3]],
     position: impl Fn(i32) -> (f64, f64),
 ) {
-    // Positions whose neighbours are all inside, and whose last pixel has a byte after it.
+    // The fast path needs all 16 neighbours inside of the input, and one byte after the last of
+    // them.
     let (high_x, high_y) = (f64::from(warp.width) - 1.5, f64::from(warp.height) - 1.5);
     let pixels = Pixels::of(src);
     let (bytes, pitch) = (src.data(), 3 * src.window().width as usize);
@@ -178,7 +182,8 @@ fn bicubic(
     }
 }
 
-/// Value of the pixel at byte `from` and its 15 neighbours, in rows of `pitch` bytes, at the rest of a position.
+/// Bicubic value from the pixel at byte `from` and its 15 neighbours, in rows of `pitch` bytes.
+/// `(dx, dy)` is the fraction of the position.
 #[inline(always)]
 fn sixteen(bytes: &[u8], from: usize, pitch: usize, (dx, dy): (f64, f64)) -> [u8; 3] {
     let row = |from: usize| {
@@ -191,7 +196,7 @@ fn sixteen(bytes: &[u8], from: usize, pitch: usize, (dx, dy): (f64, f64)) -> [u8
     truncated(lanes(|lane| cubic([a[lane], b[lane], c[lane], d[lane]], dy)))
 }
 
-/// A pixel, and one byte after it.
+/// Reads a pixel and one byte after it.
 #[inline(always)]
 fn four(bytes: &[u8], from: usize) -> [f64; 4] {
     let four: [u8; 4] = bytes[from..from + 4].try_into().unwrap_or_default();
@@ -209,7 +214,7 @@ fn truncated(values: [f64; 4]) -> [u8; 3] {
     [byte(0), byte(1), byte(2)]
 }
 
-/// Range of `0..len` for which `start + step * number` is in `0..below`.
+/// Range of numbers in `0..len` for which `start + step * number` is in `0..below`.
 fn inside((start, step): (i64, i64), below: i64, len: usize) -> (usize, usize) {
     let len = len as i64;
     let (first, end) = match step {
@@ -226,7 +231,7 @@ fn narrow(range: &mut (usize, usize), line: (i64, i64), below: i64, len: usize) 
     *range = (range.0.max(first), range.1.min(end));
 }
 
-/// Writes the fill colour outside of a range; returns the range, `first <= end`.
+/// Writes the fill colour outside of a range. Returns the range with `first <= end`.
 fn fill_outside(warp: &Warp, (first, end): (usize, usize), out: &mut [[u8; 3]]) -> (usize, usize) {
     let (first, end) = if first < end { (first, end) } else { (0, 0) };
     out[..first].fill(warp.fill);

@@ -1,19 +1,20 @@
-//! Start values of positions that are summed from pixel to pixel, for kernels. Without them each thread would repeat all
-//! additions from the first pixel on.
+//! Start values for positions that are summed from pixel to pixel. Without them, each thread of a
+//! kernel would repeat all additions from the first pixel on.
 
 use crate::geometry::Size;
 
 use super::{Positions, Warp};
 
-/// Start values per axis.
+/// Number of start values per axis.
 const STARTS: usize = 64;
 
 /// Number of entries (of 32 bits) of the start values of both axes.
 pub const START_ENTRIES: usize = 2 * STARTS * (size_of::<f64>() / size_of::<i32>());
 
 impl Warp {
-    /// Positions of 64 columns and then of 64 rows of an output of this size, at equal distances from the first one.
-    /// `None` if columns and rows are not summed independently of each other. Sets the distances, which kernels read.
+    /// Returns the positions of 64 columns and then of 64 rows of an output of this size, spaced
+    /// evenly from the first one on. `None` if positions are not summed, or if the sums of columns
+    /// and rows depend on each other. Also stores the spacing, which kernels read.
     pub fn starts(&mut self, output: Size) -> Option<[f64; 2 * STARTS]> {
         if self.positions() != Positions::Summed || self.real(1) != 0.0 || self.real(3) != 0.0 {
             return None;
@@ -34,7 +35,7 @@ impl Warp {
         Some(starts)
     }
 
-    /// Whether kernels read a table of this map.
+    /// Whether kernels read a table for this map, of displacements or of start values.
     pub fn has_table(&self) -> bool {
         match self.positions() {
             Positions::Displaced => true,

@@ -1,4 +1,4 @@
-//! Rows against the reference, with all instructions.
+//! Compares the fast rows with the reference, for all instruction sets.
 
 use crate::geometry::{Roi, Size};
 use crate::image::Image;
@@ -12,10 +12,11 @@ const INTERPOLATIONS: [Interpolation; 3] =
     [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic];
 const FILL: [u8; 3] = [9, 130, 255];
 
-/// Sizes of inputs and outputs: smaller than the neighbours of a pixel, than a block of pixels, and larger.
+/// Sizes of inputs and outputs: some are smaller than the neighbourhood of a pixel or than a block
+/// of pixels, others larger.
 const SIZES: [[u32; 2]; 7] = [[1, 1], [1, 9], [9, 1], [2, 2], [33, 5], [64, 40], [150, 70]];
 
-/// Values of all kinds beside areas where one channel or all are the same.
+/// Image with random pixels beside areas where one channel or all channels are constant.
 fn image(size: Size, rng: &mut SampleRng) -> Image<u8> {
     let mut image = Image::new(size.window());
     let mut pixel = [0; 3];
@@ -33,7 +34,8 @@ fn image(size: Size, rng: &mut SampleRng) -> Image<u8> {
     image
 }
 
-/// Rows of the window `wanted` of the output must be equal to the reference, with the demanded input only.
+/// Checks that rows of the window `wanted` of the output equal the reference, and that they read
+/// only the input window that `demand` returned.
 #[track_caller]
 fn check(warp: &Warp, table: &[i32], src: &Image<u8>, wanted: Roi) {
     let input = demand(warp, table, src.window().size(), wanted);
@@ -55,7 +57,7 @@ fn check(warp: &Warp, table: &[i32], src: &Image<u8>, wanted: Roi) {
     }
 }
 
-/// The whole output, and a window that does not begin at 0.
+/// Checks the whole output, and a window that does not begin at 0.
 #[track_caller]
 fn check_windows(warp: &Warp, src: &Image<u8>, output: Size) {
     let Size { width, height } = output;
@@ -77,11 +79,11 @@ fn rows_of_random_maps_are_those_of_the_reference() {
     for round in 0..240 {
         let [input, output] = sizes(&mut rng);
         let src = image(input, &mut rng);
-        // Close to the identity, or anything up to a pixel that covers all.
+        // From nearly the identity to maps in which one output pixel covers the whole input.
         let most = [0.02, 0.5, 3.0, 1e3][round % 4];
         let mut number = |middle: f64| middle + rng.between(-most, most);
         let [a, b, d, e] = [number(1.0), number(0.0), number(0.0), number(1.0)];
-        // The centre of the output is near that of the input.
+        // Maps the centre of the output near the centre of the input.
         let middle = |a: f64, b: f64, side: u32, offset: f64| {
             let [x, y] = [output.width, output.height].map(|side| f64::from(side) / 2.0);
             f64::from(side) * offset - a * x - b * y
@@ -102,7 +104,7 @@ fn rows_of_random_maps_are_those_of_the_reference() {
     }
 }
 
-/// Positions at the edges and between pixels, at which many values are whole numbers.
+/// Positions at edges and between pixels, where many values are whole numbers.
 #[test]
 fn rows_of_exact_fractions_are_those_of_the_reference() {
     let mut rng = SampleRng::new(SampleKey::default(), 2);
@@ -173,7 +175,8 @@ fn displaced_rows_are_those_of_the_reference() {
             size.width.div_ceil(2),
             size.height.div_ceil(2),
         );
-        // Less than a pixel, a few pixels, farther than the image is wide, and all that fits.
+        // Largest displacement: less than a pixel, a few pixels, more than the width of the image,
+        // and the largest that an i32 holds.
         let most = [0.7, 5.0, 200.0, 32767.9][round % 4] * 65536.0;
         let mut number = || match rng.below(5) {
             0 => (rng.between(-most, most) as i32) & !0x7fff,

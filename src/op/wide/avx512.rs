@@ -1,4 +1,5 @@
-//! Look-ups, reversed rows, and channels apart and together, with AVX-512's permutations of bytes.
+//! AVX-512 code that permutes bytes: look-up tables, reversed rows, and separating and interleaving
+//! the channels of pixels.
 
 use std::arch::x86_64::*;
 
@@ -6,12 +7,13 @@ use crate::tensor::CHANNELS;
 
 use super::pixels::{Pixels, Planes, Shuffles};
 
-/// Bytes of a vector, and pixels of three.
+/// Number of bytes in a vector, and of pixels in three vectors.
 const LEN: usize = 64;
-/// Bytes of whole pixels in a vector.
+/// Number of bytes of the 21 whole pixels in a vector.
 const WHOLE: usize = 63;
 
-/// Bytes of green and of blue in each vector of three, whose bytes are 64 pixels.
+/// Masks of the green and of the blue bytes in each of three vectors, whose 192 bytes are 64
+/// pixels.
 const MASKS: [[u64; 2]; CHANNELS] = {
     let mut masks = [[0; 2]; CHANNELS];
     let mut at = 0;
@@ -24,7 +26,7 @@ const MASKS: [[u64; 2]; CHANNELS] = {
     masks
 };
 
-/// Places of the bytes of the last 21 pixels of a vector, in reverse order.
+/// Permutation that reverses the last 21 pixels of a vector.
 const REVERSED: [u8; LEN] = {
     let mut places = [0; LEN];
     let mut at = 0;
@@ -35,7 +37,7 @@ const REVERSED: [u8; LEN] = {
     places
 };
 
-/// Pixel of each byte of three vectors.
+/// Number of the pixel to which each byte of three vectors belongs.
 const PIXELS: [[u8; LEN]; CHANNELS] = {
     let mut pixels = [[0; LEN]; CHANNELS];
     let mut at = 0;
@@ -46,8 +48,9 @@ const PIXELS: [[u8; LEN]; CHANNELS] = {
     pixels
 };
 
-/// Pixels in the order in which their channel is read, so that elements of one, two or four bytes are in the order of the
-/// row, or mirrored, after their bytes have been joined: which is done in each lane of a vector by itself.
+/// Order in which the bytes of a channel are taken from 64 pixels, for elements of one, two or four
+/// bytes. The bytes of elements are later interleaved within each lane of 16 bytes. With this
+/// order, the elements are then in the order of the row, or mirrored.
 const fn order_of_elements(bytes: usize, mirrored: bool) -> [usize; LEN] {
     let mut order = [0; LEN];
     let mut at = 0;
@@ -60,11 +63,11 @@ const fn order_of_elements(bytes: usize, mirrored: bool) -> [usize; LEN] {
     order
 }
 
-/// Where the bytes of a channel are that are taken in some order.
+/// Permutation that takes the bytes of one channel from three vectors, in a given order.
 struct Order {
-    /// Place in a vector of three.
+    /// Place of each byte in its vector.
     places: [u8; LEN],
-    /// Those that are in the second and in the third vector.
+    /// Masks of the bytes that are in the second and in the third vector.
     second: u64,
     third: u64,
 }
@@ -90,7 +93,7 @@ impl Order {
         [Self::new(0, order), Self::new(1, order), Self::new(2, order)]
     }
 
-    /// The channel of 64 pixels.
+    /// Returns the channel of 64 pixels.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn of(&self, [a, b, c]: [__m512i; CHANNELS]) -> __m512i {
@@ -103,19 +106,20 @@ impl Order {
 
 const IN_ORDER: [Order; CHANNELS] = Order::all(order_of_elements(1, false));
 
-/// Orders for elements of two and of four bytes, and mirrored.
+/// Orders for elements of two bytes (`HALVES`) and of four bytes (`WORDS`): first in the order of
+/// the row, then mirrored.
 const HALVES: [[Order; CHANNELS]; 2] =
     [Order::all(order_of_elements(2, false)), Order::all(order_of_elements(2, true))];
 const WORDS: [[Order; CHANNELS]; 2] =
     [Order::all(order_of_elements(4, false)), Order::all(order_of_elements(4, true))];
 
-/// Permutations of bytes, on a CPU that has them.
+/// Proof that the CPU has the permutations of bytes of AVX-512.
 #[derive(Clone, Copy)]
 pub struct Permutations(());
 
 impl Permutations {
     /// # Safety
-    /// The CPU has AVX-512F, AVX-512BW and AVX-512VBMI.
+    /// The CPU must have AVX-512F, AVX-512BW and AVX-512VBMI.
     pub unsafe fn new() -> Self {
         Self(())
     }
@@ -124,13 +128,13 @@ impl Permutations {
 impl Shuffles for Permutations {
     #[inline(always)]
     fn apart(self, pixels: &Pixels) -> Planes {
-        // SAFETY: there is a value of this type only where the CPU has these instructions.
+        // SAFETY: a value of this type exists only if the CPU has these instructions.
         unsafe { apart(pixels) }
     }
 
     #[inline(always)]
     fn together(self, planes: &Planes) -> Pixels {
-        // SAFETY: as above.
+        // SAFETY: a value of this type exists only if the CPU has these instructions.
         unsafe { together(planes) }
     }
 }
@@ -161,10 +165,11 @@ fn together(planes: &Planes) -> Pixels {
     pixels
 }
 
-/// A table of bytes for each channel.
+/// One table of bytes per channel.
 type Tables = [[u8; 256]; CHANNELS];
 
-/// Replaces every byte of a row of pixels by that of its channel's table. All of them may be the same.
+/// Replaces every byte of a row of pixels by its entry in the table of its channel. If `same`, all
+/// tables are equal.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub fn look_up(tables: &Tables, same: bool, row: &mut [u8]) {
     let tables = Registers::new(tables, same);
@@ -173,7 +178,7 @@ pub fn look_up(tables: &Tables, same: bool, row: &mut [u8]) {
     }
 }
 
-/// The same, to another row of the same length.
+/// Does the same as [`look_up`], from one row to another of the same length.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub fn look_up_to(tables: &Tables, same: bool, from: &[u8], to: &mut [u8]) {
     let tables = Registers::new(tables, same);
@@ -183,7 +188,7 @@ pub fn look_up_to(tables: &Tables, same: bool, from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Tables in registers.
+/// Tables of all channels, in registers.
 struct Registers {
     quarters: [[__m512i; 4]; CHANNELS],
     same: bool,
@@ -196,7 +201,7 @@ impl Registers {
         Self { quarters: [quarters(r), quarters(g), quarters(b)], same }
     }
 
-    /// What is found for a vector of bytes, of which these are green and blue.
+    /// Looks up a vector of bytes. `green` and `blue` are masks of the green and of the blue bytes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn found(&self, index: __m512i, [green, blue]: [u64; 2]) -> __m512i {
@@ -210,7 +215,7 @@ impl Registers {
     }
 }
 
-/// Bytes of a table.
+/// Looks up a vector of bytes in one table.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn of_one(quarters: &[__m512i; 4], index: __m512i) -> __m512i {
@@ -220,12 +225,12 @@ fn of_one(quarters: &[__m512i; 4], index: __m512i) -> __m512i {
     _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(index), high)
 }
 
-/// Copies a row of pixels in reverse order, 21 at a time.
+/// Copies a row of pixels in reverse order, 21 pixels at a time.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub fn reverse(mut from: &[u8], mut to: &mut [u8]) {
     let places = load(&REVERSED);
     while let (Some(bytes), Some(out)) = (from.last_chunk(), to.first_chunk_mut()) {
-        // The last byte belongs to the next pixel, which is written again.
+        // The next pixels overwrite the 64th byte, which belongs to no whole pixel.
         store(out, _mm512_permutexvar_epi8(places, load(bytes)));
         from = &from[..from.len() - WHOLE];
         to = &mut to[WHOLE..];
@@ -234,8 +239,8 @@ pub fn reverse(mut from: &[u8], mut to: &mut [u8]) {
     store_part(to, _mm512_permutexvar_epi8(places, load_part(from)));
 }
 
-/// Elements of `N` bytes, two or four, of a channel of a row of at least 64 pixels. `bytes` are tables of the elements'
-/// bytes.
+/// Writes the elements of one channel of a row of at least 64 pixels. An element has `N` bytes, two
+/// or four. `bytes` has a table for each byte of an element.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub fn line<const N: usize>(
     bytes: &[[u8; 256]; N],
@@ -251,7 +256,7 @@ pub fn line<const N: usize>(
         *table = quarters(bytes);
     }
     let last = row.len() - LEN;
-    // The last block has pixels of the one before it too.
+    // The last block overlaps with the block before it.
     for first in (0..last).step_by(LEN).chain([last]) {
         let Some(block) = row[first..].first_chunk::<LEN>() else {
             unreachable!("the row has as many pixels")
@@ -281,7 +286,7 @@ pub fn line<const N: usize>(
     }
 }
 
-/// The vectors of a block of pixels.
+/// Loads a block of 64 pixels into three vectors.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn vectors(pixels: &Pixels) -> [__m512i; CHANNELS] {
@@ -289,7 +294,7 @@ fn vectors(pixels: &Pixels) -> [__m512i; CHANNELS] {
     [load(&parts[0]), load(&parts[1]), load(&parts[2])]
 }
 
-/// A table in registers.
+/// Loads a table into four registers.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn quarters(table: &[u8; 256]) -> [__m512i; 4] {
@@ -297,18 +302,18 @@ fn quarters(table: &[u8; 256]) -> [__m512i; 4] {
     [load(&parts[0]), load(&parts[1]), load(&parts[2]), load(&parts[3])]
 }
 
-/// Up to 64 bytes, and 0 for the others.
+/// Loads up to 64 bytes. The other bytes of the vector are 0.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load_part(bytes: &[u8]) -> __m512i {
     match bytes.first_chunk() {
         Some(bytes) => load(bytes),
-        // SAFETY: reads the bytes of the slice only, of any alignment.
+        // SAFETY: reads only the bytes of the slice, at any alignment.
         None => unsafe { _mm512_maskz_loadu_epi8(first(bytes.len()), bytes.as_ptr().cast()) },
     }
 }
 
-/// Stores the first bytes, up to 64.
+/// Stores the first bytes of a vector: as many as the slice has, up to 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn store_part(bytes: &mut [u8], value: __m512i) {
@@ -316,13 +321,13 @@ fn store_part(bytes: &mut [u8], value: __m512i) {
         Some(bytes) => store(bytes, value),
         None => {
             let mask = first(bytes.len());
-            // SAFETY: writes the bytes of the slice only, of any alignment.
+            // SAFETY: writes only the bytes of the slice, at any alignment.
             unsafe { _mm512_mask_storeu_epi8(bytes.as_mut_ptr().cast(), mask, value) };
         }
     }
 }
 
-/// Mask of the first bytes, fewer than 64.
+/// Mask of the first `len` bytes, fewer than 64.
 fn first(len: usize) -> u64 {
     (1 << len) - 1
 }
@@ -330,13 +335,13 @@ fn first(len: usize) -> u64 {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(bytes: &[u8; LEN]) -> __m512i {
-    // SAFETY: reads the 64 bytes, of any alignment.
+    // SAFETY: reads the 64 bytes of the array, at any alignment.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn store(bytes: &mut [u8; LEN], value: __m512i) {
-    // SAFETY: writes the 64 bytes, of any alignment.
+    // SAFETY: writes the 64 bytes of the array, at any alignment.
     unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), value) };
 }

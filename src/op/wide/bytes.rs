@@ -1,4 +1,4 @@
-//! Look-ups and reversed rows of pixels.
+//! Look-up tables, single channels, and reversed rows of pixels.
 
 use crate::tensor::CHANNELS;
 
@@ -7,20 +7,20 @@ use super::avx512;
 use super::pixels::{BLOCK, Shuffles};
 use super::{Instructions, Loop};
 
-/// A table of bytes for each channel.
+/// One look-up table of bytes per channel.
 pub struct Tables {
     bytes: [[u8; 256]; CHANNELS],
     pattern: Pattern,
 }
 
-/// What look-ups make use of.
+/// Property of the tables that permits faster look-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pattern {
     /// All tables are `byte & and ^ xor`: they invert, posterize, or change nothing.
     Bits { and: u8, xor: u8 },
-    /// All tables are the same.
+    /// All tables are equal.
     Same,
-    /// Anything.
+    /// No property that helps.
     Any,
 }
 
@@ -39,14 +39,14 @@ impl Tables {
         &self.bytes
     }
 
-    /// Replaces every byte of a row of pixels by that of its channel's table.
+    /// Replaces every byte of a row of pixels by its entry in the table of its channel.
     pub fn look_up(&self, row: &mut [u8], instructions: Instructions) {
         if let Pattern::Bits { and, xor } = self.pattern {
             return instructions.run(Bits { and, xor, row });
         }
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
-            // SAFETY: `has_avx512` says that the CPU has these instructions.
+            // SAFETY: `has_avx512` is true only if the CPU has these instructions.
             return unsafe { avx512::look_up(&self.bytes, self.pattern == Pattern::Same, row) };
         }
         for pixel in row.as_chunks_mut::<CHANNELS>().0 {
@@ -54,7 +54,7 @@ impl Tables {
         }
     }
 
-    /// As [`look_up`](Self::look_up), to another row of the same length.
+    /// Does the same as [`look_up`](Self::look_up), from one row to another of the same length.
     pub fn look_up_to(&self, from: &[u8], to: &mut [u8], instructions: Instructions) {
         debug_assert_eq!(from.len(), to.len());
         if let Pattern::Bits { and, xor } = self.pattern {
@@ -62,7 +62,7 @@ impl Tables {
         }
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
-            // SAFETY: `has_avx512` says that the CPU has these instructions.
+            // SAFETY: `has_avx512` is true only if the CPU has these instructions.
             return unsafe {
                 avx512::look_up_to(&self.bytes, self.pattern == Pattern::Same, from, to)
             };
@@ -79,7 +79,8 @@ impl Tables {
     }
 }
 
-/// Bytes of a channel of a row, in reverse order if the row is mirrored. `out` has as many as the row has pixels.
+/// Copies the bytes of one channel of a row to `out`, in reverse order if `mirrored`. `out` has one
+/// byte per pixel of the row.
 pub fn channel(
     channel: usize,
     row: &[[u8; CHANNELS]],
@@ -95,7 +96,8 @@ pub fn channel(
     }
 }
 
-/// One of the channels of a row: its number is known to the compiler, which leaves out the others.
+/// Loop that copies channel `AT` of a row. `AT` is known to the compiler, which leaves out the
+/// other channels.
 struct Channel<'a, const AT: usize> {
     row: &'a [[u8; CHANNELS]],
     mirrored: bool,
@@ -143,7 +145,7 @@ impl Pattern {
     }
 }
 
-/// [`Pattern::Bits`] of a row.
+/// Loop that applies [`Pattern::Bits`] to a row.
 struct Bits<'a> {
     and: u8,
     xor: u8,
@@ -159,7 +161,7 @@ impl Loop for Bits<'_> {
     }
 }
 
-/// The same, from one row to another.
+/// Loop that applies [`Pattern::Bits`] from one row to another.
 struct BitsTo<'a> {
     and: u8,
     xor: u8,
@@ -176,19 +178,19 @@ impl Loop for BitsTo<'_> {
     }
 }
 
-/// Copies a row of pixels in reverse order. Both have the same length.
+/// Copies a row of pixels in reverse order. Both rows have the same length.
 pub fn reverse(from: &[u8], to: &mut [u8], instructions: Instructions) {
     debug_assert_eq!(from.len(), to.len());
     #[cfg(target_arch = "x86_64")]
     if instructions.has_avx512() {
-        // SAFETY: `has_avx512` says that the CPU has these instructions.
+        // SAFETY: `has_avx512` is true only if the CPU has these instructions.
         return unsafe { avx512::reverse(from, to) };
     }
     let _ = instructions;
     reverse_each(from, to);
 }
 
-/// The same for any channels.
+/// Does the same as [`reverse`], pixel by pixel and for channels of any type.
 pub fn reverse_each<T: Copy>(from: &[T], to: &mut [T]) {
     let pixels = from.as_chunks::<CHANNELS>().0.iter().rev();
     for (to, from) in to.as_chunks_mut::<CHANNELS>().0.iter_mut().zip(pixels) {
@@ -200,7 +202,8 @@ pub fn reverse_each<T: Copy>(from: &[T], to: &mut [T]) {
 mod tests {
     use super::*;
 
-    /// Rows of all lengths around those of a vector, with every byte.
+    /// Compares rows of 0 to 299 pixels, which are shorter and longer than a vector, with every
+    /// byte value.
     #[test]
     fn all_instructions_give_the_same_bytes() {
         let all: Vec<u8> = (0..3 * 300u32).map(|at| (at * at / 7 + at) as u8).collect();

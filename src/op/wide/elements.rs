@@ -1,4 +1,4 @@
-//! Bytes of pixels as elements of a tensor, by tables.
+//! Look-up tables that convert the bytes of pixels to elements of a tensor.
 
 use bytemuck::Pod;
 
@@ -8,23 +8,23 @@ use super::Instructions;
 #[cfg(target_arch = "x86_64")]
 use super::{avx512, pixels::BLOCK};
 
-/// Element of each byte of each channel. An element has `N` bytes.
+/// Tensor elements for each byte value of each channel. An element has `N` bytes.
 #[derive(Clone, Debug)]
 pub struct ElementTables<E, const N: usize> {
     elements: [[E; 256]; CHANNELS],
-    /// The bytes of the elements, lowest first.
+    /// The bytes of the elements, in one table per byte, lowest byte first.
     bytes: [[[u8; 256]; N]; CHANNELS],
 }
 
 impl<E: Pod, const N: usize> ElementTables<E, N> {
-    /// Tables with these elements.
+    /// Creates tables with these elements.
     pub fn new(elements: [[E; 256]; CHANNELS]) -> Self {
         let mut tables = Self { elements, bytes: [[[0; 256]; N]; CHANNELS] };
         tables.set(elements);
         tables
     }
 
-    /// Changes all elements.
+    /// Replaces all elements.
     pub fn set(&mut self, elements: [[E; 256]; CHANNELS]) {
         const { assert!(size_of::<E>() == N) };
         self.elements = elements;
@@ -38,13 +38,14 @@ impl<E: Pod, const N: usize> ElementTables<E, N> {
         }
     }
 
-    /// Element of a byte.
+    /// Element for a byte of a channel.
     #[inline(always)]
     pub fn of(&self, channel: usize, byte: u8) -> E {
         self.elements[channel][usize::from(byte)]
     }
 
-    /// Elements of a channel of a row, in reverse order if the row is mirrored. `out` has as many as the row has pixels.
+    /// Writes the elements of one channel of a row to `out`, in reverse order if `mirrored`. `out`
+    /// has one element per pixel of the row.
     pub fn line(
         &self,
         channel: usize,
@@ -57,7 +58,7 @@ impl<E: Pod, const N: usize> ElementTables<E, N> {
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() && row.len() >= BLOCK {
             let out = bytemuck::cast_slice_mut(out);
-            // SAFETY: `has_avx512` says that the CPU has these instructions.
+            // SAFETY: `has_avx512` is true only if the CPU has these instructions.
             return unsafe { avx512::line(&self.bytes[channel], channel, row, mirrored, out) };
         }
         let _ = instructions;
@@ -74,7 +75,7 @@ impl<E: Pod, const N: usize> ElementTables<E, N> {
 mod tests {
     use super::*;
 
-    /// Rows of all lengths around those of blocks, with every byte.
+    /// Compares rows that are shorter and longer than a block, with every byte value.
     #[test]
     fn all_instructions_give_the_same_elements() {
         let bytes: Vec<u8> = (0..3 * 300u32).map(|at| (at * at / 7 + at) as u8).collect();

@@ -1,8 +1,9 @@
-//! Loops over pixels that are compiled for several sets of instructions: for what every CPU of the target has, for AVX2
-//! and for AVX-512 with its byte permutations.
+//! Loops over pixels that are compiled for several instruction sets: the instructions that every
+//! CPU of the target has, AVX2, and AVX-512 with its permutations of bytes.
 //!
-//! The source is the same, and the compiler keeps the order of floating-point operations and does not join them, so the
-//! bits are the same too. `avx512` has what no compiler finds by itself.
+//! All versions have the same source. The compiler neither reorders nor fuses floating-point
+//! operations, so all versions give the same bits. The module `avx512` has code that compilers do
+//! not generate from loops.
 
 #![allow(unsafe_code)]
 
@@ -17,13 +18,14 @@ use crate::tensor::CHANNELS;
 
 use pixels::{MapRow, PixelMap, Plain, Shuffles};
 
-/// A loop whose results do not depend on the instructions.
+/// A loop whose results do not depend on the instruction set.
 pub trait Loop {
-    /// Runs it. To be `#[inline(always)]`, as everything that it calls: only what is inlined uses the instructions.
+    /// Runs the loop. This function and everything that it calls must be `#[inline(always)]`,
+    /// because only inlined code is compiled for the instruction set.
     fn run(self, shuffles: impl Shuffles);
 }
 
-/// Instructions that loops may use. Each value is one that this CPU has.
+/// Instruction set that loops may use. A value exists only if this CPU has the instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instructions(Set);
 
@@ -37,10 +39,10 @@ enum Set {
 }
 
 impl Instructions {
-    /// Those of every CPU of the target.
+    /// Instructions that every CPU of the target has.
     pub const PLAIN: Self = Self(Set::Plain);
 
-    /// The most that this CPU has.
+    /// Largest instruction set that this CPU has.
     #[inline]
     pub fn here() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -57,7 +59,7 @@ impl Instructions {
         Self::PLAIN
     }
 
-    /// All sets that this CPU has.
+    /// All instruction sets that this CPU has.
     pub fn all() -> Vec<Self> {
         let all = [
             Set::Plain,
@@ -70,46 +72,48 @@ impl Instructions {
         all[..=has].iter().map(|set| Self(*set)).collect()
     }
 
-    /// Runs a loop with these instructions.
+    /// Runs a loop with this instruction set.
     #[inline]
     pub fn run(self, it: impl Loop) {
         match self.0 {
             Set::Plain => it.run(Plain),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `here` and `all` give it, where the CPU has AVX2.
+            // SAFETY: only `here` and `all` create this value, on a CPU with AVX2.
             Set::Avx2 => unsafe { with_avx2(it) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `here` and `all` give it, where the CPU has all of these instructions.
+            // SAFETY: only `here` and `all` create this value, on a CPU with all of these
+            // instructions.
             Set::Avx512 => unsafe { with_avx512(it) },
         }
     }
 
-    /// Applies a function to every pixel of a row.
+    /// Applies the function `map` to every pixel of a row.
     pub fn map(self, row: &mut [[u8; CHANNELS]], map: &impl PixelMap) {
         self.run(MapRow { row, map });
     }
 
-    /// Whether they include AVX-512's byte permutations.
+    /// Whether the set includes AVX-512's permutations of bytes.
     #[cfg(target_arch = "x86_64")]
     fn has_avx512(self) -> bool {
         self.0 == Set::Avx512
     }
 }
 
-/// A number, cut to 0..=255 and truncated, as by a cast to `u8`, of which compilers make no vector instructions.
+/// Clamps a number to 0..=255 and truncates it, as a cast to `u8` does. Compilers vectorize this
+/// code, but not the cast.
 #[inline(always)]
 #[expect(clippy::manual_clamp, reason = "`clamp` keeps what is not a number")]
 pub fn truncated(value: f32) -> i32 {
     let cut = value.max(0.0).min(255.0);
-    // SAFETY: the number is from 0 to 255: `max` makes 0 of what is not a number.
+    // SAFETY: the number is from 0 to 255, because `max` replaces NaN by 0.
     unsafe { cut.to_int_unchecked() }
 }
 
-/// A number, cut to -2^30..=2^30 and truncated, of which compilers make vector instructions.
+/// Clamps a number to -2^30..=2^30 and truncates it. Compilers vectorize this code.
 #[inline(always)]
 pub fn truncated_double(value: f64) -> i32 {
     let cut = value.max(f64::from(-1 << 30)).min(f64::from(1 << 30));
-    // SAFETY: the number has 31 bits: `max` makes a number of what is none.
+    // SAFETY: the number is from -2^30 to 2^30, because `max` replaces NaN by -2^30.
     unsafe { cut.to_int_unchecked() }
 }
 
@@ -122,7 +126,7 @@ fn with_avx2(it: impl Loop) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi")]
 fn with_avx512(it: impl Loop) {
-    // SAFETY: this function's caller says that the CPU has these instructions.
+    // SAFETY: the caller of this function guarantees that the CPU has these instructions.
     it.run(unsafe { avx512::Permutations::new() });
 }
 
@@ -134,7 +138,8 @@ mod tests {
     use crate::op::{self, ActionParams, Actions};
     use crate::random::SampleKey;
 
-    /// Rows longer than a block of pixels, with every byte in every channel.
+    /// Compares rows that are longer than a block of pixels, with every byte value in every
+    /// channel.
     #[test]
     fn all_instructions_give_the_same_pixels() {
         let bytes: Vec<u8> = (0..3 * 333u32).map(|at| (at * at / 7 + at) as u8).collect();

@@ -1,28 +1,28 @@
-//! Functions of a pixel, applied to rows.
+//! Applies functions of a pixel to rows of pixels.
 
 use crate::tensor::CHANNELS;
 
 use super::Loop;
 
-/// Pixels of a block.
+/// Number of pixels in a block.
 pub const BLOCK: usize = 64;
 
-/// Pixels, next to each other.
+/// A block of adjacent pixels.
 pub type Pixels = [[u8; CHANNELS]; BLOCK];
-/// The channels of as many pixels, apart.
+/// The separated channels of a block of pixels.
 pub type Planes = [[u8; BLOCK]; CHANNELS];
 
-/// How the channels of pixels are taken apart and put together: with instructions that the CPU has. To be
-/// `#[inline(always)]`.
+/// Separates and interleaves the channels of pixels with the instructions that the CPU has.
+/// Implementations must be `#[inline(always)]`.
 pub trait Shuffles: Copy {
-    /// Separates the channels.
+    /// Separates the channels of a block of pixels.
     fn apart(self, pixels: &Pixels) -> Planes;
 
-    /// Interleaves the channels.
+    /// Interleaves the channels of a block of pixels.
     fn together(self, planes: &Planes) -> Pixels;
 }
 
-/// What the compiler makes of loops.
+/// Loops without special instructions. The compiler vectorizes them.
 #[derive(Clone, Copy)]
 pub struct Plain;
 
@@ -46,14 +46,16 @@ impl Shuffles for Plain {
     }
 }
 
-/// A function of pixels, whose channels it changes. Not a closure: those are not always inlined.
+/// A function that changes the channels of pixels. It is a trait because closures are not always
+/// inlined.
 pub trait PixelMap {
-    /// Changes a block. To be `#[inline(always)]`, as everything that it calls.
+    /// Changes a block of pixels. Implementations and everything that they call must be
+    /// `#[inline(always)]`.
     fn change(&self, planes: &mut Planes);
 }
 
-/// A row, and the function that is applied to its pixels. Works on blocks of pixels with their channels apart, so that the
-/// compiler can use vector instructions.
+/// Loop that applies a function to the pixels of a row. It separates the channels of each block of
+/// pixels, so that the compiler can use vector instructions.
 pub struct MapRow<'a, M> {
     /// Pixels of the row.
     pub row: &'a mut [[u8; CHANNELS]],

@@ -1,19 +1,22 @@
-//! Writes a sample's tensor row by row, past the caches if all batches of the ring are larger than those: a consumer would rarely
-//! find them there.
+//! Writes a sample's tensor row by row. Rows are written past the caches, with non-temporal stores,
+//! if all batches of the ring together are larger than the caches. A consumer would rarely find
+//! these rows in the caches.
 //!
-//! An ordinary store first reads the cache line that it changes, and evicts what the decoder needs.
+//! An ordinary store first reads the cache line that it changes, and evicts data that the decoder
+//! needs.
 
 use std::ops::Range;
 
 use bytemuck::Pod;
 
-/// Longest row that is written past the caches, in bytes. Longer ones are written through them.
+/// Longest row that is written past the caches, in bytes. Longer rows are written with ordinary
+/// stores.
 const MOST_ROW: usize = 8 << 10;
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 #[cfg(target_arch = "x86_64")]
 const CACHED: usize = 64;
 
-/// Memory in which a row is made before it is written.
+/// Memory in which a row is computed before it is written past the caches.
 #[repr(align(64))]
 pub struct LineBuffer([u8; MOST_ROW]);
 
@@ -24,15 +27,16 @@ impl LineBuffer {
     }
 }
 
-/// A sample's tensor that is being written. Other threads may read it only after the writer was dropped.
+/// Access to a sample's tensor while it is written. Other threads may read the tensor only after
+/// the writer was dropped.
 pub struct TensorWriter<'a> {
     tensor: &'a mut [u8],
-    /// With it, rows are written past the caches.
+    /// Buffer for rows that are written past the caches. `None` for ordinary stores.
     line: Option<&'a mut LineBuffer>,
 }
 
 impl<'a> TensorWriter<'a> {
-    /// Writer of a tensor that is aligned for its elements.
+    /// Creates a writer for a tensor that is aligned for its elements.
     pub fn new(tensor: &'a mut [u8], line: Option<&'a mut LineBuffer>) -> Self {
         Self { tensor, line }
     }
@@ -42,7 +46,8 @@ impl<'a> TensorWriter<'a> {
         self.tensor.len() / size_of::<E>()
     }
 
-    /// Writes these elements of the tensor. `make` must write all of them and read none: what they hold before is unspecified.
+    /// Writes a range of elements of the tensor. `make` must write all of them and must not read
+    /// them, because their old values are unspecified.
     #[inline(always)]
     pub fn put<E: Pod>(&mut self, elements: Range<usize>, make: impl FnOnce(&mut [E])) {
         let [from, to] = [elements.start, elements.end].map(|at| at * size_of::<E>());
@@ -68,7 +73,8 @@ impl Drop for TensorWriter<'_> {
     }
 }
 
-/// Copies bytes to a tensor, which nobody may read until its writer was dropped.
+/// Copies bytes to a tensor past the caches. The tensor may be read only after its writer was
+/// dropped.
 fn copy_past_caches(from: &[u8], to: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -82,8 +88,9 @@ fn copy_past_caches(from: &[u8], to: &mut [u8]) {
         for (from, to) in from_lines.iter().zip(to_lines) {
             let vectors = from.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<16>().0);
             for (from, to) in vectors {
-                // SAFETY: both have 16 bytes, and `to` is aligned to 16 because its line is aligned to 64. The tensor is borrowed
-                // until the writer is dropped, which waits until these stores are visible. `Pass` leaks no writer, and writes no
+                // SAFETY: both chunks have 16 bytes, and `to` is aligned to 16 because its line is
+                // aligned to 64. The tensor is borrowed until the writer is dropped, and dropping
+                // it waits until these stores are visible. `Pass` leaks no writer and writes no
                 // element twice.
                 unsafe {
                     _mm_stream_si128(to.as_mut_ptr().cast(), _mm_loadu_si128(from.as_ptr().cast()));

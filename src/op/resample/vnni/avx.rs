@@ -1,6 +1,7 @@
-//! AVX-VNNI: two vectors form a block.
+//! Passes with AVX-VNNI. A block of 64 bytes is two vectors.
 //!
-//! No closures: functions with a target feature are not inlined through `map` and similar functions, which have none.
+//! This file has no closures: functions with a target feature are not inlined into `map` and
+//! similar functions, which do not have the feature.
 
 use std::arch::x86_64::*;
 
@@ -23,7 +24,7 @@ fn spread(digit: [i8; QUAD]) -> __m256i {
     _mm256_set1_epi32(quad(digit))
 }
 
-/// Combines and shifts the three sums of the digits.
+/// Combines the sums of the three digits and shifts the result.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn join(sums: [__m256i; 3]) -> __m256i {
@@ -32,7 +33,7 @@ fn join(sums: [__m256i; 3]) -> __m256i {
     _mm256_srai_epi32(sum, PRECISION_BITS as i32)
 }
 
-/// Clamps four vectors to bytes, lane by lane.
+/// Clamps four vectors of sums to bytes, separately in each 128-bit lane.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pack(sums: [__m256i; 4]) -> __m256i {
@@ -40,7 +41,7 @@ fn pack(sums: [__m256i; 4]) -> __m256i {
     _mm256_packus_epi16(left, _mm256_packs_epi32(sums[2], sums[3]))
 }
 
-/// Interleaves rows into quads.
+/// Interleaves the stored rows into quads: blocks of four pixels of four rows.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn arrange(lines: &[u8], line_len: usize, step: usize, quads: &mut [Block]) {
@@ -69,7 +70,8 @@ pub(super) fn horizontal(passes: &mut Passes, ring_start: usize) {
             let [above, below] = output_sums(quads, &digits[output * *groups..][..*groups]);
             (sums[0][output], sums[1][output]) = (above, below);
         }
-        // Lanes: two rows of four pixels. Then the bytes of four rows side by side, one pixel per vector.
+        // Each lane has four pixels of one row. Unpacking brings the bytes of four rows side by
+        // side, one pixel per vector.
         let [row0, row1]: [__m128i; 2] = must_cast(pack(sums[0]));
         let [row2, row3]: [__m128i; 2] = must_cast(pack(sums[1]));
         let above = [_mm_unpacklo_epi8(row0, row1), _mm_unpackhi_epi8(row0, row1)];
@@ -78,7 +80,7 @@ pub(super) fn horizontal(passes: &mut Passes, ring_start: usize) {
             let left = _mm_unpacklo_epi16(above[half], below[half]);
             let right = _mm_unpackhi_epi16(above[half], below[half]);
             for (pixel, bytes) in [left, right].into_iter().enumerate() {
-                // The fourth channel is overwritten by the next pixel.
+                // The next pixel overwrites the unused fourth channel.
                 let at = RING_PIXEL * (4 * four + 2 * half + pixel);
                 out[at..][..16].copy_from_slice(&must_cast::<_, [u8; 16]>(bytes));
             }

@@ -1,6 +1,7 @@
-//! AVX-512 VNNI: one vector is a block.
+//! Passes with AVX-512 VNNI. A block of 64 bytes is one vector.
 //!
-//! No closures: functions with a target feature are not inlined through `map` and similar functions, which have none.
+//! This file has no closures: functions with a target feature are not inlined into `map` and
+//! similar functions, which do not have the feature.
 
 use std::arch::x86_64::*;
 
@@ -12,7 +13,8 @@ use super::data::{Block, Digits, Passes, QUAD, RING_PIXEL, RowQuad, quad};
 use crate::op::resample::params::HALF;
 use crate::op::resample::ring::ROWS_AT_ONCE;
 
-/// Permutation of two vectors of sums, whose lanes are one row's pixels: the upper halves, four rows side by side.
+/// Permutation of two vectors of sums, in which each lane belongs to one row. It takes the upper
+/// halves of the sums and brings the four rows side by side.
 const PIXEL_WORDS: [i16; 32] = {
     let mut words = [0; 32];
     let mut at = 0;
@@ -25,7 +27,8 @@ const PIXEL_WORDS: [i16; 32] = {
     words
 };
 
-/// Permutation of four outputs packed to bytes, four each: red, green, blue of the first, of the second, and so on.
+/// Permutation of four outputs packed to bytes, in groups of four bytes (one channel of four rows):
+/// red, green and blue of the first output, then of the second, and so on.
 const PIXEL_ORDER: [i32; 16] = {
     let mut order = [0; 16];
     let mut at = 0;
@@ -36,7 +39,7 @@ const PIXEL_ORDER: [i32; 16] = {
     order
 };
 
-/// Permutation of two vectors of sums: the upper halves in order.
+/// Permutation of two vectors of sums that takes the upper halves of the sums, in order.
 const WORDS: [i16; 32] = {
     let mut words = [0; 32];
     let mut at = 0;
@@ -47,7 +50,7 @@ const WORDS: [i16; 32] = {
     words
 };
 
-/// Permutation of four vectors packed to bytes, four each: in order.
+/// Permutation of four vectors packed to bytes that brings their groups of four bytes into order.
 const ORDER: [i32; 16] = {
     let mut order = [0; 16];
     let mut at = 0;
@@ -58,7 +61,8 @@ const ORDER: [i32; 16] = {
     order
 };
 
-/// Position of byte group `at` after two vectors of words are packed, which works within lanes.
+/// Position of the four-byte group `at` after two vectors of words are packed. Packing works within
+/// 128-bit lanes.
 const fn packed_at(at: usize) -> i32 {
     let (vector, at) = (at / 8, at % 8);
     (4 * (at / 2) + at % 2 + 2 * vector) as i32
@@ -75,7 +79,7 @@ fn spread(digit: [i8; QUAD]) -> __m512i {
     _mm512_set1_epi32(quad(digit))
 }
 
-/// Combines the three sums of the digits.
+/// Combines the sums of the three digits.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn join(sums: [__m512i; 3]) -> __m512i {
@@ -87,13 +91,13 @@ fn join(sums: [__m512i; 3]) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn finish(sums: [__m512i; 4], words: __m512i, order: __m512i) -> [u8; 64] {
-    // The upper half is the sum shifted by 16.
+    // The upper half of a sum is the sum shifted by 16 bits. Shifting by six more bits makes 22.
     let left = _mm512_srai_epi16(_mm512_permutex2var_epi16(sums[0], words, sums[1]), 6);
     let right = _mm512_srai_epi16(_mm512_permutex2var_epi16(sums[2], words, sums[3]), 6);
     must_cast(_mm512_permutexvar_epi32(order, _mm512_packus_epi16(left, right)))
 }
 
-/// Interleaves rows into quads.
+/// Interleaves the stored rows into quads: blocks of four pixels of four rows.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn arrange(lines: &[u8], line_len: usize, step: usize, quads: &mut [Block]) {
@@ -143,7 +147,8 @@ pub(super) fn horizontal(passes: &mut Passes, ring_start: usize) {
     }
 }
 
-/// Computes outputs with so few blocks each that a constant block count pays off.
+/// Computes outputs with few blocks each. Their number is a constant, so that the compiler can
+/// unroll the loop over blocks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn outputs<const GROUPS: usize>(
@@ -177,7 +182,7 @@ fn output_sums(quads: &[Block], digits: &[Digits]) -> __m512i {
     join(sums)
 }
 
-/// Stores four pixels of four rows. Bytes past them are overwritten by the next store.
+/// Stores four pixels of four rows. The next store overwrites the unused bytes after them.
 #[inline(always)]
 fn store(out: &mut [u8], four: usize, bytes: [u8; 64]) {
     out[RING_PIXEL * 4 * four..][..64].copy_from_slice(&bytes);

@@ -1,4 +1,4 @@
-//! State of the passes, shared by both vector widths.
+//! Memory of the VNNI passes, shared by both vector widths.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use bytemuck::{Pod, Zeroable};
 use crate::op::resample::ring::ROWS_AT_ONCE;
 use crate::tensor::CHANNELS;
 
-/// Taps per dot product.
+/// Number of taps in a dot product.
 pub(super) const QUAD: usize = 4;
 
-/// Bytes of a pixel of four rows in the ring.
+/// Number of bytes of a pixel in the ring, which stores four rows together.
 pub(super) const RING_PIXEL: usize = CHANNELS * ROWS_AT_ONCE;
 
-/// Vector in memory.
+/// Vector of 64 bytes in memory.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct Block(pub [u8; 64]);
@@ -24,10 +24,11 @@ impl Default for Block {
     }
 }
 
-/// Digits of four coefficients, most significant first.
+/// Digits of four coefficients: an array for each of the three digits, the most significant first.
 pub(super) type Digits = [[i8; QUAD]; 3];
 
-/// Four rows of the ring, identified by their first block, and the coefficients of an output row for them.
+/// Four rows of the ring, identified by the index of their first block, and the coefficients of an
+/// output row for these rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RowQuad {
     pub(super) start: usize,
@@ -43,33 +44,34 @@ pub enum Width {
     Bits512,
 }
 
-/// Horizontal and vertical passes and their memory.
+/// Horizontal and vertical passes with VNNI, and their memory.
 #[derive(Debug)]
 pub struct Passes {
     pub(super) width: Width,
-    /// Range of a row's bytes that outputs read.
+    /// Range of bytes in an input row that outputs read.
     pub(super) read: Range<usize>,
-    /// Those bytes of the pushed rows, each row with padding to read past its end.
+    /// Bytes in the range `read` of the stored rows. Each row has padding because outputs read past
+    /// its end.
     pub(super) lines: Vec<u8>,
     pub(super) line_len: usize,
     pub(super) quads: Vec<Block>,
-    /// Pixels from one block of `quads` to the next.
+    /// Number of pixels from one block of `quads` to the next.
     pub(super) step: usize,
-    /// First block of each output's taps. Length is a multiple of four outputs.
+    /// First block of each output's taps. The number of entries is a multiple of four.
     pub(super) starts: Vec<u32>,
-    /// Blocks per output.
+    /// Number of blocks per output.
     pub(super) groups: usize,
-    /// `groups` digits for every output.
+    /// Coefficients: `groups` entries for every output.
     pub(super) digits: Vec<Digits>,
     pub(super) ring: Vec<Block>,
-    /// Blocks from four rows of the ring to the next four.
+    /// Number of blocks from four rows of the ring to the next four.
     pub(super) stride: usize,
     pub(super) first_row: u32,
-    /// Ring rows of the current output row.
+    /// Ring rows that the current output row reads.
     pub(super) rows: Vec<RowQuad>,
 }
 
-/// Digit of four coefficients as one 32-bit number.
+/// One digit of each of four coefficients, as one 32-bit number.
 pub(super) fn quad(digit: [i8; QUAD]) -> i32 {
     bytemuck::cast(digit)
 }

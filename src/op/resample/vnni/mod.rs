@@ -1,14 +1,16 @@
-//! Both passes with byte dot products: AVX-512 VNNI or AVX-VNNI.
+//! Horizontal and vertical resampling passes with dot products of bytes: AVX-512 VNNI or AVX-VNNI.
 //!
-//! The instruction adds the products of four unsigned and four signed bytes to 32 bits. A 22-bit coefficient is
-//! therefore split into three signed digits of 8 bits, `(a * 2^8 + b) * 2^8 + c`, and three sums are computed and
-//! combined. Sums and their combination wrap, but the result is exact because the final sum fits.
+//! The instruction multiplies four unsigned bytes with four signed bytes and adds the products to a
+//! 32-bit sum. A 22-bit coefficient is therefore split into three signed digits of 8 bits, `(a *
+//! 2^8 + b) * 2^8 + c`. Three sums are computed and then combined. The sums may overflow and wrap,
+//! but the result is exact because the final sum fits 32 bits.
 //!
-//! Bytes whose products are added have to be neighbours. **Quads** are the pushed rows in such an order: a block of 64
-//! bytes is four pixels of four rows, and for each row the four reds, the four greens, the four blues and four unused
-//! bytes. An output reads blocks starting with the one that holds its first tap, with weight 0 for taps that are not
-//! its own. **The ring** holds the rows after the horizontal pass, four per block row: the four rows' bytes side by
-//! side for each byte of an output row.
+//! The four bytes of a dot product have to be neighbours in memory. **Quads** are the stored rows
+//! in this order. A block of 64 bytes has four pixels of four rows: for each row four reds, four
+//! greens, four blues and four unused bytes. An output reads blocks from the one with its first tap
+//! on. Other pixels in these blocks get the weight 0. **The ring** holds the rows after the
+//! horizontal pass, four rows together: for each byte of a row, the bytes of the four rows are side
+//! by side.
 
 #![allow(unsafe_code)]
 
@@ -28,12 +30,12 @@ mod avx512;
 mod data;
 
 impl Passes {
-    /// Whether coefficients fit three digits.
+    /// Whether the coefficients of an axis fit three digits.
     pub fn fit(axis: Axis<'_>) -> bool {
         axis.coefs.iter().all(|&k| i8::try_from(top_digit(k)).is_ok())
     }
 
-    /// Prepares the passes for instructions that the CPU has.
+    /// Prepares the passes for a resampling. The CPU must have the instructions of `width`.
     pub fn begin(
         passes: &mut Option<Self>,
         width: Width,
@@ -97,17 +99,18 @@ impl Passes {
             + self.rows.capacity() * size_of::<RowQuad>()
     }
 
-    /// Upper bounds in bytes of the buffers, in this order: ring, rows read together, per column, per column tap, per block, per row
-    /// tap.
+    /// Upper bounds of the buffers in bytes, in the order of `ScratchBytes`: ring, lines, starts,
+    /// digits, quads, and row quads.
     pub fn most_bytes(table: TableBounds, columns: u32, side: u32) -> [usize; 6] {
         let outputs = (columns as usize).next_multiple_of(4);
         let [taps, row_taps] = table.taps;
         let (_, groups) = step_and_groups(taps);
-        // Bound for any number of outputs up to `columns`: outputs are padded to a multiple of 4, and four taps form a group, of
-        // which there may be one more than the taps need.
+        // Upper bound for any number of outputs up to `columns`. Outputs are padded to a multiple
+        // of 4. Four taps form a group, and an output may need one group more than its taps fill.
         let by_entries = (table.columns + 4 * columns as usize + 3 * taps + 18) / 4;
-        // Blocks overlap at every pixel only if outputs have at most four taps and begin at most four pixels (plus one
-        // for rounding) apart.
+        // Blocks overlap only if outputs have at most four taps. Neighbouring outputs then begin at
+        // most five pixels apart (four, and one for rounding), so five blocks per output are
+        // enough.
         let side_blocks = side as usize / QUAD + 1;
         let blocks = side_blocks.max((QUAD + 1) * outputs).min(side as usize + 1) + groups;
         [
@@ -167,8 +170,8 @@ impl Passes {
     }
 }
 
-/// Pixels from one block to the next, and blocks per output. With few taps blocks overlap, so that one block holds all
-/// of an output's taps.
+/// Number of pixels from one block to the next, and number of blocks per output. With few taps,
+/// blocks overlap, so that one block holds all taps of an output.
 fn step_and_groups(taps: usize) -> (usize, usize) {
     match taps {
         ..=1 => (4, 1),
@@ -178,23 +181,27 @@ fn step_and_groups(taps: usize) -> (usize, usize) {
     }
 }
 
-/// Bytes of a line of `width` pixels such that every output can read `groups` blocks, and a vector after their start.
+/// Length in bytes of a stored line of `width` pixels. Its padding lets every output read `groups`
+/// blocks, each with loads of 16 bytes.
 fn line_len(width: u32, groups: usize) -> usize {
     CHANNELS * (width as usize + QUAD * groups) + 16
 }
 
-/// Blocks of four rows of the ring: as many vectors as an output row needs, and one to store past the last pixel.
+/// Number of blocks for four rows of the ring: the vectors that an output row needs, and one for a
+/// store past the last pixel.
 fn ring_stride(width: usize) -> usize {
     ((RING_PIXEL * width.next_multiple_of(4)) / size_of::<Block>() + 1).next_multiple_of(4)
 }
 
-/// Groups of four rows that the ring holds so that no row is overwritten before its last output is read: all of an
-/// output's taps but the last, at any alignment, plus four new rows.
+/// Number of groups of four rows in the ring. While four new rows are written, the ring still holds
+/// all taps of an output but the last, at any alignment. So no row is overwritten before its last
+/// output is read.
 fn ring_quads(taps: usize) -> usize {
     taps.saturating_sub(1).div_ceil(ROWS_AT_ONCE) + 1
 }
 
-/// Writes the digits of `coefs` starting at index `skipped`. Other digits are unchanged.
+/// Writes the digits of the coefficients `coefs` to the taps from `skipped` on. Other digits are
+/// unchanged.
 fn split(digits: &mut [Digits], skipped: usize, coefs: &[i32]) {
     for (at, &k) in (skipped..).zip(coefs) {
         let [a, b, c] = &mut digits[at / QUAD];
@@ -205,7 +212,7 @@ fn split(digits: &mut [Digits], skipped: usize, coefs: &[i32]) {
     }
 }
 
-/// Most significant digit of a coefficient, after the lower two are removed as numbers from -128 to 127.
+/// Most significant digit of a coefficient. The two lower digits are numbers from -128 to 127.
 fn top_digit(k: i32) -> i32 {
     (((k + 0x80) >> 8) + 0x80) >> 8
 }

@@ -1,5 +1,6 @@
-//! `affine` and `random_affine`: torchvision's `affine` on PIL images
-//! (`torchvision/transforms/v2/functional/_geometry.py`, `_affine_image_pil` and `_get_inverse_affine_matrix`).
+//! Formulas of the operators `affine` and `random_affine`: torchvision's `affine` on PIL images
+//! (`_affine_image_pil` and `_get_inverse_affine_matrix` of
+//! `torchvision/transforms/v2/functional/_geometry.py`).
 
 use crate::geometry::Size;
 use crate::random::SampleRng;
@@ -15,23 +16,23 @@ pub struct Affine {
     pub translate: [f64; 2],
     /// Scale factor, above 0.
     pub scale: f64,
-    /// Shear angles in degrees, along columns and rows.
+    /// Shear angles in degrees, parallel to the x axis and to the y axis.
     pub shear: [f64; 2],
     /// Centre in pixels from the upper left corner. `None` is the centre of the image.
     pub center: Option<[f64; 2]>,
 }
 
 impl Affine {
-    /// The identity.
+    /// Parameters that leave the image unchanged.
     pub const IDENTITY: Self =
         Self { angle: 0.0, translate: [0.0; 2], scale: 1.0, shear: [0.0; 2], center: None };
 
-    /// Warp of an image, whose result has the same size.
+    /// Warp with these parameters. The output has the size of the input.
     pub fn warp(&self, input: Size, interpolation: Interpolation, fill: [u8; 3]) -> Warp {
         Warp::affine(input, input, self.inverse(input), interpolation, fill)
     }
 
-    /// Matrix from the result to the input, row by row.
+    /// Matrix that maps positions of the output to positions of the input, row by row.
     pub fn inverse(&self, input: Size) -> [f64; 6] {
         let ([a, b, c, d], [cx, cy], [to_x, to_y]) = self.parts(input);
         let m = [d / self.scale, -b / self.scale, 0.0, -c / self.scale, a / self.scale, 0.0];
@@ -40,7 +41,7 @@ impl Affine {
         [m[0], m[1], x, m[3], m[4], y]
     }
 
-    /// Matrix from the input to the result, row by row. Boxes and keypoints follow it.
+    /// Matrix that maps positions of the input to positions of the output, row by row.
     pub fn forward(&self, input: Size) -> [f64; 6] {
         let ([a, b, c, d], [cx, cy], [to_x, to_y]) = self.parts(input);
         let m = [a, b, c, d].map(|it| it * self.scale);
@@ -48,7 +49,8 @@ impl Affine {
         [m[0], m[1], x, m[2], m[3], y]
     }
 
-    /// Rotation and shear, the centre, and the centre after the translation.
+    /// Returns the 2x2 matrix of rotation and shear, the centre, and the centre after the
+    /// translation.
     fn parts(&self, input: Size) -> ([f64; 4], [f64; 2], [f64; 2]) {
         let radians = |degrees: f64| degrees * (std::f64::consts::PI / 180.0);
         let (turn, [sx, sy]) = (radians(self.angle), self.shear.map(radians));
@@ -64,24 +66,25 @@ impl Affine {
     }
 }
 
-/// Ranges of torchvision's `RandomAffine`.
+/// Ranges from which torchvision's `RandomAffine` draws its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranges {
-    /// Rotation in degrees.
+    /// Smallest and largest rotation in degrees.
     pub degrees: [f64; 2],
-    /// Largest translation, as a fraction of width and height, 0 to 1.
+    /// Largest translation in each direction, as a fraction of width and height, 0 to 1.
     pub translate: Option<[f64; 2]>,
-    /// Scale factor.
+    /// Smallest and largest scale factor.
     pub scale: Option<[f64; 2]>,
-    /// Shear along columns in degrees.
+    /// Smallest and largest shear angle parallel to the x axis, in degrees.
     pub shear_x: Option<[f64; 2]>,
-    /// Shear along rows in degrees.
+    /// Smallest and largest shear angle parallel to the y axis, in degrees.
     pub shear_y: Option<[f64; 2]>,
 }
 
 impl Ranges {
-    /// Draws parameters as `RandomAffine` does, in its order: angle, translation in whole pixels (uniform, then rounded to even),
-    /// scale, and shears. What has no range is not drawn.
+    /// Draws parameters in the order of `RandomAffine`: angle, translation, scale, shears. A
+    /// translation is uniform and then rounded to whole pixels, ties to even. A parameter without a
+    /// range takes no random number.
     pub fn draw(&self, input: Size, rng: &mut SampleRng) -> Affine {
         let angle = rng.between(self.degrees[0], self.degrees[1]);
         let sides = [f64::from(input.width), f64::from(input.height)];
@@ -100,17 +103,20 @@ impl Ranges {
     }
 }
 
-/// Moves of the policies `auto_augment`, `rand_augment`, `trivial_augment_wide` and `aug_mix` of torchvision
-/// (`torchvision/transforms/v2/_auto_augment.py`, `_apply_image_or_video_transform`).
+/// Shears and translations of torchvision's policies `auto_augment`, `rand_augment`,
+/// `trivial_augment_wide` and `aug_mix` (`_apply_image_or_video_transform` of
+/// `torchvision/transforms/v2/_auto_augment.py`).
 pub mod policy {
     use super::Affine;
 
-    /// Shear along columns by `magnitude` columns per row, fixed at the upper left corner.
+    /// Shear parallel to the x axis by `magnitude` pixels per row. The upper left corner stays
+    /// fixed.
     pub fn shear_x(magnitude: f64) -> Affine {
         Affine { shear: [degrees(magnitude), 0.0], center: Some([0.0; 2]), ..Affine::IDENTITY }
     }
 
-    /// Shear along rows by `magnitude` rows per column, fixed at the upper left corner.
+    /// Shear parallel to the y axis by `magnitude` pixels per column. The upper left corner stays
+    /// fixed.
     pub fn shear_y(magnitude: f64) -> Affine {
         Affine { shear: [0.0, degrees(magnitude)], center: Some([0.0; 2]), ..Affine::IDENTITY }
     }

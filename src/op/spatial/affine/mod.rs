@@ -19,24 +19,25 @@ pub struct Affine {
     pub angle: f64,
     /// Pixels by which the image moves to the right and down. Default 0.
     pub translate: [f64; 2],
-    /// Factor of the size, above 0. Default 1.
+    /// Scale factor, 0.001 to 1000. Default 1.
     pub scale: f64,
-    /// Shear angles in degrees along columns and rows, -89 to 89. Default 0.
+    /// Shear angles in degrees, parallel to the x axis and to the y axis, -89 to 89. Default 0.
     pub shear: [f64; 2],
     /// Interpolation between pixels. Default nearest.
     pub interpolation: Interpolation,
-    /// Centre of rotation, shear and scale in pixels, from the upper left corner: columns, rows. Default the centre of
-    /// the image.
+    /// Centre of rotation, shear and scale as `[column, row]`, in pixels from the upper left
+    /// corner. Default: the centre of the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub center: Option<[f64; 2]>,
-    /// Red, green and blue outside of the image. In TOML also one number for all. Default 0.
+    /// Fill colour outside of the image: red, green and blue. In TOML, one number sets all three.
+    /// Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
 
-/// Largest shear in degrees.
+/// Largest shear angle in degrees. The tangent of 90 degrees is infinite.
 pub(super) const MOST_SHEAR: f64 = 89.0;
-/// Range of the scale.
+/// Smallest and largest scale factor.
 pub(super) const SCALES: [f64; 2] = [1e-3, 1e3];
 
 impl Default for Affine {

@@ -1,25 +1,27 @@
-//! `letterbox`: resizes within a size and pads the rest, as Ultralytics' `LetterBox` places images
-//! (`ultralytics/data/augment.py`, 8.4). That resizes with OpenCV without antialiasing; here the filter is Pillow's.
+//! Formula of `letterbox`: resizes the image to fit into a size and pads the rest. The image is
+//! placed as by Ultralytics' `LetterBox` (`ultralytics/data/augment.py`, 8.4). Ultralytics resizes
+//! with OpenCV without antialiasing, feedwater with Pillow's filters.
 
 use crate::geometry::Size;
 
 use crate::op::shared::padding::Padding;
 
-/// How an image is placed.
+/// Settings that decide the size and the place of an image in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Letterbox {
-    /// Size of the result, unless `stride` makes it smaller.
+    /// Size of the output. With a `stride`, the output can be smaller.
     pub output: Size,
-    /// Whether small images are enlarged. Default true.
+    /// Whether images that are smaller than the output are enlarged. Default true.
     pub scale_up: bool,
-    /// Whether the image is centred, not at the upper left. Default true.
+    /// Whether the image is centred. If false, it is at the upper left corner. Default true.
     pub center: bool,
-    /// Pads each side only to a multiple of this many pixels (Ultralytics' `auto`), not to the whole size.
+    /// Reduces the padding of each axis to its remainder after division by this many pixels
+    /// (Ultralytics' `auto`).
     pub stride: Option<u32>,
 }
 
 impl Letterbox {
-    /// Size to which an image is resized, and its padding after that.
+    /// Returns the size to which the image is resized, and the padding that is added afterwards.
     pub fn place(&self, input: Size) -> (Size, Padding) {
         let sides = |size: Size| [f64::from(size.width), f64::from(size.height)];
         let ([width, height], [to_width, to_height]) = (sides(input), sides(self.output));

@@ -1,4 +1,4 @@
-//! `letterbox`: resizes within a size and pads the rest.
+//! `letterbox`: resizes an image to fit into a size and pads the rest.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,11 +9,12 @@ use crate::op::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
 pub mod formula;
 
-/// Resizes the image to the largest size within the output, and pads the rest: YOLO's preprocessing, placed as by
-/// Ultralytics' `LetterBox` 8.4 (`ultralytics/data/augment.py`).
+/// Resizes the image to the largest size that fits into the output, and pads the rest. This is
+/// YOLO's preprocessing: the image is placed as by Ultralytics' `LetterBox` 8.4
+/// (`ultralytics/data/augment.py`).
 ///
-/// Ultralytics resizes with OpenCV's bilinear interpolation, which does not smooth when it makes an image smaller. Here
-/// the image is resampled as by Pillow.
+/// Ultralytics resizes with OpenCV's bilinear interpolation, which does not antialias when it
+/// shrinks an image. feedwater resamples as Pillow does, with antialiasing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Letterbox {
@@ -21,17 +22,18 @@ pub struct Letterbox {
     pub width: u32,
     /// Output height, in pixels.
     pub height: u32,
-    /// Whether small images are enlarged. Default true.
+    /// Whether images that are smaller than the output are enlarged. Default true.
     #[serde(default = "yes")]
     pub scale_up: bool,
-    /// Whether the image is in the middle, not at the upper left. Default true.
+    /// Whether the image is centred. If false, it is at the upper left corner. Default true.
     #[serde(default = "yes")]
     pub center: bool,
-    /// Pads each side only to a multiple of this many pixels: Ultralytics' `auto`, where it is 32. Default: pads to the
-    /// whole output.
+    /// Reduces the padding of each axis to its remainder after division by this many pixels, as
+    /// Ultralytics' `auto` does with 32. If `width` and `height` are multiples of it, so are the
+    /// sides of the output. Default: pads to the whole output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stride: Option<u32>,
-    /// Red, green and blue of the padding. In TOML also one number for all. Default 114.
+    /// Colour of the padding: red, green and blue. In TOML, one number sets all three. Default 114.
     #[serde(default = "gray", deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
     /// Resampling filter. Default bilinear.
@@ -48,7 +50,8 @@ fn gray() -> [u8; 3] {
 }
 
 impl Letterbox {
-    /// An output of `width` columns and `height` rows, with Ultralytics' defaults.
+    /// Creates an operator with an output of `width` columns and `height` rows and Ultralytics'
+    /// defaults.
     pub fn to(width: u32, height: u32) -> Self {
         let (stride, fill, filter) = (None, gray(), Filter::default());
         Self { width, height, scale_up: true, center: true, stride, fill, filter }

@@ -1,27 +1,31 @@
-//! `perspective` and `random_perspective`: torchvision's `perspective` on PIL images.
+//! Formulas of `perspective` and `random_perspective`: torchvision's `perspective` on PIL images.
 
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
-/// Corners of a quadrilateral in pixels: upper left, upper right, lower right, lower left.
+/// Corners of a quadrilateral as `[column, row]` in pixels: upper left, upper right, lower right,
+/// lower left.
 pub type Corners = [[i32; 2]; 4];
 
-/// Largest coordinate whose coefficients are computed in integers, without rounding.
+/// Largest coordinate for which the coefficients are computed exactly, in i128. Larger coordinates
+/// could overflow, so f64 is used for them.
 const LARGEST_EXACT: i32 = 4096;
 
-/// Corners of an image: the centres of its corner pixels, counted from 0.
+/// Corners of an image as in torchvision: column and row of each corner pixel, counted from 0.
 pub fn corners(size: Size) -> Corners {
     let (right, bottom) = (size.width as i32 - 1, size.height as i32 - 1);
     [[0, 0], [right, 0], [right, bottom], [0, bottom]]
 }
 
-/// Coefficients for which [`Warp::perspective`](crate::op::warp::Warp::perspective) moves `start` of the input to `end` of the result:
-/// `_get_perspective_coeffs` of torchvision (`torchvision/transforms/functional.py`).
+/// Coefficients for which [`Warp::perspective`](crate::op::warp::Warp::perspective) moves the
+/// points `start` of the input to the points `end` of the output: `_get_perspective_coeffs` of
+/// torchvision (`torchvision/transforms/functional.py`).
 ///
-/// torchvision solves eight equations by least squares in f64 and rounds the solution to f32. Here the solution is exact, and is
-/// then rounded. So the coefficients are equal, except where torchvision's errors move a value across the middle between two f32,
-/// or where a coefficient is 0 and torchvision has a value below 1e-12 in its place. Corners that span no quadrilateral give
-/// the identity.
+/// torchvision solves eight equations by least squares in f64 and rounds the solution to f32. For
+/// coordinates up to 4096, feedwater solves them exactly and then rounds to f32. The coefficients
+/// are equal with two exceptions: torchvision's error can round a value to the neighbouring f32,
+/// and where a coefficient is 0, torchvision can have a value below 1e-12. Corners that span no
+/// quadrilateral give the identity.
 pub fn coefficients(start: &Corners, end: &Corners) -> [f64; 8] {
     let largest = start.iter().chain(end).flatten().map(|it| it.unsigned_abs()).max();
     let [all @ .., last] = if largest <= Some(LARGEST_EXACT as u32) {
@@ -36,8 +40,9 @@ pub fn coefficients(start: &Corners, end: &Corners) -> [f64; 8] {
     all.map(|it| f64::from((it / last) as f32))
 }
 
-/// Draws the four corners of torchvision's `RandomPerspective`, each within `distortion` (0 to 1) of half the side from the
-/// corner of the image, in its order: upper left, upper right, lower right, lower left; x before y.
+/// Draws the four corners of torchvision's `RandomPerspective`. Each corner moves inwards by at
+/// most `distortion` (0 to 1) times half the side. Corners are drawn in torchvision's order: upper
+/// left, upper right, lower right, lower left; x before y.
 pub fn draw(size: Size, distortion: f64, rng: &mut SampleRng) -> Corners {
     let bound = |side: u32| (distortion * f64::from(side / 2)) as u64 + 1;
     let mut inwards = |side: u32| rng.below(bound(side)) as i32;
@@ -49,8 +54,9 @@ pub fn draw(size: Size, distortion: f64, rng: &mut SampleRng) -> Corners {
     [corner(false, false), corner(true, false), corner(true, true), corner(false, true)]
 }
 
-/// Matrix, row by row, that maps the corners `from` to `to`, up to a factor. Each quadrilateral is the image of a basis: its first
-/// three points, scaled so that their sum is the fourth.
+/// Matrix, row by row, that maps the corners `from` to the corners `to`, up to a common factor.
+/// `basis` writes a quadrilateral as a matrix of its first three points, scaled so that their sum
+/// is the fourth point.
 fn homography<T: Number>(from: &[[T; 2]; 4], to: &[[T; 2]; 4]) -> [T; 9] {
     let (from, to) = (basis(from), basis(to));
     let inverse = adjugate(&from);
@@ -64,7 +70,8 @@ fn homography<T: Number>(from: &[[T; 2]; 4], to: &[[T; 2]; 4]) -> [T; 9] {
 }
 
 fn basis<T: Number>([a, b, c, d]: &[[T; 2]; 4]) -> [T; 9] {
-    // Twice the areas of triangles: the weights for which the three points sum up to the fourth.
+    // Twice the areas of triangles. With these weights, the first three points add up to the
+    // fourth.
     let area = |p: &[T; 2], q: &[T; 2], r: &[T; 2]| {
         (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0])
     };

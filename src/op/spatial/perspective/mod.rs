@@ -11,34 +11,36 @@ use formula::{Corners, coefficients, corners};
 
 pub mod formula;
 
-/// Moves four points of the image to others: torchvision's `perspective` on PIL images
-/// (`torchvision/transforms/_functional_pil.py`). The output has the size of the input.
+/// Maps four points of the input to four points of the output: torchvision's `perspective` on PIL
+/// images (`torchvision/transforms/_functional_pil.py`). The output has the size of the input.
 ///
-/// Pixels are those of torchvision for the same coefficients. torchvision's coefficients are a least-squares solution of
-/// LAPACK, which is rounded to f32; here the solution is exact before it is rounded.
+/// With the same coefficients, pixels equal torchvision's. torchvision computes the coefficients
+/// with LAPACK's least-squares solver and rounds them to f32. feedwater solves the equations
+/// exactly for coordinates up to 4096 before it rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Perspective {
-    /// Points of the input in pixels, as columns and rows: upper left, upper right, lower right, lower left. Default the
-    /// centres of the corner pixels.
+    /// Points of the input as `[column, row]` in pixels: upper left, upper right, lower right,
+    /// lower left. Default: the centres of the corner pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Corners>,
-    /// Points of the output, in the same order.
+    /// Points of the output to which the points of the input move, in the same order.
     pub end: Corners,
     /// Interpolation between pixels. Default bilinear.
     #[serde(default = "bilinear")]
     pub interpolation: Interpolation,
-    /// Red, green and blue outside of the image. In TOML also one number for all. Default 0.
+    /// Fill colour outside of the image: red, green and blue. In TOML, one number sets all three.
+    /// Default 0.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
 
-/// Default interpolation.
+/// Default interpolation of the perspective operators.
 pub(super) fn bilinear() -> Interpolation {
     Interpolation::Bilinear
 }
 
-/// Warp of an image of size `input`.
+/// Warp of an image of size `input` that moves the points `start` to the points `end`.
 pub(super) fn warp(
     input: Size,
     start: Option<Corners>,
@@ -50,7 +52,7 @@ pub(super) fn warp(
     Warp::perspective(input, coefficients(&start, end), interpolation, fill)
 }
 
-/// Largest distance of a point from the upper left corner, in pixels.
+/// Largest absolute coordinate of a point, in pixels.
 const FARTHEST: i32 = 32_767;
 
 impl Operator for Perspective {
@@ -87,7 +89,7 @@ impl Operator for Perspective {
     }
 }
 
-/// Whether a corner and its neighbours are on one line.
+/// Whether a corner of `points` and its two neighbours are on one line.
 fn is_flat(points: &Corners, corner: usize) -> bool {
     let [a, b, c] = [3, 0, 1].map(|next| points[(corner + next) % 4].map(i64::from));
     (b[0] - a[0]) * (c[1] - a[1]) == (b[1] - a[1]) * (c[0] - a[0])

@@ -1,4 +1,5 @@
-//! `random_iou_crop`: torchvision's `RandomIoUCrop` of SSD (`torchvision/transforms/v2/_geometry.py`).
+//! Formula of `random_iou_crop`: torchvision's `RandomIoUCrop` of SSD
+//! (`torchvision/transforms/v2/_geometry.py`).
 
 use crate::geometry::{BoundingBox, Roi, Size};
 use crate::random::SampleRng;
@@ -10,10 +11,11 @@ pub struct IouCrop<'a> {
     pub scale: [f64; 2],
     /// Smallest and largest aspect ratio of the crop, width / height. Default 0.5 to 2.
     pub aspect: [f64; 2],
-    /// Least intersection over union of the crop and one of the boxes, one of which is drawn evenly. 1 and more keep
-    /// the image as it is. Default 0, 0.1, 0.3, 0.5, 0.7, 0.9 and 1.
+    /// Candidates for the smallest allowed intersection over union of the crop and at least one
+    /// box. One candidate is drawn uniformly. With 1 or more, the image is not cropped. Default 0,
+    /// 0.1, 0.3, 0.5, 0.7, 0.9 and 1.
     pub overlaps: &'a [f64],
-    /// Crops that are tried for one overlap. Default 40.
+    /// Number of random crops that are tried for each drawn overlap. Default 40.
     pub trials: u32,
 }
 
@@ -29,11 +31,12 @@ impl Default for IouCrop<'_> {
 }
 
 impl IouCrop<'_> {
-    /// Overlaps that are drawn before the image is kept as it is. torchvision would go on for ever.
+    /// Number of overlaps that are drawn before the image stays uncropped. torchvision has no such
+    /// limit.
     const ROUNDS: u32 = 100;
 
-    /// Draws a crop. `None` keeps the image as it is. Objects whose box is not in the crop by [`keeps`] are to be
-    /// removed.
+    /// Draws a crop. `None` if the image is not cropped. The caller removes objects for whose box
+    /// [`keeps`] is false.
     pub fn draw(&self, size: Size, boxes: &[BoundingBox], rng: &mut SampleRng) -> Option<Roi> {
         for _ in 0..Self::ROUNDS {
             let overlap = self.overlaps[rng.below(self.overlaps.len() as u64) as usize];
@@ -42,7 +45,8 @@ impl IouCrop<'_> {
             }
             for _ in 0..self.trials {
                 let sides = [rng.uniform() as f32, rng.uniform() as f32];
-                // torchvision draws the place only of a crop with an allowed aspect ratio.
+                // As in torchvision, a crop with a forbidden aspect ratio takes no random numbers
+                // for its position.
                 let Some(sides) = self.sides(size, sides) else { continue };
                 let place = [rng.uniform() as f32, rng.uniform() as f32];
                 if let Some(crop) = placed(size, sides, place, boxes, overlap) {
@@ -53,8 +57,8 @@ impl IouCrop<'_> {
         None
     }
 
-    /// Width and height of a crop from numbers of 0 to 1, in f32 as in torchvision. `None` if the aspect ratio is not
-    /// allowed.
+    /// Width and height of a crop for two random numbers from 0 to 1, computed in f32 as in
+    /// torchvision. `None` if the aspect ratio is not allowed.
     pub fn sides(&self, size: Size, [x, y]: [f32; 2]) -> Option<[u32; 2]> {
         let [low, high] = self.scale;
         let side =
@@ -66,8 +70,9 @@ impl IouCrop<'_> {
     }
 }
 
-/// Crop of a size at a place from numbers of 0 to 1, if the centre of a box is in it and one of these boxes overlaps
-/// enough.
+/// Crop of the given width and height at the position that the random numbers `x` and `y` (0 to 1)
+/// choose. `None` unless the crop contains the centre of a box and overlaps one of these boxes by
+/// at least `overlap`.
 pub fn placed(
     size: Size,
     [width, height]: [u32; 2],
@@ -88,7 +93,7 @@ pub fn placed(
     (best? >= overlap).then_some(crop)
 }
 
-/// Whether the centre of a box is in a crop, not on its edge.
+/// Whether the centre of the box `of` is inside of a crop. A centre on the edge is outside.
 pub fn keeps(crop: Roi, of: &BoundingBox) -> bool {
     let (x, y) = (0.5 * (of.left + of.right), 0.5 * (of.top + of.bottom));
     f64::from(crop.x) < x

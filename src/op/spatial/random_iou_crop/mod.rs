@@ -1,4 +1,4 @@
-//! `random_iou_crop`: a crop that overlaps one of the boxes.
+//! `random_iou_crop`: crops a window that overlaps one of the boxes enough.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,21 +13,24 @@ pub mod formula;
 /// Crops a random window whose intersection over union with one of the boxes is large enough: torchvision's
 /// `RandomIoUCrop` of SSD.
 ///
-/// The boxes are those of the source's annotations (COCO). Without boxes the image stays as it is. Objects whose box's
-/// centre is outside of the window are dropped, and boxes are clipped to the window, as in torchvision. If none of 100
-/// overlaps leads to a window, the image stays as it is; torchvision would go on.
+/// The boxes come from the source's annotations (COCO). An image without boxes is not cropped.
+/// Objects whose box has its centre outside of the window are dropped, and boxes are clipped to the
+/// window, as in torchvision. If 100 drawn overlaps lead to no window, the image is not cropped.
+/// torchvision has no such limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomIouCrop {
     /// Smallest and largest side of the window as a fraction of the image's side, above 0 and up to 1. Default `[0.3,
     /// 1]`.
     pub scale: [f64; 2],
-    /// Smallest and largest width divided by height, above 0. Default `[0.5, 2]`.
+    /// Smallest and largest aspect ratio of the window (width divided by height), above 0. Default
+    /// `[0.5, 2]`.
     pub ratio: [f64; 2],
-    /// Least intersections over unions, one of which is drawn evenly, 0 to 1. 1 keeps the image as it is. Default
-    /// `[0, 0.1, 0.3, 0.5, 0.7, 0.9, 1]`.
+    /// Candidates for the smallest allowed intersection over union, each 0 to 1. One candidate is
+    /// drawn uniformly. With 1, the image is not cropped. Default `[0, 0.1, 0.3, 0.5, 0.7, 0.9,
+    /// 1]`.
     pub overlaps: Vec<f64>,
-    /// Windows that are tried for one overlap, 1 to 1000. Default 40.
+    /// Number of windows that are tried for each drawn overlap, 1 to 1000. Default 40.
     pub trials: u32,
 }
 
@@ -105,7 +108,8 @@ mod tests {
     use crate::op::{Crop, Flip, RandomApply, Trace};
     use crate::random::SampleKey;
 
-    /// The window after a crop and a flip, with objects in the upright image.
+    /// Draws an IoU crop after a fixed crop and a flip. `boxes` have coordinates of the original
+    /// image.
     fn traced(boxes: &[BoundingBox], index: u64) -> (Actions, Trace) {
         let crop = RandomIouCrop { overlaps: vec![0.1], ..RandomIouCrop::default() };
         let flip = Flip { horizontal: 1.0, vertical: 0.0 };
@@ -138,7 +142,7 @@ mod tests {
             assert_eq!(actions.list.len(), 3);
             let view = trace.view;
             let kept = boxes.iter().filter(|it| view.keeps(it)).count();
-            // The left part of the first box is not visible when the window is drawn.
+            // The fixed crop removes the left part of the first box before the window is drawn.
             let seen = BoundingBox { left: 20.0, ..boxes[0] };
             let centre = view.bounding_box(&seen);
             let (x, y) = (centre.left + centre.right, centre.top + centre.bottom);

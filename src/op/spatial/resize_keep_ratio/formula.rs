@@ -1,9 +1,10 @@
-//! Sizes of timm's `ResizeKeepRatio` (`timm/data/transforms.py`).
+//! Output sizes of timm's `ResizeKeepRatio` (`timm/data/transforms.py`).
 
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
-/// A range, and how often a number of it is drawn.
+/// Range of a random factor, and the probability with which a factor is drawn. A factor that is not
+/// drawn is 1.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "parts of a range")]
 pub struct Range {
@@ -18,7 +19,7 @@ impl Range {
         if is_drawn { number(self.low, self.high, rng) } else { 1.0 }
     }
 
-    /// Ends of the range, with 1 where nothing may be drawn.
+    /// Smallest and largest possible factor. A factor of 1 is possible unless the probability is 1.
     fn ends(&self) -> [f64; 2] {
         match self.probability {
             0.0 => [1.0; 2],
@@ -28,28 +29,28 @@ impl Range {
     }
 }
 
-/// Settings of the resize.
+/// Settings of timm's `ResizeKeepRatio`.
 #[derive(Clone, Copy, Debug)]
 pub struct KeepRatio {
-    /// Size to cover or to fit into.
+    /// Size that the image covers or fits into.
     pub target: Size,
-    /// Weight of the side that is larger in proportion.
+    /// Weight between covering the target (0) and fitting into it (1).
     pub longest: f64,
-    /// Random scale.
+    /// Range of the random scale.
     pub scale: Range,
-    /// Whether the scale is that of a crop's area.
+    /// Whether the scale is the relative area of a crop. A smaller scale then enlarges the image.
     pub scale_is_area: bool,
-    /// Random change of the aspect ratio.
+    /// Range of the random change of the aspect ratio.
     pub aspect: Range,
 }
 
 impl KeepRatio {
-    /// Whether anything is drawn.
+    /// Whether the size depends on random numbers.
     pub fn is_random(&self) -> bool {
         self.scale.probability > 0.0 || self.aspect.probability > 0.0
     }
 
-    /// Draws the factors of height and width.
+    /// Draws the factors by which height and width are scaled.
     pub fn draw(&self, rng: &mut SampleRng) -> [f64; 2] {
         let scale = self.scale.drawn(rng, |low, high, rng| rng.between(low, high));
         let aspect = self
@@ -58,20 +59,20 @@ impl KeepRatio {
         self.factors(scale, aspect)
     }
 
-    /// Factors of height and width for a drawn scale and a drawn change of the aspect ratio. A value
-    /// that was not drawn is 1.
+    /// Factors of height and width for a scale and a change of the aspect ratio. A value that was
+    /// not drawn is 1.
     pub fn factors(&self, scale: f64, aspect: f64) -> [f64; 2] {
         let scale = if self.scale_is_area && scale != 1.0 { 1.0 / scale.sqrt() } else { scale };
         let aspect = aspect.sqrt();
         [scale / aspect, scale * aspect]
     }
 
-    /// Largest factors of height and width.
+    /// Largest possible factors of height and width.
     pub fn largest(&self) -> [f64; 2] {
         self.extremes(f64::max)
     }
 
-    /// Smallest factor of a side.
+    /// Smallest possible factor of height and width, at most 1.
     pub fn smallest(&self) -> f64 {
         self.extremes(f64::min).into_iter().fold(1.0, f64::min)
     }
@@ -87,7 +88,8 @@ impl KeepRatio {
         found
     }
 
-    /// Size by factors of height and width: Python's `round(side * factor / ratio)`, at least one pixel.
+    /// Output size for the given factors of height and width: Python's `round(side * factor /
+    /// ratio)`, at least one pixel per side.
     pub fn output(&self, input: Size, [height, width]: [f64; 2]) -> Size {
         let by_height = f64::from(input.height) / f64::from(self.target.height);
         let by_width = f64::from(input.width) / f64::from(self.target.width);

@@ -11,9 +11,9 @@ use formula::{KeepRatio, Range};
 
 pub mod formula;
 
-/// Resizes so that the image covers a size (`longest` 0), fits into it (1) or something in between: timm's
-/// `ResizeKeepRatio`. A random scale and a random aspect ratio can change both sides. Sides have at least one pixel, where
-/// timm fails.
+/// Resizes the image to cover a size (`longest` 0), to fit into the size (`longest` 1), or to
+/// something in between: timm's `ResizeKeepRatio`. A random scale and a random aspect ratio can
+/// change both sides. Sides have at least one pixel. timm fails if a side would have none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResizeKeepRatio {
@@ -21,7 +21,7 @@ pub struct ResizeKeepRatio {
     pub width: u32,
     /// Height to cover or to fit into, in pixels.
     pub height: u32,
-    /// Weight of the side that is larger in proportion, 0 to 1. Default 0: the image covers the size.
+    /// Weight between covering the size (0) and fitting into it (1). Default 0.
     #[serde(default)]
     pub longest: f64,
     /// Probability of a random scale, 0 to 1. Default 0.
@@ -30,14 +30,15 @@ pub struct ResizeKeepRatio {
     /// Smallest and largest scale, 0.01 to 32. Default 0.85 to 1.05.
     #[serde(default = "default_scales")]
     pub scale: [f64; 2],
-    /// Whether the scale is that of the area of a crop, as in `random_resized_crop`: a smaller one makes the image larger.
-    /// Default false.
+    /// Whether `scale` is the relative area of a crop, as in `random_resized_crop`. A smaller scale
+    /// then makes the image larger. Default false.
     #[serde(default)]
     pub scale_is_area: bool,
     /// Probability of a random aspect ratio, 0 to 1. Default 0.
     #[serde(default)]
     pub aspect_probability: f64,
-    /// Smallest and largest change of the aspect ratio, 0.01 to 32. Default 0.9 to 1.11.
+    /// Smallest and largest factor by which the aspect ratio changes, 0.01 to 32. Default 0.9 to
+    /// 1.11.
     #[serde(default = "default_aspects")]
     pub aspect: [f64; 2],
     /// Resampling filter. Default bilinear.
@@ -54,7 +55,7 @@ fn default_aspects() -> [f64; 2] {
 }
 
 impl ResizeKeepRatio {
-    /// The image covers `width` columns and `height` rows.
+    /// Resizes the image to cover `width` columns and `height` rows.
     pub fn cover(width: u32, height: u32) -> Self {
         Self {
             width,
@@ -69,7 +70,7 @@ impl ResizeKeepRatio {
         }
     }
 
-    /// The image fits into `width` columns and `height` rows.
+    /// Resizes the image to fit into `width` columns and `height` rows.
     pub fn fit(width: u32, height: u32) -> Self {
         Self { longest: 1.0, ..Self::cover(width, height) }
     }
@@ -126,11 +127,13 @@ impl Operator for ResizeKeepRatio {
         let formula = self.formula();
         let (width, height) = (f64::from(self.width), f64::from(self.height));
         let side = f64::from(bounds.side);
-        // The ratio is between the smaller one of both axes, which is at most their geometric mean, and the larger one.
+        // `ratio` is a weighted mean of the ratios of both axes, input side to target side. The
+        // smaller of these two is at most their geometric mean.
         let smaller = (bounds.pixels as f64 / (width * height)).sqrt();
         let larger = side / width.min(height);
         let ratio = larger * self.longest + smaller * (1.0 - self.longest);
-        // Sides are rounded to at least one pixel, so less than half is lost.
+        // Rounding shortens an output side by less than half, so the scale grows by less than a
+        // factor of 2.
         let scale = 2.0 * ratio / formula.smallest();
         let [tallest, widest] = formula.largest();
         let most = |target: f64, other: f64, factor: f64| {

@@ -1,5 +1,5 @@
-//! `rotate` and `random_rotation`: torchvision's `rotate` on PIL images, which is `Image.rotate` of Pillow 12.3
-//! (`src/PIL/Image.py`).
+//! Formulas of `rotate` and `random_rotation`: torchvision's `rotate` on PIL images, which is
+//! `Image.rotate` of Pillow 12.3 (`src/PIL/Image.py`).
 
 use std::io::Write;
 
@@ -8,14 +8,14 @@ use crate::random::SampleRng;
 
 use crate::op::warp::{Interpolation, Warp};
 
-/// Rotates counter-clockwise by `angle` degrees around `center`, in pixels from the upper left corner. `None` is the
-/// centre of the image. Returns the size of the result and its warp.
+/// Rotates counter-clockwise by `angle` degrees around `center`, which is in pixels from the upper
+/// left corner (`None`: the centre of the image). Returns the size of the output and its warp.
 ///
-/// With `expand`, the result is as large as the rotated image, otherwise as large as the input. Multiples of 90
-/// degrees around the centre of the image only move pixels, unless the result has another shape than the rotated
-/// image.
+/// With `expand`, the output is as large as the rotated image, otherwise as large as the input. A
+/// rotation by a multiple of 90 degrees around the centre of the image needs no interpolation if
+/// the output has the shape of the rotated image.
 ///
-/// The matrix has the cosine and sine of the angle, rounded to 15 digits after the point as in Pillow.
+/// The cosine and sine in the matrix are rounded to 15 digits after the point, as in Pillow.
 pub fn rotate(
     input: Size,
     angle: f64,
@@ -53,7 +53,8 @@ pub fn draw(degrees: [f64; 2], rng: &mut SampleRng) -> f64 {
     rng.between(degrees[0], degrees[1])
 }
 
-/// The result without a warp, if there is one.
+/// Orientation with which the rotation only moves pixels. `None` if the rotation needs
+/// interpolation.
 fn turn(input: Size, angle: f64, expand: bool) -> Option<Orientation> {
     let square = input.width == input.height;
     let turned =
@@ -84,7 +85,7 @@ fn mapped(matrix: &[f64; 6], x: f64, y: f64) -> (f64, f64) {
     (a * x + b * y + c, d * x + e * y + f)
 }
 
-/// Whole pixels from the smallest to the largest coordinate.
+/// Length from the smallest coordinate, rounded down, to the largest, rounded up.
 fn extent(of: [f64; 4]) -> f64 {
     let (low, high) = of
         .iter()

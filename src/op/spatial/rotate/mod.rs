@@ -10,13 +10,14 @@ use formula::rotate;
 
 pub mod formula;
 
-/// Largest angle in degrees, and largest distance of a centre in pixels.
+/// Largest absolute angle in degrees, and largest absolute coordinate of a centre in pixels.
 pub(super) const MOST: f64 = 1e6;
 
 /// Rotates counter-clockwise: torchvision's `rotate` on PIL images, bit for bit (Pillow's `Image.rotate`).
 ///
-/// Multiples of 90 degrees around the centre of the image only move pixels, if the result has the shape of the rotated
-/// image: with `expand`, for square images, and for 180 degrees.
+/// A rotation by a multiple of 90 degrees around the centre of the image needs no interpolation if
+/// the output has the shape of the rotated image. This is so with `expand`, for square images, and
+/// for 180 degrees.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rotate {
@@ -25,19 +26,22 @@ pub struct Rotate {
     /// Interpolation between pixels. Default nearest.
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// Whether the output is enlarged to the whole rotated image. Default false: it has the size of the input.
+    /// Whether the output is enlarged to hold the whole rotated image. Default false: the output
+    /// has the size of the input.
     #[serde(default)]
     pub expand: bool,
-    /// Centre of the rotation in pixels, from the upper left corner: columns, rows. Default the centre of the image.
+    /// Centre of the rotation as `[column, row]`, in pixels from the upper left corner. Default:
+    /// the centre of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub center: Option<[f64; 2]>,
-    /// Red, green and blue outside of the image. In TOML also one number for all. Default 0.
+    /// Fill colour outside of the image: red, green and blue. In TOML, one number sets all three.
+    /// Default 0.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
 
 impl Rotate {
-    /// Rotates by this angle in degrees, with torchvision's defaults.
+    /// Rotates by `angle` degrees, with torchvision's defaults.
     pub fn by(angle: f64) -> Self {
         let interpolation = Interpolation::default();
         Self { angle, interpolation, expand: false, center: None, fill: [0; 3] }
@@ -50,7 +54,7 @@ impl Rotate {
     }
 }
 
-/// Checks a centre.
+/// Checks that the coordinates of a centre are numbers from `-MOST` to `MOST`.
 pub(super) fn check_center(center: Option<[f64; 2]>) -> Result<(), FieldError> {
     for (axis, at) in center.iter().flatten().enumerate() {
         check_number(&format!("center[{axis}]"), *at, -MOST, MOST)?;
