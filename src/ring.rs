@@ -41,8 +41,8 @@ use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 #[cfg(not(feature = "loom"))]
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Hooks before and after filling and using a slot. On a device they wait for events and record
-/// them.
+/// Hooks before and after filling and using a slot. On a device, the hooks record CUDA events and
+/// wait for them.
 pub trait Slot: Send {
     /// Called before the first write. Makes the filling thread or stream wait until the last use
     /// has ended.
@@ -59,7 +59,8 @@ pub trait Slot: Send {
 /// Interval at which a waiting consumer checks whether all slots are in use. `withhold` does not
 /// wake the consumer.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Shortest interval of this check, for consumers with little patience.
+/// Shortest interval at which a waiting consumer checks whether all slots are in use, for consumers
+/// that pass a short `patience`.
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 
 /// Creates a ring with these slots.
@@ -93,10 +94,11 @@ struct Shared<S> {
 }
 
 struct State<S> {
-    /// Number of slots at the start, number of all slots now, and number of slots that are in use
-    /// or were leaked in use.
+    /// Number of slots when the ring was created.
     begun_with: usize,
+    /// Number of slots now.
     slots: usize,
+    /// Number of slots that are in use or were leaked while in use.
     in_use: usize,
     /// Whether a slot was returned after use since the last slot was added.
     returned: bool,
@@ -107,13 +109,13 @@ struct State<S> {
     producers: usize,
     closed: bool,
     failure: Option<Error>,
-    /// Time since which a waiting consumer has found all slots in use.
+    /// Time when a waiting consumer first found all slots in use. `None` if not all are in use.
     held_since: Option<Instant>,
 }
 
 impl<S> State<S> {
-    /// Whether no slot is ready, being filled or available for filling. A slot in use must be
-    /// dropped first.
+    /// Whether every slot that is not withheld is in use. No slot can become ready until one of
+    /// them is dropped.
     fn is_held(&self) -> bool {
         self.free.len() <= self.withheld && self.free.len() + self.in_use == self.slots
     }
@@ -133,7 +135,7 @@ impl<S> Shared<S> {
         let is_spare = state.slots > 2 * state.begun_with;
         if state.closed || is_spare {
             state.slots -= usize::from(is_spare);
-            // The memory is freed now, without holding the lock.
+            // Release the lock first, because freeing the memory may take long.
             drop(state);
             drop(slot);
         } else {
@@ -177,7 +179,8 @@ impl<S: Slot> Producer<S> {
         }
     }
 
-    /// Sets the number of withheld slots. Slots in use are withheld when they are returned.
+    /// Sets the number of withheld slots. If fewer slots are free, slots in use are withheld when
+    /// they are returned.
     pub fn withhold(&self, slots: usize) {
         self.shared.lock().withheld = slots;
         self.shared.freed.notify_all();
@@ -277,9 +280,9 @@ impl<S: Slot> Consumer<S> {
         self.next_or_tell(Duration::MAX, |_| ())
     }
 
-    /// Waits like [`next`](Self::next). If all slots have been in use for `patience`, no slot can
-    /// become ready; then `held` is called with the number of slots in use. It is called at most
-    /// once per wait.
+    /// Waits like [`next`](Self::next). If all slots have been in use for `patience`, calls `held`
+    /// with the number of slots in use, because no slot can become ready until one is dropped.
+    /// Calls `held` at most once per wait.
     pub fn next_or_tell(
         &self,
         patience: Duration,
@@ -327,7 +330,7 @@ impl<S: Slot> Consumer<S> {
                 && let Some(held) = held.take()
             {
                 let count = state.in_use;
-                // The callback may drop a slot, which locks the ring.
+                // Unlock the ring, because the callback may drop a slot, which locks it.
                 drop(state);
                 held(count);
                 state = self.shared.lock();

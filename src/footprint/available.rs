@@ -14,10 +14,10 @@ pub struct Available {
     pub limit: String,
 }
 
-/// File names of a cgroup version.
+/// Names of the memory files of one cgroup version.
 struct CgroupFiles {
     mount: &'static str,
-    /// Files with limits in bytes, or `max`.
+    /// Names of files that contain a limit in bytes, or `max` for no limit.
     limits: &'static [&'static str],
     usage: &'static str,
     /// Keys of `memory.stat` that count page cache. The system reclaims page cache when memory is

@@ -64,8 +64,8 @@ pub struct Steps {
     /// Time in the clocked steps, which are those that began and ended on the same thread.
     pub clocked: u64,
     /// Time between epochs: from learning that an epoch has ended to asking for the first batch of
-    /// the next. If the consumer did not ask for more after its last batch, it counts from that
-    /// batch.
+    /// the next. If the consumer stopped asking before it learned of the end, the time begins with
+    /// its last batch.
     pub between_epochs: u64,
     /// Count and time of each named part of the steps.
     pub spans: BTreeMap<String, (u64, u64)>,

@@ -40,9 +40,10 @@ pub struct RouteCounts {
     pub route: &'static str,
     /// Finished images.
     pub images: u64,
-    /// Time in which the route's places were occupied, in seconds, summed over all places.
+    /// Time that the route's places (images that it can decode at once) were occupied, in seconds,
+    /// summed over all places.
     pub busy: f64,
-    /// Observed time in seconds, multiplied by the number of places.
+    /// Observed time in seconds, multiplied by the number of the route's places.
     pub places: f64,
 }
 

@@ -55,7 +55,8 @@ impl Histogram {
 }
 
 impl Counts {
-    /// Counts since `earlier`. The maximum is still that of all time.
+    /// Counts since `earlier`. The maximum still covers all durations, because a maximum cannot be
+    /// subtracted.
     pub fn since(&self, earlier: &Counts) -> Counts {
         let before = earlier.buckets.iter().copied().chain(std::iter::repeat(0));
         let buckets = self.buckets.iter().zip(before).map(|(now, then)| now.wrapping_sub(then));
@@ -79,7 +80,7 @@ impl Counts {
     }
 
     /// Number of durations up to each bound. The bounds are in seconds and must increase. If a
-    /// bound divides a bucket, the middle of the bucket decides.
+    /// bound lies inside a bucket, all durations of the bucket count as its middle.
     pub fn below(&self, bounds: &[f64]) -> Vec<u64> {
         let mut below = vec![0; bounds.len()];
         for (at, &many) in self.buckets.iter().enumerate().filter(|(_, many)| **many > 0) {

@@ -4,7 +4,7 @@
 //! * A family is written once, with `# HELP` and `# TYPE` before its samples. Label values are escaped.
 //! * Histograms have cumulative buckets at fixed bounds from 10 microseconds to 10 seconds, so
 //!   series of several runs and ranks can be added. The underlying counts have finer buckets. If a
-//!   bound divides such a bucket, the middle of the bucket decides.
+//!   bound lies inside a finer bucket, all durations of that bucket count as its middle.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -147,8 +147,8 @@ impl Exposition {
         self.histograms("feedwater_stage_latency_seconds", help, "stage", &latency);
     }
 
-    /// Adds sums of processor use. Skips values that the system does not report. Exports only raw
-    /// sums, because causes follow from their differences and are not counters.
+    /// Adds sums of processor use. Skips values that the system does not report. Exports only sums.
+    /// The causes of waits are computed from differences of sums, so they are not counters.
     fn add_processors(&mut self, measured: &Snapshot) {
         let machine = &measured.machine;
         let threads: Vec<_> = measured.threads.iter().flatten().collect();

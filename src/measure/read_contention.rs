@@ -22,7 +22,7 @@ pub struct Reads {
     pub reads: u64,
     /// Sum over all reads of the number of other reads in flight when the read began.
     pub others: u64,
-    /// Sum of the squares of these numbers.
+    /// Sum over all reads of the square of the number of other reads in flight.
     pub others_squared: u64,
     /// Sum of the durations of all reads, in microseconds.
     pub micros: u64,

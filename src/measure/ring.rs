@@ -18,7 +18,7 @@ pub struct Ring {
     published: u64,
     making: Histogram,
     made: u64,
-    /// Time when the last batch was published, if the ring was empty then.
+    /// Time when the last batch was published, if no other batch was ready.
     newest: Option<Instant>,
     delivered: u64,
     delivery: u64,
@@ -33,12 +33,12 @@ pub struct RingCounts {
     pub published: u64,
     /// Time from a batch's first cell to the batch being ready.
     pub making: Counts,
-    /// Sum of those times, in nanoseconds.
+    /// Sum of the times in `making`, in nanoseconds.
     pub made: u64,
     /// Number of batches that became ready while the consumer waited.
     pub delivered: u64,
-    /// Time from ready to received, summed over `delivered`, in nanoseconds. This is the time to
-    /// wake the consumer.
+    /// Total time from ready to received of the batches counted in `delivered`, in nanoseconds.
+    /// This is the time to wake the consumer.
     pub delivery: u64,
 }
 
@@ -88,7 +88,7 @@ impl Ring {
     }
 
     /// Removes the oldest ready batch and returns its sequence number. `waited` is whether the
-    /// consumer waited for it and received it.
+    /// consumer waited for the batch and received it.
     pub(super) fn taken(&mut self, waited: bool, now: Instant) -> Option<u64> {
         if let (Some(published), true) = (self.newest.take(), waited) {
             self.delivered += 1;
@@ -113,7 +113,8 @@ impl Ring {
         }
     }
 
-    /// Adds the time since the last change to the current level. Counting begins with the first batch.
+    /// Adds the time since the last change to the time of the current number of ready batches.
+    /// Counting begins with the first batch.
     fn pass(&mut self, now: Instant) {
         let ready = self.ready();
         if let Some(since) = self.since.replace(now) {

@@ -24,7 +24,7 @@ const SHORT: Duration = Duration::from_micros(200);
 
 /// If samples are tiny, one sample in this many is timed, on average.
 pub const TIMED: u64 = 64;
-/// Maximum duration of a tiny sample. Reading the clock in each stage would take a tenth of it.
+/// Maximum duration of a tiny sample. Reading the clock per stage takes a tenth of that time.
 const TINY: Duration = Duration::from_micros(50);
 /// Number of first samples of a thread that are always timed.
 const FIRST: u64 = 1024;
@@ -60,9 +60,10 @@ pub struct ThreadMeter {
     owed: AtomicU64,
     /// State of the random generator.
     chance: AtomicU64,
-    /// Begin of the measurements. Also returned as the time if the clock is not read.
+    /// Begin of the measurements. Also returned as the begin of an untimed sample, for which the
+    /// clock is not read.
     base: Instant,
-    /// Nanoseconds from `base` until the thread began, and until it ended; else [`NEVER`].
+    /// Nanoseconds from `base` until the thread began, and until it ended; [`NEVER`] before that.
     began: AtomicU64,
     over: AtomicU64,
     pub(super) pixels: AtomicU64,
@@ -126,7 +127,8 @@ impl Absence {
     /// Absence of one thread.
     fn since(self, earlier: Self, seconds: f64) -> Self {
         let most = (seconds * 1e9) as u64;
-        // A thread that has not begun has no absence yet, so time before `earlier` may be counted only now.
+        // A thread that had not begun at `earlier` had no absence then, so its whole starting time
+        // is counted now. The interval limits that time.
         Self {
             starting: self.starting.saturating_sub(earlier.starting).min(most),
             finished: self.finished.saturating_sub(earlier.finished).min(most),
@@ -143,9 +145,9 @@ pub struct StageCounts {
     pub bytes: u64,
     /// Nanoseconds in the stage.
     pub busy: u64,
-    /// CPU nanoseconds of the clocked items.
+    /// CPU nanoseconds of the clocked items, which are those whose CPU time was read.
     pub cpu: u64,
-    /// Nanoseconds in the stage of the clocked items.
+    /// Nanoseconds that the clocked items spent in the stage.
     pub clocked: u64,
     /// Nanoseconds that the thread waited for input.
     pub input: u64,
@@ -185,8 +187,8 @@ impl ThreadMeter {
         }
     }
 
-    /// Measures the calling thread until the guard is dropped. This makes its waits for a processor and its end
-    /// known.
+    /// Measures the calling thread until the guard is dropped: its waits for a processor, and its
+    /// end.
     pub fn on_this_thread(&self) -> AtWork<'_> {
         self.began_at(self.base.elapsed());
         AtWork { _clocked: self.thread.start_guarded(), _over: Over(self) }
@@ -203,8 +205,8 @@ impl ThreadMeter {
         self.over.store(nanoseconds(time), Release);
     }
 
-    /// Absence of the thread up to `now`, which is measured from `base`. A thread that has not begun has none, because it
-    /// may never begin.
+    /// Absence of the thread up to `now`, which is measured from `base`. A thread that has not
+    /// begun has no absence, because it may never begin.
     pub(super) fn absence(&self, now: Duration) -> Absence {
         let (now, began) = (nanoseconds(now), self.began.load(Relaxed));
         let starting = if began == NEVER { 0 } else { began.min(now) };
@@ -244,7 +246,7 @@ impl ThreadMeter {
         Instant::now()
     }
 
-    /// Ends the sample that began at `began`, except for its hand-over.
+    /// Ends the measurement of the sample that began at `began`, before the sample is handed over.
     #[inline]
     pub fn sample_ends(&self, began: Instant) {
         if self.is_timed() {

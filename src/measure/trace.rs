@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 use super::Meters;
 use super::watch::{Kind, Latest, Span, nanoseconds_since};
 
-/// Maximum number of names of parts: the distinguished names, and `other`.
+/// Maximum number of names of step parts: the distinguished names, and `other`.
 const NAMES: usize = 33;
-/// Track numbers of the consumer and of its parts. The tracks of threads follow.
+/// Track numbers of the consumer and of the named parts of its steps. The tracks of threads follow.
 const CONSUMER: u64 = 1;
 const PARTS: u64 = 2;
 const FIRST_THREAD: u64 = 10;

@@ -150,7 +150,7 @@ mod tests {
             paths("0::/a/b\n", second),
             ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
         );
-        // In a container with its own namespace, and in one without.
+        // First a container with its own cgroup namespace, then one without.
         assert_eq!(paths("0::/\n", second), ["/sys/fs/cgroup"]);
         let bound = "29 23 0:26 /docker/1 /sys/fs/c\\040g ro - cgroup2 cgroup2 rw\n";
         assert_eq!(paths("0::/docker/1\n", bound), ["/sys/fs/c g"]);

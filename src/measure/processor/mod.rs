@@ -52,7 +52,7 @@ pub struct ThreadClock(Mutex<Clock>);
 struct Clock {
     /// The kernel's file with the thread's times, while the thread lives.
     path: Option<PathBuf>,
-    /// Times when the clock was started.
+    /// Times of the thread when the clock was started.
     base: ThreadTime,
     last: Option<ThreadTime>,
 }
@@ -68,15 +68,15 @@ pub struct Machine {
     pub seconds: f64,
     /// Number of processors that the process may run on; 0 if the system does not report it.
     pub processors: u32,
-    /// Used by all programs, including this one.
+    /// Processor seconds used by all programs, including this one.
     pub busy: Option<f64>,
-    /// Used by the hypervisor for other machines.
+    /// Processor seconds used by the hypervisor for other virtual machines.
     pub stolen: Option<f64>,
-    /// Used by this process.
+    /// Processor seconds used by this process.
     pub used: f64,
     /// CPU quota, as a number of processors; `None` without a quota.
     pub quota: Option<f64>,
-    /// Withheld because of the quota, although there was work.
+    /// Processor seconds withheld because of the quota, although there was work.
     pub throttled: Option<f64>,
 }
 
@@ -125,7 +125,7 @@ impl ThreadTime {
     }
 }
 
-/// Reader of the machine's sums since its creation.
+/// Reader of the machine's processor seconds, counted from the creation of this meter.
 #[derive(Debug)]
 pub(super) struct MachineMeter {
     begin: Instant,
@@ -141,7 +141,7 @@ impl MachineMeter {
         Self { begin, cgroups, base, last: None }
     }
 
-    /// Sums of now, or of at most a quarter of a second ago.
+    /// Current processor seconds, at most a quarter of a second old.
     pub fn read(&mut self) -> Machine {
         if let Some((at, machine)) = self.last
             && at.elapsed() < LEAST_APART
@@ -238,7 +238,7 @@ struct Stat {
     stolen: f64,
 }
 
-/// Sums over the allowed processors; `None` without any.
+/// Sums over the allowed processors; `None` if no processor is allowed.
 fn stat_of(text: &str, allowed: Option<&[(u32, u32)]>) -> Option<Stat> {
     let mut stat = Stat { processors: 0, busy: 0.0, stolen: 0.0 };
     for line in text.lines() {
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!((profile.allowed, profile.quota, profile.used), (2, Some(1.5), Some(0.5)));
         assert!((profile.others.unwrap() - 1.0).abs() < 1e-9);
         assert_eq!((profile.stolen, profile.throttled), (Some(0.0), None));
-        // Two identical readings.
+        // The difference of two identical readings.
         let profile = machine.since(&machine).profile();
         assert_eq!((profile.used, profile.others, profile.quota), (None, None, Some(1.5)));
     }
