@@ -8,7 +8,8 @@ use crate::footprint::{self, Available, Footprint, Memory};
 use super::Plan;
 use super::memory::{RECORD_BYTES, SOURCE};
 
-/// Memory that must stay available after a slot beyond the plan is allocated, in bytes.
+/// Host memory that must stay available after an extra slot, beyond the plan, is allocated, in
+/// bytes.
 const KEPT_FREE: u64 = 128 << 20;
 
 impl Plan {
@@ -46,12 +47,12 @@ impl Plan {
         Err(Error::Memory { needed, available: Some(*available), problem })
     }
 
-    /// Checks that one more slot may be allocated while the consumer holds all others. `added` is
-    /// the number of this slot beyond the plan, from 1.
+    /// Checks that one more slot may be allocated while the consumer holds all others. `added`
+    /// counts the slots beyond the plan, this one included.
     ///
     /// # Errors
     /// [`Error::Memory`] if the slot would exceed `limits.host_memory` (`limits.device_memory` for
-    /// batches on a device). Also if too little host memory is available and `limits.overcommit` is
+    /// batches on a device), or if too little host memory is available and `limits.overcommit` is
     /// not set.
     pub(crate) fn check_slot(&self, added: usize) -> Result<()> {
         let records = (self.shape.batch as u64).saturating_mul(RECORD_BYTES);

@@ -23,7 +23,7 @@ pub struct Reduction {
 }
 
 impl Counts {
-    /// Counts without any limit.
+    /// Counts without memory limits.
     fn full(plan: &Plan) -> Self {
         let workers = plan.workers.most;
         let Some(device) = &plan.device else {
@@ -46,9 +46,10 @@ impl Counts {
                 None => device.default_hardware_group(plan),
             },
             decoders: states.max().unwrap_or(0),
-            // A larger group needs more pages and saves no work. With the highest tiles, the work
-            // of a sample does not depend on the group. With low tiles, 16 samples of 224x224 are
-            // 448 blocks, and a large GPU runs 528 blocks at once (132 x 4).
+            // A larger group needs more pages and saves no work. If kernels process images in tiles
+            // of the greatest height, the work of a sample does not depend on the group. With low
+            // tiles, 16 samples of 224x224 are 448 thread blocks, and a large GPU runs 528 blocks
+            // at once (132 multiprocessors with 4 blocks each).
             group: 16,
             prefetch: plan.prefetch,
         }
@@ -144,7 +145,7 @@ impl Plan {
         for (name, part) in KEPT {
             let [count, instead_of] = [counts, full].map(|mut it| *part(&mut it));
             if count < instead_of {
-                // Counts with one more of this part. The limits that they exceed caused the
+                // `more` has one more of this count. The limits that it exceeds caused the
                 // reduction.
                 let mut more = match name == KEPT[0].0 {
                     true if count >= start => full,
@@ -181,7 +182,7 @@ struct Limit {
     key: &'static str,
     memory: &'static [Memory],
     bytes: u64,
-    /// Whether the memory contains batches.
+    /// Whether the limited memory contains batches.
     batches: bool,
 }
 
@@ -247,7 +248,7 @@ fn choose(
 }
 
 impl Counts {
-    /// Minimum of each count.
+    /// Lowers each count that is higher than the same count of `most`.
     fn at_most(&self, most: &Self) -> Self {
         let (mut counts, mut most) = (*self, *most);
         for (_, part) in KEPT {

@@ -8,9 +8,10 @@
 /// 3. `reading`, `hardware_group`, `decoders` and `group`, down to 1.
 ///
 /// `prefetch` is not reduced if the exceeded limit covers no batches. Page-locked memory holds no
-/// batches. With a GPU, host memory holds none either. If `prefetch` is `auto`, it is reduced to
-/// its initial value before any other count. If host memory is too small for one of each, the
-/// number of `auto` workers is reduced by as few as possible.
+/// batches, and with a GPU host memory holds no batches either. If `prefetch` is `auto`, it is
+/// reduced to its initial value before any other count. If host memory is too small even with every
+/// count at 1, and the number of workers is `auto`, the number of workers is reduced by as few as
+/// possible.
 ///
 /// Memory that is still free after these steps is used. Of all combinations that fit, the plan
 /// takes the one with the largest `prefetch`, then the largest `group`, `decoders`,
@@ -31,8 +32,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The other counts are not reduced below these values before `prefetch` is 1. With fewer
-    /// pages, JPEG engines would wait.
+    /// Values below which the other counts are reduced only after `prefetch` is 1. With fewer
+    /// pages, the JPEG engines would wait.
     pub const LEAN: Counts =
         Counts { reading: 4, hardware_group: 4, decoders: 2, group: 4, prefetch: 1 };
 

@@ -42,7 +42,8 @@ pub struct DevicePlan {
     pub pixels_bytes: usize,
     /// Bytes for a sample's coefficient tables. Samples that need more are processed on the CPU.
     pub table_bytes: usize,
-    /// Pixels of the largest image that fits nvJPEG's buffers. The window's size does not matter.
+    /// Pixels of the largest image that fits nvJPEG's buffers. The whole image counts, even if its
+    /// window is small.
     pub image_pixels: usize,
     /// Device bytes for each of a sample's two intermediate images, which hold pixels between
     /// kernels or passes of a kernel. 0 if no kernel needs them. Samples that need more are
@@ -59,7 +60,8 @@ pub struct DevicePlan {
     measured: Vec<MeasuredMemory>,
 }
 
-/// Split of the chain: samples are uploaded to the GPU here, and kernels run the rest of the chain.
+/// Split of the chain: the operators before it run on the CPU, then samples are uploaded to the
+/// GPU, and kernels run the rest of the chain.
 #[derive(Clone, Debug)]
 pub struct DeviceSplit {
     /// Index of the first operator on the GPU.
@@ -118,16 +120,19 @@ pub mod rows {
 /// Number of blocks of launch parameters. The host writes one while the other is being copied.
 pub const LAUNCH_BLOCKS: usize = 2;
 
-/// Pages per image of a call of the JPEG engines: two calls are being decoded, one is gathered.
+/// Number of pages per image in a call of the JPEG engines: the images of two calls are being
+/// decoded while those of a third call are gathered.
 const PAGES_PER_GROUPED: usize = 3;
 
-/// Device memory of the JPEG engines, in bytes, for which the default images per call are chosen.
+/// Device memory for the JPEG engines, in bytes. The default number of images per call is as many
+/// as fit this memory.
 const DEFAULT_GROUP_BYTES: usize = 64 << 20;
 
 /// Minimum of the default images per call: one for each of the seven JPEG engines of a large GPU.
 const LEAST_DEFAULT_GROUP: usize = 7;
 
-/// Maximum of the default images per call. A larger call delays the first batch; measure it first.
+/// Maximum of the default images per call. A larger call delays the first batch, and its speed has
+/// not been measured.
 const MOST_DEFAULT_GROUP: usize = 32;
 
 /// Pool allocations are rounded up to a multiple of this many bytes.
@@ -197,14 +202,16 @@ impl DevicePlan {
         self.hardware_group = counts.hardware_group;
         self.pages = counts.reading + counts.group + PAGES_PER_GROUPED * counts.hardware_group;
         // Without the route `cpu`, only images that the other routes reject are decoded on the CPU,
-        // so one buffer is enough for them. One more buffer is being uploaded.
+        // so one buffer is enough for decoding. Another buffer holds the sample that is being
+        // uploaded.
         let making = if self.has(Route::Cpu) { on_cpu.min(counts.reading) } else { 1 };
         self.uploads = making + 1;
         let routes = self.routes.iter().map(|it| {
             let route = it.route;
             let decoders = match (route.on_device(), route.batches()) {
                 (false, _) => on_cpu,
-                // One group is decoded while the next call is prepared.
+                // Two decode states: one decodes a group while the other is prepared for the next
+                // call.
                 (true, true) => counts.hardware_group.min(2),
                 (true, false) if route.uses_worker_cpu() => counts.decoders.min(on_cpu),
                 (true, false) => counts.decoders,
@@ -216,11 +223,11 @@ impl DevicePlan {
 
     /// Default number of images per call of the JPEG engines.
     ///
-    /// More images per call keep the engines busy between two calls. On an A100, torchvision
+    /// With more images per call, the engines idle less between two calls. On an A100, torchvision
     /// decodes 7,834 images/s with 1000 images per call (pytorch/vision PR 8496). This default has
     /// not been measured yet; measure with `feedwater bench --hardware-group`. Each image of a call
     /// needs three pages and a share of two decode states. A call has at most half as many images
-    /// as fit the slots, because two calls share the slots.
+    /// as all slots together, because two calls fill the slots at the same time.
     pub(super) fn default_hardware_group(&self, plan: &Plan) -> usize {
         let batching = self.routes.iter().map(|it| it.route).filter(|it| it.batches());
         let state = batching.map(|it| {
@@ -233,8 +240,8 @@ impl DevicePlan {
         let group = in_memory.min(in_slots).clamp(LEAST_DEFAULT_GROUP, MOST_DEFAULT_GROUP);
         match self.measured.iter().find(|it| it.route.batches()) {
             None => group,
-            // Larger calls were not measured. Images beyond a multiple of the lanes would leave
-            // lanes idle.
+            // Larger calls were not measured. A lane decodes one image at a time, so a call that is
+            // not a multiple of the lanes would leave lanes idle.
             Some(MeasuredMemory { group: measured, lanes, .. }) => match group.min(*measured) {
                 group if group > *lanes => group - group % lanes,
                 group => group,
@@ -394,7 +401,7 @@ impl DevicePlan {
         let [device_bytes, pinned_bytes] = [memory.device_bytes, memory.pinned_bytes].map(aligned);
         let measured = self.measured.iter().find(|it| it.route == route);
         // Without a measurement, half of the slack is reserved for nvJPEG's handles and states.
-        // Otherwise their first byte would exceed the planned memory.
+        // Otherwise the first byte that nvJPEG allocates for them would exceed the planned memory.
         let estimated = || DecoderMemory {
             device_bytes: device_bytes.saturating_sub(DEVICE_SLACK_BYTES / 2),
             pinned_bytes: pinned_bytes.saturating_sub(PINNED_SLACK_BYTES / 2),
@@ -482,8 +489,8 @@ fn table_bytes(plan: &Plan, first: usize, pixels: u64) -> usize {
     for step in plan.steps[first..].iter().rev() {
         let len = step.table_len(bounds(wanted));
         entries = entries.saturating_add(len);
-        // A crop needs only its output size of its input. A resampling operator may need the whole
-        // input.
+        // A crop reads only as much of its input as its output size. A resampling operator may read
+        // the whole input.
         wanted = match (len, step.operator.fixed_output(None)) {
             (0, None) => wanted,
             (0, Some(size)) => Some(size),

@@ -173,7 +173,7 @@ impl Plan {
             steps,
             shape,
             stage: BatchStage::new(chain, settings, facts)?,
-            // Replaced below, because the number of GPU threads is not known yet.
+            // Preliminary value, replaced below: the number of GPU threads is not known yet.
             workers: Bounds::fixed(1),
             prefetch,
             ahead_batches: Bounds::ahead(settings.loader.prefetch, prefetch),

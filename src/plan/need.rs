@@ -15,7 +15,8 @@ use crate::tensor::CHANNELS;
 use super::windows::{Stage, Windows, bytes_of};
 use super::{Facts, Plan, SamplePlan};
 
-/// One of this many scanned samples may be an outlier, which needs more than a worker's share.
+/// At most one in this many scanned samples is treated as an outlier, which may need more than a
+/// worker's share.
 const OUTLIERS: usize = 64;
 /// A sample that needs at most `limits.large_image_memory` divided by this is never an outlier.
 const OUTLIER_PART: u64 = 8;
@@ -126,8 +127,8 @@ pub struct SampleRoom {
     /// While a sample is being processed, it reserves its excess from these bytes.
     pub large: u64,
     /// Bytes for samples that need more than their worker's share because their files grew after
-    /// the plan was made. Used only if `large` is 0. They respect the memory limits, but are not
-    /// part of the footprint.
+    /// the plan was made. Used only if `large` is 0. These bytes are within the memory limits, but
+    /// not part of the footprint.
     pub unplanned: u64,
 }
 
@@ -161,8 +162,8 @@ impl SampleRoom {
 }
 
 impl Plan {
-    /// Maximum memory that a worker needs for a sample with this header, over all random numbers.
-    /// Overwrites `scratch`.
+    /// Maximum memory that a worker needs for a sample with this header, whatever random numbers
+    /// are drawn. Overwrites `scratch`.
     pub fn sample_memory(
         &self,
         header: &Header,
@@ -309,8 +310,9 @@ impl Plan {
         splits.fold(whole, |all, it| std::array::from_fn(|image| all[image].max(it[image])))
     }
 
-    /// Memory for samples like the scanned ones. It does not depend on workers, batches or total
-    /// limits, so the same samples are oversized with any of them.
+    /// Memory for samples, computed from the scanned ones. It does not depend on the number of
+    /// workers, the batch size or the total memory limits, so these settings do not change which
+    /// samples are oversized.
     pub(super) fn sample_room(&self, facts: &Facts) -> SampleRoom {
         let most_file = self.settings.limits.max_file_bytes;
         let scratch = &mut SamplePlan::default();
@@ -344,8 +346,8 @@ impl Plan {
             })
             .collect();
         needs.sort_by_key(SampleMemory::total);
-        // If fewer than half of the scanned samples exceed the limit, they are outliers and do not
-        // raise the share.
+        // If fewer than half of the scanned samples exceed the limit, those samples are outliers
+        // and do not raise the share.
         let too_large = needs.iter().rev().take_while(|it| it.total() > large).count();
         let mut outliers = if 2 * too_large < needs.len() { too_large } else { 0 };
         let few = needs.len().div_ceil(OUTLIERS);
@@ -360,7 +362,8 @@ impl Plan {
         }
         let all_fit = needs[kept..].iter().all(|it| it.total() <= share.total());
         let known = facts.scanned_all && all_fit && largest <= share.file;
-        // An operator without a computable bound may need more for some random numbers.
+        // An operator without a computable bound may need more for some random numbers, so memory
+        // for large samples is kept.
         let known = known && facts.scanned.iter().all(|it| self.is_bounded(&it.header));
         SampleRoom { share, large: if known { 0 } else { large }, unplanned: 0 }
     }
@@ -400,7 +403,8 @@ impl SampleMemory {
         (input, output): (Size, Size),
         (tables, scratch): (&mut u64, &mut ScratchBytes),
     ) {
-        // Larger tables exceed any memory, and products could overflow a `u64`.
+        // Tables beyond these limits would not fit any memory, and the products below could
+        // overflow a `u64`.
         const MOST_ENTRIES: usize = 1 << 32;
         const MOST_COLUMNS: u32 = 1 << 24;
         let side = input.width.max(input.height).max(1);

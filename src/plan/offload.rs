@@ -9,8 +9,8 @@ use crate::op::{Chain, Placement};
 use super::{Place, Plan, Route};
 
 /// Part of the work that runs on the GPU. It may change while the loader runs. The pixels stay the
-/// same, because operators produce the same bits on both. Values are ordered by the amount of GPU
-/// work.
+/// same, because operators produce the same bits on CPU and GPU. Values are ordered by the amount
+/// of GPU work.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -91,7 +91,7 @@ struct RouteSpec {
     accepts: fn(&Header) -> Result<(), &'static str>,
     /// Maximum size of a decode state's buffers.
     memory: fn(&DecoderSizes) -> DecoderMemory,
-    /// Assumed cost of an image, until costs are measured.
+    /// Assumed time to decode an image, until times are measured.
     cost: AssumedCost,
 }
 
@@ -130,7 +130,8 @@ pub struct MeasuredMemory {
     pub one: DecoderMemory,
     /// Additional memory for each further image of a call.
     pub each: DecoderMemory,
-    /// Part of `one` in the two buffers that are allocated with a fixed size at the start.
+    /// Part of `one` that is in the two buffers which a decode state allocates at the start with a
+    /// fixed size.
     pub buffers: DecoderMemory,
 }
 
@@ -153,11 +154,11 @@ impl MeasuredMemory {
 pub(crate) struct AssumedCost {
     /// Per image.
     pub image: f64,
-    /// Per byte of the file.
+    /// Seconds per byte of the file.
     pub byte: f64,
-    /// Per pixel of the image.
+    /// Seconds per pixel of the image.
     pub pixel: f64,
-    /// Per pixel of the wanted window.
+    /// Seconds per pixel of the wanted window.
     pub window_pixel: f64,
 }
 
@@ -222,13 +223,13 @@ impl Route {
     /// of the JPEG engines and the kernels come from nvJPEG's documentation of its backends (CUDA
     /// 13). That documentation does not mention sides above 16384, images smaller than one MCU,
     /// unusual factors, or several sequential scans. The table assumes that these are not
-    /// supported, because another route costs only speed.
+    /// supported. A wrong assumption costs only speed, because another route decodes the image.
     pub fn takes(self, header: &Header, reduction: u32) -> Result<(), &'static str> {
         (self.spec().accepts)(header)?;
         if reduction > 1 && !self.reduces() { Err("a reduction while decoding") } else { Ok(()) }
     }
 
-    /// Assumed cost of an image, until costs are measured.
+    /// Assumed time to decode an image, until times are measured.
     pub(crate) const fn assumed_cost(self) -> AssumedCost {
         self.spec().cost
     }

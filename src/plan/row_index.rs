@@ -14,8 +14,8 @@ const DRAWN: usize = 128;
 /// Time to parse a part of an image outside the window, divided by the time to decode it. With this
 /// value, predicted gains match those that `cargo bench --bench jpeg` measures.
 const PARSED: f64 = 0.26;
-/// Share of the decoding time of a window that is spent on coefficients. The rest shrinks if the
-/// image is reduced.
+/// Share of the decoding time of a window that is spent on reading coefficients. The rest of the
+/// time shrinks if the decoder reduces the image.
 const CODED: f64 = 0.6;
 /// Bytes of an index in the cache without its rows.
 const INDEX_BYTES: f64 = 140.0;
@@ -61,7 +61,8 @@ impl RowIndexGain {
             return None;
         }
         let all = facts.scanned.len() as f64;
-        // Windows of other images are not drawn, because their tables may be huge.
+        // Windows are drawn only for images that can have an index. The tables of other images may
+        // be huge.
         let indexed: Vec<_> = facts.scanned.iter().filter(|it| is_indexable(&it.header)).collect();
         let share = indexed.len() as f64 / all;
         let every = indexed.len().div_ceil(DRAWN).max(1);
@@ -82,7 +83,8 @@ impl RowIndexGain {
                 continue;
             }
             let window = sample.stored_window;
-            // Areas are in pixels of the reduced image. Each of them stands for `merged` pixels.
+            // Areas are in pixels of the reduced image. Each of them stands for `merged` pixels of
+            // the stored image.
             let merged = f64::from(sample.reduction).powi(2);
             let wanted = (CODED + (1.0 - CODED) / merged) * window.size().pixels() as f64;
             let above = f64::from(sample.stored.width) * f64::from(window.y);

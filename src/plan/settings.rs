@@ -71,10 +71,10 @@ pub struct LoaderSettings {
     pub last_batch: LastBatch,
     /// Where `rank` and `world_size` come from if they are not set. Default `environment`: the launcher.
     pub shard: ShardFrom,
-    /// Index of the shard that this loader reads, from 0. Default: what `shard` finds.
+    /// Index of the shard that this loader reads, from 0. Default: the rank that `shard` finds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u64>,
-    /// Number of loaders that share an epoch. Default: what `shard` finds.
+    /// Number of loaders that share an epoch. Default: the world size that `shard` finds.
     #[serde(alias = "world", skip_serializing_if = "Option::is_none")]
     pub world_size: Option<u64>,
     /// Handling of unusable samples. Default `stop`.
@@ -123,9 +123,9 @@ pub struct DecodeSettings {
     /// worker must read images for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cpu_threads: Option<usize>,
-    /// Maximum number of images per call of the JPEG engines (route `nvjpeg-hardware`), 1 to 1024. A memory limit may
-    /// reduce it. Default: as many as fit into 64 MiB of device memory and half of the samples of all slots, but at least
-    /// 7 and at most 32.
+    /// Maximum number of images per call of the JPEG engines (route `nvjpeg-hardware`), 1 to 1024.
+    /// A memory limit may reduce it. Default: as many as fit into 64 MiB of device memory, at most
+    /// half of the samples of all slots, but at least 7 and at most 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hardware_group: Option<usize>,
     /// Whether the decoder may scale a JPEG down by 2, 4 or 8 before it is resized, never below the required size. Pixels
@@ -193,12 +193,14 @@ pub struct CacheSettings {
     /// Images that are not cached are decoded whole and resized in each epoch. At most 32767. Default: no resizing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presize: Option<u32>,
-    /// Maximum size of the cache of row indexes, in bytes; 0 for none. An index stores where the rows of blocks of a JPEG
-    /// begin. With it, the CPU decodes a window without the parts above and to the right of it. It takes 280 to 420 bytes
-    /// for a JPEG of 500x375. It is created when the image is first decoded, which also has to parse the part below the
-    /// window. It is then stored in feedwater's cache folder. Default: as much as the plan predicts for all images, at
-    /// most 256 MiB and what `limits.host_memory` leaves; 0 if decoding would be less than 3 % faster. Default indexes
-    /// are created from the loader's second epoch on, so a single epoch costs nothing, and are not stored in the folder.
+    /// Maximum size of the cache of row indexes, in bytes; 0 for none. An index stores where the
+    /// rows of blocks of a JPEG begin. With an index, the CPU decodes a window without the parts
+    /// above and to the right of the window. An index takes 280 to 420 bytes for a JPEG of 500x375.
+    /// It is created when the image is first decoded, which then also has to parse the part below
+    /// the window. It is then stored in feedwater's cache folder. Default: as much as the plan
+    /// predicts for all images, at most 256 MiB and what `limits.host_memory` leaves; 0 if decoding
+    /// would be less than 3 % faster. Default indexes are created from the loader's second epoch
+    /// on, so a single epoch costs nothing, and are not stored in the folder.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub row_index: Option<u64>,
 }
@@ -212,10 +214,11 @@ pub struct Limits {
     /// Maximum width and height of an image, in pixels. Row buffers and resampling tables grow with the sides, not with
     /// the number of pixels. Default 65535, the maximum of JPEG.
     pub max_side: u32,
-    /// Host memory, in bytes, shared by all samples that need more than their worker's share: large progressive JPEGs,
-    /// interlaced PNGs and WebPs. Such a sample reserves the excess, waits while others hold it, and releases it
-    /// afterwards. A sample that needs more than this is `oversized`. Shown as `large images` in the footprint, unless
-    /// every sample was scanned and fits its share. Default 256 MiB: a progressive JPEG of 80 megapixels with 4:2:0
+    /// Host memory, in bytes, shared by all samples that need more than their worker's share: large
+    /// progressive JPEGs, interlaced PNGs and WebPs. Such a sample reserves its excess, after a
+    /// wait if other samples hold too much, and releases it afterwards. A sample that needs more
+    /// than this is `oversized`. Shown as `large images` in the footprint, unless every sample was
+    /// scanned and fits its share. Default 256 MiB: a progressive JPEG of 80 megapixels with 4:2:0
     /// chroma, or a WebP of 30 megapixels.
     #[serde(deserialize_with = "byte_size")]
     pub large_image_memory: u64,

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 /// * `RANK` and `WORLD_SIZE` without torchrun must agree with MPI and Slurm, because any script may
 ///   have set them.
 /// * It is an error if a variable is not a number, if only one of rank and world size is set, or if
-///   the rank is not below the world size. The message names the variables. Otherwise a wrong guess
-///   could make every process read all samples, or a single process only a part of them.
+///   the rank is not below the world size. The message names the variables. The loader does not
+///   guess, because a wrong guess could make every process read all samples, or a single process
+///   only a part of them.
 ///
 /// | launcher | rank | world |
 /// |---|---|---|

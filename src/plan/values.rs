@@ -97,8 +97,8 @@ pub enum LastBatch {
     /// The samples are dropped. With several shards, surplus samples are dropped too, so all shards have the same number.
     #[default]
     Drop,
-    /// The shard's last sample is repeated until the batch is full and marked as padding. All shards are padded to the
-    /// same number of batches.
+    /// The shard's last sample is repeated until the batch is full. The repeated samples are marked
+    /// as padding. All shards are padded to the same number of batches.
     Pad,
     /// The samples form a smaller batch.
     Partial,
@@ -112,13 +112,13 @@ pub enum OnError {
     /// The loader ends with the sample's error.
     #[default]
     Stop,
-    /// Another sample, chosen by (seed, epoch, index), replaces it. Batches stay full, and no other sample changes its
-    /// position.
+    /// Another sample, chosen by (seed, epoch, index), replaces the unusable one. Batches stay
+    /// full, and no other sample changes its position.
     Skip,
-    /// Zeros replace it, its label is `ignore_label`, and the sample is marked.
+    /// Zeros replace the unusable sample. Its label is `ignore_label`, and the sample is marked.
     Substitute,
-    /// The sample is removed, so its batch is shorter. A batch without samples is skipped. Not allowed with batch
-    /// operators, which need pairs of samples.
+    /// The unusable sample is removed, so its batch is shorter. A batch without samples is skipped.
+    /// Not allowed with batch operators, which need pairs of samples.
     Drop,
 }
 

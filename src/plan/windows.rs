@@ -1,5 +1,5 @@
 //! Sizes of the images between the passes of the CPU transform (`transform/host.rs`). They are
-//! exact for a planned sample, and upper bounds for all samples of a header.
+//! exact for a planned sample, and upper bounds for all samples with the same header.
 
 use crate::geometry::Size;
 use crate::image::PixelType;
@@ -11,7 +11,8 @@ use crate::tensor::CHANNELS;
 
 use super::PlannedStep;
 
-/// Stage of the CPU transform, reduced to what determines which images are stored.
+/// Stage of the CPU transform, with only those properties that determine which intermediate images
+/// are stored.
 #[derive(Clone, Debug)]
 pub struct Stage {
     what: Passes,
@@ -49,14 +50,14 @@ enum Passes {
     Any { mixes: bool },
 }
 
-/// Size of an image between operators.
+/// Bound on the size of an image between two operators, over all samples with one header.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     /// Maximum width and height over all samples.
     size: Size,
     /// Whether every sample with this header has exactly this size.
     exact: bool,
-    /// Whether no sample can be larger.
+    /// Whether `size` is proven to be an upper bound, so no sample can be larger.
     certain: bool,
 }
 
@@ -74,11 +75,12 @@ impl Bound {
 
     /// Bound after an operator, and bound on the images between its actions.
     ///
-    /// If the input has no fixed size, a smaller input may have a larger output. For example,
+    /// If the size of the input varies, a smaller input may have a larger output. For example,
     /// `resize` with `shorter` enlarges the longer side of an image that was cropped to fewer rows.
-    /// Crops that change the ratio of the sides by up to 2 are included. If an even thinner image
-    /// would have a larger output, the bound is not certain. The bound of a combinator is not
-    /// certain either in this case, because its operators see each other's outputs.
+    /// The bound covers inputs that were cropped to half of one side. If an even thinner input
+    /// would have a larger output, the bound is not certain. For a combinator the bound is then not
+    /// certain even if the size of the input is fixed, because its operators read each other's
+    /// outputs.
     fn behind(self, PlannedStep { operator, kinds, .. }: &PlannedStep) -> (Self, Size) {
         let Self { size, exact, certain } = self;
         let of_one = |width: u32, height: u32| operator.largest_output(Size::new(width, height));
@@ -132,8 +134,8 @@ impl Stage {
                 actions.draw([&*step.operator], key, input, trace);
                 stages.extend(actions.list.iter().map(|it| Self::exact(operator, step, it)));
                 if !before.exact || step.is_random {
-                    // The actions were drawn for one size and one sample. Other samples have other
-                    // images between them.
+                    // The actions were drawn for one size and one sample. Other samples may have
+                    // larger images between these actions, so every image gets the bound `largest`.
                     for stage in &mut stages[first..] {
                         (stage.output, stage.largest) = (largest, largest);
                         if stage.what == Passes::Crop {
@@ -269,7 +271,7 @@ pub struct Windows {
 /// Set of buffers that may hold the current image, one bit each: two of bytes, then two of floats.
 type Buffers = u8;
 
-/// Initial state: the second byte buffer, so the first byte image is stored in the first one.
+/// Initial set: only the second byte buffer, so the first byte image is stored in the first buffer.
 const BEGIN: Buffers = 0b0010;
 
 impl Windows {
@@ -336,7 +338,7 @@ impl Windows {
             }
             Passes::Any { mixes } => {
                 self.end_pass(last);
-                // Each pass writes into the other buffer.
+                // Consecutive passes write alternately into the two buffers.
                 let image = (stage.pixels, stage.largest);
                 let one = self.put(self.stored, image);
                 let any = one | self.put(one, image);
