@@ -1,12 +1,13 @@
 //! Chooses a decode route for each image, and distributes images over routes by measured speed.
 //!
-//! * An image is submitted to the queue where it is expected to finish first. The expected time is
-//!   the time for the queue's outstanding work at its measured speed, plus the image's own time
-//!   there.
-//! * No engine idles while the best queue holds more than a second round of images. A slower queue
-//!   that would run empty gets the image instead, unless its speed is negligible.
+//! * Each route has an engine with a queue. An image is submitted to the queue where it is expected
+//!   to finish first. The expected time is the time for the queue's outstanding images at the
+//!   engine's measured speed, plus the time to decode the image itself on that engine.
+//! * No engine idles while images pile up elsewhere. A round is the number of images that an engine
+//!   decodes at the same time. If the best queue holds two rounds or more, a slower queue that
+//!   would run empty gets the image instead, unless its speed is negligible.
 //! * The largest images (one in twenty) are rationed: no queue gets many more of them than its
-//!   share of the total speed.
+//!   share of the total speed, because they would delay it for long.
 //! * While an image takes far longer than expected, its queue gets few further images. The image
 //!   hardly changes the estimate of the queue's speed. It does not delay images on other queues.
 //! * A queue without measurements gets images at once. An idle queue gets an image from time to
@@ -148,7 +149,8 @@ const NEGLIGIBLE: f64 = 0.02;
 const STALE: u32 = 512;
 /// Maximum number of large images that a queue may get beyond its share.
 const LARGE_AHEAD: f64 = 1.5;
-/// A large image may finish up to this many times later than on the best queue, to keep the shares.
+/// To keep the shares, a large image may be given to a queue where it finishes up to this many
+/// times later than on the best queue.
 const LARGE_PATIENCE: f64 = 8.0;
 /// Share of images that count as large.
 const LARGE_SHARE: f64 = 0.05;
@@ -172,8 +174,8 @@ struct QueueState {
     outstanding: VecDeque<Outstanding>,
     /// Sum of the expected decoding times of all outstanding images, in seconds.
     backlog: f64,
-    /// Number of places that accept images. A place is blocked while two rounds of later images
-    /// have overtaken its image.
+    /// Number of places that are not blocked. A place is blocked while more than two rounds of
+    /// later images have overtaken its image.
     places: usize,
     /// Time at which all submitted work is expected to be finished.
     free_at: f64,
@@ -181,8 +183,8 @@ struct QueueState {
     next_due: f64,
     /// Running mean of the delay with which completions are observed, in seconds.
     lateness: f64,
-    /// With fewer outstanding images, the queue may run empty before the completion of its last
-    /// image is observed.
+    /// Number of outstanding images below which the queue may run empty before the completion of
+    /// its last image is observed.
     depth: usize,
     /// Number of large images that the queue got beyond its share.
     large_ahead: f64,
@@ -380,7 +382,7 @@ impl QueueState {
         self.cost.seconds(assume(self.queue.route, work))
     }
 
-    /// Images per second, for the mean image.
+    /// Speed in images per second, for images of mean size.
     fn speed(&self, mean: [f64; 3]) -> f64 {
         self.queue.parallel as f64 / self.mean_seconds(mean).max(1e-9)
     }
@@ -457,8 +459,8 @@ impl QueueState {
         }
     }
 
-    /// Advances the measured times to `now`. A measuring span with enough images ends only after
-    /// the burst of completions that filled it.
+    /// Advances the measured times to `now`. Completions are observed in bursts, so a measuring
+    /// span with enough images ends only after the burst that filled it.
     fn advance(&mut self, now: f64) {
         if let Some(span) = self.measuring.end(self.cost.spans(), now) {
             self.cost.learn(span);

@@ -124,8 +124,7 @@ pub const LAUNCH_BLOCKS: usize = 2;
 /// decoded while those of a third call are gathered.
 const PAGES_PER_GROUPED: usize = 3;
 
-/// Device memory for the JPEG engines, in bytes. The default number of images per call is as many
-/// as fit this memory.
+/// Device memory for the JPEG engines, in bytes. It sets the default number of images per call.
 const DEFAULT_GROUP_BYTES: usize = 64 << 20;
 
 /// Minimum of the default images per call: one for each of the seven JPEG engines of a large GPU.
@@ -210,8 +209,7 @@ impl DevicePlan {
             let route = it.route;
             let decoders = match (route.on_device(), route.batches()) {
                 (false, _) => on_cpu,
-                // Two decode states: one decodes a group while the other is prepared for the next
-                // call.
+                // One state decodes a group while the other is prepared for the next call.
                 (true, true) => counts.hardware_group.min(2),
                 (true, false) if route.uses_worker_cpu() => counts.decoders.min(on_cpu),
                 (true, false) => counts.decoders,

@@ -15,8 +15,8 @@ use crate::plan::{AutoCount, DeviceChoice, LastBatch, OnError, Plan, Route, Sett
 use crate::source::{ClassTable, Classed, Source, Subset};
 use crate::tensor::{DType, Layout};
 
-/// Function that adds the file position of a setting to an error about it, given the current
-/// settings.
+/// Function that adds the position of a setting in its file to an error about the setting, given
+/// the current settings.
 pub(crate) type Locate = Arc<dyn Fn(Error, &Settings) -> Error + Send + Sync>;
 
 /// Builder of a [`Loader`]. Most methods set the field of the same name in [`Settings`].
@@ -71,7 +71,7 @@ impl LoaderBuilder {
     /// # Errors
     ///
     /// [`Error::Config`](crate::Error::Config) if the other loader has no class names, or if this
-    /// source has class names but none of those.
+    /// source has class names but shares none with the other loader.
     pub fn classes_of(mut self, other: &Loader) -> Result<Self> {
         let table = ClassTable::new(other.classes())?;
         self.source = Arc::new(Classed::new(self.source, &table)?);
@@ -99,13 +99,13 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether to allocate memory for more batches while the consumer holds all of them. If false,
+    /// Whether to allocate memory for more batches while the consumer holds all batches. If false,
     /// the loader waits until the consumer drops one. Meant for bindings to languages whose
     /// programs free memory late. Default false.
     ///
     /// The memory stays within `limits.host_memory` (for batches on a device
-    /// `limits.device_memory`) and within the available memory. If it would not, the loader ends
-    /// with [`Error::Memory`]. The memory is not in the footprint.
+    /// `limits.device_memory`) and within the available memory. If it would exceed one of them, the
+    /// loader ends with [`Error::Memory`]. The memory is not in the footprint.
     /// [`Stats::batches_added`](crate::loader::Stats::batches_added) counts these batches.
     pub fn add_batches(mut self, add: bool) -> Self {
         self.add_batches = add;
@@ -251,7 +251,7 @@ impl LoaderBuilder {
     }
 
     /// Maximum number of images per call of the JPEG engines. `None`, the default, computes it from
-    /// their memory: see
+    /// the engines' memory: see
     /// [`DecodeSettings::hardware_group`](crate::plan::DecodeSettings::hardware_group).
     pub fn hardware_group(mut self, images: Option<usize>) -> Self {
         self.settings.decode.hardware_group = images;
@@ -367,8 +367,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Maximum device memory, without the driver's own, in bytes. `None`, the default, means no
-    /// limit.
+    /// Maximum device memory, without the memory of the driver, in bytes. `None`, the default,
+    /// means no limit.
     pub fn device_memory(mut self, bytes: Option<u64>) -> Self {
         self.settings.limits.device_memory = bytes;
         self

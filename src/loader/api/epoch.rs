@@ -1,5 +1,5 @@
-//! Iterators over batches: of one epoch, which borrow or share the loader, or of all remaining
-//! epochs, which own it.
+//! Iterators over batches. [`Epoch`] and [`SharedEpoch`] iterate over one epoch, and borrow or
+//! share the loader. [`Batches`] iterates over all remaining epochs, and owns the loader.
 
 use std::iter::FusedIterator;
 use std::ops::Deref;
@@ -53,8 +53,8 @@ impl Loader {
         SharedEpoch { loader: self.clone(), cursor }
     }
 
-    /// Lock of a consumer that shares the loader, held while it takes a batch or begins an epoch.
-    /// `None` in a child process, which must not lock.
+    /// Locks the loader for one of the consumers that share it, while this consumer takes a batch
+    /// or begins an epoch. `None` in a child process, which must not lock.
     fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         self.check_process().ok()?;
         Some(self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
@@ -101,14 +101,14 @@ impl<'a> Epoch<'a> {
         self.cursor.epoch
     }
 
-    /// The loader, for everything but a second epoch. Other threads may use it while this thread
-    /// takes batches.
+    /// The loader, for every method except beginning a second epoch. Other threads may use it while
+    /// this thread takes batches.
     pub fn loader(&self) -> &'a Loader {
         self.loader
     }
 
-    /// Waits for the next batch, at most for `time`. So the consumer can do other work meanwhile,
-    /// or handle signals.
+    /// Waits for the next batch, at most for `time`. Between two calls, the consumer can do other
+    /// work or handle signals.
     pub fn next_within(&mut self, time: Duration) -> Poll<Option<Result<Batch>>> {
         self.cursor.next_until(self.loader, Instant::now().checked_add(time))
     }
@@ -221,7 +221,7 @@ struct Cursor {
     over: bool,
     /// Whether [`Error::Forked`] was returned.
     forked: bool,
-    /// Time at which the consumer began to wait, and whether a batch was ready then.
+    /// Time at which the consumer began to wait, and whether a batch was ready at that time.
     asking: Option<(Instant, bool)>,
 }
 

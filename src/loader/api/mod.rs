@@ -56,8 +56,8 @@ use state::LoaderState;
 ///   the error. Every later call returns the same error. All other errors end the loader in the
 ///   same way.
 /// * [`state`](Self::state) returns the position of the consumer, at any time. Another loader can
-///   resume from it. If a loop was left early, it is the position where the loop ended, until the
-///   next loop begins.
+///   resume from it. If a loop was left early, the state is the position where that loop ended,
+///   until the next loop begins.
 /// * Dropping a batch returns its slot. At most `prefetch + 1` batches can be held
 ///   ([`Plan::slots`]). If the user holds all of them, `next` waits until another thread drops one.
 ///   After three seconds, a line on standard error and in [`warnings`](Self::warnings) reports the
@@ -72,9 +72,9 @@ use state::LoaderState;
 /// * Only one loop can run over a loader at a time: a second one does not compile.
 /// * Dropping the loader, at any time, stops and joins all threads and frees all memory except that of batches which are
 ///   still held.
-/// * `fork` copies no threads. In a child process the parent's loader returns [`Error::Forked`] instead of batches, and
-///   its counts are zero. Dropping it or its batches there does nothing, and their memory is not freed. Build loaders
-///   after `fork`.
+/// * `fork` copies no threads. In a child process, the parent's loader returns [`Error::Forked`]
+///   instead of batches, and its counts are zero. Dropping the loader or its batches in the child
+///   does nothing and frees no memory. Build loaders after `fork`.
 pub struct Loader {
     /// Process id of the process that built the loader.
     process: u32,
@@ -100,9 +100,9 @@ pub struct Loader {
     gpu: Option<Arc<Device>>,
     /// Device monitor if one was requested, or the error that prevented its start.
     watch: Option<Result<Watch>>,
-    /// Configuration, if nothing is tuned.
+    /// Fixed configuration, used if nothing is tuned.
     fixed: Choice,
-    /// Declared before `engine`, so it is dropped first. It changes the engine.
+    /// Declared before `engine`, so it is dropped first, because tuning changes the engine.
     tuning: Option<Tuning>,
     engine: Arc<Engine>,
     state: Mutex<State>,
@@ -110,7 +110,8 @@ pub struct Loader {
     held: Held,
     /// Batch that was peeked at and not yet taken.
     peeked: Mutex<Option<Batch>>,
-    /// Held while a consumer that shares the loader takes a batch or begins an epoch.
+    /// Lock that a consumer holds while it takes a batch or begins an epoch, if several consumers
+    /// share the loader.
     turn: Mutex<()>,
 }
 
@@ -190,8 +191,8 @@ impl Loader {
         self.notices().into_iter().chain(self.failures()).collect()
     }
 
-    /// [`warnings`](Self::warnings) without [`failures`](Self::failures). The text of each does not
-    /// change between calls.
+    /// [`warnings`](Self::warnings) without [`failures`](Self::failures). The text of a warning
+    /// does not change between calls.
     #[doc(hidden)]
     pub fn notices(&self) -> Vec<String> {
         let loader = &self.plan.settings.loader;

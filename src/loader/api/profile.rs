@@ -66,8 +66,8 @@ impl Loader {
         }
     }
 
-    /// Reads the current utilization of the device from NVML. It includes all processes. The call
-    /// blocks this thread, mostly for 20 ms per direction of PCIe.
+    /// Reads the current utilization of the device from NVML. The values include all processes. The
+    /// call blocks this thread, mostly for 20 ms per direction of PCIe.
     /// [`watch_device`](crate::loader::LoaderBuilder::watch_device) reads periodically on a
     /// separate thread.
     ///
@@ -110,10 +110,10 @@ impl Loader {
     /// `metrics` or `checkpoint`. The part ends when the returned guard is dropped. Reports show
     /// its share of the step. At most 32 names are distinguished.
     ///
-    /// Name a part [`sync`](crate::explain::SYNC) if it waits for other ranks, such as an
-    /// all-reduce for which the host waits, or end the step before it
-    /// ([`step_end`](Self::step_end)). Otherwise the steps of all ranks that wait for a slow rank
-    /// look as long as its own, and reports of several ranks cannot identify the slow rank.
+    /// If the host waits for other ranks, for example in an all-reduce, name that part of the step
+    /// [`sync`](crate::explain::SYNC), or end the step before it ([`step_end`](Self::step_end)).
+    /// Otherwise all ranks that wait for a slow rank seem to have steps as long as those of the
+    /// slow rank, and reports of several ranks cannot identify it.
     pub fn span<'a>(&'a self, name: &'a str) -> ConsumerSpan<'a> {
         ConsumerSpan { loader: self, name, begin: Instant::now() }
     }

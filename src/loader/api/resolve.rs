@@ -71,12 +71,12 @@ impl LoaderBuilder {
         loop {
             match plan(&device) {
                 Err(Error::Config(error)) if error.key.starts_with("limits.") => {
-                    // Drop routes only if the limits suffice then.
+                    // Drop routes only if a plan without any GPU route fits the limits.
                     let mut none = device.clone();
                     while none.drop_costliest(false, "") {}
                     match plan(&none) {
-                        // Even without routes, the limits are too small. This error names the limit
-                        // that suffices then.
+                        // Even without routes, the limits are too small. Return the error of that
+                        // plan, because it names the smallest sufficient limit.
                         Err(Error::Config(least)) if least.key.starts_with("limits.") => {
                             return Err(Error::Config(least));
                         }

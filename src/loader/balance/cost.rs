@@ -1,7 +1,7 @@
 //! Cost of decoding an image on an engine, learned from measurements.
 //!
-//! An image occupies one place of an engine for `fixed + size` seconds. How bytes and pixels
-//! contribute to `size` is assumed once per route. The scales of both terms are learned. A
+//! An image occupies one place of an engine for `fixed + size` seconds. For each route, the shares
+//! of bytes and pixels in `size` are assumed once. The scales of both terms are learned. A
 //! measurement is only an upper bound, because completions are observed late, and an engine that
 //! seems busy may have been idle. The bound is tight if the engine was always saturated. So spans
 //! of a saturated engine have full weight, and others little.
@@ -9,13 +9,13 @@
 use super::ImageWork;
 use crate::plan::{AssumedCost, Route};
 
-/// Number of images in the first, second, ... span. Small at first, so a wrong assumption is
-/// corrected soon.
+/// Number of images in the first, second, third and later spans, which are measuring intervals. The
+/// first spans are short, so a wrong assumption is corrected soon.
 const SPAN_IMAGES: [u32; 4] = [4, 8, 16, 32];
 /// A span is saturated if the engine had more images than places for at least this share of its
 /// working time.
 const SATURATED: f64 = 0.8;
-/// Factor on the weight of old spans after a new span of full weight.
+/// Factor by which a new span of full weight reduces the weight of older spans.
 const MEMORY: f64 = 0.85;
 /// Weight of a span in which the engine may have been idle.
 const LOOSE: f64 = 0.15;
@@ -28,8 +28,8 @@ const SPREAD: f64 = 8.0;
 const LARGEST_SPAN: f64 = 4.0;
 /// Weight of the newest span in the running mean.
 const NEWEST_SPAN: f64 = 0.2;
-/// Number of consecutive spans far slower than expected until they have full weight. One such span
-/// may contain a single slow image.
+/// Number of consecutive spans, far slower than expected, after which they have full weight. A
+/// single such span may only contain one slow image.
 const BELIEVED_AFTER: u32 = 3;
 
 /// Assumed time of the two terms of an image, in seconds.
@@ -121,8 +121,8 @@ impl Measuring {
     }
 }
 
-/// Least squares over spans, with exponentially decreasing weights. The result is a factor for each
-/// assumed term.
+/// Cost model of a route, fitted by least squares over spans with exponentially decreasing weights.
+/// The result is a factor for each assumed term.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
     scale: [f64; 2],
@@ -174,8 +174,9 @@ impl Cost {
             weight /= slower;
         }
         let [x, y] = [span.terms.fixed / expected, span.terms.size / expected];
-        // A large image makes the span that it ends look fast, and earlier spans slow. Only their
-        // sum is right, so spans are weighted by their expected time.
+        // The whole time of a large image counts in the span in which it finishes, so that span
+        // looks fast and earlier spans look slow. Their mean is right if spans are weighted by
+        // their expected time.
         let typical = if self.typical > 0.0 { self.typical } else { expected };
         weight *= (expected / typical).clamp(1.0 / LARGEST_SPAN, LARGEST_SPAN);
         self.typical = typical + NEWEST_SPAN * (expected - typical);

@@ -86,7 +86,8 @@ impl Batch {
 
     /// Soft targets of shape `[samples, classes]`, row-major. `None` if
     /// [`targets.classes`](crate::plan::TargetSettings::classes) is not set or the batch is in
-    /// device memory. All zeros for a sample that was replaced by zeros and has no label.
+    /// device memory. The targets are all zeros for a sample that was replaced by zeros and has no
+    /// label.
     pub fn soft_targets(&self) -> Option<&[f32]> {
         match &self.slot {
             BatchMemory::Host(slot) if self.classes > 0 => {
@@ -108,8 +109,8 @@ impl Batch {
     }
 
     /// Address of the soft targets: f32, `[samples, classes]`, row-major. `None` without soft
-    /// targets or if the batch is in host memory. They may be used when the tensor may be used, see
-    /// [`device_ptr`](Self::device_ptr).
+    /// targets or if the batch is in host memory. The same rules as for the tensor say when a
+    /// stream may use the targets, see [`device_ptr`](Self::device_ptr).
     pub fn soft_targets_ptr(&self) -> Option<u64> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -228,11 +229,12 @@ impl Batch {
         }
     }
 
-    /// Makes a stream wait for the batch, and lets it use the tensor. May be called repeatedly, and for any number of streams.
-    /// Work enqueued in that stream after the call runs after the tensor is filled. After the batch
-    /// is dropped, the slot is refilled only after the work in that stream, and later work in the
-    /// consumer's stream also waits for that work. The host does not wait. The per-thread default
-    /// stream stands for those of all threads. Does nothing for a batch in host memory.
+    /// Makes a stream wait for the batch, and lets it use the tensor. May be called repeatedly, and
+    /// for any number of streams. Work enqueued in that stream after the call runs after the tensor
+    /// is filled. After the batch is dropped, the slot is refilled only after the work in that
+    /// stream, and later work in the consumer's stream also waits for that work. The host does not
+    /// wait. The per-thread default stream stands for the default streams of all threads. Does
+    /// nothing for a batch in host memory.
     ///
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) for a stream of another device, [`Error::Device`](crate::Error::Device) if
@@ -254,10 +256,10 @@ impl Batch {
         }
     }
 
-    /// Event that is reached when the tensor is filled, if it is in device memory, for streams
-    /// outside of this crate. It belongs to the slot, so it is valid until the batch is dropped.
-    /// Waiting for the event does not prevent that the slot is refilled. Use [`wait_in`](Self::wait_in) for
-    /// both.
+    /// Event that is reached when the tensor is filled, for streams outside of this crate. `None`
+    /// for a batch in host memory. The event belongs to the slot, so it is valid until the batch is
+    /// dropped. Waiting for the event does not keep the loader from refilling the slot.
+    /// [`wait_in`](Self::wait_in) does both.
     pub fn ready(&self) -> Option<&Event> {
         match &self.slot {
             BatchMemory::Host(_) => None,

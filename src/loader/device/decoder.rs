@@ -54,14 +54,14 @@ pub(super) trait DeviceDecoder: Send + Sync {
     }
 }
 
-/// Decoder of many images in one call. It is the second part of a route that
-/// [batches](Route::batches), and belongs to the gatherer thread.
+/// Decoder of many images in one call, on a route that [batches](Route::batches). It belongs to the
+/// gatherer thread of the route.
 pub(in crate::loader) trait GroupDecoder: Send {
     /// Maximum number of concurrent calls.
     fn calls(&self) -> usize;
 
-    /// Number of images that are decoded at the same time. Larger calls should have a multiple of
-    /// it.
+    /// Number of images that are decoded at the same time. The size of a larger call should be a
+    /// multiple of this number.
     fn lanes(&self) -> usize;
 
     /// Reports that the only image of a call was rejected because its file is not supported.
@@ -107,8 +107,8 @@ impl<'a> Request<'a> {
         self.planned.bytes()
     }
 
-    /// Checks that the file is in the page. Needed by decoders that read it from the device or
-    /// through a library.
+    /// Checks that the file is in the page. Decoders need this if they read the file from the
+    /// device or through a library.
     pub fn must_be_in_page(&self) -> Result<(), &'static str> {
         if self.in_page { Ok(()) } else { Err("its file does not fit into a page") }
     }
@@ -153,7 +153,7 @@ pub(super) struct Target<'a> {
 pub(super) enum Submission {
     /// The image is being decoded. Its pixels are ready when the page's `decoded` is reached.
     Running(Pixels),
-    /// The page is passed to the gatherer thread. These will be its pixels.
+    /// The page is passed to the gatherer thread. The pixels describe what the page will contain.
     Gathered(Pixels, Gathered),
     /// The image was rejected for this reason, and falls back to the CPU.
     Refused(&'static str),

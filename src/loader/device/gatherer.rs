@@ -52,7 +52,8 @@ impl From<Waiting> for Next {
     }
 }
 
-/// Maximum number of calls that may pass over an image. The batch of the image waits for them.
+/// Maximum number of calls that may pass over an image. The image's batch waits for all these
+/// calls.
 const MOST_PASSED: u32 = 3;
 
 /// Reason for processing an image on the CPU although its call reported no error.
@@ -209,7 +210,7 @@ impl Gatherer {
             }
         }
         for waiting in skipped {
-            // This was seen only in calls with several images.
+            // nvJPEG was seen to skip images only in calls with several images.
             self.group = 1;
             if !self.make_on_cpu(waiting, SKIPPED)? {
                 return Ok(false);
@@ -229,7 +230,8 @@ impl Gatherer {
         let (plan, source) = (self.parts.plan.clone(), self.parts.source.clone());
         let wanted = work.job.key(&plan);
         let out = &mut upload.bytes()?[..plan.shape.sample_bytes()];
-        // Errors of replaced samples are cleared here, because they occur again.
+        // The sample is produced again from the start, so errors of earlier attempts would be
+        // recorded twice.
         work.errors.clear();
         let result = produce(&plan, &*source, wanted, &mut work.errors, |key| {
             let record = self.pipeline.make(key, out)?;

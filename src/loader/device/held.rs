@@ -95,8 +95,8 @@ mod tests {
         }
     }
 
-    /// Former launcher, for comparison. It held one group and passed over a page once. Then its
-    /// stream waited for the page.
+    /// Another launcher, for comparison. It holds one group and passes over an unready page once.
+    /// The second time, its stream waits for the page.
     #[derive(Default)]
     struct InStream {
         pages: VecDeque<u64>,

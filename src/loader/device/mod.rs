@@ -31,7 +31,7 @@
 //!   end the capture.
 //! * The host waits for the device only in these cases: a page, decoder or upload buffer is still
 //!   in use; a call of the JPEG engines is running; an image is about to be passed to the engines.
-//!   The last one is needed because on Hopper the engines write when they are called and not in
+//!   The last wait is needed because on Hopper the engines write when they are called and not in
 //!   stream order.
 //! * A page is launched after the host has observed that its pixels are ready. A slow image or call
 //!   delays no other image.
@@ -131,8 +131,8 @@ impl Slot for DeviceSlot {
     fn begin_fill(&mut self) -> Result<()> {
         self.tensor.begin_fill()
     }
-    /// The samples are written in the producer's stream. So are the moves that close the gaps of
-    /// dropped samples.
+    /// The samples are written in the producer's stream. The moves that close the gaps of dropped
+    /// samples run in that stream too.
     fn end_fill(&mut self) -> Result<()> {
         for (to, from) in self.info.drop_failed() {
             let (stream, targets) = (self.tensor.producer(), self.targets.as_deref());
@@ -180,9 +180,10 @@ pub(super) struct DevicePage {
     encoded: Option<PinnedBuffer>,
     /// The decoded window.
     pixels: DeviceBuffer,
-    /// Reached when `pixels` are written. Not recorded if the page is published only after that.
+    /// Event that is reached when `pixels` are written. Not recorded if the page is published only
+    /// after they were written.
     decoded: Event,
-    /// Reached when the kernel has read `pixels`.
+    /// Event that is reached when the kernel has read `pixels`.
     read: Event,
     sample: SamplePlan,
     work: Option<Work>,

@@ -61,8 +61,8 @@ impl Router {
     }
 
     /// Submits an image to one of the routes in `allowed`, which must not be empty. Waits until one
-    /// has capacity. `decodes` is whether the device decodes, which determines how many threads may
-    /// decode on the CPU.
+    /// of them has capacity. `decodes` is whether the device decodes, which determines how many
+    /// threads may decode on the CPU.
     pub fn submit(
         self: &Arc<Self>,
         allowed: &[Route],
@@ -107,7 +107,7 @@ impl Router {
         images: impl IntoIterator<Item = Submitted>,
         stream: &Stream,
     ) -> Result<()> {
-        // The clone makes the event occupied.
+        // The clone is a second reference, which marks the event as in use.
         let free = self.lock().marks.iter().find(|mark| Arc::strong_count(mark) == 1).cloned();
         let mark = free.ok_or_else(|| Error::Internal {
             problem: "more images are running than the routes allow".into(),

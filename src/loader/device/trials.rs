@@ -25,8 +25,8 @@ const SLACK_DIVISOR: usize = 8;
 const RESERVE_DIVISOR: u64 = 8;
 
 /// Decodes a trial image on each route of a plan, to measure memory that is only estimated in the
-/// plan. Returns the facts of the device with the measured memory. They exclude routes that need
-/// more than the device has or the limits allow.
+/// plan. Returns the facts of the device with the measured memory. The facts exclude routes that
+/// need more memory than the device has or the limits allow.
 ///
 /// # Errors
 /// [`Error::Device`] if the device fails.

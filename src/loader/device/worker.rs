@@ -301,7 +301,8 @@ impl Dispatcher {
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { plan, router, meter, .. } = self.parts.clone();
         pipeline.admit(planned)?;
-        // Dropped without `finish`, because the measured speed of a route covers decoding only.
+        // The place on the route is released without `finish`, because the measured speed of a
+        // route covers decoding only.
         let mut _room = None;
         if plan.settings.decode.max_cpu_threads.is_some() {
             let begin = Instant::now();

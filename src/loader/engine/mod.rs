@@ -38,8 +38,8 @@ use tuning::Apply;
 
 /// Time that the consumer may wait while it holds every batch, before a warning.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The same time before a slot is added. It is not 0, because another thread may be about to return
-/// a slot.
+/// Time that the consumer may wait while it holds every batch, before a slot is added. It is not 0,
+/// because another thread may be about to return a slot.
 const PATIENCE_TO_ADD: Duration = Duration::from_millis(200);
 
 /// Data that the threads of a loader share.
@@ -167,7 +167,8 @@ impl Engine {
         running.spawn(name.into(), move |feed| {
             let launched = launcher.run(feed, &pages);
             if let Err(error) = &launched {
-                // Reported before the uploads are closed, so this error comes first.
+                // Report the error before closing the uploads. Otherwise threads that wait for
+                // uploads would report another error first.
                 feed.fail(error.clone());
             }
             drop(uploads);

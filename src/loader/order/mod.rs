@@ -19,12 +19,12 @@ mod windows;
 ///   does not depend on the number of shards.
 /// * With `loader.repeats` of `r`, position `p` has the sample that position `p / r` would have
 ///   without repeats. So each sample occurs `r` consecutive times over all shards, as with
-///   torchvision's `RASampler`. The length of an epoch does not change, so it contains only the
-///   first `1 / r` of the permutation.
+///   torchvision's `RASampler`. The length of an epoch does not change, so an epoch contains only
+///   the first `1 / r` of the permutation.
 /// * In the first epoch of a resumed loader, the consumed positions are skipped. The remaining
 ///   positions are the same for any number of shards before and after.
-/// * A loader of some positions ([`within`](Self::within)) has the same samples there as a loader
-///   of the whole epoch.
+/// * A loader that is restricted to some positions ([`within`](Self::within)) has the same samples
+///   at these positions as a loader of the whole epoch.
 /// * With `drop` and `pad`, all shards have the same number of batches, also in an epoch that
 ///   starts in the middle. With `partial`, every position occurs exactly once, and shards may
 ///   differ by one batch.

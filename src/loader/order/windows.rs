@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::random::{Permutation, SampleKey, SampleRng};
 
-/// Operator numbers for these random numbers. They differ from those of a chain and of the rule for
-/// replacements.
+/// Purpose numbers of the random generators for the order. They differ from the numbers of a
+/// chain's operators and of the generator that chooses replacements.
 const FILES: u16 = u16::MAX - 1;
 const FIRST_PASS: u16 = u16::MAX - 2;
 const SECOND_PASS: u16 = u16::MAX - 3;

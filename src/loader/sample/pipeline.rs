@@ -20,7 +20,8 @@ use crate::random::SampleKey;
 use crate::source::{HostPage, Source};
 use crate::transform::{HostTransform, PlannedImage};
 
-/// Processes samples on the CPU. Later samples reuse its buffers, within the plan's share.
+/// Processes samples on the CPU, one after another. Its buffers are reused for later samples,
+/// within the worker's share of memory.
 pub(in crate::loader) struct SamplePipeline {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
@@ -120,8 +121,8 @@ impl SamplePipeline {
         made
     }
 
-    /// Reads a sample and passes it to `make`. It is read into the page, unless the decoded cache
-    /// holds it. Afterwards returns the memory beyond the worker's share.
+    /// Reads a sample and passes it to `make`. The sample is read into the page, unless the decoded
+    /// cache holds it. Afterwards returns the memory beyond the worker's share.
     pub fn with_sample<P: Filled, T, E: From<DataError>>(
         &mut self,
         key: SampleKey,
@@ -193,7 +194,7 @@ impl SamplePipeline {
         Ok(found)
     }
 
-    /// Plans a sample. Reserves memory first, because this allocates the operators' tables.
+    /// Plans a sample. Reserves memory first, because planning allocates the operators' tables.
     pub fn plan<'a>(&mut self, read: Read<'a>, reserve: Reserve) -> Result<Planned<'a>, DataError> {
         let Read { key, sample: Sample { header, .. }, bytes, file } = read;
         match reserve {

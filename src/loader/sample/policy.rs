@@ -13,7 +13,7 @@ const MOST_REPLACEMENTS: usize = 1000;
 /// Reason why a sample could not be produced.
 #[derive(Debug)]
 pub(in crate::loader) enum ProduceError {
-    /// Error of this sample. The policy decides what to do.
+    /// Error of this sample. The policy `loader.on_error` decides what happens next.
     Sample(DataError),
     /// Other error, which ends the loader.
     Fatal(Error),
@@ -31,8 +31,8 @@ impl From<Error> for ProduceError {
     }
 }
 
-/// Produces a sample, or what replaces it by the policy. `attempt` produces the sample of a key.
-/// After an outcome without an image, the caller must write zeros.
+/// Produces a sample, or its replacement under the policy `loader.on_error`. `attempt` produces the
+/// sample of a key. If the outcome has no image, the caller must write zeros.
 pub(in crate::loader) fn produce(
     plan: &Plan,
     source: &dyn Source,

@@ -1,13 +1,14 @@
 //! Prefetches samples from a source before workers read them, so that enough network requests are
 //! in flight.
 //!
-//! * Requests follow the order of the epochs: the positions after the last one that was handed out,
-//!   also across the end of an epoch. They do not depend on timing.
-//! * The worker that reads a sample gets its prefetched data. Requests that no worker takes are
-//!   cancelled: those of positions that are skipped with the rest of an epoch, and those of
-//!   positions whose worker has continued with another position. The request of a late worker is
-//!   not cancelled, however late it is. Otherwise the sample would be fetched twice, and the server
-//!   might still work on the cancelled request besides as many others as there are connections.
+//! * Requests follow the order of the epochs. The next positions to request are those after the
+//!   last one that was handed out to a worker, across the end of an epoch too. They do not depend
+//!   on timing.
+//! * The worker that reads a sample gets its prefetched data. A request that no worker takes is
+//!   cancelled: if its position is skipped with the rest of an epoch, or if the worker of its
+//!   position has continued with another position. The request of a late worker is not cancelled,
+//!   however late it is. Otherwise the sample would be fetched twice, and the server might still be
+//!   sending the first response while all connections are in use.
 //! * Cached samples are not requested. A sample at several positions, such as at the end of an
 //!   epoch and at the start of the next, is requested for each position, or only once if a cache
 //!   may hold it by then.
@@ -139,7 +140,8 @@ impl Prefetcher {
         }
     }
 
-    /// Records that this position was handed out to this thread. Requests the samples after it.
+    /// Records that this position was handed out to the calling thread. Requests the samples after
+    /// it.
     pub fn follow(&self, place: Place) {
         let mut state = self.state();
         if self.given_up.load(Acquire) {
@@ -347,7 +349,7 @@ mod tests {
             let dropped = Dropped(index, self.given_up.clone());
             Some(Box::new(move |page, _| {
                 page.space(1)?[0] = dropped.0 as u8;
-                // Taken, not cancelled.
+                // The request was taken, so its drop must not count as a cancellation.
                 std::mem::forget(dropped);
                 Ok(())
             }))

@@ -173,7 +173,8 @@ impl Reader {
         })
     }
 
-    /// Whether to decode an image whole before anything else, and whether this is required.
+    /// Whether to decode an image whole before it is planned, and whether this is required, because
+    /// the image must be resized.
     pub fn decodes_whole(&self, key: SampleKey, header: &Header) -> (bool, bool) {
         let Some(store) = &self.caches.decoded else { return (false, false) };
         let original = self.source.original(key.index);

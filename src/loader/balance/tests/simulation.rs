@@ -22,7 +22,7 @@ pub struct Engine {
     /// Fixed seconds per call.
     pub call: f64,
     pub capacity: usize,
-    /// From this time on, in seconds, all durations are multiplied by this factor.
+    /// Time in seconds, and the factor by which all durations are multiplied from that time on.
     pub later: (f64, f64),
 }
 
@@ -55,7 +55,7 @@ impl Engine {
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
     pub work: ImageWork,
-    /// Factor on its duration, relative to other images of its size.
+    /// Factor on the decoding time of this image, relative to other images of its size.
     pub trouble: f64,
 }
 

@@ -274,7 +274,7 @@ fn beside(source: &dyn Source) -> (Vec<PathBuf>, Vec<PathBuf>) {
     beside.filter(|path| is_url(path) || exists(path)).partition(|path| is_url(path))
 }
 
-/// Number of a file in the store.
+/// Number under which the index of a file is stored.
 fn number(FileKey { len, crc }: FileKey) -> u64 {
     len << 32 ^ u64::from(crc)
 }

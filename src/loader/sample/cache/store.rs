@@ -1,7 +1,8 @@
 //! Map from sample numbers to bytes, with a limit and without eviction.
 //!
 //! Bytes are stored consecutively in blocks, each of which is one allocation. A part of a block is
-//! filled outside of the lock, so threads copy concurrently. It is also read without the lock.
+//! filled outside of the lock, so threads copy concurrently. Filled parts are read without the lock
+//! too.
 
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -13,9 +14,11 @@ use crate::error::{Tolerated, reserve};
 use crate::geometry::{Orientation, Size};
 use crate::measure::{EPOCHS, push_latest};
 
-/// Size of a block: one part in this many of the limit, but within the range below, in bytes.
+/// The limit of the store divided by this is the size of a block, within the following range.
 const BLOCK_PART: u64 = 16;
+/// Minimum size of a block, in bytes.
 const LEAST_BLOCK_BYTES: u64 = 64 << 10;
+/// Maximum size of a block, in bytes.
 const MOST_BLOCK_BYTES: u64 = 16 << 20;
 /// Maximum number of blocks with free space. Beyond that, a new block replaces the fullest one.
 const MOST_OPEN: usize = 8;
@@ -24,9 +27,9 @@ const SEGMENT: usize = 64;
 /// Bytes of the limit for each bucket of the table, in a store of files or images. A bucket takes 4
 /// bytes, a thousandth of that.
 const BYTES_PER_BUCKET: u64 = 4096;
-/// Page size in which the system allocates memory, in bytes, and size of the header that the
-/// allocator adds.
+/// Size of the pages in which the system allocates memory, in bytes.
 const PAGE_BYTES: u64 = 4096;
+/// Size of the header that the allocator adds to an allocation, in bytes.
 const HEADER_BYTES: u64 = 128;
 const ENTRY_BYTES: u64 = segment_cost() / SEGMENT as u64;
 
@@ -445,7 +448,7 @@ mod tests {
         assert_eq!((store.get(1, 0), store.stats().taken_bytes), (None, 0));
     }
 
-    /// 10 million numbers under a limit of 1 GiB: the table is a thousandth of it.
+    /// 10 million numbers under a limit of 1 GiB: the table takes a thousandth of the limit.
     #[test]
     fn the_table_is_a_small_part_of_the_limit() {
         let store = Store::new(1 << 30, 10_000_000);
