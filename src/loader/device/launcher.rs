@@ -134,7 +134,7 @@ impl Launcher {
         feed: &Feed<DeviceSlot>,
         pages: &mut [Using<DevicePage>],
     ) -> Result<()> {
-        // Use the block that was used longest ago, because its upload is finished.
+        // Use the block that was used longest ago, because its upload has most likely ended.
         self.blocks.rotate_left(1);
         self.extent.clear();
         let mut count = 0;

@@ -67,7 +67,7 @@ impl Mixer {
         if self.jobs.is_empty() {
             return Ok(());
         }
-        // Use the block that was used longest ago, because its upload is finished.
+        // Use the block that was used longest ago, because its upload has most likely ended.
         self.blocks.rotate_left(1);
         let Block { staged, read } = &mut self.blocks[0];
         let bytes = self.jobs.len() * size_of::<PairParams>();
