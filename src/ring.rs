@@ -4,30 +4,30 @@
 //!
 //! * A slot is in exactly one state: free, being filled, ready, or in use. Backpressure is the lack
 //!   of a free slot.
-//! * Slots become ready in the order in which they are published. The consumer gets them in this
-//!   order.
+//! * Slots become ready in the order in which they are published. The consumer gets them in the
+//!   same order.
 //! * A slot becomes free when it is dropped, either before it is published or after use.
 //! * After the last producer is dropped, the consumer gets the ready slots and then the end.
 //! * After `fail`, the consumer gets the slots that were ready before, then the error once, then
 //!   the end.
 //! * After the consumer is dropped, or after `close`, waiting producers wake up and get nothing.
-//! * Leaking a slot makes the ring one slot shorter and has no other effect.
+//! * Leaking a slot (`mem::forget`) removes it from the ring and has no other effect.
 //! * If all slots are in use, no slot can become ready until one is dropped. The consumer may pass
-//!   a callback, which is called once per wait in this case. The consumer keeps waiting, because
+//!   a callback for this case, which is called once per wait. The consumer keeps waiting, because
 //!   another thread may drop a slot.
 //! * A producer can query whether a slot is ready. If no slot is ready, the consumer waits or would
 //!   wait.
-//! * Free slots can be withheld, and their number can change at any time. Withheld slots stay free,
-//!   as if the ring had fewer slots.
+//! * Free slots can be withheld. The number of withheld slots can change at any time. Withheld
+//!   slots stay free, as if the ring had fewer slots.
 //! * A consumer may add slots. A returned slot is freed if the ring has more than twice its initial
 //!   number of slots.
 //! * After both sides and all slots are dropped, the memory of every slot is freed.
 //!
-//! The ring is independent of CUDA. Four hooks of the slot do the work before and after filling and
-//! using it. The ring consists of a mutex and two condition variables instead of channels, for two
-//! reasons. A model checker can cover all of it (`crates/ring-loom`). A producer that waits for a
-//! free slot must also notice that the consumer was dropped, which one bounded channel cannot
-//! report.
+//! The ring is independent of CUDA. The slots implement four hooks, which the ring calls before and
+//! after a slot is filled and used. The ring consists of a mutex and two condition variables
+//! instead of channels, for two reasons. A model checker can cover all of it (`crates/ring-loom`).
+//! A producer that waits for a free slot must also notice that the consumer was dropped, which one
+//! bounded channel cannot report.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -122,8 +122,8 @@ impl<S> State<S> {
 }
 
 impl<S> Shared<S> {
-    /// A poisoned lock is safe to use. No other code runs while the lock is held, so a panic cannot
-    /// leave the state inconsistent.
+    /// Locks the state. A poisoned lock is safe to use: no other code runs while the lock is held,
+    /// so a panic cannot leave the state inconsistent.
     fn lock(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -330,7 +330,7 @@ impl<S: Slot> Consumer<S> {
                 && let Some(held) = held.take()
             {
                 let count = state.in_use;
-                // Unlock the ring, because the callback may drop a slot, which locks it.
+                // Unlock the ring, because the callback may drop a slot, and that locks the ring.
                 drop(state);
                 held(count);
                 state = self.shared.lock();
@@ -415,8 +415,8 @@ impl<S: Slot> Drop for Consumer<S> {
     }
 }
 
-/// A slot in use. Dropping it frees the slot. This also works on another thread and after the
-/// consumer is dropped.
+/// A slot in use. Dropping it frees the slot, also on another thread and after the consumer is
+/// dropped.
 pub struct Using<S: Slot> {
     slot: Option<S>,
     shared: Arc<Shared<S>>,

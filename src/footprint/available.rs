@@ -100,8 +100,8 @@ fn cgroups(root: &Path) -> Vec<Available> {
     all
 }
 
-/// Adds the memory left in each cgroup from the root to `path`. Skips folders that do not exist,
-/// because a container may see its own cgroup as the root.
+/// Adds the memory left in each cgroup from the root to `path`. Skips folders that do not exist: a
+/// container may see its own cgroup as the root, without the parents in `path`.
 fn along(root: &Path, path: &str, files: &CgroupFiles, all: &mut Vec<Available>) {
     let names = Path::new(path).components().filter_map(|it| match it {
         Component::Normal(name) => Some(name),
@@ -150,7 +150,8 @@ Max data size             unlimited            unlimited            bytes
 Max address space         8000000              unlimited            bytes
 ";
 
-    /// Available memory and its limit on a system that has only these files.
+    /// Available memory, and the limit that determines it, on a simulated system that has only
+    /// these files.
     fn found(files: &[(&str, &str)]) -> Option<(u64, String)> {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {

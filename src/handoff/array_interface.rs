@@ -17,9 +17,9 @@ use crate::tensor::DType;
 pub struct CudaArrayInterface {
     /// Extent of the axes in memory order, slowest first.
     pub shape: [usize; 4],
-    /// Element type: `|u1`, `<f2` or `<f4`. NumPy has no bfloat16, which is therefore `<V2` (two
+    /// Element type: `|u1`, `<f2` or `<f4`. NumPy has no bfloat16, so bfloat16 is `<V2` (two
     /// untyped bytes), as in PyTorch (its pull request 143042) and in ml_dtypes. Readers that do
-    /// not support this fail or get raw bytes. DLPack has a type for bfloat16.
+    /// not support `<V2` fail or get raw bytes. DLPack has a type for bfloat16.
     pub typestr: &'static str,
     /// Address of the first element, and a read-only flag, which is always false.
     pub data: (u64, bool),

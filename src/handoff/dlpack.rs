@@ -4,12 +4,14 @@
 //! Python array API standard's `__dlpack__` (<https://data-apis.org/array-api>). Each point has a test here or in
 //! `tests/gpu/handoff/`:
 //!
-//! * The exported tensor owns the batch. Its deleter drops the batch, from any thread and also after the loader is
-//!   dropped. It does not change that thread's CUDA context.
-//! * [`Exported::into_raw`] returns the pointer for a capsule named `dltensor_versioned`, or `dltensor` for the legacy
-//!   form. The capsule's owner calls the deleter once. Before `into_raw`, dropping [`Exported`] calls it.
-//! * The axes are in the order of the layout: batch, channel, row, column or batch, row, column, channel. Strides count
-//!   elements. The data begins at a multiple of 256 bytes.
+//! * The exported tensor owns the batch. The tensor's deleter drops the batch. It may be called on
+//!   any thread, also after the loader is dropped. It does not change the CUDA context of that
+//!   thread.
+//! * [`Exported::into_raw`] returns the pointer for a capsule named `dltensor_versioned`, or
+//!   `dltensor` for the legacy form. The capsule's owner calls the deleter once. Before `into_raw`,
+//!   dropping [`Exported`] calls the deleter.
+//! * The axes are in the order of the layout: (batch, channel, row, column) or (batch, row, column,
+//!   channel). Strides count elements. The data begins at a multiple of 256 bytes.
 //! * On the device, the consumer's stream waits for the batch. The host does not wait, except for
 //!   [`ConsumerStream::Unnamed`]. The slot is filled again only after the work that the consumer's
 //!   stream contains when the deleter is called. So a consumer may call the deleter as soon as its
@@ -107,13 +109,13 @@ pub struct DLTensor {
     pub dtype: DLDataType,
     /// Extent of each axis.
     pub shape: *mut i64,
-    /// Stride of each axis, in elements. Never null here.
+    /// Stride of each axis, in elements. Never null in exported tensors.
     pub strides: *mut i64,
     /// Number of bytes from `data` to the first element: 0.
     pub byte_offset: u64,
 }
 
-/// Tensor with its owner, in the form before DLPack version 1.
+/// Tensor with its owner, in the legacy form that DLPack had before version 1.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DLManagedTensor {
@@ -125,7 +127,7 @@ pub struct DLManagedTensor {
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
-/// Tensor with its owner, in the form since DLPack version 1.
+/// Tensor with its owner, in the versioned form that DLPack has since version 1.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DLManagedTensorVersioned {
@@ -274,7 +276,7 @@ impl<M: Managed> Exported<M> {
         unsafe { self.managed.as_ref() }.tensor()
     }
 
-    /// Returns the whole structure.
+    /// Returns the whole DLPack structure.
     pub fn managed(&self) -> &M {
         // SAFETY: as in `tensor`.
         unsafe { self.managed.as_ref() }
@@ -292,8 +294,8 @@ impl<M: Managed> Exported<M> {
 
 impl<M: Managed> Drop for Exported<M> {
     fn drop(&mut self) {
-        // SAFETY: `into_raw` has not passed the structure to a consumer, and nothing uses it after
-        // this call.
+        // SAFETY: `into_raw` has not passed the structure to a consumer, and nothing uses the
+        // structure after this call.
         unsafe { delete(self.managed.as_ptr()) };
     }
 }
@@ -304,7 +306,7 @@ impl<M: Managed> fmt::Debug for Exported<M> {
     }
 }
 
-/// One of the two DLPack structures.
+/// One of the two DLPack structures: [`DLManagedTensor`] or [`DLManagedTensorVersioned`].
 pub trait Managed: Sized + private::Sealed {
     /// Creates the structure for a tensor with this owner.
     fn new(tensor: DLTensor, owner: *mut c_void, read_only: bool) -> Self;
@@ -349,7 +351,7 @@ impl Managed for DLManagedTensorVersioned {
     }
 }
 
-/// All data to which an exported tensor refers, at a fixed address.
+/// All data to which the pointers in an exported tensor refer, at a fixed address.
 struct Holder<M> {
     /// The DLPack structure, which points to the other fields. `None` until the holder has its
     /// final address.

@@ -17,7 +17,8 @@ use crate::loader::Batch;
 /// tracking is on, which is the default, each `CudaTensor` creates two CUDA events and nothing
 /// else. `disable_event_tracking` turns the tracking off.
 ///
-/// A library that needs an owned `CudaSlice`, such as candle for its storage, must copy the data.
+/// A library that needs an owned `CudaSlice`, such as candle for its storage, must copy the data,
+/// because the batch owns the memory.
 #[derive(Debug)]
 pub struct CudaTensor<T: Element> {
     slice: BorrowedSlice<T, Batch>,

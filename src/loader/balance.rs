@@ -3,11 +3,11 @@
 //! * Each route has an engine with a queue. An image is submitted to the queue where it is expected
 //!   to finish first. The expected time is the time for the queue's outstanding images at the
 //!   engine's measured speed, plus the time to decode the image itself on that engine.
-//! * No engine idles while images pile up elsewhere. A round is the number of images that an engine
-//!   decodes at the same time. If the best queue holds two rounds or more, a slower queue that
-//!   would run empty gets the image instead, unless its speed is negligible.
-//! * The largest images (one in twenty) are rationed: no queue gets many more of them than its
-//!   share of the total speed, because they would delay it for long.
+//! * No engine idles while many images wait for another engine. A round is the number of images
+//!   that an engine decodes at the same time. If the best queue holds two rounds or more, a slower
+//!   queue that would run empty gets the image instead, unless its speed is negligible.
+//! * The largest images (one in twenty) are rationed, because each of them delays its queue for
+//!   long: no queue gets many more of them than its share of the total speed.
 //! * While an image takes far longer than expected, its queue gets few further images. The image
 //!   hardly changes the estimate of the queue's speed. It does not delay images on other queues.
 //! * A queue without measurements gets images at once. An idle queue gets an image from time to
@@ -15,9 +15,9 @@
 //! * A queue never exceeds its capacity. Routes that the caller forbids are never used.
 //! * Choices are deterministic: there are no random numbers, and the caller passes the time.
 //!
-//! Completions are observed late and in bursts. Therefore the time until a queue is free is
-//! predicted. Between two observed completions the prediction decreases with the clock, and each
-//! completion shortens it.
+//! The host observes completions late and in bursts. Therefore the balancer predicts the time until
+//! a queue is free. Between two observed completions, the predicted time decreases with the clock.
+//! Each completion shortens it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -55,7 +55,8 @@ pub(super) struct ImageWork {
     pub bytes: u64,
 }
 
-/// Image on its queue. It counts as outstanding until it is passed to `finish` or `cancel`.
+/// Handle of an image in the queue of its route. The image counts as outstanding until the handle
+/// is passed to `finish` or `cancel`.
 #[derive(Debug)]
 #[must_use = "the image counts as outstanding until it is finished or cancelled"]
 pub(super) struct Ticket {
@@ -75,7 +76,7 @@ impl Ticket {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RouteReport {
-    /// The queue's route.
+    /// Route whose statistics these are.
     pub route: Route,
     /// Finished images.
     pub images: u64,
@@ -86,10 +87,11 @@ pub struct RouteReport {
     /// Mean waiting time in seconds: from the choice until the completion was observed, minus the
     /// expected decoding time.
     pub queue_seconds: f64,
-    /// Share of the time since the first choice in which the route's parallel places were occupied,
-    /// from 0 to 1.
+    /// Utilization of the route: the share of the time since the first choice in which its places
+    /// (images that it decodes at the same time) were occupied, from 0 to 1.
     pub busy: f64,
-    /// Time since the first choice, in seconds, multiplied by the number of parallel places.
+    /// Time since the first choice, in seconds, multiplied by the number of the route's places
+    /// (images that it decodes at the same time).
     pub place_seconds: f64,
 }
 
@@ -206,7 +208,7 @@ struct Outstanding {
     overtaken: usize,
 }
 
-/// Predicted time of an image on a queue.
+/// Predicted time for an image if it is submitted to this queue.
 #[derive(Clone, Copy)]
 struct Estimate {
     queue: usize,
@@ -357,12 +359,12 @@ impl QueueState {
         self.outstanding.len() < self.queue.capacity
     }
 
-    /// Number of occupied places.
+    /// Number of images that the engine is decoding, that is, of occupied places.
     fn taken(&self) -> usize {
         self.outstanding.len().min(self.queue.parallel)
     }
 
-    /// Whether a second round of images waits behind those that are being decoded.
+    /// Whether a second round of images waits behind the images that are being decoded.
     fn has_queue(&self) -> bool {
         self.outstanding.len() >= 2 * self.queue.parallel
     }
@@ -449,8 +451,8 @@ impl QueueState {
         self.lateness += 0.1 * (late - self.lateness);
         match self.outstanding.front() {
             Some(front) => self.next_due = now + front.expected,
-            // The queue ran empty while another had images waiting, because the end of its work was
-            // observed too late to refill it.
+            // The queue ran empty while another queue had images waiting, because the end of its
+            // work was observed too late to refill it. So keep more images in this queue.
             None if others_queue => {
                 let most = (4 * self.queue.parallel).min(self.queue.capacity).max(1);
                 self.depth = (2 * self.depth).min(most);

@@ -13,11 +13,11 @@ const OF_OTHERS: [Stage; 2] = [Stage::List, Stage::Kernel];
 /// Attributes the workers' processor waits to stages and causes, if the kernel reports the waits.
 ///
 /// A thread can lose its processor anywhere in a sample, also between stages, and most often at a
-/// system call. So the total wait is attributed in this order:
+/// system call. So the total wait for a processor is attributed in this order:
 ///
-/// 1. stages that only compute, by their elapsed time beyond CPU time,
-/// 2. the time between stages, by its elapsed time beyond CPU time,
-/// 3. reads and other waits, in proportion to their lengths.
+/// 1. to stages that only compute, by their elapsed time beyond CPU time,
+/// 2. to the time between stages, by its elapsed time beyond CPU time,
+/// 3. to reads and other waits, in proportion to their lengths.
 pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
     let seconds = profile.seconds.max(1e-9);
     let (mut all, mut ran, mut told) = (0.0, 0.0, false);

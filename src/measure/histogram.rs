@@ -7,7 +7,8 @@ use super::Latency;
 /// Buckets per doubling of the value. The relative error of a value is at most 1/32.
 const PARTS: u64 = 16;
 const PART_BITS: u32 = PARTS.trailing_zeros();
-/// Values below 2^6 nanoseconds have buckets of 4 ns; those of 2^40 and more (18 minutes) share one bucket.
+/// Values below 2^6 nanoseconds have buckets of 4 ns. Values of 2^40 ns (18 minutes) and more share
+/// one bucket.
 const LEAST: u32 = 6;
 const MOST: u32 = 40;
 const BUCKETS: usize = ((MOST - LEAST + 1) * PARTS as u32 + 1) as usize;
@@ -39,7 +40,7 @@ impl Histogram {
         self.add_many(nanoseconds, 1);
     }
 
-    /// Counts the same duration `many` times.
+    /// Counts `many` equal durations.
     pub fn add_many(&self, nanoseconds: u64, many: u64) {
         self.buckets[bucket(nanoseconds)].fetch_add(many as u32, Relaxed);
         if nanoseconds > self.max.load(Relaxed) {
@@ -63,7 +64,7 @@ impl Counts {
         Counts { buckets: buckets.collect(), max: self.max }
     }
 
-    /// Adds other counts.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Counts) {
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);

@@ -13,7 +13,8 @@
 //! * Device time is measured with events in streams, and counted by a [`DeviceMeter`] per stage and
 //!   route.
 //! * Per-batch measurements (the ring, the consumer, the timeline) are behind a lock.
-//! * Memory is constant: histograms have fixed buckets, and the timeline halves its resolution when it is full.
+//! * Memory is constant: histograms have fixed buckets, and the timeline halves its resolution when
+//!   it is full.
 //! * A [`Snapshot`] holds all counts at one moment. An interval is the difference of two snapshots.
 //!
 //! `benches/measure.rs` measures the overhead.
@@ -72,7 +73,7 @@ pub struct Meters {
     watching: Watching,
     by_thread: Mutex<Vec<Arc<ThreadMeter>>>,
     read_contention: Arc<ReadContention>,
-    /// Device work, by stage and route.
+    /// Device work, by stage and decode route or other kind of work.
     device: Mutex<Vec<(Stage, &'static str, Arc<DeviceMeter>)>>,
     /// Waiting times of the consumer's stream.
     waits: Arc<DeviceMeter>,
@@ -106,11 +107,11 @@ pub struct Snapshot {
     pub absences: Vec<Absence>,
     /// Use of the machine's processors.
     pub machine: Machine,
-    /// Device work, by stage and route.
+    /// Device work, by stage and decode route or other kind of work.
     pub device: Vec<(Stage, &'static str, DeviceCounts)>,
     /// Statistics of each decode route, if images are decoded for a device.
     pub routes: Vec<RouteCounts>,
-    /// Utilization of the device, if it is watched.
+    /// Readings of the device's utilization, if the device is watched.
     pub readings: DeviceReadings,
     /// Counts of the ring of batches.
     pub ring: RingCounts,
@@ -179,7 +180,8 @@ impl Meters {
         meter
     }
 
-    /// Meter of device work in a stage, for a route or another name. All threads share it.
+    /// Meter of device work in a stage, for a decode route or another kind of work, such as `copy`.
+    /// All threads share the meter.
     pub fn device(&self, stage: Stage, route: &'static str) -> Arc<DeviceMeter> {
         let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((.., meter)) = device.iter().find(|it| (it.0, it.1) == (stage, route)) {
@@ -306,13 +308,13 @@ impl Meters {
         }
     }
 
-    /// Number of ready batches, and of batches that are being filled.
+    /// Number of ready batches, and number of batches that are being filled.
     pub fn batches_ahead(&self) -> (usize, usize) {
         let batches = self.batches();
         (batches.ring.ready(), batches.ring.filling())
     }
 
-    /// All counts at this moment, without those of the routes, which the loader adds.
+    /// All counts at this moment, without those of the decode routes, which the loader adds.
     pub fn snapshot(&self) -> Snapshot {
         let by_thread = self.by_thread().clone();
         let now = self.begin.elapsed();
@@ -446,7 +448,8 @@ impl Snapshot {
         sum
     }
 
-    /// Device work in a stage for a route or another name.
+    /// Counts of device work in a stage, for a decode route or another kind of work, such as
+    /// `copy`.
     pub fn device_of(&self, stage: Stage, route: &str) -> Option<&DeviceCounts> {
         self.device.iter().find(|it| it.0 == stage && it.1 == route).map(|it| &it.2)
     }

@@ -37,9 +37,9 @@ const IMAGES: usize = 64;
 
 /// Measurements of one thread, written only by that thread.
 ///
-/// If samples are tiny and the thread reports their begin and end, about one in [`TIMED`] of them is timed. It is chosen
-/// at random and represents the samples since the previous timed one. Counts (samples, bytes, pixels) and waiting
-/// times are always exact.
+/// If samples are tiny and the thread reports the begin and end of samples, about one in [`TIMED`]
+/// samples is timed. The timed sample is chosen at random and represents the samples since the
+/// previous timed one. Counts (samples, bytes, pixels) and waiting times are always exact.
 #[derive(Debug)]
 pub struct ThreadMeter {
     pub(super) name: String,
@@ -187,8 +187,7 @@ impl ThreadMeter {
         }
     }
 
-    /// Measures the calling thread until the guard is dropped: its waits for a processor, and its
-    /// end.
+    /// Measures the calling thread's processor waits, and its end, until the guard is dropped.
     pub fn on_this_thread(&self) -> AtWork<'_> {
         self.began_at(self.base.elapsed());
         AtWork { _clocked: self.thread.start_guarded(), _over: Over(self) }
@@ -254,7 +253,8 @@ impl ThreadMeter {
         }
     }
 
-    /// Ends a timed sample that took this long, and decides how many of the next ones are not timed.
+    /// Ends a timed sample that took this long, and decides how many of the following samples are
+    /// not timed.
     fn timed_sample_ends(&self, took: Duration) {
         self.sample_took(took);
         let tiny = self.recent.load(Relaxed) < nanoseconds(TINY);
@@ -397,7 +397,7 @@ impl ThreadMeter {
         chance
     }
 
-    /// The stored spans, ordered by their end, and the number of older ones that were dropped.
+    /// The stored spans, ordered by their end, and the number of older spans that were dropped.
     pub(super) fn spans(&self) -> (Vec<Span>, u64) {
         self.watch.as_ref().map(|it| it.spans()).unwrap_or_default()
     }
@@ -486,7 +486,8 @@ pub(super) fn thread_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Adds to a value that only this thread writes, so no atomic read-modify-write is needed. Returns the old value.
+/// Adds to a value that only this thread writes, so no atomic read-modify-write is needed. Returns
+/// the value before the addition.
 #[inline]
 fn bump(to: &AtomicU64, more: u64) -> u64 {
     let before = to.load(Relaxed);

@@ -19,9 +19,9 @@ pub const SPAN_BYTES: u64 = size_of::<Span>() as u64;
 /// Value for an unknown batch or sample.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Receiver of the begin and end of a thread's stages, for the markers of a profiler. It is called
-/// on that thread. Every `begin` is followed by an `end` on the same thread before the next
-/// `begin`, unless the thread ends within a stage.
+/// Receiver of the begin and end of a thread's stages, for the markers of a profiler. The methods
+/// are called on that thread. Every `begin` is followed by an `end` on the same thread before the
+/// next `begin`, unless the thread ends within a stage.
 pub trait Marker: Send + Sync {
     /// Called when a stage of this name begins on this thread.
     fn begin(&self, name: &'static CStr);
@@ -285,7 +285,8 @@ mod tests {
         let meter = meters.thread("a");
         let begin = meter.begin(Stage::Read);
         meter.add(Stage::Read, begin, 1);
-        // An error ended this stage early, and then the next stage begins.
+        // This stage ends early with an error, so its end is not recorded before the next stage
+        // begins.
         meter.begin(Stage::Header);
         let begin = meter.begin(Stage::Decode);
         meter.add_from(Stage::Decode, begin, Duration::ZERO, 0);

@@ -14,8 +14,8 @@ const KEPT_FREE: u64 = 128 << 20;
 
 impl Plan {
     /// Host memory that building and running the loader takes, in bytes: all entries of host and
-    /// page-locked memory, with caches at their limits. Excludes the entry of the source, because
-    /// the source is already open.
+    /// page-locked memory, with caches at their limits. The entry of the source is excluded,
+    /// because the source is already open and its memory is already in use.
     pub fn host_bytes_to_take(&self) -> u64 {
         let rows = &self.footprint;
         let all = rows.total_bytes(Memory::Host).saturating_add(rows.total_bytes(Memory::Pinned));

@@ -32,7 +32,7 @@ impl Counts {
         };
         let batches = device.has_any(Route::batches);
         // A decode state is busy until the GPU has finished with it. If the GPU has JPEG engines,
-        // they do most of the work, so fewer states suffice.
+        // the engines do most of the work, so fewer states suffice.
         let most = if batches { 4 } else { 8 };
         let states = device.routes.iter().map(|it| it.route).filter_map(|route| {
             let threads = if route.uses_worker_cpu() { on_cpu(plan) } else { workers };
@@ -56,7 +56,7 @@ impl Counts {
     }
 }
 
-/// Function that returns one of the counts.
+/// Function that returns one of the counts, for changes.
 type Part = fn(&mut Counts) -> &mut usize;
 
 /// Counts with their names, in order of priority. The first one is reduced last.
@@ -201,7 +201,7 @@ impl Limit {
         set.collect()
     }
 
-    /// Bytes of a footprint that this limit covers.
+    /// Bytes of a footprint in the kinds of memory that this limit covers.
     fn needed(&self, rows: &Footprint) -> u64 {
         self.memory.iter().fold(0, |sum, &memory| sum.saturating_add(rows.total_bytes(memory)))
     }

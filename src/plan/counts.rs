@@ -18,12 +18,12 @@
 /// `hardware_group` and `reading`. Memory limits do not change the content of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Pages (buffers) for samples that workers are processing.
+    /// Number of pages (buffers) for samples that workers are processing.
     pub reading: usize,
     /// Maximum number of images per call on routes that [batch](super::Route::batches). 0 without such routes.
     pub hardware_group: usize,
-    /// Decode states of each route that runs [on the device](super::Route::on_device) and does not
-    /// batch.
+    /// Number of decode states of each route that runs [on the device](super::Route::on_device) and
+    /// does not batch.
     pub decoders: usize,
     /// Maximum number of samples per kernel launch.
     pub group: usize,

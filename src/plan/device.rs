@@ -86,7 +86,7 @@ pub struct RoutePlan {
     /// Sizes of the two buffers that a decode state allocates at the start. They are part of
     /// `device_bytes` and `pinned_bytes`. The rest is for memory that nvJPEG allocates itself.
     pub buffers: DecoderMemory,
-    /// Whether the sizes were measured. If not, they are estimated.
+    /// Whether `device_bytes` and `pinned_bytes` were measured. If not, they are estimated.
     pub is_measured: bool,
 }
 
@@ -94,21 +94,21 @@ pub struct RoutePlan {
 pub mod rows {
     use crate::plan::Route;
 
-    /// Tensors of batches.
+    /// Entry for the tensors of batches.
     pub const OUTPUT_SLOTS: &str = "output slots";
     /// Decoded windows.
     pub const PIXELS: &str = "decoded pixels";
     /// Encoded files.
     pub const ENCODED: &str = "encoded pages";
-    /// Samples processed on the CPU, until they are uploaded to the GPU.
+    /// Entry for samples processed on the CPU, until they are uploaded to the GPU.
     pub const UPLOADS: &str = "uploads";
-    /// Parameters and coefficient tables of a launch.
+    /// Entry for the parameters and coefficient tables of a launch.
     pub const LAUNCHES: &str = "launch parameters";
-    /// Intermediate images between kernels or passes of a kernel.
+    /// Entry for intermediate images between kernels or passes of a kernel.
     pub const SCRATCH: &str = "kernel scratch";
-    /// Soft targets of batches.
+    /// Entry for the soft targets of batches.
     pub const TARGETS: &str = "soft targets";
-    /// Parameters of a launch of the batch stage.
+    /// Entry for the parameters of a launch of the batch stage.
     pub const PAIRS: &str = "pair parameters";
 
     /// Entry for nvJPEG's buffers on a route. The route `cpu` has none.
@@ -146,7 +146,8 @@ const LEAST_PAGE_PIXELS: u64 = 1 << 16;
 /// Maximum pixels of a page: too large for any GPU, but small enough that no product overflows.
 const MOST_PAGE_PIXELS: u64 = 1 << 40;
 
-/// Encoded bytes per pixel of a page. Even JPEGs of full quality rarely exceed this value.
+/// Bytes that a page holds for an encoded file, per pixel of the page. Even JPEGs of full quality
+/// rarely exceed this value.
 const ENCODED_BYTES_PER_PIXEL: usize = 2;
 
 impl DevicePlan {
@@ -426,8 +427,8 @@ impl DeviceSplit {
         Self { first, chain: DeviceChain::new(leaf, &kinds, plan.shape) }
     }
 
-    /// Part of a planned sample that runs on the device. `leaf` holds the parameters of the
-    /// kernel's [`Leaf`].
+    /// Part of a planned sample that the kernels of this split process. `leaf` holds the parameters
+    /// of the kernel's input ([`Leaf`]).
     pub fn sample<'a>(&self, planned: &'a SamplePlan, leaf: &'a [u8]) -> Sample<'a> {
         let actions = &planned.actions;
         let first = actions.end(self.first);

@@ -19,12 +19,12 @@ pub struct DevicePick {
 }
 
 impl DevicePick {
-    /// The CPU, with the reason.
+    /// Picks the CPU, for the reason `why`.
     pub fn cpu(why: impl Into<String>) -> Self {
         Self { gpu: None, why: why.into() }
     }
 
-    /// A GPU, with the reason.
+    /// Picks a GPU, for the reason `why`.
     pub fn gpu(number: usize, why: impl Into<String>) -> Self {
         Self { gpu: Some(number), why: why.into() }
     }

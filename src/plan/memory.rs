@@ -23,8 +23,8 @@ const PROCESS_BYTES: u64 = 13 << 20;
 /// Name of the entry for samples that need more than their worker's share.
 pub const LARGE_IMAGES: &str = "large images";
 
-/// Memory per file of a shuffle by windows, in bytes: the end of the file, and for each of two
-/// epochs the file's first sample and position.
+/// Memory per file for a shuffle by windows, in bytes: where the file ends in the source, and for
+/// each of two epochs the index of its first sample and its place in the order.
 const ORDER_BYTES: u64 = 8 + 2 * 16;
 
 /// Maximum read buffer of one of hyper's connections, in bytes: 8 KiB plus 100 pages of 4 KiB.

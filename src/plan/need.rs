@@ -31,7 +31,8 @@ pub struct SampleMemory {
     pub tables: u64,
     /// Coefficient tables of `cache.presize`.
     pub resize_tables: u64,
-    /// The decoder's buffer for the whole image, and its buffer for rows that it returns together.
+    /// The decoder's buffer for the whole image, and the decoder's buffer for the rows that one
+    /// call returns.
     pub decoder: [u64; 2],
     /// Memory that a format's library allocates and frees during decoding.
     pub library: u64,
@@ -71,7 +72,8 @@ impl SampleMemory {
     }
 
     /// Maximum of this bound and the memory of a planned sample. The resampling buffers and `rows`
-    /// are compared as one sum, because bound and sample may divide the same bytes differently.
+    /// are compared as one sum, because the bound and the sample may divide the same bytes
+    /// differently between them.
     pub fn with_drawn(mut self, drawn: &Self) -> Self {
         let rows = |it: &Self| sum(it.resampling.0).saturating_add(it.rows);
         self.rows = self.rows.saturating_add(rows(drawn).saturating_sub(rows(&self)));
@@ -138,10 +140,10 @@ impl SampleRoom {
         if self.large > 0 { self.large } else { self.unplanned }
     }
 
-    /// Bytes that a sample needs beyond its worker's share.
+    /// Bytes that a sample with the memory `need` takes beyond its worker's share.
     ///
     /// # Errors
-    /// [`Reason::Oversized`] if this exceeds the memory for large samples.
+    /// [`Reason::Oversized`] if these bytes exceed the memory for large samples.
     pub fn beyond(&self, size: Size, need: &SampleMemory) -> Result<u64, DataError> {
         let (needed, share) = (need.total(), self.share.total());
         let (beyond, most) = (needed.saturating_sub(share), self.beyond_shares());
@@ -353,7 +355,8 @@ impl Plan {
         let few = needs.len().div_ceil(OUTLIERS);
         let costly = needs.iter().rev().take_while(|it| it.total() > large / OUTLIER_PART).count();
         outliers = outliers.max(costly.min(few));
-        // A share never covers outliers. It covers the largest file unless that file is very large.
+        // The share does not cover outliers. It covers the largest file unless that file is very
+        // large.
         let kept = needs.len() - outliers;
         let mut share = needs[..kept].iter().fold(SampleMemory::default(), SampleMemory::max);
         let largest = facts.largest_bytes.min(most_file);
@@ -429,7 +432,8 @@ impl SampleMemory {
                 let one = Bounds { pixels, side, wanted: Some(output) };
                 operator.coefficients(one).saturating_sub(2)
             };
-            // A blur kernel keeps its size on a 1x1 image, so it may have more taps than the side has pixels.
+            // A blur kernel has the same size on a 1x1 image, so it may have more taps than the
+            // side has pixels.
             let pixels = if output.height == 0 { width } else { height };
             taps(bounds.pixels, side).min(taps(1, 1).max(pixels as usize))
         });

@@ -15,8 +15,8 @@ use super::{Place, Plan, Route};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Offload {
-    /// Number of operators on the GPU, which are the last ones of the chain. With 0, the CPU
-    /// finishes samples. They are then uploaded if batches are in device memory.
+    /// Number of operators on the GPU, which are the last ones of the chain. With 0, the CPU runs
+    /// all operators, and finished samples are uploaded if batches are in device memory.
     pub operators: usize,
     /// Whether decoding and all operators are on the GPU. The balancer chooses the decode route of
     /// each image.

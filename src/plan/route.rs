@@ -2,7 +2,7 @@
 //!
 //! A route has two parts. The part in this module is for plans: name, supported images and memory.
 //! The other part is a `DeviceDecoder` (`loader/device/decoder.rs`), which needs a GPU. To add a
-//! route, add these:
+//! route, add these files and lines:
 //!
 //! * a file in `plan/route/` with the [`RouteSpec`], and a line in the list below,
 //! * a file in `loader/device/routes/` with the decoder, and a line in the list of
@@ -146,7 +146,8 @@ impl MeasuredMemory {
     }
 }
 
-/// Assumed time that an image occupies one of a decoder's slots, in seconds.
+/// Assumed time that an image occupies one decoder (a decode state, an engine or a worker), in
+/// seconds.
 ///
 /// The values are orders of magnitude. Only the ratio of the cost per byte to the cost per pixel
 /// matters, because the loader learns the scale from the first images.
@@ -206,11 +207,12 @@ impl Route {
     /// | extended sequential, all components in one scan | yes | no | yes | yes |
     /// | sequential with several scans | no | no | no | yes |
     /// | progressive | no | no | yes | yes |
-    /// | lossless, hierarchical, arithmetic, other than 8 bits | no | no | no | yes |
+    /// | lossless, hierarchical, arithmetic, or not 8 bits | no | no | no | yes |
     /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0 | yes | yes | yes | yes |
-    /// | the same samplings with multiples of the usual factors | no | no | yes | yes |
+    /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0 with multiples of the usual factors | no | no | yes
+    /// | yes |
     /// | YCbCr 4:1:1, 4:1:0 | no | yes | yes | yes |
-    /// | other samplings | no | no | no | yes |
+    /// | other chroma subsamplings | no | no | no | yes |
     /// | RGB, CMYK, YCCK, two components | no | no | no | yes |
     /// | restart markers, any orientation | yes | yes | yes | yes |
     /// | a side below 16 pixels | no | no | yes | yes |

@@ -128,12 +128,13 @@ pub struct DecodeSettings {
     /// half of the samples of all slots, but at least 7 and at most 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hardware_group: Option<usize>,
-    /// Whether the decoder may scale a JPEG down by 2, 4 or 8 before it is resized, never below the required size. Pixels
-    /// change slightly. Only libjpeg-turbo and the JPEG engines do this. On the CPU, our own decoder without `prescale`
-    /// is at least as fast. Default false.
+    /// Whether the decoder may scale a JPEG down by 2, 4 or 8 before it is resized, never below the
+    /// required size. Pixels change slightly. Only libjpeg-turbo and the JPEG engines can scale
+    /// down. On the CPU, our own decoder without `prescale` is at least as fast. Default false.
     pub prescale: bool,
-    /// Decoder for JPEGs on the CPU: `auto`, `feedwater` or `libjpeg`. All give the same pixels. Default `auto`: our own
-    /// decoder, and libjpeg-turbo for images that our decoder does not support.
+    /// Decoder for JPEGs on the CPU: `auto`, `feedwater` or `libjpeg`. All give the same pixels.
+    /// Default `auto`: our own decoder, and libjpeg-turbo for JPEGs that our own decoder does not
+    /// support.
     pub jpeg: JpegDecoder,
     /// Whether images are rotated according to their EXIF orientation. Default true.
     pub orientation: bool,
@@ -242,8 +243,9 @@ pub struct Limits {
     /// thread that feeds the JPEG engines. `loader.num_workers` must fit, or be `auto`. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_threads: Option<usize>,
-    /// Whether a loader may be built whose plan needs more host memory than is available. The machine may then swap,
-    /// or kill the process. Default false: building fails ([`Plan::check_memory`](super::Plan::check_memory)).
+    /// Whether to build a loader even if its plan needs more host memory than is available. The
+    /// machine may then swap, or kill the process. Default false: building fails
+    /// ([`Plan::check_memory`](super::Plan::check_memory)).
     pub overcommit: bool,
 }
 
@@ -348,7 +350,8 @@ impl Settings {
     }
 }
 
-/// Maximum of `decode.hardware_group`. No GPU's JPEG engines decode this many images within 0.1 s.
+/// Maximum of `decode.hardware_group`. A call with this many images takes more than 0.1 s on every
+/// GPU.
 const MOST_HARDWARE_GROUP: usize = 1024;
 
 /// Maximum size in bytes: more than any machine has, and small enough that sums of such sizes fit 64 bits.
@@ -464,7 +467,7 @@ mod tests {
         };
         let error = refused(&settings);
         assert_eq!(error.key, "loader.rank");
-        // The message contains both values.
+        // The message contains both values, which are both 2.
         assert_eq!(error.problem.matches('2').count(), 2, "{error}");
         assert!(error.problem.contains("loader.world_size"), "{error}");
         settings.loader = LoaderSettings { batch_size: 0, ..Default::default() };

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 use super::{LoaderSettings, Plan, ShardFrom};
 
-/// Shard of the set that a loader reads.
+/// Shard of the data set that a loader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Shard {
     /// Index of the shard, from 0, below `world`.
@@ -149,14 +149,15 @@ impl FromIterator<(&'static str, String)> for Environment {
 }
 
 impl Shard {
-    /// The whole set.
+    /// The whole data set, as a single shard.
     pub const WHOLE: Self = Self { rank: 0, world: 1, from: "none" };
 
     /// Resolves settings and environment to a shard.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if they contradict each other, as described at [`ShardFrom`].
+    /// [`Error::Config`] if settings and environment contradict each other, as described at
+    /// [`ShardFrom`].
     pub fn resolve(loader: &LoaderSettings, environment: &Environment) -> Result<Self> {
         match (loader.rank, loader.world_size, loader.shard) {
             (Some(rank), Some(world), ShardFrom::Environment) => {
@@ -259,7 +260,7 @@ impl Launcher {
     /// Whether the launcher's variables are set and apply to this process.
     fn is_there(&self, environment: &Environment) -> bool {
         match self.choice {
-            // Any step number counts here. `tells` rejects values that are not numbers.
+            // Any value counts as a step. `tells` rejects values that are not numbers.
             ShardFrom::Slurm => environment
                 .0
                 .get(SLURM_STEP)

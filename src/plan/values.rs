@@ -21,7 +21,7 @@ pub(super) const MOST: usize = 1024;
 const WANTED: &str = "an integer from 1 up or \"auto\"";
 
 impl AutoCount {
-    /// The number if it is fixed.
+    /// Returns the number if the count is fixed, else `None`.
     pub fn fixed(self) -> Option<usize> {
         match self {
             AutoCount::Auto => None,
@@ -94,7 +94,8 @@ impl Visitor<'_> for AutoCountVisitor {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum LastBatch {
-    /// The samples are dropped. With several shards, surplus samples are dropped too, so all shards have the same number.
+    /// The samples are dropped. With several shards, more samples may be dropped, so all shards
+    /// have the same number.
     #[default]
     Drop,
     /// The shard's last sample is repeated until the batch is full. The repeated samples are marked

@@ -18,7 +18,7 @@ pub struct Stage {
     what: Passes,
     /// Pixel type of the output.
     pixels: PixelType,
-    /// Sizes of the input and output windows, or bounds on them.
+    /// Sizes of the input window and the output window, or bounds on these sizes.
     pub input: Size,
     pub output: Size,
     /// Bound on the whole output. For [`Passes::Any`] it also bounds the images between the passes,
@@ -34,7 +34,7 @@ enum Passes {
     Crop,
     /// Pointwise action other than a crop.
     Pointwise,
-    /// Pointwise actions or crops inside the image. With `none`, a sample may have no such action.
+    /// Pointwise actions or crops inside the image. If `none`, a sample may have no such action.
     Maybe { none: bool },
     /// Resampling.
     Resample,
@@ -46,7 +46,7 @@ enum Passes {
     Whole,
     /// Begin of a mix, with the size of the sum's window.
     Mix(Size),
-    /// Any number of passes. With `mixes`, they may include a mix.
+    /// Any number of passes. If `mixes`, they may include a mix.
     Any { mixes: bool },
 }
 
@@ -73,7 +73,8 @@ impl Bound {
         Self { size, exact: true, certain: true }
     }
 
-    /// Bound after an operator, and bound on the images between its actions.
+    /// Bound on the image after an operator, and bound on the images between the operator's
+    /// actions.
     ///
     /// If the size of the input varies, a smaller input may have a larger output. For example,
     /// `resize` with `shorter` enlarges the longer side of an image that was cropped to fewer rows.
@@ -191,7 +192,7 @@ impl Stage {
     }
 
     /// Maximum size of an image that the program kernel keeps in scratch memory for these stages,
-    /// in bytes. With `in_scratch`, the first stage's input is in scratch memory.
+    /// in bytes. If `in_scratch`, the first stage's input is in scratch memory too.
     pub fn scratch(stages: &[Self], in_scratch: bool) -> u64 {
         let mut most = 0;
         for (place, stage) in stages.iter().enumerate() {
@@ -218,12 +219,12 @@ impl Stage {
         self.pixels == PixelType::F32
     }
 
-    /// Whether rows may be kept between pointwise actions.
+    /// Whether the transform may store a row of pixels between pointwise actions of this stage.
     pub fn has_rows(&self) -> bool {
         self.is_pointwise() || matches!(self.what, Passes::Statistics | Passes::Any { .. })
     }
 
-    /// Whether rows may be read by a stencil or a warp.
+    /// Whether a stencil or a warp of this stage may read stored rows of pixels.
     pub fn reads_rows(&self) -> bool {
         matches!(self.what, Passes::Reader | Passes::Any { .. })
     }
@@ -275,9 +276,9 @@ type Buffers = u8;
 const BEGIN: Buffers = 0b0010;
 
 impl Windows {
-    /// Size of each image for these stages, in bytes. `decoded` is the size of the decoded window.
-    /// `turned` is whether it is rotated or mirrored. `tensor` is whether the last pass writes the
-    /// tensor.
+    /// Size of each stored image for these stages, in bytes. `decoded` is the size of the decoded
+    /// window. `turned` is whether the stored image is rotated or mirrored to make it upright.
+    /// `tensor` is whether the last pass writes the tensor.
     pub fn of(stages: &[Stage], decoded: Size, turned: bool, tensor: bool) -> [u64; 6] {
         let mut windows = Self {
             bytes: [[0; 2]; 2],
@@ -390,7 +391,7 @@ impl Windows {
     }
 }
 
-/// Smallest size that covers both.
+/// Smallest size that covers both sizes.
 fn larger(a: Size, b: Size) -> Size {
     Size::new(a.width.max(b.width), a.height.max(b.height))
 }

@@ -5,8 +5,8 @@ use feedwater_insight::model::{Limit, On};
 
 use super::{NEGLIGIBLE_WAIT_SHARE, Trial};
 
-/// Returns the split to try next, with the question that this trial answers. `all` lists the
-/// possible splits, the one with the least device work first.
+/// Returns the split to try next, with the question that the trial of this split answers. `all`
+/// lists the possible splits, the one with the least device work first.
 pub(super) fn next(trials: &[Trial], all: &[Offload]) -> Option<(Offload, &'static str)> {
     let tried = |number: &usize| trials.iter().any(|it| it.choice.offload == all[*number]);
     let place = |trial: &Trial| all.iter().position(|it| *it == trial.choice.offload);

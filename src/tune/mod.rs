@@ -5,10 +5,10 @@
 //! * The performance model of [`explain`](crate::explain) is fitted to the measurements of a
 //!   window, which is a few consecutive batches. The configuration that is best in the model is
 //!   tried and measured, so a wrong prediction costs only one window.
-//! * At most [`TRIALS`] configurations are tried, each at most once. Of those within 2 % of the
-//!   fastest, the cheapest is kept: the one with the least work on the device, because the trained
-//!   model needs the device, then the one with the fewest workers, then the one with the shortest
-//!   ring.
+//! * At most [`TRIALS`] configurations are tried, each at most once. The tuner then keeps the
+//!   cheapest configuration whose speed is within 2 % of the fastest. The cheapest is the one with
+//!   the least work on the device, because the trained model needs the device. Ties are resolved by
+//!   the fewest workers, then by the shortest ring.
 //! * If batch times vary too much for short windows, the same configuration is measured for more
 //!   windows, up to [`TRIALS`] windows in total. The model then chooses a configuration from all
 //!   measurements.
@@ -53,7 +53,7 @@ pub const WITHIN: u64 = 50;
 const SECONDS: f64 = 1.0;
 /// Minimum speed, relative to the fastest trial, that counts as equally fast.
 const AS_FAST: f64 = 0.98;
-/// The consumer's waiting is negligible below this share of its time.
+/// Maximum share of its time that the consumer may wait so that the waiting counts as negligible.
 const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
 /// Maximum relative standard error of the measured speeds. Above it, trials cannot be compared.
 const MAX_RELATIVE_ERROR: f64 = 0.1;
@@ -110,7 +110,7 @@ pub struct Tuner {
     patience: u32,
     /// Number of batches that the consumer has received.
     batches: u64,
-    /// Batches and seconds used for trials so far.
+    /// Number of batches and seconds that all trials since the last restart took.
     spent: (u64, f64),
 }
 

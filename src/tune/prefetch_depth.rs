@@ -42,7 +42,8 @@ const MEMORY: usize = 4;
 /// Share of their time that workers may lose to late samples, if the window is computed from
 /// requests.
 const LATE: f64 = 0.01;
-/// Share of their time below which waits of workers or consumer are negligible.
+/// Maximum share of their time that workers or the consumer may wait so that the waiting counts as
+/// negligible.
 const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
 /// Factor by which the window exceeds the computed one, because the rate varies.
 const MARGIN: f64 = 1.25;
@@ -96,7 +97,7 @@ pub struct PrefetchDepth {
     seen: Option<Seen>,
     /// Durations of requests in earlier measurements, oldest first.
     requests: VecDeque<Counts>,
-    /// Number of measurements so far.
+    /// Number of measurements since the loader started.
     measurements: usize,
     /// Number of active workers.
     workers: usize,
@@ -116,7 +117,8 @@ pub struct PrefetchDepth {
     /// Number of consecutive measurements in which late samples have a cost, and the number that is
     /// required before other windows are tried.
     late: (u32, u32),
-    /// Whether the last change shortened the window and the shorter window still seems sufficient.
+    /// Whether the last change shortened the window, and the shorter window has been sufficient
+    /// since then.
     shortened: bool,
 }
 
@@ -303,8 +305,8 @@ impl PrefetchDepth {
             self.patience = self.patience.saturating_mul(2);
             self.watch = None;
         } else if self.settled {
-            // Start trials with the next measurement, because this one partly covers the loop
-            // before its change.
+            // Start trials with the next measurement, because this one partly covers the time
+            // before the loop changed.
             (self.settled, self.floor) = (false, self.least());
             let longer = needed.max(2 * self.window).min(self.most);
             let why = format!("{seen}; is a longer window sufficient?");

@@ -12,7 +12,7 @@ const NEARLY_AS_FAST: f64 = 0.99;
 /// Choice with the model's prediction.
 pub struct Found {
     pub choice: Choice,
-    /// Relative gain over the current choice, such as 0.5 for 50 % faster.
+    /// Predicted gain in speed over the current choice, such as 0.5 for 50 % faster.
     pub gain: f64,
 }
 

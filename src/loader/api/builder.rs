@@ -113,7 +113,7 @@ impl LoaderBuilder {
     }
 
     /// Interval at which a thread reads the utilization of the device through NVML. `None`, the
-    /// default, turns this off. The readings are in
+    /// default, turns the readings off. They are in
     /// [`Profile::device`](crate::measure::Profile::device). If NVML is missing, a warning reports
     /// it.
     pub fn watch_device(mut self, period: Option<Duration>) -> Self {
@@ -121,7 +121,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Replaces all settings. If a [`stream`](Self::stream) is set, keeps its device.
+    /// Replaces all settings. If a [`stream`](Self::stream) is set, the device of the stream is
+    /// kept.
     pub fn settings(mut self, settings: Settings) -> Self {
         let device = self.settings.device;
         self.settings = settings;
@@ -435,10 +436,10 @@ impl LoaderBuilder {
     /// and `end` at most the number of samples. `None`, the default, means the whole epoch.
     ///
     /// Samples and pixels at these positions are the same as in a loader of the whole epoch. So
-    /// loaders of consecutive ranges, on any machines, together return what one loader returns. If
-    /// each range begins where a batch of the whole epoch begins, the batches and the pairs of
-    /// batch operators are the same too. Each rank gets its share of the range. A [`Loader::state`]
-    /// can only be resumed with the same positions.
+    /// loaders of consecutive ranges, on any machines, together return the samples that one loader
+    /// returns. If each range begins where a batch of the whole epoch begins, the batches and the
+    /// pairs of batch operators are the same too. Each rank gets its share of the range. A
+    /// [`Loader::state`] can only be resumed with the same positions.
     pub fn positions(mut self, positions: Option<Range<u64>>) -> Self {
         self.positions = positions;
         self

@@ -44,8 +44,9 @@ impl Loader {
     }
 
     /// Begins the next epoch like [`epoch`](Self::epoch), but shares the loader: for bindings to
-    /// other languages, and for several threads. Beginning another epoch ends a running one. A
-    /// thread that already waits for a batch of the running epoch gets that batch first.
+    /// other languages, and for several threads. If an epoch is still running, beginning another
+    /// one ends it. A thread that already waits for a batch of the running epoch gets that batch
+    /// first.
     pub fn shared_epoch(self: &Arc<Self>) -> SharedEpoch {
         let turn = self.turn();
         let cursor = Cursor::begin(self);
@@ -134,7 +135,7 @@ impl Iterator for Epoch<'_> {
     }
 }
 
-/// Iterator over the batches of one epoch that shares the loader, see [`Loader::shared_epoch`].
+/// Iterator over the batches of one epoch. It shares the loader, see [`Loader::shared_epoch`].
 pub struct SharedEpoch {
     loader: Arc<Loader>,
     cursor: Cursor,
@@ -146,8 +147,8 @@ impl SharedEpoch {
         self.cursor.epoch
     }
 
-    /// Number of batches that the epoch still has. It stays above 0 if another epoch was begun and
-    /// ended this one.
+    /// Number of batches that the epoch still has. It stays above 0 if this epoch ended because
+    /// another one was begun.
     pub fn remaining(&self) -> u64 {
         self.cursor.remaining
     }
@@ -173,7 +174,7 @@ impl Iterator for SharedEpoch {
     }
 }
 
-/// Iterator over the batches of all remaining epochs that owns the loader, see
+/// Iterator over the batches of all remaining epochs. It owns the loader, see
 /// [`Loader::into_batches`].
 pub struct Batches {
     loader: Loader,
@@ -217,7 +218,7 @@ impl FusedIterator for Batches {}
 struct Cursor {
     epoch: u32,
     remaining: u64,
-    /// Whether the builder's number of epochs was reached before this epoch.
+    /// Whether the builder's number of epochs was reached before this epoch, so it has no batches.
     over: bool,
     /// Whether [`Error::Forked`] was returned.
     forked: bool,

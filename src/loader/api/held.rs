@@ -9,7 +9,7 @@ use super::Loader;
 use crate::error::Result;
 use crate::loader::batch::Batch;
 
-/// State for the case that the consumer holds every batch.
+/// State that is used if the consumer holds every batch.
 pub(in crate::loader) struct Held {
     /// Whether to allocate memory for more batches while the consumer holds every batch.
     adds: bool,

@@ -26,7 +26,7 @@ impl Drop for ConsumerSpan<'_> {
 }
 
 impl Loader {
-    /// Snapshot of everything that was measured so far.
+    /// Snapshot of all measurements since the loader was built.
     pub fn measured(&self) -> Snapshot {
         if self.check_process().is_err() {
             return Snapshot::default();
@@ -46,9 +46,9 @@ impl Loader {
         self.profile_since(&Snapshot::default())
     }
 
-    /// Measurements since an earlier snapshot from [`measured`](Self::measured), for example
-    /// without the start of a run. Counts, times and shares cover this interval. The following
-    /// cover the time since the loader was built:
+    /// Measurements since an earlier snapshot from [`measured`](Self::measured), for example to
+    /// leave out the start of a run. Counts, times and shares cover this interval. The following
+    /// values cover the time since the loader was built:
     ///
     /// * [`Profile::memory`], the peak memory,
     /// * the maximum of each [`Latency`](crate::measure::Latency),
@@ -94,9 +94,9 @@ impl Loader {
         self.meters.write_trace(shard.rank, shard.world, &mut out)
     }
 
-    /// Marks the begin of the consumer's step. Call it if the consumer does other work between two
-    /// batches. Without these calls, a step is the time from receiving a batch to asking for the
-    /// next one.
+    /// Marks the begin of the consumer's step. Call this method if the consumer does other work
+    /// between two batches. Without these calls, a step is the time from receiving a batch to
+    /// asking for the next one.
     pub fn step_begin(&self) {
         self.add_step(true);
     }
@@ -108,7 +108,7 @@ impl Loader {
 
     /// Begins a named part of the consumer's step that is not the model itself, such as `logging`,
     /// `metrics` or `checkpoint`. The part ends when the returned guard is dropped. Reports show
-    /// its share of the step. At most 32 names are distinguished.
+    /// the part's share of the step. At most 32 names are distinguished.
     ///
     /// If the host waits for other ranks, for example in an all-reduce, name that part of the step
     /// [`sync`](crate::explain::SYNC), or end the step before it ([`step_end`](Self::step_end)).

@@ -3,8 +3,8 @@
 //! An image occupies one place of an engine for `fixed + size` seconds. For each route, the shares
 //! of bytes and pixels in `size` are assumed once. The scales of both terms are learned. A
 //! measurement is only an upper bound, because completions are observed late, and an engine that
-//! seems busy may have been idle. The bound is tight if the engine was always saturated. So spans
-//! of a saturated engine have full weight, and others little.
+//! seems busy may have been idle. The bound is tight if the engine was always saturated. So
+//! measurements of a saturated engine have full weight, and other measurements have little.
 
 use super::ImageWork;
 use crate::plan::{AssumedCost, Route};
@@ -57,7 +57,7 @@ pub(super) fn assume(route: Route, work: ImageWork) -> Terms {
 /// Measurement of an engine from one completion to a later one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// Sum of the terms of all finished images.
+    /// Sum of the terms of all images that finished in the span.
     pub terms: Terms,
     /// Time in which places were occupied, in seconds, summed over the places.
     pub busy: f64,
@@ -87,8 +87,8 @@ struct Times {
 }
 
 impl Measuring {
-    /// Adds `seconds` in which `taken` places were occupied. `full` is whether there were more
-    /// images than places.
+    /// Adds an interval of `seconds` in which `taken` places were occupied. `full` is whether there
+    /// were more images than places.
     pub fn add(&mut self, seconds: f64, taken: usize, full: bool) {
         self.now.busy += seconds * taken as f64;
         self.now.working += if taken > 0 { seconds } else { 0.0 };
@@ -102,8 +102,8 @@ impl Measuring {
         (self.completed, self.completed_at) = (self.now, now);
     }
 
-    /// Returns the span if it has enough images and the burst that completed them is over. The next span begins at its
-    /// last completion.
+    /// Returns the span if it has enough images and the burst of completions that ended it is over.
+    /// The next span begins at the last completion of this one.
     pub fn end(&mut self, spans: u32, now: f64) -> Option<Span> {
         let enough = SPAN_IMAGES[(spans as usize).min(SPAN_IMAGES.len() - 1)];
         if self.images < enough || now <= self.completed_at {
@@ -152,7 +152,7 @@ impl Cost {
         self.scale[0] * terms.fixed + self.scale[1] * terms.size
     }
 
-    /// Number of spans so far.
+    /// Number of spans (measuring intervals) that the cost was learned from.
     pub fn spans(&self) -> u32 {
         self.spans
     }
@@ -195,7 +195,7 @@ impl Cost {
         if whole <= 0.0 {
             return;
         }
-        // Solution with one common scale for both terms.
+        // Solution of the least squares with one common scale for both terms.
         let common = (xm + ym) / whole;
         let [hold_x, hold_y] = [xx, yy].map(|own| RIDGE * own + 1e-9 * whole);
         let (xx, yy) = (xx + hold_x, yy + hold_y);

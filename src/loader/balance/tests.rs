@@ -202,8 +202,8 @@ fn a_queue_counts_as_busy_up_to_the_moment_of_the_report() {
     let long = choose(Route::NvjpegHybrid, at(0)).unwrap();
     let other = choose(Route::Cpu, at(3)).unwrap();
     balancer.finish(other, at(4));
-    // One of two places of the first queue was occupied for 4 s, without a later event. One place
-    // of the other queue was occupied for 1 s.
+    // One of the two places of the first queue was occupied for 4 s, also after the last call of
+    // the balancer. One place of the other queue was occupied for 1 s.
     let busy = |it: &RouteReport| (it.busy * it.place_seconds, it.place_seconds);
     assert_eq!(balancer.report().iter().map(busy).collect::<Vec<_>>(), [(4.0, 8.0), (1.0, 8.0)]);
     balancer.finish(long, at(4));

@@ -29,8 +29,8 @@ impl Clocks {
         Self { device, meters, all: Mutex::default() }
     }
 
-    /// Stopwatches of a worker's stream, one per route that it drives: for decoding, or for copies
-    /// on the route `cpu`.
+    /// Stopwatches of a worker's stream, one for each route that the worker drives. They time
+    /// decoding, or copies on the route `cpu`.
     pub fn worker(
         &self,
         routes: impl Iterator<Item = Route>,

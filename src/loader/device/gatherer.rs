@@ -22,8 +22,8 @@ use crate::ring::Producer;
 /// Usually the subsampling of most waiting images is chosen. If too many calls have passed over the
 /// oldest waiting image, the subsampling of that image is chosen.
 ///
-/// A page is published after its call has ended and its pixels were found to be written. So a
-/// launch never waits for a call.
+/// A page is published only after the decoder's call has ended and the host has checked that the
+/// pixels were written. So a kernel launch never waits for such a call.
 pub(in crate::loader) struct Gatherer {
     parts: Parts,
     stream: Stream,
@@ -75,7 +75,7 @@ impl Gatherer {
         Ok(Self { parts, stream, decoder, group, running, next, clock, pipeline })
     }
 
-    /// Decodes until all workers have ended. Holds `pages` until then, so the launcher keeps
+    /// Decodes until all workers have ended. Holds `pages` until the end, so the launcher keeps
     /// waiting for pages. The stream is empty afterwards.
     pub fn run(mut self, waiting: &Receiver<Waiting>, pages: Producer<DevicePage>) -> Result<()> {
         self.stream.device().adopt_thread();
@@ -119,7 +119,8 @@ impl Gatherer {
     }
 
     /// Fills the group with images of one chroma subsampling, in order of arrival. If more images
-    /// wait than the decoder has lanes, their number is a multiple of the lanes.
+    /// wait than the decoder has lanes (images that it decodes at the same time), the group gets a
+    /// multiple of the lanes.
     fn gather(&mut self, group: &mut Vec<Waiting>) {
         let sampling = |it: &Next| it.waiting.gathered.class.map(|class| class.sampling);
         let like = |one: &Next| self.next.iter().filter(|it| sampling(it) == sampling(one)).count();

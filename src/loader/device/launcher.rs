@@ -24,14 +24,14 @@ use crate::transform::ChainKernels;
 /// load of the device, because the model needs the device.
 ///
 /// A page is launched after the host has observed that its pixels are ready. Nothing in the stream
-/// waits for a decoder, and images of a slow route do not delay others.
+/// waits for a decoder, and images of a slow route do not delay images of other routes.
 pub(in crate::loader) struct Launcher {
     parts: Parts,
     stream: Arc<Stream>,
     /// The kernels of each of the plan's splits.
     kernels: Vec<ChainKernels>,
     /// Intermediate images between kernels or passes, two for each sample of a launch. All launches
-    /// share them, because they are in one stream.
+    /// share this buffer, because they run one after another in one stream.
     scratch: Option<DeviceBuffer>,
     blocks: Vec<Block>,
     /// Sizes of the launch that is being prepared.

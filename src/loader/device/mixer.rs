@@ -12,8 +12,8 @@ use crate::op::batch::PairParams;
 use crate::plan::Plan;
 
 /// Runs the batch operators on pairs whose samples are in the producer's stream. After each launch
-/// of the fused kernel, one launch processes the pairs that it completed, while they are in the L2
-/// cache.
+/// of the fused kernel, one launch of this kernel processes the pairs that the fused kernel
+/// completed, while their samples are in the L2 cache.
 pub(in crate::loader) struct Mixer {
     size: Size,
     classes: u32,

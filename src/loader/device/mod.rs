@@ -19,16 +19,16 @@
 //! * A worker acquires a page first and a cell second. So every cell in use has a page and will be
 //!   filled, and the two rings cannot deadlock.
 //! * For each image, the balancer chooses the route on which the image is expected to finish first.
-//!   It considers only routes that the header and the settings allow. The route affects when a
-//!   sample is finished, never its position.
+//!   The balancer considers only routes that the image's header and the settings allow. The route
+//!   affects when a sample is finished, never its position.
 //! * An image is processed on the CPU if no route accepts it, if a route rejects it, or if it does
-//!   not fit into a page. The finished sample has the same bits as without a device. It is
+//!   not fit into a page. The finished sample has the same bits as without a device. The sample is
 //!   uploaded, and the reason is recorded. Files that seem corrupt are never decoded on the device.
-//!   If the coded data is corrupt but every marker is valid, only some decoders report it.
+//!   If the coded data is corrupt but every marker is valid, only some decoders report the damage.
 //! * Events in the streams time some spans of each kind of device work. All events are created at
-//!   the start. No stream and no thread ever waits for such an event.
-//! * While another thread of the process captures a CUDA graph, these threads continue and do not
-//!   end the capture.
+//!   the start. No stream and no thread ever waits for a timing event.
+//! * While another thread of the process captures a CUDA graph, the loader's threads continue and
+//!   do not end the capture.
 //! * The host waits for the device only in these cases: a page, decoder or upload buffer is still
 //!   in use; a call of the JPEG engines is running; an image is about to be passed to the engines.
 //!   The last wait is needed because on Hopper the engines write when they are called and not in
@@ -191,8 +191,8 @@ pub(super) struct DevicePage {
 
 impl DevicePage {
     /// Creates a page, and enqueues clearing its pixels in the stream of the kernels. Decoders do
-    /// not write the gaps between rows, but kernels read them together with pixels. The values do
-    /// not matter, but must be initialized.
+    /// not write the gaps between rows, but kernels read the gaps together with pixels. The values
+    /// in the gaps do not matter, but must be initialized.
     pub fn new(
         encoded: Option<PinnedBuffer>,
         pixels: DeviceBuffer,
@@ -224,7 +224,7 @@ impl Slot for DevicePage {
     }
 }
 
-/// A cell with the result for its sample.
+/// A cell of a batch, with the result of processing its sample.
 struct Work {
     job: Job<Cell>,
     payload: Payload,
@@ -274,7 +274,7 @@ struct Gathered {
     reduction: u32,
 }
 
-/// Properties of a header that mostly determine whether a decoder supports the file.
+/// Properties of an image's header that mostly determine whether a decoder supports the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct HeaderClass {
     sampling: Sampling,

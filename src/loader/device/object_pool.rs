@@ -1,4 +1,4 @@
-//! Pool of objects that threads share. A thread takes an object and puts it back.
+//! Pool of objects that threads share. A thread takes an object and returns it later.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -57,8 +57,8 @@ pub(in crate::loader) fn try_routes(
                 );
                 dropped.push((planned.route, why));
             }
-            // The estimate is kept. The same failure occurs again when the route is opened, and is
-            // reported then.
+            // The estimate is kept. When the route is opened, the same failure will occur again and
+            // be reported.
             Err(Error::Device { call, .. }) if call.starts_with("nvjpeg") => {}
             Err(error) => return Err(error),
         }

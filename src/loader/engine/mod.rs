@@ -63,7 +63,7 @@ pub(super) enum Engine {
     Device(Running<DeviceSlot>, OnDevice),
 }
 
-/// Device resources of a loader besides its ring.
+/// Device resources of a loader, without its ring of batches.
 pub(super) struct OnDevice {
     memory: DeviceMemory,
     router: Arc<Router>,
@@ -252,8 +252,8 @@ impl Engine {
         }
     }
 
-    /// Returns a handle that ends the loader with an error, from any thread. It does not keep the
-    /// engine alive.
+    /// Returns a handle that ends the loader with an error, from any thread. The handle does not
+    /// keep the engine alive.
     pub fn stop_handle(&self) -> StopHandle {
         match self {
             Engine::Host(running) => running.stop_handle(),
@@ -324,7 +324,7 @@ impl<S: BatchSlot + 'static> Running<S> {
     }
 
     /// Time that the consumer may wait while all slots are in use. It is 0 if a slot was added and
-    /// none was returned since then, because the consumer evidently keeps all of them.
+    /// no slot was returned since then, because the consumer evidently keeps all slots.
     fn patience(&self, adds_slots: bool) -> Duration {
         match (adds_slots, self.consumer.any_returned()) {
             (false, _) => PATIENCE,
@@ -361,7 +361,8 @@ impl<S: BatchSlot + 'static> Running<S> {
         }))
     }
 
-    /// Starts a thread. If it fails or panics, the loader ends with an error instead of hanging.
+    /// Starts a thread. If the thread returns an error or panics, the loader ends with an error
+    /// instead of hanging.
     fn spawn(
         &mut self,
         name: String,

@@ -37,7 +37,7 @@ pub struct Windows {
 #[derive(Clone, Debug)]
 struct Blocks {
     permutation: Permutation,
-    /// Number of samples in the first block; 0 if it is as long as the others.
+    /// Number of samples in the first block; 0 if the first block is as long as the others.
     begin: u64,
     window: u64,
     samples: u64,
@@ -60,7 +60,7 @@ impl Files {
         Ok(Self { ends, window })
     }
 
-    /// CRC-32C of the file ends. It changes if the files change.
+    /// CRC-32C of the file ends. The checksum changes if the files change.
     pub fn checksum(&self) -> u32 {
         self.ends.iter().fold(0, |crc, end| crc32c::crc32c_append(crc, &end.to_le_bytes()))
     }

@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(large.lock().free, 30);
     }
 
-    /// A sample may turn out to need more memory while it has a part.
+    /// A sample that already has a part may need more memory than expected.
     #[test]
     fn a_larger_part_is_taken_after_the_first_one_was_returned() {
         let need = |file, library| SampleMemory { file, library, ..SampleMemory::default() };
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(admit(&mut worker, 80, 50), (Ok(()), Some(30)));
         assert_eq!(large.lock().free, 10);
         worker.give_back();
-        // Here the file itself exceeds the share.
+        // In this case, the file itself exceeds the share.
         assert_eq!(admit(&mut worker, 0, 110), (Ok(()), Some(10)));
         assert_eq!(admit(&mut worker, 20, 110).0, Err(Reason::Oversized));
         assert_eq!(released, 3);

@@ -234,7 +234,8 @@ impl SamplePipeline {
     }
 
     /// Reserves all memory for a planned sample. Must be called before waiting for anything that
-    /// others may hold while they wait for memory. Does nothing if the memory is already reserved.
+    /// other threads may hold while they wait for memory. Does nothing if the memory is already
+    /// reserved.
     pub fn admit<'a>(&mut self, planned: &'a Planned<'_>) -> Result<Admitted<'a>, DataError> {
         self.reserve(planned.header(), planned.0.file)?;
         Ok(Admitted(planned))
@@ -340,8 +341,8 @@ impl SamplePipeline {
         std::mem::swap(&mut self.sample, other);
     }
 
-    /// Runs the transform on a sample, with its row index if there is one. Otherwise creates a row
-    /// index.
+    /// Decodes and transforms a sample. If it has a row index, the decoder uses the index.
+    /// Otherwise the decoder may create one.
     fn decode(
         &mut self,
         planned: &Planned<'_>,
@@ -368,7 +369,7 @@ impl SamplePipeline {
         result
     }
 
-    /// Records decoding and transform of `bytes`, from `begin` to now.
+    /// Records the time of decoding and of transforming `bytes`, from `begin` to now.
     fn count(&mut self, begin: Instant, bytes: &[u8]) {
         let both = self.meter.since(begin);
         // Only some rows are timed, and the total is extrapolated. If a timed row was preempted,

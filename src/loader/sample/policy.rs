@@ -6,8 +6,8 @@ use crate::plan::{OnError, Plan};
 use crate::random::{SampleKey, replacements};
 use crate::source::{NO_LABEL, Source, own_label};
 
-/// Maximum number of replacements that are tried for a failed sample. In a small set these are all
-/// samples. If this many fail in a large set, the cause is not a single sample.
+/// Maximum number of replacements that are tried for a failed sample. A small set has fewer samples
+/// than this. If this many samples fail in a large set, the cause is not a single sample.
 const MOST_REPLACEMENTS: usize = 1000;
 
 /// Reason why a sample could not be produced.
@@ -82,7 +82,7 @@ pub(in crate::loader) fn produce(
 
 /// Returns the label of a sample, if it has one. If the source has class names, checks that the
 /// label has a name. If there are soft targets, checks that the label is a class. Must be called
-/// after the sample was read: a source whose labels change knows only then which label belongs to
+/// after the sample was read. A source whose labels change knows only then which label belongs to
 /// the bytes.
 pub(super) fn checked_label(
     plan: &Plan,

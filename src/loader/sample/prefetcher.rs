@@ -1,17 +1,17 @@
 //! Prefetches samples from a source before workers read them, so that enough network requests are
 //! in flight.
 //!
-//! * Requests follow the order of the epochs. The next positions to request are those after the
-//!   last one that was handed out to a worker, across the end of an epoch too. They do not depend
-//!   on timing.
+//! * Requests follow the order of the epochs and do not depend on timing. The next positions to
+//!   request are those after the last one that was handed out to a worker, across the end of an
+//!   epoch too.
 //! * The worker that reads a sample gets its prefetched data. A request that no worker takes is
 //!   cancelled: if its position is skipped with the rest of an epoch, or if the worker of its
 //!   position has continued with another position. The request of a late worker is not cancelled,
 //!   however late it is. Otherwise the sample would be fetched twice, and the server might still be
 //!   sending the first response while all connections are in use.
-//! * Cached samples are not requested. A sample at several positions, such as at the end of an
-//!   epoch and at the start of the next, is requested for each position, or only once if a cache
-//!   may hold it by then.
+//! * Cached samples are not requested. Some samples have several upcoming positions, such as one at
+//!   the end of an epoch and one at the start of the next. Such a sample is requested for each
+//!   position, or only once if a cache may hold it by the second one.
 //! * At most `window` samples are in flight or waiting to be read, within the memory of the plan.
 //!   The window is tuned while the loader runs ([`PrefetchDepth`]), or is the maximum if
 //!   `loader.tune` is false. If the window shrinks, running requests continue, and new ones are
@@ -46,7 +46,7 @@ pub(in crate::loader) struct Prefetcher {
     /// Current number of positions to prefetch, and the maximum.
     window: AtomicUsize,
     most: usize,
-    /// The tuner of the window and its decisions, if the window is tuned.
+    /// The tuner of the window, and its decisions, if the window is tuned.
     chosen: Option<Mutex<(PrefetchDepth, Vec<PrefetchDecision>)>>,
     began: Instant,
     /// Maximum size of a prefetched sample, in bytes.
@@ -62,7 +62,8 @@ struct State {
     next: Option<(Place, Arc<EpochOrder>)>,
     /// Positions that were requested but not handed out, with the indices of their samples.
     ahead: VecDeque<(Place, u64)>,
-    /// Position that was handed out to each worker and that it may not have read yet.
+    /// For each worker, the position that was handed out last and that the worker may not have read
+    /// yet.
     handed_out: HashMap<ThreadId, (Place, u64)>,
     /// Requests by sample index. For a sample at several positions, in the order of the positions.
     expected: HashMap<u64, VecDeque<Request>>,
@@ -89,8 +90,8 @@ pub struct PrefetcherReport {
 
 impl Prefetcher {
     /// Creates a prefetcher for at most `most` positions ahead of the workers, and for samples of
-    /// at most `limit` bytes. `chooses` is whether the window is tuned. Otherwise it is always
-    /// `most`.
+    /// at most `limit` bytes. `chooses` is whether the window is tuned. If not, the window is
+    /// always `most`.
     pub fn new(
         source: Arc<dyn Source>,
         order: Order,
@@ -194,8 +195,8 @@ impl Prefetcher {
         *self.state() = State::default();
     }
 
-    /// Returns the position, or the next valid one if it is beyond its batch or its epoch. `None`
-    /// after the last epoch.
+    /// Returns the position. If it is beyond its batch or its epoch, returns the next valid
+    /// position. `None` after the last epoch.
     fn existing(
         &self,
         mut place: Place,

@@ -66,10 +66,10 @@ impl Content {
 pub(super) struct Sample {
     pub header: Header,
     pub content: Content,
-    /// Whether its file came from a cache.
+    /// Whether the file of the sample came from a cache.
     pub was_cached: bool,
     pub label: Option<i64>,
-    /// Time for parsing its header.
+    /// Time for parsing the header of the sample.
     pub parsed: Duration,
     /// Damage that was accepted when the image was decoded whole.
     pub tolerated: Option<Tolerated>,
@@ -77,8 +77,8 @@ pub(super) struct Sample {
     pub jpeg_by: Option<JpegBy>,
 }
 
-/// Reads samples through the caches. Each thread has its own. Its buffers are part of the worker's
-/// budget.
+/// Reads samples through the caches. Each thread has its own reader. The reader's buffers are part
+/// of the worker's memory budget.
 pub(super) struct Reader {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,

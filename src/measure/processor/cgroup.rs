@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Maximum number of nested groups that are inspected.
 const DEEPEST: usize = 64;
 
-/// Folders of the groups that may have a quota, beginning with the process's own.
+/// Folders of the groups that may have a quota, from the process's own group up to the root.
 #[derive(Debug, Default)]
 pub(super) struct Cgroups {
     folders: Vec<PathBuf>,
@@ -62,8 +62,8 @@ fn folders(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
             _ => continue,
         };
         let Some((root, mount)) = mount(mountinfo, kind, option) else { continue };
-        // The mount shows the groups below its root. In a container, these are the container's
-        // groups.
+        // The mount point shows the groups below the mount's root. In a container, these are the
+        // container's groups.
         let below = Path::new(path).strip_prefix(&root).unwrap_or(Path::new(""));
         let above = below.ancestors().filter(|it| !it.is_absolute()).take(DEEPEST);
         found.extend(above.map(|it| mount.join(it)));
@@ -71,7 +71,7 @@ fn folders(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Root and mount point of the first mount of this kind with this option.
+/// Root and mount point of the first mount of file system `kind` that has this option.
 fn mount(mountinfo: &str, kind: &str, option: &str) -> Option<(PathBuf, PathBuf)> {
     // Fields: number parent device root place options [tags] - kind source options
     mountinfo.lines().find_map(|line| {

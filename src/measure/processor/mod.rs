@@ -1,5 +1,5 @@
-//! Use of the processors: how long threads waited for one, and how much this process, other
-//! programs, a quota and the hypervisor used.
+//! Use of the processors: how long threads waited for a processor, and how much processor time this
+//! process, other programs, a quota and the hypervisor took.
 //!
 //! * For each thread, the kernel counts how long it ran and how long it was runnable without
 //!   running, in nanoseconds (`/proc/PID/task/TID/schedstat`,
@@ -10,8 +10,8 @@
 //!   hundredths of a second per processor. Only processors that this process may use are counted.
 //!   The file is read at most every quarter of a second, because the kernel needs a millisecond for
 //!   it on large machines.
-//! * For a container, its cgroup has the quota, and how long processors were withheld because of it
-//!   (`cgroup`).
+//! * For a container, its cgroup has the CPU quota, and the time that processors were withheld
+//!   because of the quota (`cgroup`).
 //! * Values that the system does not report are `None`: without Linux, without `/proc`, or if the
 //!   kernel was built without `CONFIG_SCHED_INFO`.
 //!
@@ -44,7 +44,7 @@ pub struct ThreadTime {
     pub waited: u64,
 }
 
-/// Times of one thread, readable from any thread.
+/// Times that one thread ran and waited for a processor, readable from any thread.
 #[derive(Debug, Default)]
 pub struct ThreadClock(Mutex<Clock>);
 
@@ -156,7 +156,7 @@ impl MachineMeter {
     }
 }
 
-/// Reads all sums, counted from an arbitrary origin. Does not set `seconds`.
+/// Reads all processor seconds, counted from an arbitrary origin. Does not set `seconds`.
 fn sums(cgroups: &Cgroups) -> Machine {
     let allowed = fs::read_to_string("/proc/self/status").ok();
     let allowed = allowed.as_deref().and_then(allowed_processors);
@@ -176,7 +176,7 @@ fn sums(cgroups: &Cgroups) -> Machine {
 }
 
 impl Machine {
-    /// Sums since `earlier`.
+    /// Processor seconds since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let after = |now: Option<f64>, then: Option<f64>| Some(now? - then.unwrap_or(0.0));
         Self {
@@ -189,7 +189,7 @@ impl Machine {
         }
     }
 
-    /// Summary of the sums, without the workers' waits.
+    /// Summary of the processor seconds for reports. The waits of workers are added by `blame`.
     pub(super) fn profile(&self) -> ProcessorProfile {
         let Self { seconds, processors, quota, .. } = *self;
         let told = seconds >= 0.8 * LEAST_APART.as_secs_f64();
@@ -230,7 +230,7 @@ fn allowed_processors(status: &str) -> Option<Vec<(u32, u32)>> {
     line.trim().split(',').map(range).collect()
 }
 
-/// Sums of `/proc/stat`, in seconds.
+/// Processor seconds from `/proc/stat`, summed over processors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stat {
     processors: u32,

@@ -157,7 +157,8 @@ pub const USUAL: Surroundings = Surroundings { pages: 128, read: 15e-6, look: 40
 
 #[derive(Default)]
 pub struct Outcome {
-    /// Images per second without the last 200 images, because those depend on the slowest engine.
+    /// Images per second, without the last 200 images, because their rate depends on the slowest
+    /// engine.
     pub rate: f64,
     /// Queue of each image.
     pub queues: Vec<usize>,
@@ -175,7 +176,8 @@ struct Running {
     ticket: Option<Ticket>,
 }
 
-/// Engine with its images, in its own time. Completions are visible only when they are observed.
+/// Engine with its images, which runs in its own virtual time. The loader sees completions only
+/// when it observes them.
 struct Working<'a> {
     engine: Engine,
     images: &'a [Image],
@@ -271,7 +273,7 @@ pub fn simulate(
     outcome
 }
 
-/// Throughput of the best fixed shares, and these shares.
+/// Throughput with the best fixed shares of the engines, and these shares.
 pub fn best_fixed(engines: &[Engine], images: &[Image], around: Surroundings) -> (f64, Vec<f64>) {
     let rate = |shares: &[f64]| {
         let mut fixed = Fixed { shares: shares.to_vec(), given: vec![0.0; shares.len()] };

@@ -36,8 +36,8 @@ struct Known {
     refused: u32,
 }
 
-/// Number of rejected files after which a class is given up. It is more than one, because a single
-/// file may be corrupt in a way that only nvJPEG detects.
+/// Number of rejected files after which the engines get no more files of a class. It is more than
+/// one, because a single file may be corrupt in a way that only nvJPEG detects.
 const MOST_REFUSED: u32 = 3;
 
 impl Classes {

@@ -1,4 +1,4 @@
-//! Map from sample numbers to bytes, with a limit and without eviction.
+//! Map from sample numbers to bytes, with a memory limit and without eviction.
 //!
 //! Bytes are stored consecutively in blocks, each of which is one allocation. A part of a block is
 //! filled outside of the lock, so threads copy concurrently. Filled parts are read without the lock
@@ -62,7 +62,7 @@ pub(in crate::loader) struct Kept {
 }
 
 struct State {
-    /// For each bucket, the index of its newest entry plus one; 0 if it is empty.
+    /// For each bucket, the index plus one of its newest entry; 0 if the bucket is empty.
     buckets: Vec<u32>,
     segments: Vec<Vec<Entry>>,
     /// Free space in blocks.
@@ -74,9 +74,10 @@ struct State {
 
 struct Entry {
     number: u64,
-    /// Next older entry of the bucket, encoded as in `buckets`.
+    /// Index plus one of the next older entry of the bucket; 0 if there is none.
     older: u32,
-    /// The sample. Its bytes are empty while they are being copied, and after they were dropped.
+    /// The cached sample. Its bytes are empty while they are being copied, and after they were
+    /// dropped.
     kept: Kept,
 }
 
@@ -87,8 +88,8 @@ impl Store {
         Self::with_table(limit, numbers, BYTES_PER_BUCKET)
     }
 
-    /// Creates an empty store for at most `limit` bytes and for `numbers` different numbers. Its
-    /// table has 4 bytes for each `bytes_per_bucket` bytes of the limit.
+    /// Creates an empty store for at most `limit` bytes and for `numbers` different numbers. The
+    /// table of the store takes 4 bytes for each `bytes_per_bucket` bytes of the limit.
     pub fn with_table(limit: u64, numbers: u64, bytes_per_bucket: u64) -> Self {
         let buckets = (limit / bytes_per_bucket).min(numbers).clamp(1, 1 << 27);
         let taken = block_cost(4 * buckets);
@@ -335,8 +336,8 @@ fn block_cost(bytes: u64) -> u64 {
     (bytes + HEADER_BYTES).next_multiple_of(PAGE_BYTES)
 }
 
-/// Bytes of a segment of entries, and of its element in the list of segments. The list doubles when
-/// it is full.
+/// Memory for a segment of entries, and for its element in the list of segments, in bytes. The
+/// element counts four times, because the list doubles when it is full.
 const fn segment_cost() -> u64 {
     (SEGMENT * size_of::<Entry>() + 4 * size_of::<Vec<Entry>>()) as u64
 }
@@ -349,7 +350,7 @@ mod tests {
 
     const SIZE: Size = Size::new(1, 1);
 
-    /// Test bytes of a number, which determines their count and values.
+    /// Content for tests. `number` determines the length and the values.
     fn content(number: u64, most: u64) -> Vec<u8> {
         let len = 1 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % most;
         (0..len).map(|at| (number + at) as u8).collect()
