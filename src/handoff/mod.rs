@@ -1,11 +1,11 @@
 //! Handoff of batches to other libraries, without a copy. The host does not wait.
 //!
-//! | to                                   | by                                             | owned by            |
-//! |--------------------------------------|------------------------------------------------|---------------------|
-//! | PyTorch, JAX, NumPy, CuPy, TVM       | [`dlpack::export`], [`dlpack::export_legacy`]  | the exported tensor |
-//! | Numba, CuPy, PyTorch                 | [`CudaArrayInterface`]                         | the [`Batch`]       |
-//! | kernels that are launched by cudarc  | [`CudaTensor`]                                 | the [`CudaTensor`]  |
-//! | anything else                        | `device_ptr`, `stream`, `ready`, `on` of a [`Batch`] | the [`Batch`] |
+//! | library | interface | owner of the batch |
+//! |---|---|---|
+//! | PyTorch, JAX, NumPy, CuPy, TVM | [`dlpack::export`], [`dlpack::export_legacy`] | the exported tensor |
+//! | Numba, CuPy, PyTorch | [`CudaArrayInterface`] | the caller, who keeps the [`Batch`] |
+//! | kernels that are launched by cudarc | [`CudaTensor`] | the [`CudaTensor`] |
+//! | any other | `device_ptr`, `stream`, `ready`, `on` of a [`Batch`] | the caller, who keeps the [`Batch`] |
 //!
 //! On a device, each of these interfaces gives two guarantees, with tests in `tests/gpu/handoff/`:
 //!

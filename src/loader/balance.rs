@@ -36,7 +36,7 @@ mod tests;
 /// Properties of an engine's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RouteQueue {
-    /// Route of the engine; one queue per route.
+    /// Route of the engine. Each route has one queue.
     pub route: Route,
     /// Number of images that the engine decodes at the same time, at least 1.
     pub parallel: usize,

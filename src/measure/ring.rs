@@ -8,7 +8,8 @@ use super::histogram::{Counts, Histogram};
 /// Meter of the ring: the time with each number of ready batches, and the time to fill a batch.
 #[derive(Debug)]
 pub struct Ring {
-    /// Time with each number of ready batches, from 0 to the number of slots, in nanoseconds.
+    /// For each number of ready batches from 0 to the number of slots, the time with this number,
+    /// in nanoseconds.
     levels: Vec<u64>,
     since: Option<Instant>,
     /// Sequence numbers of batches that are being filled, with the time when each began.
@@ -27,7 +28,7 @@ pub struct Ring {
 /// Counts of a [`Ring`] at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingCounts {
-    /// Time with each number of ready batches, from 0, in nanoseconds.
+    /// For each number of ready batches from 0, the time with this number, in nanoseconds.
     pub levels: Vec<u64>,
     /// Number of batches that became ready.
     pub published: u64,
@@ -137,7 +138,8 @@ impl RingCounts {
         }
     }
 
-    /// Share of the time with each number of ready batches, from 0; empty before the first batch.
+    /// For each number of ready batches from 0, the share of the time with this number. Empty
+    /// before the first batch.
     pub fn occupancy(&self) -> Vec<f64> {
         let all: u64 = self.levels.iter().sum();
         match all {

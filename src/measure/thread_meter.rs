@@ -111,9 +111,9 @@ impl Drop for Over<'_> {
 /// Time before a thread began and after it ended, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Absence {
-    /// Before the thread began, while the loader was being built.
+    /// Time before the thread began, while the loader was being built.
     pub starting: u64,
-    /// After the thread ended, because nothing was left to do.
+    /// Time after the thread ended, because nothing was left to do.
     pub finished: u64,
 }
 
@@ -143,7 +143,7 @@ pub struct StageCounts {
     pub count: u64,
     /// Number of input bytes.
     pub bytes: u64,
-    /// Nanoseconds in the stage.
+    /// Nanoseconds that the thread spent in the stage.
     pub busy: u64,
     /// CPU nanoseconds of the clocked items, which are those whose CPU time was read.
     pub cpu: u64,

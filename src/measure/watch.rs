@@ -70,7 +70,7 @@ pub(super) struct Span {
     index: u64,
 }
 
-/// Recorder of one thread.
+/// Recorder of the spans and marker calls of one thread.
 pub(super) struct Watch {
     base: Instant,
     spans: Option<Mutex<Latest<Span>>>,

@@ -399,8 +399,8 @@ impl DevicePlan {
         let memory = self.decoder_memory(route, self.hardware_group);
         let [device_bytes, pinned_bytes] = [memory.device_bytes, memory.pinned_bytes].map(aligned);
         let measured = self.measured.iter().find(|it| it.route == route);
-        // Without a measurement, half of the slack is reserved for nvJPEG's handles and states.
-        // Otherwise the first byte that nvJPEG allocates for them would exceed the planned memory.
+        // Without a measurement, half of the estimated slack is kept for nvJPEG's own handles and
+        // states. Otherwise the first byte that nvJPEG allocates would exceed the plan.
         let estimated = || DecoderMemory {
             device_bytes: device_bytes.saturating_sub(DEVICE_SLACK_BYTES / 2),
             pinned_bytes: pinned_bytes.saturating_sub(PINNED_SLACK_BYTES / 2),

@@ -40,7 +40,7 @@ pub struct SampleMemory {
     pub resampling: ScratchBytes,
     /// Buffers of the resize for `cache.presize`.
     pub resize: ScratchBytes,
-    /// Pixel rows between operators.
+    /// Buffers for pixel rows between operators.
     pub rows: u64,
     /// Images between operators: two of bytes, two of floats, and two that a mix keeps.
     pub windows: [u64; 6],
@@ -450,9 +450,9 @@ impl SampleMemory {
         *scratch = scratch.max(ScratchBytes::most(table, output.width, width));
     }
 
-    /// Adds the rows between passes. Pointwise actions need a row of bytes and one of floats
-    /// (`values` bytes each) with `line` columns. A stencil or warp needs a row of bytes with
-    /// `read` columns.
+    /// Adds the memory of the pixel rows that are stored between passes. Pointwise actions need a
+    /// row of bytes and one of floats (`values` bytes each) with `line` columns. A stencil or warp
+    /// needs a row of bytes with `read` columns.
     fn add_rows(&mut self, line: u32, values: usize, read: u32) {
         let line = u64::from(line) * (CHANNELS * (1 + values)) as u64;
         let read = u64::from(read) * CHANNELS as u64;

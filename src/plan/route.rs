@@ -201,25 +201,24 @@ impl Route {
     /// The error names the unsupported property. The result depends only on the header; no decoder
     /// is called.
     ///
-    /// | image | nvjpeg-hardware | nvjpeg-gpu | nvjpeg-hybrid | cpu |
-    /// |---|---|---|---|---|
-    /// | baseline, all components in one scan | yes | yes | yes | yes |
-    /// | extended sequential, all components in one scan | yes | no | yes | yes |
-    /// | sequential with several scans | no | no | no | yes |
-    /// | progressive | no | no | yes | yes |
-    /// | lossless, hierarchical, arithmetic, or not 8 bits | no | no | no | yes |
-    /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0 | yes | yes | yes | yes |
-    /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0 with multiples of the usual factors | no | no | yes
-    /// | yes |
-    /// | YCbCr 4:1:1, 4:1:0 | no | yes | yes | yes |
-    /// | other chroma subsamplings | no | no | no | yes |
-    /// | RGB, CMYK, YCCK, two components | no | no | no | yes |
-    /// | restart markers, any orientation | yes | yes | yes | yes |
-    /// | a side below 16 pixels | no | no | yes | yes |
-    /// | a side above 16000 pixels | no | yes | yes | yes |
-    /// | a side above 16384 pixels | no | no | no | yes |
-    /// | reduced | yes | no | no | yes |
-    /// | PNG, WebP, PNM | no | no | no | yes |
+    /// | image | routes that accept it |
+    /// |---|---|
+    /// | baseline, all components in one scan | all routes |
+    /// | extended sequential, all components in one scan | all routes but `nvjpeg-gpu` |
+    /// | sequential with several scans | `cpu` |
+    /// | progressive | `nvjpeg-hybrid`, `cpu` |
+    /// | lossless, hierarchical, arithmetic, or not 8 bits | `cpu` |
+    /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0 | all routes |
+    /// | these subsamplings with multiples of the usual sampling factors | `nvjpeg-hybrid`, `cpu` |
+    /// | YCbCr 4:1:1, 4:1:0 | all routes but `nvjpeg-hardware` |
+    /// | other chroma subsamplings | `cpu` |
+    /// | RGB, CMYK, YCCK, two components | `cpu` |
+    /// | restart markers, any orientation | all routes |
+    /// | a side below 16 pixels | `nvjpeg-hybrid`, `cpu` |
+    /// | a side above 16000 pixels | all routes but `nvjpeg-hardware` |
+    /// | a side above 16384 pixels | `cpu` |
+    /// | reduced by 2, 4 or 8 while decoding | `nvjpeg-hardware`, `cpu` |
+    /// | PNG, WebP, PNM | `cpu` |
     ///
     /// `cpu` accepts every image, and returns an error for images that it cannot decode. The limits
     /// of the JPEG engines and the kernels come from nvJPEG's documentation of its backends (CUDA

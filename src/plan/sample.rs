@@ -147,7 +147,8 @@ impl Plan {
             })
     }
 
-    /// Largest reduction that leaves at least the required size. 1 if the first action does not resample.
+    /// Largest reduction at which the image still has at least the required size. 1 if the first
+    /// action does not resample.
     fn reduction(&self, header: &Header, out: &SamplePlan) -> u32 {
         let prescale = self.settings.decode.prescale && self.reduces(header);
         let (Some(params), true) = (out.actions.first_resampling(), prescale) else { return 1 };

@@ -259,7 +259,7 @@ pub struct Windows {
     mixes: [u64; 2],
     /// State: there was no action yet, and rows come from the decoder.
     decoder: Buffers,
-    /// State: as `decoder`, but after crops inside the image.
+    /// State: only crops inside the image so far, and rows come from the decoder.
     decoder_crops: Buffers,
     /// State: between two passes. The image is stored.
     stored: Buffers,

@@ -18,8 +18,8 @@
 //!   the device, and all operators but not decoding. Then neighbours of the best placement are
 //!   tried, with less device work if the device is the bottleneck and with more otherwise.
 //! * Every configuration that is tried or chosen is within the bounds ([`Space`]).
-//! * Tuning ends within [`WITHIN`] batches, including unmeasured ones, or within one second if that
-//!   is later.
+//! * Tuning ends within [`WITHIN`] batches, counting those that are not measured, or within one
+//!   second if that is later.
 //! * After tuning has ended, the chosen configuration is kept while the training loop behaves as in
 //!   the trial. Tuning restarts if the speed or the share of waiting differs by more than a
 //!   seventh, and by more than chance, in two consecutive windows. The minimum number of windows

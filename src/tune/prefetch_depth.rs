@@ -325,7 +325,7 @@ impl PrefetchDepth {
         let tried = |window: usize| self.trials.iter().any(|it| it.window == window);
         if let Some((window, why)) = self.next(needed).filter(|next| !tried(next.0)) {
             if window < self.window && !alone {
-                // Measure again until nothing else is being tuned.
+                // Try no shorter window yet. Measure again until nothing else is being tuned.
                 self.trials.clear();
                 return None;
             }

@@ -66,7 +66,8 @@ use state::LoaderState;
 /// * [`peek_within`](Self::peek_within) returns a copy of the next batch without changing the
 ///   position.
 /// * Leaking a batch removes one slot from the ring; the loader continues with the others.
-/// * If the consumer panics, its batch is dropped, and the loader ends as if it were dropped.
+/// * If the consumer panics, its batch is dropped, and the loader ends as if the loader were
+///   dropped.
 /// * A panic in an operator ends the loader with an error that reports the panic.
 /// * The consumer may be any thread. Batches may be sent to other threads and may outlive the loader.
 /// * Only one loop can run over a loader at a time: a second one does not compile.

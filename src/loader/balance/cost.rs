@@ -22,9 +22,9 @@ const LOOSE: f64 = 0.15;
 /// Regularization of both terms towards a common scale. If all images have one size, the ratio of
 /// the terms is undetermined.
 const RIDGE: f64 = 0.2;
-/// Maximum factor between the scale of either term and the common scale.
+/// Maximum factor by which the scale of each term may differ from the common scale.
 const SPREAD: f64 = 8.0;
-/// Maximum weight of a span, relative to a typical one.
+/// Maximum weight of a span (a measuring interval), relative to a typical span.
 const LARGEST_SPAN: f64 = 4.0;
 /// Weight of the newest span in the running mean.
 const NEWEST_SPAN: f64 = 0.2;
@@ -80,9 +80,9 @@ pub(super) struct Measuring {
 struct Times {
     /// Time summed over the occupied places.
     busy: f64,
-    /// Time with at least one image.
+    /// Time in which the engine had at least one image.
     working: f64,
-    /// Time with more images than places.
+    /// Time in which the engine had more images than places.
     full: f64,
 }
 
@@ -147,7 +147,7 @@ impl Cost {
         }
     }
 
-    /// Time for which images with these terms occupy one place of the engine, in seconds.
+    /// Time for which an image with these terms occupies one place of the engine, in seconds.
     pub fn seconds(&self, terms: Terms) -> f64 {
         self.scale[0] * terms.fixed + self.scale[1] * terms.size
     }
@@ -157,8 +157,8 @@ impl Cost {
         self.spans
     }
 
-    /// Learns from a span. A span that is far slower than expected counts like one that is twice as
-    /// slow, until several consecutive spans agree.
+    /// Learns from a span, which is a measuring interval. A span that is far slower than expected
+    /// counts like one that is twice as slow, until several consecutive spans agree.
     pub fn learn(&mut self, span: Span) {
         let expected = self.seconds(span.terms);
         if span.busy <= 0.0 || expected <= 0.0 {

@@ -21,8 +21,8 @@ impl<T> ObjectPool<T> {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Waits for an object. Returns `None` if the pool is closed, because threads may then return
-    /// no more objects.
+    /// Waits for an object. Returns `None` if the pool is closed, because no thread may return
+    /// another object after that.
     pub fn take(&self) -> Option<T> {
         let mut state = self.lock();
         loop {

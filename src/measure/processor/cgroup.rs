@@ -85,7 +85,8 @@ fn mount(mountinfo: &str, kind: &str, option: &str) -> Option<(PathBuf, PathBuf)
     })
 }
 
-/// Decodes blanks, tabs, line feeds and backslashes, which are written as `\040`.
+/// Decodes blanks, tabs, line feeds and backslashes, which are escaped as octal numbers, such as
+/// `\040`.
 fn unescaped(text: &str) -> PathBuf {
     let known = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     let text = known.iter().fold(text.to_string(), |text, (from, to)| text.replace(from, to));

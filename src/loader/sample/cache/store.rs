@@ -172,7 +172,7 @@ impl Store {
     /// Calls `each` with the bytes of all samples, in the order in which they were stored.
     pub fn for_each(&self, mut each: impl FnMut(&[u8])) {
         let mut at = 0;
-        // The lock is not held while the function runs.
+        // The lock is not held while `each` runs.
         while let Some(bytes) = { self.read().entry(at).map(|it| it.kept.bytes.clone()) } {
             each(&bytes);
             at += 1;
