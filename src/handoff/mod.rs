@@ -5,7 +5,7 @@
 //! | PyTorch, JAX, NumPy, CuPy, TVM | [`dlpack::export`], [`dlpack::export_legacy`] | the exported tensor |
 //! | Numba, CuPy, PyTorch | [`CudaArrayInterface`] | the caller, who keeps the [`Batch`] |
 //! | kernels that are launched by cudarc | [`CudaTensor`] | the [`CudaTensor`] |
-//! | any other | `device_ptr`, `stream`, `ready`, `on` of a [`Batch`] | the caller, who keeps the [`Batch`] |
+//! | any other | `device_ptr`, `stream`, `ready`, `wait_in` of a [`Batch`] | the caller, who keeps the [`Batch`] |
 //!
 //! On a device, each of these interfaces gives two guarantees, with tests in `tests/gpu/handoff/`:
 //!

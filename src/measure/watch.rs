@@ -285,8 +285,7 @@ mod tests {
         let meter = meters.thread("a");
         let begin = meter.begin(Stage::Read);
         meter.add(Stage::Read, begin, 1);
-        // This stage ends early with an error, so its end is not recorded before the next stage
-        // begins.
+        // A stage that ends early with an error records no end. The next stage then begins.
         meter.begin(Stage::Header);
         let begin = meter.begin(Stage::Decode);
         meter.add_from(Stage::Decode, begin, Duration::ZERO, 0);

@@ -118,9 +118,10 @@ pub struct DecodeSettings {
     /// Without `cpu`, images are decoded on the CPU only if no listed route supports them or nvJPEG rejects them. Each
     /// such fallback is counted.
     pub routes: Vec<Route>,
-    /// Maximum number of workers that decode on the CPU at the same time (routes `nvjpeg-hybrid` and `cpu`) when anything
-    /// runs on the GPU. Default: all workers; all but one while `nvjpeg-hardware` or `nvjpeg-gpu` decode, because one
-    /// worker must read images for them.
+    /// Maximum number of workers that decode on the CPU at the same time (routes `nvjpeg-hybrid`
+    /// and `cpu`) when anything runs on the GPU. Default: all workers, or all but one while
+    /// `nvjpeg-hardware` or `nvjpeg-gpu` decode, because one worker must read images for these
+    /// routes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cpu_threads: Option<usize>,
     /// Maximum number of images per call of the JPEG engines (route `nvjpeg-hardware`), 1 to 1024.
@@ -197,11 +198,14 @@ pub struct CacheSettings {
     /// Maximum size of the cache of row indexes, in bytes; 0 for none. An index stores where the
     /// rows of blocks of a JPEG begin. With an index, the CPU decodes a window without the parts
     /// above and to the right of the window. An index takes 280 to 420 bytes for a JPEG of 500x375.
-    /// It is created when the image is first decoded, which then also has to parse the part below
-    /// the window. It is then stored in feedwater's cache folder. Default: as much as the plan
-    /// predicts for all images, at most 256 MiB and what `limits.host_memory` leaves; 0 if decoding
-    /// would be less than 3 % faster. Default indexes are created from the loader's second epoch
-    /// on, so a single epoch costs nothing, and are not stored in the folder.
+    ///
+    /// An index is created when the image is first decoded. That decode also has to parse the part
+    /// below the window. The index is then stored in feedwater's cache folder.
+    ///
+    /// Default: as much as the plan predicts for all images, at most 256 MiB and what
+    /// `limits.host_memory` leaves; 0 if decoding would be less than 3 % faster. Default indexes
+    /// are created from the loader's second epoch on, so a single epoch costs nothing. They are not
+    /// stored in the folder.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub row_index: Option<u64>,
 }

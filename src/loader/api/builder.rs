@@ -244,8 +244,8 @@ impl LoaderBuilder {
     }
 
     /// Maximum number of workers that decode on the CPU at the same time if anything runs on the
-    /// GPU. `None`, the default, means all workers; all but one while `nvjpeg-hardware` or
-    /// `nvjpeg-gpu` decode, because one worker must read images for them.
+    /// GPU. `None`, the default, means all workers, or all but one while `nvjpeg-hardware` or
+    /// `nvjpeg-gpu` decode, because one worker must read images for these routes.
     pub fn max_cpu_threads(mut self, threads: Option<usize>) -> Self {
         self.settings.decode.max_cpu_threads = threads;
         self

@@ -29,7 +29,7 @@ decoders! {
     Cpu = cpu,
 }
 
-/// Detection and opening of a route's decoder.
+/// How to detect and open the decoder of one route.
 struct Entry {
     /// nvJPEG's backend that decodes, if any.
     backend: Option<Backend>,

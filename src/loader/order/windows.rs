@@ -33,7 +33,7 @@ pub struct Windows {
     second: Blocks,
 }
 
-/// Blocks that are permuted independently.
+/// Blocks of consecutive positions. Each block is permuted independently.
 #[derive(Clone, Debug)]
 struct Blocks {
     permutation: Permutation,

@@ -18,8 +18,8 @@
 //! * An image in the decoded cache is not stored in the encoded cache too.
 //! * With `presize`, the chain receives the resized image, cached or not. So batches do not depend
 //!   on the cache.
-//! * Several samples of a combined source may be the same sample of an original source
-//!   ([`Source::original`](crate::source::Source::original)). Such samples are stored once.
+//! * Samples with the same bytes, such as copies in a combined source, are stored once
+//!   ([`Source::original`](crate::source::Source::original)).
 //! * On a device, cached decoded images use the route `cpu`: their window is uploaded.
 
 use crate::plan::CacheSettings;
