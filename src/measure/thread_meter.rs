@@ -118,7 +118,7 @@ pub struct Absence {
 }
 
 impl Absence {
-    /// Absences since `earlier`, per thread, in an interval of `seconds` seconds.
+    /// Absence of each thread (before it began and after it ended) since `earlier`, `seconds` ago.
     pub(super) fn all_since(now: &[Self], earlier: &[Self], seconds: f64) -> Vec<Self> {
         let earlier = earlier.iter().copied().chain(std::iter::repeat(Self::default()));
         now.iter().zip(earlier).map(|(now, then)| now.since(then, seconds)).collect()

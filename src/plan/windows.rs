@@ -252,8 +252,9 @@ impl Stage {
 /// byte images and two float images. A mix also keeps a byte image and a float image.
 ///
 /// The passes of a sample depend on random numbers, because an operator may leave a sample
-/// unchanged. So samples may use different buffers. For each state in which the transform may be
-/// before a stage, this type tracks the buffers that may hold the current image.
+/// unchanged. So different samples may store their images in different buffers. Before a stage, the
+/// transform is in one of the states below. For each state, this type tracks the buffers that may
+/// hold the current image.
 pub struct Windows {
     bytes: [[u64; 2]; 2],
     mixes: [u64; 2],

@@ -16,7 +16,7 @@ pub(super) struct Cgroups {
     folders: Vec<PathBuf>,
 }
 
-/// Limits of the groups.
+/// CPU quota of the control groups, and the time withheld because of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Limits {
     /// Smallest quota of all groups, as a number of processors.
