@@ -153,7 +153,7 @@ pub enum ConsumerStream {
     /// The default stream of the thread that exports the batch. The slot is filled again after the
     /// work in the default streams of all threads, because another thread may call the deleter.
     PerThread,
-    /// An explicit stream.
+    /// This stream, which the consumer names explicitly.
     On(Arc<Stream>),
     /// No synchronization: the consumer orders its work itself. The consumer's work must run after
     /// all work that [`Batch::stream`] contains at the export, and before all work that

@@ -31,7 +31,7 @@ pub struct HostSlot {
 #[derive(Default)]
 pub struct HostCell {
     pixels: BytesMut,
-    /// Empty without soft targets.
+    /// Memory of the sample's soft target. Empty without soft targets.
     target: BytesMut,
 }
 

@@ -73,9 +73,9 @@ pub struct Steps {
     /// first batch. `None` if several threads take batches or the kernel does not report these
     /// times.
     pub thread: Option<ThreadTime>,
-    /// Waiting time per batch.
+    /// Histogram of the waiting times for batches.
     pub wait: Counts,
-    /// Duration per step.
+    /// Histogram of the durations of steps.
     pub step: Counts,
 }
 

@@ -29,7 +29,7 @@ pub struct DeviceCounts {
     pub busy: u64,
     /// Number of spans that could not be timed, because earlier measurements were still running.
     pub dropped: u64,
-    /// Durations of the timed spans.
+    /// Histogram of the durations of the timed spans.
     pub latency: Counts,
 }
 

@@ -48,7 +48,7 @@ impl Histogram {
         }
     }
 
-    /// Counts so far.
+    /// Counts of all durations until now.
     pub fn counts(&self) -> Counts {
         let buckets = self.buckets.iter().map(|it| it.load(Relaxed)).collect();
         Counts { buckets, max: self.max.load(Relaxed) }

@@ -153,7 +153,7 @@ pub struct StageCounts {
     pub input: u64,
     /// Nanoseconds that the thread waited for space for its output.
     pub output: u64,
-    /// Duration per item.
+    /// Histogram of the durations of items.
     pub latency: Counts,
 }
 

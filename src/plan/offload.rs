@@ -24,10 +24,10 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// All work on the CPU.
+    /// Nothing runs on the GPU.
     pub const NOTHING: Offload = Offload { operators: 0, decode: false };
 
-    /// Offload of the plan.
+    /// Returns the division of work that the plan starts with.
     pub(super) fn planned(plan: &Plan) -> Self {
         Self { operators: plan.steps.len() - plan.cpu_steps(), decode: plan.decode == Place::Gpu }
     }

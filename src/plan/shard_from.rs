@@ -41,16 +41,16 @@ pub enum ShardFrom {
     /// The launcher whose variables are set, or the whole set if there is none.
     #[default]
     Environment,
-    /// The whole set.
+    /// No launcher: the loader reads the whole set.
     None,
-    /// `RANK` and `WORLD_SIZE`.
+    /// Reads the variables `RANK` and `WORLD_SIZE`.
     Torchrun,
-    /// `OMPI_COMM_WORLD_RANK` and `OMPI_COMM_WORLD_SIZE`.
+    /// Reads the variables `OMPI_COMM_WORLD_RANK` and `OMPI_COMM_WORLD_SIZE`.
     OpenMpi,
-    /// `PMI_RANK` and `PMI_SIZE`.
+    /// Reads the variables `PMI_RANK` and `PMI_SIZE`.
     Mpich,
-    /// `SLURM_PROCID` and `SLURM_STEP_NUM_TASKS` or `SLURM_NTASKS`.
+    /// Reads the variables `SLURM_PROCID` and `SLURM_STEP_NUM_TASKS`, or else `SLURM_NTASKS`.
     Slurm,
-    /// `JOB_COMPLETION_INDEX`, and `WORLD_SIZE` or `loader.world_size`.
+    /// Reads the variable `JOB_COMPLETION_INDEX`, and `WORLD_SIZE` or else `loader.world_size`.
     Kubernetes,
 }

@@ -17,7 +17,7 @@ const MAX_REPEATS: u32 = 256;
 #[serde(rename_all = "lowercase", tag = "kind")]
 #[non_exhaustive]
 pub enum Shuffle {
-    /// Order of the source.
+    /// No shuffle: samples in the order of the source.
     Source,
     /// Full shuffle of the set.
     Whole,

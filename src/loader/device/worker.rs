@@ -43,7 +43,7 @@ struct Dispatcher {
     routes: Vec<Route>,
     /// Set if the current image is passed to the gatherer thread of its route.
     gathered: Option<Gathered>,
-    /// Whether the loader ends.
+    /// Whether the loader is ending, so the worker must stop.
     stopped: bool,
 }
 

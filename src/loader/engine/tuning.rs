@@ -63,7 +63,7 @@ enum Phase {
     Skip(u64),
     /// Batches have been measured since the snapshot. `batches` is their number so far.
     Measure { since: Box<Snapshot>, began: Instant, batches: u64 },
-    /// The thread is deciding.
+    /// The tuning thread is deciding on the next configuration.
     Decide,
 }
 

@@ -131,9 +131,9 @@ pub struct Pair {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PairOutcome {
-    /// The batch operators drew at least one blend.
+    /// The batch operators drew at least one blend for this pair.
     Mixed,
-    /// The batch operators drew nothing.
+    /// The batch operators drew no blend for this pair.
     Unmixed,
     /// Fewer than two samples can be mixed: one is missing at the end of the epoch, is padding of
     /// the last batch, or was replaced by zeros.

@@ -45,7 +45,7 @@ pub(in crate::loader) struct Job<C> {
     /// Time that the thread waited for this job: for a free slot, or for another thread that waited
     /// for one.
     pub waited: Duration,
-    /// Memory of the sample.
+    /// Memory of the sample in the batch.
     pub cell: C,
 }
 

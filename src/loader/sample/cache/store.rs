@@ -40,7 +40,7 @@ pub(in crate::loader) struct Store {
     asked: Mutex<Asked>,
 }
 
-/// Hits and misses.
+/// Hits and misses of a store, in total and by epoch.
 #[derive(Default)]
 struct Asked {
     hits: u64,
@@ -65,7 +65,7 @@ struct State {
     /// For each bucket, the index plus one of its newest entry; 0 if the bucket is empty.
     buckets: Vec<u32>,
     segments: Vec<Vec<Entry>>,
-    /// Free space in blocks.
+    /// Unused ends of the blocks that still have space.
     open: Vec<BytesMut>,
     taken: u64,
     kept: u64,
