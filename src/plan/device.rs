@@ -66,7 +66,7 @@ pub struct DevicePlan {
 pub struct DeviceSplit {
     /// Index of the first operator on the GPU.
     pub first: usize,
-    /// Kernels that run the remaining operators.
+    /// Kernels that run the operators from `first` on.
     pub chain: DeviceChain,
 }
 
