@@ -85,7 +85,7 @@ impl Footprint {
         rows.fold(0, |sum, row| sum.saturating_add(row.total_bytes()))
     }
 
-    /// Entry with this name.
+    /// Returns the entry with this name, if there is one.
     pub fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
     }

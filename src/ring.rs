@@ -4,30 +4,30 @@
 //!
 //! * A slot is in exactly one state: free, being filled, ready, or in use. Backpressure is the lack
 //!   of a free slot.
-//! * Slots become ready in the order in which they are published. The consumer gets them in this
-//!   order.
+//! * Slots become ready in the order in which they are published. The consumer gets them in the
+//!   same order.
 //! * A slot becomes free when it is dropped, either before it is published or after use.
 //! * After the last producer is dropped, the consumer gets the ready slots and then the end.
 //! * After `fail`, the consumer gets the slots that were ready before, then the error once, then
 //!   the end.
 //! * After the consumer is dropped, or after `close`, waiting producers wake up and get nothing.
-//! * Leaking a slot makes the ring one slot shorter and has no other effect.
+//! * Leaking a slot (`mem::forget`) removes it from the ring and has no other effect.
 //! * If all slots are in use, no slot can become ready until one is dropped. The consumer may pass
-//!   a callback, which is called once per wait in this case. The consumer keeps waiting, because
+//!   a callback for this case, which is called once per wait. The consumer keeps waiting, because
 //!   another thread may drop a slot.
 //! * A producer can query whether a slot is ready. If no slot is ready, the consumer waits or would
 //!   wait.
-//! * Free slots can be withheld, and their number can change at any time. Withheld slots stay free,
-//!   as if the ring had fewer slots.
+//! * Free slots can be withheld. The number of withheld slots can change at any time. Withheld
+//!   slots stay free, as if the ring had fewer slots.
 //! * A consumer may add slots. A returned slot is freed if the ring has more than twice its initial
 //!   number of slots.
 //! * After both sides and all slots are dropped, the memory of every slot is freed.
 //!
-//! The ring is independent of CUDA. Four hooks of the slot do the work before and after filling and
-//! using it. The ring consists of a mutex and two condition variables instead of channels, for two
-//! reasons. A model checker can cover all of it (`crates/ring-loom`). A producer that waits for a
-//! free slot must also notice that the consumer was dropped, which one bounded channel cannot
-//! report.
+//! The ring is independent of CUDA. The slots implement four hooks, which the ring calls before and
+//! after a slot is filled and used. The ring consists of a mutex and two condition variables
+//! instead of channels, for two reasons. A model checker can cover all of it (`crates/ring-loom`).
+//! A producer that waits for a free slot must also notice that the consumer was dropped, which one
+//! bounded channel cannot report.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -41,8 +41,8 @@ use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 #[cfg(not(feature = "loom"))]
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Hooks before and after filling and using a slot. On a device they wait for events and record
-/// them.
+/// Hooks before and after filling and using a slot. On a device, the hooks record CUDA events and
+/// wait for them.
 pub trait Slot: Send {
     /// Called before the first write. Makes the filling thread or stream wait until the last use
     /// has ended.
@@ -59,7 +59,8 @@ pub trait Slot: Send {
 /// Interval at which a waiting consumer checks whether all slots are in use. `withhold` does not
 /// wake the consumer.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Shortest interval of this check, for consumers with little patience.
+/// Shortest interval at which a waiting consumer checks whether all slots are in use, for consumers
+/// that pass a short `patience`.
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 
 /// Creates a ring with these slots.
@@ -93,10 +94,11 @@ struct Shared<S> {
 }
 
 struct State<S> {
-    /// Number of slots at the start, number of all slots now, and number of slots that are in use
-    /// or were leaked in use.
+    /// Number of slots when the ring was created.
     begun_with: usize,
+    /// Number of slots now.
     slots: usize,
+    /// Number of slots that are in use or were leaked while in use.
     in_use: usize,
     /// Whether a slot was returned after use since the last slot was added.
     returned: bool,
@@ -107,21 +109,21 @@ struct State<S> {
     producers: usize,
     closed: bool,
     failure: Option<Error>,
-    /// Time since which a waiting consumer has found all slots in use.
+    /// Time when a waiting consumer first found all slots in use. `None` if not all are in use.
     held_since: Option<Instant>,
 }
 
 impl<S> State<S> {
-    /// Whether no slot is ready, being filled or available for filling. A slot in use must be
-    /// dropped first.
+    /// Whether every slot that is not withheld is in use. No slot can become ready until one of
+    /// them is dropped.
     fn is_held(&self) -> bool {
         self.free.len() <= self.withheld && self.free.len() + self.in_use == self.slots
     }
 }
 
 impl<S> Shared<S> {
-    /// A poisoned lock is safe to use. No other code runs while the lock is held, so a panic cannot
-    /// leave the state inconsistent.
+    /// Locks the state. A poisoned lock is safe to use: no other code runs while the lock is held,
+    /// so a panic cannot leave the state inconsistent.
     fn lock(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -133,7 +135,7 @@ impl<S> Shared<S> {
         let is_spare = state.slots > 2 * state.begun_with;
         if state.closed || is_spare {
             state.slots -= usize::from(is_spare);
-            // The memory is freed now, without holding the lock.
+            // Release the lock first, because freeing the memory may take long.
             drop(state);
             drop(slot);
         } else {
@@ -177,7 +179,8 @@ impl<S: Slot> Producer<S> {
         }
     }
 
-    /// Sets the number of withheld slots. Slots in use are withheld when they are returned.
+    /// Sets the number of withheld slots. If fewer slots are free, slots in use are withheld when
+    /// they are returned.
     pub fn withhold(&self, slots: usize) {
         self.shared.lock().withheld = slots;
         self.shared.freed.notify_all();
@@ -277,9 +280,9 @@ impl<S: Slot> Consumer<S> {
         self.next_or_tell(Duration::MAX, |_| ())
     }
 
-    /// Waits like [`next`](Self::next). If all slots have been in use for `patience`, no slot can
-    /// become ready; then `held` is called with the number of slots in use. It is called at most
-    /// once per wait.
+    /// Waits like [`next`](Self::next). If all slots have been in use for `patience`, calls `held`
+    /// with the number of slots in use, because no slot can become ready until one is dropped.
+    /// Calls `held` at most once per wait.
     pub fn next_or_tell(
         &self,
         patience: Duration,
@@ -327,7 +330,7 @@ impl<S: Slot> Consumer<S> {
                 && let Some(held) = held.take()
             {
                 let count = state.in_use;
-                // The callback may drop a slot, which locks the ring.
+                // Unlock the ring, because the callback may drop a slot, and that locks the ring.
                 drop(state);
                 held(count);
                 state = self.shared.lock();
@@ -412,8 +415,8 @@ impl<S: Slot> Drop for Consumer<S> {
     }
 }
 
-/// A slot in use. Dropping it frees the slot. This also works on another thread and after the
-/// consumer is dropped.
+/// A slot in use. Dropping it frees the slot, also on another thread and after the consumer is
+/// dropped.
 pub struct Using<S: Slot> {
     slot: Option<S>,
     shared: Arc<Shared<S>>,

@@ -14,10 +14,10 @@ pub struct Available {
     pub limit: String,
 }
 
-/// File names of a cgroup version.
+/// Names of the memory files of one cgroup version.
 struct CgroupFiles {
     mount: &'static str,
-    /// Files with limits in bytes, or `max`.
+    /// Names of files that contain a limit in bytes, or `max` for no limit.
     limits: &'static [&'static str],
     usage: &'static str,
     /// Keys of `memory.stat` that count page cache. The system reclaims page cache when memory is
@@ -100,8 +100,8 @@ fn cgroups(root: &Path) -> Vec<Available> {
     all
 }
 
-/// Adds the memory left in each cgroup from the root to `path`. Skips folders that do not exist,
-/// because a container may see its own cgroup as the root.
+/// Adds the memory left in each cgroup from the root to `path`. Skips folders that do not exist: a
+/// container may see its own cgroup as the root, without the parents in `path`.
 fn along(root: &Path, path: &str, files: &CgroupFiles, all: &mut Vec<Available>) {
     let names = Path::new(path).components().filter_map(|it| match it {
         Component::Normal(name) => Some(name),
@@ -150,7 +150,8 @@ Max data size             unlimited            unlimited            bytes
 Max address space         8000000              unlimited            bytes
 ";
 
-    /// Available memory and its limit on a system that has only these files.
+    /// Available memory, and the limit that determines it, on a simulated system that has only
+    /// these files.
     fn found(files: &[(&str, &str)]) -> Option<(u64, String)> {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {

@@ -49,7 +49,7 @@ impl Visitor<'_> for ByteSize {
     }
 }
 
-/// Error in a size.
+/// Error while parsing a size in bytes.
 #[derive(Debug, PartialEq)]
 enum SizeError {
     NoNumber,

@@ -9,23 +9,24 @@ use crate::tensor::DType;
 
 /// Fields of a `__cuda_array_interface__`. Lists become tuples in Python.
 ///
-/// It neither borrows nor owns the batch, which must live as long as the reader. If the reader
-/// works on another stream than [`stream`](Self::stream), call [`Batch::wait_in`] for that stream first.
-/// Otherwise the slot may be filled again too early.
+/// The fields neither borrow nor own the batch, so the caller must keep the batch alive while the
+/// reader uses the memory. For a reader that works on another stream than [`stream`](Self::stream),
+/// call [`Batch::wait_in`] with the reader's stream first. Without that call, the loader may fill
+/// the slot again while the reader still uses it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CudaArrayInterface {
     /// Extent of the axes in memory order, slowest first.
     pub shape: [usize; 4],
-    /// Element type: `|u1`, `<f2` or `<f4`. NumPy has no bfloat16, which is therefore `<V2` (two
+    /// Element type: `|u1`, `<f2` or `<f4`. NumPy has no bfloat16, so bfloat16 is `<V2` (two
     /// untyped bytes), as in PyTorch (its pull request 143042) and in ml_dtypes. Readers that do
-    /// not support this fail or get raw bytes. DLPack has a type for bfloat16.
+    /// not support `<V2` fail or get raw bytes. DLPack has a type for bfloat16.
     pub typestr: &'static str,
-    /// Address, and whether the data is read-only, which is always false.
+    /// Address of the first element, and a read-only flag, which is always false.
     pub data: (u64, bool),
     /// Always `None`: the tensor is dense, in C order.
     pub strides: Option<[usize; 4]>,
-    /// Stream in which the tensor is filled; 1 is the legacy default stream. A reader's stream must
-    /// wait for it.
+    /// Handle of the stream in which the tensor is filled, where 1 is the legacy default stream. A
+    /// reader that uses another stream must make that stream wait for this one.
     pub stream: u64,
     /// Version of the interface: 3.
     pub version: u32,
@@ -48,8 +49,8 @@ impl CudaArrayInterface {
             typestr: typestr(shape.dtype),
             data: (address, false),
             strides: None,
-            // The interface forbids 0, because it could mean either default stream. The driver's
-            // null means the legacy default stream.
+            // The driver's null handle is the legacy default stream, which the interface writes as
+            // 1. The interface forbids 0, because 0 could mean either default stream.
             stream: (stream.raw() as u64).max(1),
             version: 3,
         })

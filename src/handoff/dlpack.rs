@@ -4,25 +4,30 @@
 //! Python array API standard's `__dlpack__` (<https://data-apis.org/array-api>). Each point has a test here or in
 //! `tests/gpu/handoff/`:
 //!
-//! * The exported tensor owns the batch. Its deleter drops the batch, from any thread and also after the loader is
-//!   dropped. It does not change that thread's CUDA context.
-//! * [`Exported::into_raw`] returns the pointer for a capsule named `dltensor_versioned`, or `dltensor` for the legacy
-//!   form. The capsule's owner calls the deleter once. Before `into_raw`, dropping [`Exported`] calls it.
-//! * The axes are in the order of the layout: batch, channel, row, column or batch, row, column, channel. Strides count
-//!   elements. The data begins at a multiple of 256 bytes.
+//! * The exported tensor owns the batch. The tensor's deleter drops the batch. It may be called on
+//!   any thread, also after the loader is dropped. It does not change the CUDA context of that
+//!   thread.
+//! * [`Exported::into_raw`] returns the pointer for a capsule named `dltensor_versioned`, or
+//!   `dltensor` for the legacy form. The capsule's owner calls the deleter once. Before `into_raw`,
+//!   dropping [`Exported`] calls the deleter.
+//! * The axes are in the order of the layout: (batch, channel, row, column) or (batch, row, column,
+//!   channel). Strides count elements. The data begins at a multiple of 256 bytes.
 //! * On the device, the consumer's stream waits for the batch. The host does not wait, except for
-//!   [`ConsumerStream::Unnamed`]. The slot is filled again only after the work that is in the consumer's stream when
-//!   the deleter is called. So a consumer may call the deleter as soon as its last kernel is enqueued.
-//!   [`ConsumerStream::from_number`] converts a stream number from Python.
-//! * So the stream must exist until the deleter returns, because the deleter records an event in it. The standard has
-//!   no event for the consumer's last use, and no other stream waits for a non-blocking one. The stream is not used
-//!   afterwards. [`ConsumerStream::On`] keeps a stream of cudarc alive. PyTorch's streams live as long as the process.
-//!   A consumer that destroys its streams earlier (CuPy) passes -1 and orders its work itself.
+//!   [`ConsumerStream::Unnamed`]. The slot is filled again only after the work that the consumer's
+//!   stream contains when the deleter is called. So a consumer may call the deleter as soon as its
+//!   last kernel is enqueued. [`ConsumerStream::from_number`] converts a stream
+//!   number from Python.
+//! * The consumer's stream must exist until the deleter returns, because the deleter records an
+//!   event in this stream. An event in a default stream would not suffice, because default streams
+//!   do not wait for non-blocking streams. [`ConsumerStream::On`] keeps a stream of cudarc alive.
+//!   PyTorch's streams live as long as the process. A consumer that destroys its streams earlier
+//!   (CuPy) passes -1 and orders its work itself.
 //! * A shared batch ([`Arc`]) may be exported any number of times, and is marked read-only each time. The legacy
 //!   structure has no such mark, so exporting a shared batch there is an error.
 //!
-//! A Python object implements `__dlpack__(max_version=...)` with [`export`] if the major version is 1 or higher, and
-//! with [`export_legacy`] if it is absent. It implements `__dlpack_device__` with `(type, id)` of [`DLDevice`].
+//! A Python object implements `__dlpack__(max_version=...)` with [`export`] if the major version in
+//! `max_version` is 1 or higher, and with [`export_legacy`] if `max_version` is absent. It
+//! implements `__dlpack_device__` with `(type, id)` of [`DLDevice`].
 
 #![allow(unsafe_code)]
 
@@ -40,7 +45,7 @@ use crate::tensor::DType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DLPackVersion {
-    /// Major version. A reader of another major version may only call the deleter.
+    /// Major version. A reader that does not support this major version may only call the deleter.
     pub major: u32,
     /// Minor version. Minor versions add codes, but keep the layout.
     pub minor: u32,
@@ -90,7 +95,7 @@ impl From<DType> for DLDataType {
     }
 }
 
-/// Tensor without an owner.
+/// Address, shape and element type of a tensor. It does not own the memory.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DLTensor {
@@ -104,31 +109,31 @@ pub struct DLTensor {
     pub dtype: DLDataType,
     /// Extent of each axis.
     pub shape: *mut i64,
-    /// Stride of each axis, in elements. Never null here.
+    /// Stride of each axis, in elements. Never null in exported tensors.
     pub strides: *mut i64,
     /// Number of bytes from `data` to the first element: 0.
     pub byte_offset: u64,
 }
 
-/// Tensor with its owner, in the form before DLPack version 1.
+/// Tensor with its owner, in the legacy form that DLPack had before version 1.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DLManagedTensor {
     /// The tensor.
     pub dl_tensor: DLTensor,
-    /// The owner. Only the deleter uses it.
+    /// Pointer to the owner of the memory. Only the deleter uses it.
     pub manager_ctx: *mut c_void,
     /// Frees the tensor and this structure.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
-/// Tensor with its owner, in the form since DLPack version 1.
+/// Tensor with its owner, in the versioned form that DLPack has since version 1.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DLManagedTensorVersioned {
     /// [`VERSION`].
     pub version: DLPackVersion,
-    /// The owner. Only the deleter uses it.
+    /// Pointer to the owner of the memory. Only the deleter uses it.
     pub manager_ctx: *mut c_void,
     /// Frees the tensor and this structure.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
@@ -145,31 +150,36 @@ pub enum ConsumerStream {
     /// The legacy default stream, which the standard assumes if no stream is given.
     #[default]
     Legacy,
-    /// The default stream of the calling thread. When the deleter is called, the default streams of all threads.
+    /// The default stream of the thread that exports the batch. The slot is filled again after the
+    /// work in the default streams of all threads, because another thread may call the deleter.
     PerThread,
-    /// An explicit stream.
+    /// This stream, which the consumer names explicitly.
     On(Arc<Stream>),
-    /// The consumer orders its work itself. It must run after the work that is in [`Batch::stream`] at the export, and
-    /// before the work in that stream after the deleter is called.
+    /// No synchronization: the consumer orders its work itself. The consumer's work must run after
+    /// all work that [`Batch::stream`] contains at the export, and before all work that
+    /// [`Batch::stream`] receives after the deleter is called.
     Unsynchronized,
-    /// The consumer's streams are unknown and not ordered with the default streams (TensorFlow). The export blocks the
-    /// host until the batch is filled. The slot is filled again after all work that is in the GPU's primary context
-    /// when the deleter is called. Before CUDA 12.5 the deleter blocks until that work has ended. If a stream of the
-    /// context is being captured then, the deleter ends the loader with an error, and the driver invalidates the
-    /// capture.
+    /// The consumer's streams are unknown and not ordered with the default streams (TensorFlow).
+    /// The export blocks the host until the batch is filled. The slot is filled again after all
+    /// work that is in the GPU's primary context when the deleter is called. Before CUDA 12.5, the
+    /// deleter blocks until that work has ended. If the deleter is called while a stream of the
+    /// context is captured into a CUDA graph, the deleter ends the loader with an error, and the
+    /// driver invalidates the capture.
     Unnamed,
 }
 
 impl ConsumerStream {
-    /// Converts `number` of `__dlpack__(stream=number)` for this batch. `None` and 1 mean the legacy default stream, 2
-    /// the thread's default stream, -1 no synchronization, and numbers above 2 a handle.
+    /// Converts `number` of `__dlpack__(stream=number)` for this batch. `None` and 1 mean the
+    /// legacy default stream, 2 the thread's default stream, -1 no synchronization, and numbers
+    /// above 2 are stream handles.
     ///
     /// # Errors
     /// [`Error::Config`] for 0, which the standard forbids because it could mean either default stream, and for numbers
     /// below -1.
     ///
     /// # Safety
-    /// A handle must belong to the batch's GPU and its primary context, and stay valid until the deleter has returned.
+    /// If `number` is a handle, its stream must belong to the primary context of the batch's GPU,
+    /// and must exist until the deleter has returned.
     pub unsafe fn from_number(batch: &Batch, number: Option<i64>) -> Result<Self> {
         let Some(ours) = batch.stream() else { return Ok(Self::Legacy) };
         match number {
@@ -177,7 +187,7 @@ impl ConsumerStream {
             Some(2) => Ok(Self::PerThread),
             Some(-1) => Ok(Self::Unsynchronized),
             Some(handle) if handle > 2 => {
-                // SAFETY: guaranteed by the caller.
+                // SAFETY: the caller guarantees that the handle is valid.
                 let stream = unsafe { Stream::borrowed(ours.device(), handle as *mut c_void) };
                 Ok(Self::On(Arc::new(stream)))
             }
@@ -203,7 +213,8 @@ impl ConsumerStream {
     }
 }
 
-/// Exports a batch as a DLPack tensor. The consumer may write to an unshared batch. A shared one is read-only.
+/// Exports a batch as a DLPack tensor. The consumer may write to an unshared batch. A shared batch
+/// is exported as read-only.
 ///
 /// # Errors
 /// [`Error::Config`] if the stream belongs to another GPU. [`Error::Device`] if a driver call fails.
@@ -254,20 +265,20 @@ pub struct Exported<M: Managed> {
     managed: NonNull<M>,
 }
 
-// SAFETY: it owns a `Holder`, whose batch may be sent and shared. The pointers in it refer to memory of that batch and
-// of the holder.
+// SAFETY: an `Exported` owns a `Holder`, whose batch may be sent and shared. The pointers in the
+// structure refer to memory of that batch and of the holder.
 unsafe impl<M: Managed> Send for Exported<M> {}
 
 impl<M: Managed> Exported<M> {
     /// Returns the tensor.
     pub fn tensor(&self) -> &DLTensor {
-        // SAFETY: `export_as` created it. It is alive until `into_raw` or `drop`.
+        // SAFETY: `export_as` created the structure, which stays alive until `into_raw` or `drop`.
         unsafe { self.managed.as_ref() }.tensor()
     }
 
-    /// Returns the whole structure.
+    /// Returns the whole DLPack structure.
     pub fn managed(&self) -> &M {
-        // SAFETY: as above.
+        // SAFETY: as in `tensor`.
         unsafe { self.managed.as_ref() }
     }
 
@@ -283,7 +294,8 @@ impl<M: Managed> Exported<M> {
 
 impl<M: Managed> Drop for Exported<M> {
     fn drop(&mut self) {
-        // SAFETY: `into_raw` has not given it away, and it is not used afterwards.
+        // SAFETY: `into_raw` has not passed the structure to a consumer, and nothing uses the
+        // structure after this call.
         unsafe { delete(self.managed.as_ptr()) };
     }
 }
@@ -294,13 +306,13 @@ impl<M: Managed> fmt::Debug for Exported<M> {
     }
 }
 
-/// One of the two DLPack structures.
+/// One of the two DLPack structures: [`DLManagedTensor`] or [`DLManagedTensorVersioned`].
 pub trait Managed: Sized + private::Sealed {
-    /// A tensor with this owner.
+    /// Creates the structure for a tensor with this owner.
     fn new(tensor: DLTensor, owner: *mut c_void, read_only: bool) -> Self;
     /// The tensor.
     fn tensor(&self) -> &DLTensor;
-    /// The owner, which only the deleter uses.
+    /// Pointer to the owner of the memory, for the deleter.
     fn owner(&self) -> *mut c_void;
 }
 
@@ -339,28 +351,30 @@ impl Managed for DLManagedTensorVersioned {
     }
 }
 
-/// All data to which an exported tensor refers, at a fixed address.
+/// All data to which the pointers in an exported tensor refer, at a fixed address.
 struct Holder<M> {
-    /// `None` until the addresses of the other fields are known.
+    /// The DLPack structure, which points to the other fields. `None` until the holder has its
+    /// final address.
     managed: Option<M>,
     shape: [i64; 4],
     strides: [i64; 4],
     _batch: Arc<Batch>,
 }
 
-/// Data and shape of one of a batch's tensors.
+/// Data and shape of one tensor of a batch: the images or the soft targets.
 struct Part {
     data: *mut c_void,
     read_only: bool,
     dtype: DType,
-    /// Extents of the axes, followed by ones.
+    /// Extents of the axes, padded with ones to four.
     shape: [usize; 4],
     axes: usize,
 }
 
 impl Part {
     fn images(batch: &mut Arc<Batch>) -> Self {
-        // Memory that others may read through `host` must not be reachable through a writable pointer.
+        // Other owners of a shared batch may read its memory through `host`, so no writable pointer
+        // to that memory may be exported.
         let (read_only, host) = match Arc::get_mut(batch) {
             Some(batch) => (false, batch.host_mut().map(|bytes| bytes.as_mut_ptr())),
             None => (true, batch.host().map(|bytes| bytes.as_ptr().cast_mut())),
@@ -397,7 +411,7 @@ fn export_as<M: Managed>(
     let strides = [shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1];
     let holder = Holder::<M> { managed: None, shape, strides, _batch: batch };
     let holder = Box::into_raw(Box::new(holder));
-    // SAFETY: just created and not shared.
+    // SAFETY: the holder was just created and is not shared.
     let managed = unsafe {
         let tensor = DLTensor {
             data,
@@ -411,11 +425,11 @@ fn export_as<M: Managed>(
         let managed = M::new(tensor, holder.cast(), read_only);
         ptr::from_mut((*holder).managed.insert(managed))
     };
-    // SAFETY: within the holder.
+    // SAFETY: `managed` points into the holder, so it is not null.
     Ok(Exported { managed: unsafe { NonNull::new_unchecked(managed) } })
 }
 
-/// Deleter of both structures.
+/// Deleter of both DLPack structures, the versioned and the legacy one.
 ///
 /// # Safety
 /// `managed` must be null, or a pointer from `export_as` that was not deleted yet.

@@ -1,19 +1,19 @@
 //! Handoff of batches to other libraries, without a copy. The host does not wait.
 //!
-//! | to                                   | by                                             | owned by            |
-//! |--------------------------------------|------------------------------------------------|---------------------|
-//! | PyTorch, JAX, NumPy, CuPy, TVM       | [`dlpack::export`], [`dlpack::export_legacy`]  | the exported tensor |
-//! | Numba, CuPy, PyTorch                 | [`CudaArrayInterface`]                         | the [`Batch`]       |
-//! | kernels that are launched by cudarc  | [`CudaTensor`]                                 | the [`CudaTensor`]  |
-//! | anything else                        | `device_ptr`, `stream`, `ready`, `on` of a [`Batch`] | the [`Batch`] |
+//! | library | interface | owner of the batch |
+//! |---|---|---|
+//! | PyTorch, JAX, NumPy, CuPy, TVM | [`dlpack::export`], [`dlpack::export_legacy`] | the exported tensor |
+//! | Numba, CuPy, PyTorch | [`CudaArrayInterface`] | the caller, who keeps the [`Batch`] |
+//! | kernels that are launched by cudarc | [`CudaTensor`] | the [`CudaTensor`] |
+//! | any other | `device_ptr`, `stream`, `ready`, `wait_in` of a [`Batch`] | the caller, who keeps the [`Batch`] |
 //!
-//! On a device, each of them has two guarantees, with tests in `tests/gpu/handoff/`:
+//! On a device, each of these interfaces gives two guarantees, with tests in `tests/gpu/handoff/`:
 //!
 //! * Work that the other library enqueues in its stream after the handoff runs after the batch is
 //!   filled. The stream waits for an event, the host does not wait.
 //! * When the owner drops the batch, on any thread, the slot is filled again only after the work
-//!   that is in the other library's stream at that time. So the owner may drop the batch while its
-//!   kernels still run, as frameworks do.
+//!   that the other library's stream contains at that time. So the owner may drop the batch while
+//!   its kernels still run, as frameworks do.
 //!
 //! Exported batches may outlive the loader.
 

@@ -11,20 +11,22 @@ use crate::loader::Batch;
 
 /// Batch on the device, as memory that cudarc 0.19 can use in one of its streams.
 ///
-/// It owns the batch. Dropping it returns the slot. The slot is filled again after the work in that
-/// stream, and after the uses of the slice in other streams of its context that cudarc has tracked.
-/// cudarc never frees the memory. While cudarc's event tracking is on (its default), each
-/// `CudaTensor` creates two events and nothing else. `disable_event_tracking` turns it off.
+/// The tensor owns the batch. Dropping the tensor returns the slot to the loader. The slot is
+/// filled again after the work in the tensor's stream, and after the uses of the slice that cudarc
+/// has tracked in other streams of the context. cudarc never frees the memory. While cudarc's event
+/// tracking is on, which is the default, each `CudaTensor` creates two CUDA events and nothing
+/// else. `disable_event_tracking` turns the tracking off.
 ///
-/// A library that needs an owned `CudaSlice`, such as candle for its storage, must copy the data.
+/// A library that needs an owned `CudaSlice`, such as candle for its storage, must copy the data,
+/// because the batch owns the memory.
 #[derive(Debug)]
 pub struct CudaTensor<T: Element> {
     slice: BorrowedSlice<T, Batch>,
 }
 
 impl<T: Element> CudaTensor<T> {
-    /// Passes a batch to a cudarc stream. The stream must belong to `CudaContext::new` of the same
-    /// GPU, which is its primary context.
+    /// Passes a batch to a cudarc stream. The stream must belong to the primary context of the same
+    /// GPU, which `CudaContext::new` returns.
     ///
     /// # Errors
     /// [`Error::Config`] if the batch is in host memory or has another element type, or if the

@@ -1,12 +1,13 @@
 //! Chooses a decode route for each image, and distributes images over routes by measured speed.
 //!
-//! * An image is submitted to the queue where it is expected to finish first. The expected time is
-//!   the time for the queue's outstanding work at its measured speed, plus the image's own time
-//!   there.
-//! * No engine idles while the best queue holds more than a second round of images. A slower queue
-//!   that would run empty gets the image instead, unless its speed is negligible.
-//! * The largest images (one in twenty) are rationed: no queue gets many more of them than its
-//!   share of the total speed.
+//! * Each route has an engine with a queue. An image is submitted to the queue where it is expected
+//!   to finish first. The expected time is the time for the queue's outstanding images at the
+//!   engine's measured speed, plus the time to decode the image itself on that engine.
+//! * No engine idles while many images wait for another engine. A round is the number of images
+//!   that an engine decodes at the same time. If the best queue holds two rounds or more, a slower
+//!   queue that would run empty gets the image instead, unless its speed is negligible.
+//! * The largest images (one in twenty) are rationed, because each of them delays its queue for
+//!   long: no queue gets many more of them than its share of the total speed.
 //! * While an image takes far longer than expected, its queue gets few further images. The image
 //!   hardly changes the estimate of the queue's speed. It does not delay images on other queues.
 //! * A queue without measurements gets images at once. An idle queue gets an image from time to
@@ -14,9 +15,9 @@
 //! * A queue never exceeds its capacity. Routes that the caller forbids are never used.
 //! * Choices are deterministic: there are no random numbers, and the caller passes the time.
 //!
-//! Completions are observed late and in bursts. Therefore the time until a queue is free is
-//! predicted. Between two observed completions the prediction decreases with the clock, and each
-//! completion shortens it.
+//! The host observes completions late and in bursts. Therefore the balancer predicts the time until
+//! a queue is free. Between two observed completions, the predicted time decreases with the clock.
+//! Each completion shortens it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -35,7 +36,7 @@ mod tests;
 /// Properties of an engine's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RouteQueue {
-    /// Route of the engine; one queue per route.
+    /// Route of the engine. Each route has one queue.
     pub route: Route,
     /// Number of images that the engine decodes at the same time, at least 1.
     pub parallel: usize,
@@ -54,7 +55,8 @@ pub(super) struct ImageWork {
     pub bytes: u64,
 }
 
-/// Image on its queue. It counts as outstanding until it is passed to `finish` or `cancel`.
+/// Handle of an image in the queue of its route. The image counts as outstanding until the handle
+/// is passed to `finish` or `cancel`.
 #[derive(Debug)]
 #[must_use = "the image counts as outstanding until it is finished or cancelled"]
 pub(super) struct Ticket {
@@ -74,7 +76,7 @@ impl Ticket {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RouteReport {
-    /// The queue's route.
+    /// Route whose statistics these are.
     pub route: Route,
     /// Finished images.
     pub images: u64,
@@ -85,10 +87,11 @@ pub struct RouteReport {
     /// Mean waiting time in seconds: from the choice until the completion was observed, minus the
     /// expected decoding time.
     pub queue_seconds: f64,
-    /// Share of the time since the first choice in which the route's parallel places were occupied,
-    /// from 0 to 1.
+    /// Utilization of the route: the share of the time since the first choice in which its places
+    /// (images that it decodes at the same time) were occupied, from 0 to 1.
     pub busy: f64,
-    /// Time since the first choice, in seconds, multiplied by the number of parallel places.
+    /// Time since the first choice, in seconds, multiplied by the number of the route's places
+    /// (images that it decodes at the same time).
     pub place_seconds: f64,
 }
 
@@ -148,7 +151,8 @@ const NEGLIGIBLE: f64 = 0.02;
 const STALE: u32 = 512;
 /// Maximum number of large images that a queue may get beyond its share.
 const LARGE_AHEAD: f64 = 1.5;
-/// A large image may finish up to this many times later than on the best queue, to keep the shares.
+/// To keep the shares, a large image may be given to a queue where it finishes up to this many
+/// times later than on the best queue.
 const LARGE_PATIENCE: f64 = 8.0;
 /// Share of images that count as large.
 const LARGE_SHARE: f64 = 0.05;
@@ -172,8 +176,8 @@ struct QueueState {
     outstanding: VecDeque<Outstanding>,
     /// Sum of the expected decoding times of all outstanding images, in seconds.
     backlog: f64,
-    /// Number of places that accept images. A place is blocked while two rounds of later images
-    /// have overtaken its image.
+    /// Number of places that are not blocked. A place is blocked while more than two rounds of
+    /// later images have overtaken its image.
     places: usize,
     /// Time at which all submitted work is expected to be finished.
     free_at: f64,
@@ -181,8 +185,8 @@ struct QueueState {
     next_due: f64,
     /// Running mean of the delay with which completions are observed, in seconds.
     lateness: f64,
-    /// With fewer outstanding images, the queue may run empty before the completion of its last
-    /// image is observed.
+    /// Number of outstanding images below which the queue may run empty before the completion of
+    /// its last image is observed.
     depth: usize,
     /// Number of large images that the queue got beyond its share.
     large_ahead: f64,
@@ -204,7 +208,7 @@ struct Outstanding {
     overtaken: usize,
 }
 
-/// Predicted time of an image on a queue.
+/// Predicted time for an image if it is submitted to this queue.
 #[derive(Clone, Copy)]
 struct Estimate {
     queue: usize,
@@ -355,12 +359,12 @@ impl QueueState {
         self.outstanding.len() < self.queue.capacity
     }
 
-    /// Number of occupied places.
+    /// Number of images that the engine is decoding, that is, of occupied places.
     fn taken(&self) -> usize {
         self.outstanding.len().min(self.queue.parallel)
     }
 
-    /// Whether a second round of images waits behind those that are being decoded.
+    /// Whether a second round of images waits behind the images that are being decoded.
     fn has_queue(&self) -> bool {
         self.outstanding.len() >= 2 * self.queue.parallel
     }
@@ -380,7 +384,7 @@ impl QueueState {
         self.cost.seconds(assume(self.queue.route, work))
     }
 
-    /// Images per second, for the mean image.
+    /// Speed in images per second, for images of mean size.
     fn speed(&self, mean: [f64; 3]) -> f64 {
         self.queue.parallel as f64 / self.mean_seconds(mean).max(1e-9)
     }
@@ -447,8 +451,8 @@ impl QueueState {
         self.lateness += 0.1 * (late - self.lateness);
         match self.outstanding.front() {
             Some(front) => self.next_due = now + front.expected,
-            // The queue ran empty while another had images waiting, because the end of its work was
-            // observed too late to refill it.
+            // The queue ran empty while another queue had images waiting, because the end of its
+            // work was observed too late to refill it. So keep more images in this queue.
             None if others_queue => {
                 let most = (4 * self.queue.parallel).min(self.queue.capacity).max(1);
                 self.depth = (2 * self.depth).min(most);
@@ -457,8 +461,8 @@ impl QueueState {
         }
     }
 
-    /// Advances the measured times to `now`. A measuring span with enough images ends only after
-    /// the burst of completions that filled it.
+    /// Advances the measured times to `now`. Completions are observed in bursts, so a measuring
+    /// span with enough images ends only after the burst that filled it.
     fn advance(&mut self, now: f64) {
         if let Some(span) = self.measuring.end(self.cost.spans(), now) {
             self.cost.learn(span);

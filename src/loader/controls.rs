@@ -9,8 +9,8 @@ use crate::plan::Offload;
 /// Settings that every worker reads before each sample.
 pub(super) struct Controls {
     pub gate: Gate,
-    /// Packed into one word, so no thread reads a half-changed value: twice the number of
-    /// operators, plus one if decoding is on the device.
+    /// Work on the device, packed into one word, so no thread reads a half-changed value: twice the
+    /// number of operators, plus one if decoding is on the device.
     offload: AtomicUsize,
 }
 

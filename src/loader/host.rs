@@ -19,8 +19,8 @@ use crate::ring::Slot;
 use crate::source::Source;
 use crate::transform::blend::blend;
 
-/// Memory of a batch on the host: the tensor and the soft targets. While the batch is filled, each
-/// is split into one part per sample, so many threads can write at the same time.
+/// Memory of a batch on the host: the tensor and the soft targets. While the batch is filled, both
+/// are split into one part per sample, so many threads can write at the same time.
 pub struct HostSlot {
     pixels: Split,
     targets: Split,
@@ -31,7 +31,7 @@ pub struct HostSlot {
 #[derive(Default)]
 pub struct HostCell {
     pixels: BytesMut,
-    /// Empty without soft targets.
+    /// Memory of the sample's soft target. Empty without soft targets.
     target: BytesMut,
 }
 
@@ -135,7 +135,7 @@ impl Split {
             let part = part.take().ok_or_else(|| Error::Internal {
                 problem: "a cell of a finished batch is missing".into(),
             })?;
-            // Neighbours in one allocation: `unsplit` joins them in constant time.
+            // The parts are neighbours in one allocation, so `unsplit` joins them in constant time.
             if self.whole.is_empty() {
                 self.whole = part;
             } else {
@@ -215,8 +215,8 @@ impl Worker {
         Self { source, plan, meter, pipeline }
     }
 
-    /// Fills cells until there are no more jobs. Before each cell it waits until worker `number` is
-    /// active.
+    /// Fills cells until there are no more jobs. Before each cell, the thread waits until worker
+    /// `number` is active.
     pub fn run(mut self, feed: &Feed<HostSlot>, gate: &Gate, number: usize) {
         let meter = self.meter.clone();
         let _clocked = meter.on_this_thread();

@@ -6,7 +6,7 @@
 //! | floor | module | content |
 //! |---|---|---|
 //! | 0 | `order` | the sample at each position of an epoch |
-//! | 0 | `balance` | the engine that decodes an image |
+//! | 0 | `balance` | the choice of the engine that decodes an image |
 //! | 0 | `controls` | the number of active workers, and the work on the device |
 //! | 1 | `sample` | one sample: reading, caches, planning, decoding, the outcome |
 //! | 2 | `slot` | one batch while it is filled, and the jobs that fill it |

@@ -27,10 +27,12 @@ pub struct Stats {
     pub batches: u64,
     /// Repeated samples that fill a batch as padding.
     pub padding: u64,
-    /// Samples of this shard that no batch held, because they did not fill the last batch of an epoch
-    /// (`loader.last_batch = "drop"`). Counted when that batch is handed out.
+    /// Number of samples of this shard that are in no batch, because they did not fill the last
+    /// batch of an epoch (`loader.last_batch = "drop"`). Counted when the epoch's last batch is
+    /// delivered.
     pub left_over: u64,
-    /// Batches for which memory beyond the plan was allocated, because the consumer held all others
+    /// Number of batches for which memory beyond the plan was allocated, because the consumer held
+    /// all other batches
     /// ([`LoaderBuilder::add_batches`](crate::loader::LoaderBuilder::add_batches)).
     pub batches_added: u64,
     /// Seconds since the loader was built.
@@ -53,8 +55,8 @@ pub struct Stats {
     ///
     /// [`JpegBy::name`]: crate::decode::JpegBy::name
     pub jpeg: BTreeMap<&'static str, u64>,
-    /// Counts of the latest [`Stats::EPOCHS`] epochs with delivered batches. Earlier epochs are
-    /// only in the totals above.
+    /// Counts of each of the latest [`Stats::EPOCHS`] epochs with delivered batches. Earlier epochs
+    /// are only in the totals above.
     pub epochs: Vec<EpochStats>,
     /// Statistics of each decode route, including prefetched images. Empty if nothing is decoded
     /// for a device.
@@ -122,26 +124,26 @@ pub struct MemoryStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StageSeconds {
-    /// Reading encoded bytes.
+    /// Time for reading encoded bytes.
     pub read: f64,
-    /// Parsing headers, planning and decoding.
+    /// Time for parsing headers, planning and decoding.
     pub decode: f64,
-    /// The operators and the output conversion.
+    /// Time in the operators and the output conversion.
     pub transform: f64,
-    /// Workers waiting for a free slot. If this is large, the consumer is the bottleneck.
+    /// Time that workers waited for a free slot. If this is large, the consumer is the bottleneck.
     pub waiting_for_consumer: f64,
-    /// Threads waiting for a processor, by what used the processor, in the stages above and between
-    /// them. `None` if the system does not report it.
+    /// Time that threads waited for a processor, in the stages above and between them, by the cause
+    /// of the wait. `None` if the system does not report it.
     pub waiting_for_processor: Option<Waits>,
-    /// Consumer waiting for a batch. If this is large, the loader is the bottleneck.
+    /// Time that the consumer waited for a batch. If this is large, the loader is the bottleneck.
     pub consumer_waiting: f64,
-    /// Decoding on the device: the sum over its streams, by the device's clock, extrapolated from
-    /// the timed spans. 0 if nothing is decoded there.
+    /// Time for decoding on the device: the sum over its streams, by the device's clock,
+    /// extrapolated from the timed spans. 0 if nothing is decoded on the device.
     pub device_decode: f64,
-    /// Kernels running on the device, measured like `device_decode`.
+    /// Time that kernels ran on the device, measured like `device_decode`.
     pub device_kernel: f64,
-    /// The consumer's stream waiting for batches that were already ready on the host, measured like
-    /// `device_decode`.
+    /// Time that the consumer's stream waited for batches that were already ready on the host,
+    /// measured like `device_decode`.
     pub device_waiting: f64,
 }
 

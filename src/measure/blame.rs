@@ -1,22 +1,23 @@
-//! Attribution of processor waits: in which stages workers waited, and who used the processors.
+//! Attributes the time that workers waited for a processor: to stages, and to whoever used the
+//! processors.
 
 use super::{Meters, Profile, Snapshot, Stage, StageProfile, ThreadTime, Waits};
 
-/// Stages that only compute. Their elapsed time beyond CPU time is waiting for a processor. Other
-/// stages may also wait for a disk or a device.
+/// Stages that only compute. Time in these stages beyond CPU time is time spent waiting for a
+/// processor. Other stages may also wait for a disk or a device.
 const COMPUTES: [Stage; 3] = [Stage::Header, Stage::Decode, Stage::Transform];
-/// Stages of other threads than workers: `List` runs in the builder's thread, `Kernel` in the
+/// Stages that do not run in workers: `List` runs in the builder's thread, `Kernel` in the
 /// launcher.
 const OF_OTHERS: [Stage; 2] = [Stage::List, Stage::Kernel];
 
 /// Attributes the workers' processor waits to stages and causes, if the kernel reports the waits.
 ///
 /// A thread can lose its processor anywhere in a sample, also between stages, and most often at a
-/// system call. So the total wait is attributed in this order:
+/// system call. So the total wait for a processor is attributed in this order:
 ///
-/// 1. stages that only compute, by their elapsed time beyond CPU time,
-/// 2. the time between stages, by its elapsed time beyond CPU time,
-/// 3. reads and other waits, in proportion to their lengths.
+/// 1. to stages that only compute, by their elapsed time beyond CPU time,
+/// 2. to the time between stages, by its elapsed time beyond CPU time,
+/// 3. to reads and other waits, in proportion to their lengths.
 pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
     let seconds = profile.seconds.max(1e-9);
     let (mut all, mut ran, mut told) = (0.0, 0.0, false);
@@ -61,14 +62,14 @@ pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
         .collect();
     for (stage, waited) in profile.stages.iter_mut().zip(waited) {
         stage.waited_for_processor = waited;
-        // If a stage was never clocked, its share on a processor is not measured. It is at most
-        // what the wait leaves.
+        // If the CPU time of a stage was never read, its CPU share is not measured. It is at most
+        // the share of the stage's time in which the stage did not wait for a processor.
         if measured.stage(stage.stage).clocked == 0 && waited.is_some() {
             stage.cpu_share = share(stage.without_waiting(), stage.busy).min(stage.cpu_share);
         }
     }
-    // The kernel's waiting time is limited to what the threads' measured times leave, so the shares
-    // do not exceed the whole.
+    // The kernel may report more waiting than the workers' measured times allow. Only the
+    // attributed part is reported, so the shares do not exceed 100 %.
     let attributed = of_computing + of_between + of_waiting;
     profile.processors.waits = measured.waits_for_processor().map(|it| it.part(attributed));
 }
@@ -76,7 +77,8 @@ pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
 impl Snapshot {
     /// Time that the loader's threads waited for a processor, by cause; `None` if the system does not report it.
     pub fn waits_for_processor(&self) -> Option<Waits> {
-        // The consumer's thread is included at first, because it waits in the same run queues.
+        // The split includes the consumer's thread, because it waits in the same run queues. Only
+        // the loader's part of the split is returned.
         let threads: Vec<ThreadTime> =
             self.threads.iter().copied().flatten().chain(self.steps.thread).collect();
         let sum = |of: fn(&ThreadTime) -> u64| threads.iter().map(of).sum::<u64>() as f64 * 1e-9;

@@ -14,7 +14,7 @@ const SPANS: usize = 32;
 
 /// Meter of the consumer between batches. By default, a step is the time from receiving a batch to
 /// asking for the next one of the same epoch, or to learning that the epoch has ended. The consumer
-/// may report begin and end of its steps instead.
+/// may instead report the begin and the end of each step.
 #[derive(Debug, Default)]
 pub struct Consumer {
     /// Time and thread of the last received batch, and CPU time of that thread.
@@ -64,22 +64,23 @@ pub struct Steps {
     /// Time in the clocked steps, which are those that began and ended on the same thread.
     pub clocked: u64,
     /// Time between epochs: from learning that an epoch has ended to asking for the first batch of
-    /// the next. If the consumer did not ask for more after its last batch, it counts from that
-    /// batch.
+    /// the next. If the consumer stopped asking before it learned of the end, the time begins with
+    /// its last batch.
     pub between_epochs: u64,
     /// Count and time of each named part of the steps.
     pub spans: BTreeMap<String, (u64, u64)>,
-    /// Time that the consumer's thread ran and waited for a processor since its first batch. `None`
-    /// if several threads take batches or the kernel does not report it.
+    /// Time that the consumer's thread ran, and time that it waited for a processor, since its
+    /// first batch. `None` if several threads take batches or the kernel does not report these
+    /// times.
     pub thread: Option<ThreadTime>,
-    /// Waiting time per batch.
+    /// Histogram of the waiting times for batches.
     pub wait: Counts,
-    /// Duration per step.
+    /// Histogram of the durations of steps.
     pub step: Counts,
 }
 
 impl Consumer {
-    /// Counts so far.
+    /// Counts since the loader was built.
     pub fn steps(&self) -> &Steps {
         &self.steps
     }
@@ -161,7 +162,7 @@ impl Consumer {
         since
     }
 
-    /// Counts with their histograms.
+    /// Counts since the loader was built, with their histograms.
     pub(super) fn all(&self) -> Steps {
         let thread = match &self.thread {
             Thread::One(_, clock) => clock.read(),

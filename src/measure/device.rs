@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::DeviceTime;
 use super::histogram::{Counts, Histogram};
 
-/// Meter of spans in streams: kernel launches, decoded images or groups of them, copies, waits. All
-/// spans are counted; only some are timed.
+/// Meter of spans in CUDA streams. A span is a kernel launch, the decoding of an image or a group
+/// of images, a copy, or a wait. All spans are counted; only some are timed.
 #[derive(Debug, Default)]
 pub struct DeviceMeter {
     all_items: AtomicU64,
@@ -29,7 +29,7 @@ pub struct DeviceCounts {
     pub busy: u64,
     /// Number of spans that could not be timed, because earlier measurements were still running.
     pub dropped: u64,
-    /// Durations of the timed spans.
+    /// Histogram of the durations of the timed spans.
     pub latency: Counts,
 }
 
@@ -40,9 +40,11 @@ pub struct RouteCounts {
     pub route: &'static str,
     /// Finished images.
     pub images: u64,
-    /// Time in which the route's places were occupied, in seconds, summed over all places.
+    /// Time that the route's places (images that it can decode at once) were occupied, in seconds,
+    /// summed over all places.
     pub busy: f64,
-    /// Observed time in seconds, multiplied by the number of places.
+    /// Observed time in seconds, multiplied by the number of the route's places. This is the
+    /// maximum of `busy`.
     pub places: f64,
 }
 
@@ -59,12 +61,12 @@ impl RouteCounts {
 }
 
 impl DeviceMeter {
-    /// Counts a span of `items` samples, timed or not.
+    /// Counts a span of device work on `items` samples, whether it is timed or not.
     pub fn seen(&self, items: u64) {
         self.all_items.fetch_add(items, Relaxed);
     }
 
-    /// Records the duration of a span of `items` samples.
+    /// Records the duration of a span of device work on `items` samples.
     pub fn add(&self, items: u64, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.items.fetch_add(items, Relaxed);
@@ -77,7 +79,7 @@ impl DeviceMeter {
         self.dropped.fetch_add(1, Relaxed);
     }
 
-    /// Counts so far.
+    /// Counts of all spans until now.
     pub fn counts(&self) -> DeviceCounts {
         DeviceCounts {
             all_items: self.all_items.load(Relaxed),
@@ -101,7 +103,7 @@ impl DeviceCounts {
         }
     }
 
-    /// Adds other counts.
+    /// Adds the counts of another meter.
     pub fn add(&mut self, other: &Self) {
         self.all_items += other.all_items;
         self.items += other.items;

@@ -7,7 +7,8 @@ use super::Latency;
 /// Buckets per doubling of the value. The relative error of a value is at most 1/32.
 const PARTS: u64 = 16;
 const PART_BITS: u32 = PARTS.trailing_zeros();
-/// Values below 2^6 nanoseconds have buckets of 4 ns; those of 2^40 and more (18 minutes) share one bucket.
+/// Values below 2^6 nanoseconds have buckets of 4 ns. Values of 2^40 ns (18 minutes) and more share
+/// one bucket.
 const LEAST: u32 = 6;
 const MOST: u32 = 40;
 const BUCKETS: usize = ((MOST - LEAST + 1) * PARTS as u32 + 1) as usize;
@@ -39,7 +40,7 @@ impl Histogram {
         self.add_many(nanoseconds, 1);
     }
 
-    /// Counts the same duration `many` times.
+    /// Counts `many` equal durations.
     pub fn add_many(&self, nanoseconds: u64, many: u64) {
         self.buckets[bucket(nanoseconds)].fetch_add(many as u32, Relaxed);
         if nanoseconds > self.max.load(Relaxed) {
@@ -47,7 +48,7 @@ impl Histogram {
         }
     }
 
-    /// Counts so far.
+    /// Counts of all durations until now.
     pub fn counts(&self) -> Counts {
         let buckets = self.buckets.iter().map(|it| it.load(Relaxed)).collect();
         Counts { buckets, max: self.max.load(Relaxed) }
@@ -55,14 +56,15 @@ impl Histogram {
 }
 
 impl Counts {
-    /// Counts since `earlier`. The maximum is still that of all time.
+    /// Counts since `earlier`. The maximum still covers all durations, because a maximum cannot be
+    /// subtracted.
     pub fn since(&self, earlier: &Counts) -> Counts {
         let before = earlier.buckets.iter().copied().chain(std::iter::repeat(0));
         let buckets = self.buckets.iter().zip(before).map(|(now, then)| now.wrapping_sub(then));
         Counts { buckets: buckets.collect(), max: self.max }
     }
 
-    /// Adds other counts.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Counts) {
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
@@ -79,7 +81,7 @@ impl Counts {
     }
 
     /// Number of durations up to each bound. The bounds are in seconds and must increase. If a
-    /// bound divides a bucket, the middle of the bucket decides.
+    /// bound lies inside a bucket, all durations of the bucket count as its middle.
     pub fn below(&self, bounds: &[f64]) -> Vec<u64> {
         let mut below = vec![0; bounds.len()];
         for (at, &many) in self.buckets.iter().enumerate().filter(|(_, many)| **many > 0) {

@@ -1,6 +1,6 @@
 //! Lists of the latest items.
 
-/// Maximum number of stored decisions, for the tuning of a loader and for its prefetch depth.
+/// Maximum number of stored decisions of each tuner of a loader.
 pub const DECISIONS: usize = 100;
 
 /// Maximum number of epochs whose counts are stored.

@@ -1,19 +1,20 @@
 //! Always-on measurement of a loader's threads and rings.
 //!
-//! * Each thread has its own [`ThreadMeter`]. It has for each [`Stage`] the number of items, their
-//!   bytes, the busy time, and the time waiting for input and for space for output. Threads never
-//!   wait for each other to count.
+//! * Each thread has its own [`ThreadMeter`]. For each [`Stage`], the meter holds the number of
+//!   items, their bytes, the busy time, and the times that the thread waited for input and for
+//!   space for its output. Threads never wait for each other to count.
 //! * If samples take less than 50 microseconds, about one in [`TIMED`] is timed and represents the
 //!   others. Every sample is counted.
 //! * CPU time is read from the system for one sample in [`CLOCKED`] if samples are short, else for
-//!   each sample. A stage waits for a disk or for a processor during its elapsed time beyond CPU
-//!   time.
+//!   each sample. The time in a stage beyond its CPU time is time spent waiting for a disk or a
+//!   processor.
 //! * When a [`Snapshot`] is taken, the system reports how long threads waited for a processor, and
 //!   who used the processors (`processor`).
 //! * Device time is measured with events in streams, and counted by a [`DeviceMeter`] per stage and
 //!   route.
 //! * Per-batch measurements (the ring, the consumer, the timeline) are behind a lock.
-//! * Memory is constant: histograms have fixed buckets, and the timeline halves its resolution when it is full.
+//! * Memory is constant: histograms have fixed buckets, and the timeline halves its resolution when
+//!   it is full.
 //! * A [`Snapshot`] holds all counts at one moment. An interval is the difference of two snapshots.
 //!
 //! `benches/measure.rs` measures the overhead.
@@ -72,7 +73,7 @@ pub struct Meters {
     watching: Watching,
     by_thread: Mutex<Vec<Arc<ThreadMeter>>>,
     read_contention: Arc<ReadContention>,
-    /// Device work, by stage and route.
+    /// Device work, by stage and decode route or other kind of work.
     device: Mutex<Vec<(Stage, &'static str, Arc<DeviceMeter>)>>,
     /// Waiting times of the consumer's stream.
     waits: Arc<DeviceMeter>,
@@ -106,11 +107,11 @@ pub struct Snapshot {
     pub absences: Vec<Absence>,
     /// Use of the machine's processors.
     pub machine: Machine,
-    /// Device work, by stage and route.
+    /// Device work, by stage and decode route or other kind of work.
     pub device: Vec<(Stage, &'static str, DeviceCounts)>,
     /// Statistics of each decode route, if images are decoded for a device.
     pub routes: Vec<RouteCounts>,
-    /// Utilization of the device, if it is watched.
+    /// Readings of the device's utilization, if the device is watched.
     pub readings: DeviceReadings,
     /// Counts of the ring of batches.
     pub ring: RingCounts,
@@ -122,9 +123,9 @@ pub struct Snapshot {
     pub steps: Steps,
     /// Concurrent reads.
     pub reads: Reads,
-    /// State of the loop at moments that are spread over time.
+    /// State of the loop at moments that are evenly spread over time.
     pub timeline: Vec<Moment>,
-    /// A sample of the images since the loader was built.
+    /// Evenly spread selection of the images since the loader was built.
     pub images: Vec<Seen>,
     /// Number of pixels of all images.
     pub pixels: u64,
@@ -138,7 +139,8 @@ impl Meters {
         Self::watched(slots, Watching::default())
     }
 
-    /// Creates meters that also record traces or call markers, as configured by `watching`.
+    /// Creates meters that also record traces or call a profiler's markers, as configured by
+    /// `watching`.
     pub fn watched(slots: usize, watching: Watching) -> Self {
         let begin = Instant::now();
         let batches = Batches {
@@ -178,7 +180,8 @@ impl Meters {
         meter
     }
 
-    /// Meter of device work in a stage, for a route or another name. All threads share it.
+    /// Meter of device work in a stage, for a decode route or another kind of work, such as `copy`.
+    /// All threads share the meter.
     pub fn device(&self, stage: Stage, route: &'static str) -> Arc<DeviceMeter> {
         let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((.., meter)) = device.iter().find(|it| (it.0, it.1) == (stage, route)) {
@@ -208,7 +211,7 @@ impl Meters {
         self.begin.elapsed().as_secs_f64()
     }
 
-    /// Records that the first cell of a batch is handed out.
+    /// Records that a worker gets the first cell of a batch.
     pub fn batch_begun(&self, sequence: u64) {
         let (mut batches, now) = self.batches_now();
         batches.ring.begun(sequence, now);
@@ -244,8 +247,9 @@ impl Meters {
         }
     }
 
-    /// Records that the consumer received a batch of `samples` samples. `asked` is when it asked
-    /// for the batch, and `ready` whether the batch was ready then.
+    /// Records that the consumer received a batch of `samples` samples. `asked` is the time at
+    /// which the consumer asked for the batch, and `ready` is whether the batch was ready at that
+    /// time.
     pub fn consumer_has(&self, asked: Instant, ready: bool, samples: u64) {
         let busy = self.busy();
         let waited = if self.spans() > 0 { self.waited_for_processor() } else { None };
@@ -304,13 +308,13 @@ impl Meters {
         }
     }
 
-    /// Number of ready batches, and of batches that are being filled.
+    /// Number of ready batches, and number of batches that are being filled.
     pub fn batches_ahead(&self) -> (usize, usize) {
         let batches = self.batches();
         (batches.ring.ready(), batches.ring.filling())
     }
 
-    /// All counts at this moment, without those of the routes, which the loader adds.
+    /// All counts at this moment, without those of the decode routes, which the loader adds.
     pub fn snapshot(&self) -> Snapshot {
         let by_thread = self.by_thread().clone();
         let now = self.begin.elapsed();
@@ -318,7 +322,8 @@ impl Meters {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner).read();
         let batches = self.batches();
-        // Absences are read first. After a thread has ended, its other counts do not change.
+        // Read the absences first. The other counts of a thread that has ended do not change
+        // afterwards.
         let absences = by_thread.iter().map(|meter| meter.absence(now)).collect();
         Snapshot {
             seconds,
@@ -443,7 +448,8 @@ impl Snapshot {
         sum
     }
 
-    /// Device work in a stage for a route or another name.
+    /// Counts of device work in a stage, for a decode route or another kind of work, such as
+    /// `copy`.
     pub fn device_of(&self, stage: Stage, route: &str) -> Option<&DeviceCounts> {
         self.device.iter().find(|it| it.0 == stage && it.1 == route).map(|it| &it.2)
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 /// Meter of the reads of all threads of a loader. It has the sums for a linear fit of a read's
-/// duration to the number of concurrent reads.
+/// duration to the number of other reads in flight.
 #[derive(Debug, Default)]
 pub struct ReadContention {
     in_flight: AtomicUsize,
@@ -22,7 +22,7 @@ pub struct Reads {
     pub reads: u64,
     /// Sum over all reads of the number of other reads in flight when the read began.
     pub others: u64,
-    /// Sum of the squares of these numbers.
+    /// Sum over all reads of the square of the number of other reads in flight.
     pub others_squared: u64,
     /// Sum of the durations of all reads, in microseconds.
     pub micros: u64,
@@ -45,7 +45,7 @@ impl ReadContention {
         InFlight { read_contention: self, others, begin: Instant::now() }
     }
 
-    /// Sums so far.
+    /// Sums over all reads that have ended.
     pub fn reads(&self) -> Reads {
         Reads {
             reads: self.reads.load(Relaxed),
@@ -102,7 +102,8 @@ impl Reads {
 mod tests {
     use super::*;
 
-    /// Sums of reads whose duration is a function of the number of other reads in flight.
+    /// Sums of simulated reads whose duration is the function `time` of the number of other reads
+    /// in flight.
     fn reads(time: impl Fn(u64) -> u64, others: impl Iterator<Item = u64>) -> Reads {
         let mut sums = Reads::default();
         for it in others {

@@ -8,7 +8,8 @@ use super::histogram::{Counts, Histogram};
 /// Meter of the ring: the time with each number of ready batches, and the time to fill a batch.
 #[derive(Debug)]
 pub struct Ring {
-    /// Time with each number of ready batches, from 0 to the number of slots, in nanoseconds.
+    /// For each number of ready batches from 0 to the number of slots, the time with this number,
+    /// in nanoseconds.
     levels: Vec<u64>,
     since: Option<Instant>,
     /// Sequence numbers of batches that are being filled, with the time when each began.
@@ -18,7 +19,7 @@ pub struct Ring {
     published: u64,
     making: Histogram,
     made: u64,
-    /// Time when the last batch was published, if the ring was empty then.
+    /// Time when the last batch was published, if no other batch was ready.
     newest: Option<Instant>,
     delivered: u64,
     delivery: u64,
@@ -27,18 +28,18 @@ pub struct Ring {
 /// Counts of a [`Ring`] at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingCounts {
-    /// Time with each number of ready batches, from 0, in nanoseconds.
+    /// For each number of ready batches from 0, the time with this number, in nanoseconds.
     pub levels: Vec<u64>,
     /// Number of batches that became ready.
     pub published: u64,
     /// Time from a batch's first cell to the batch being ready.
     pub making: Counts,
-    /// Sum of those times, in nanoseconds.
+    /// Sum of the times in `making`, in nanoseconds.
     pub made: u64,
     /// Number of batches that became ready while the consumer waited.
     pub delivered: u64,
-    /// Time from ready to received, summed over `delivered`, in nanoseconds. This is the time to
-    /// wake the consumer.
+    /// Total time from ready to received of the batches counted in `delivered`, in nanoseconds.
+    /// This is the time to wake the consumer.
     pub delivery: u64,
 }
 
@@ -88,7 +89,7 @@ impl Ring {
     }
 
     /// Removes the oldest ready batch and returns its sequence number. `waited` is whether the
-    /// consumer waited for it and received it.
+    /// consumer waited for the batch and received it.
     pub(super) fn taken(&mut self, waited: bool, now: Instant) -> Option<u64> {
         if let (Some(published), true) = (self.newest.take(), waited) {
             self.delivered += 1;
@@ -113,7 +114,8 @@ impl Ring {
         }
     }
 
-    /// Adds the time since the last change to the current level. Counting begins with the first batch.
+    /// Adds the time since the last change to the time of the current number of ready batches.
+    /// Counting begins with the first batch.
     fn pass(&mut self, now: Instant) {
         let ready = self.ready();
         if let Some(since) = self.since.replace(now) {
@@ -136,7 +138,8 @@ impl RingCounts {
         }
     }
 
-    /// Share of the time with each number of ready batches, from 0; empty before the first batch.
+    /// For each number of ready batches from 0, the share of the time with this number. Empty
+    /// before the first batch.
     pub fn occupancy(&self) -> Vec<f64> {
         let all: u64 = self.levels.iter().sum();
         match all {

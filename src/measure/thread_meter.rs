@@ -24,7 +24,7 @@ const SHORT: Duration = Duration::from_micros(200);
 
 /// If samples are tiny, one sample in this many is timed, on average.
 pub const TIMED: u64 = 64;
-/// Maximum duration of a tiny sample. Reading the clock in each stage would take a tenth of it.
+/// Maximum duration of a tiny sample. Reading the clock per stage takes a tenth of that time.
 const TINY: Duration = Duration::from_micros(50);
 /// Number of first samples of a thread that are always timed.
 const FIRST: u64 = 1024;
@@ -37,9 +37,9 @@ const IMAGES: usize = 64;
 
 /// Measurements of one thread, written only by that thread.
 ///
-/// If samples are tiny and the thread reports their begin and end, about one in [`TIMED`] of them is timed. It is chosen
-/// at random and represents the samples since the previous timed one. Counts (samples, bytes, pixels) and waiting
-/// times are always exact.
+/// If samples are tiny and the thread reports the begin and end of samples, about one in [`TIMED`]
+/// samples is timed. The timed sample is chosen at random and represents the samples since the
+/// previous timed one. Counts (samples, bytes, pixels) and waiting times are always exact.
 #[derive(Debug)]
 pub struct ThreadMeter {
     pub(super) name: String,
@@ -60,9 +60,10 @@ pub struct ThreadMeter {
     owed: AtomicU64,
     /// State of the random generator.
     chance: AtomicU64,
-    /// Begin of the measurements. Also returned as the time if the clock is not read.
+    /// Begin of the measurements. Also returned as the begin of an untimed sample, for which the
+    /// clock is not read.
     base: Instant,
-    /// Nanoseconds from `base` until the thread began, and until it ended; else [`NEVER`].
+    /// Nanoseconds from `base` until the thread began, and until it ended; [`NEVER`] before that.
     began: AtomicU64,
     over: AtomicU64,
     pub(super) pixels: AtomicU64,
@@ -110,14 +111,14 @@ impl Drop for Over<'_> {
 /// Time before a thread began and after it ended, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Absence {
-    /// Before the thread began, while the loader was being built.
+    /// Time before the thread began, while the loader was being built.
     pub starting: u64,
-    /// After the thread ended, because nothing was left to do.
+    /// Time after the thread ended, because nothing was left to do.
     pub finished: u64,
 }
 
 impl Absence {
-    /// Absences since `earlier`, per thread, in an interval of `seconds` seconds.
+    /// Absence of each thread (before it began and after it ended) since `earlier`, `seconds` ago.
     pub(super) fn all_since(now: &[Self], earlier: &[Self], seconds: f64) -> Vec<Self> {
         let earlier = earlier.iter().copied().chain(std::iter::repeat(Self::default()));
         now.iter().zip(earlier).map(|(now, then)| now.since(then, seconds)).collect()
@@ -126,7 +127,8 @@ impl Absence {
     /// Absence of one thread.
     fn since(self, earlier: Self, seconds: f64) -> Self {
         let most = (seconds * 1e9) as u64;
-        // A thread that has not begun has no absence yet, so time before `earlier` may be counted only now.
+        // A thread that had not begun at `earlier` had no absence then, so its whole starting time
+        // is counted now. The interval limits that time.
         Self {
             starting: self.starting.saturating_sub(earlier.starting).min(most),
             finished: self.finished.saturating_sub(earlier.finished).min(most),
@@ -141,17 +143,17 @@ pub struct StageCounts {
     pub count: u64,
     /// Number of input bytes.
     pub bytes: u64,
-    /// Nanoseconds in the stage.
+    /// Nanoseconds that the thread spent in the stage.
     pub busy: u64,
-    /// CPU nanoseconds of the clocked items.
+    /// CPU nanoseconds of the clocked items, which are those whose CPU time was read.
     pub cpu: u64,
-    /// Nanoseconds in the stage of the clocked items.
+    /// Nanoseconds that the clocked items spent in the stage.
     pub clocked: u64,
     /// Nanoseconds that the thread waited for input.
     pub input: u64,
     /// Nanoseconds that the thread waited for space for its output.
     pub output: u64,
-    /// Duration per item.
+    /// Histogram of the durations of items.
     pub latency: Counts,
 }
 
@@ -185,8 +187,7 @@ impl ThreadMeter {
         }
     }
 
-    /// Measures the calling thread until the guard is dropped. This makes its waits for a processor and its end
-    /// known.
+    /// Measures the calling thread's processor waits, and its end, until the guard is dropped.
     pub fn on_this_thread(&self) -> AtWork<'_> {
         self.began_at(self.base.elapsed());
         AtWork { _clocked: self.thread.start_guarded(), _over: Over(self) }
@@ -203,8 +204,8 @@ impl ThreadMeter {
         self.over.store(nanoseconds(time), Release);
     }
 
-    /// Absence of the thread up to `now`, which is measured from `base`. A thread that has not begun has none, because it
-    /// may never begin.
+    /// Absence of the thread up to `now`, which is measured from `base`. A thread that has not
+    /// begun has no absence, because it may never begin.
     pub(super) fn absence(&self, now: Duration) -> Absence {
         let (now, began) = (nanoseconds(now), self.began.load(Relaxed));
         let starting = if began == NEVER { 0 } else { began.min(now) };
@@ -244,7 +245,7 @@ impl ThreadMeter {
         Instant::now()
     }
 
-    /// Ends the sample that began at `began`, except for its hand-over.
+    /// Ends the measurement of the sample that began at `began`, before the sample is handed over.
     #[inline]
     pub fn sample_ends(&self, began: Instant) {
         if self.is_timed() {
@@ -252,7 +253,8 @@ impl ThreadMeter {
         }
     }
 
-    /// Ends a timed sample that took this long, and decides how many of the next ones are not timed.
+    /// Ends a timed sample that took this long, and decides how many of the following samples are
+    /// not timed.
     fn timed_sample_ends(&self, took: Duration) {
         self.sample_took(took);
         let tiny = self.recent.load(Relaxed) < nanoseconds(TINY);
@@ -395,7 +397,7 @@ impl ThreadMeter {
         chance
     }
 
-    /// The stored spans, ordered by their end, and the number of older ones that were dropped.
+    /// The stored spans, ordered by their end, and the number of older spans that were dropped.
     pub(super) fn spans(&self) -> (Vec<Span>, u64) {
         self.watch.as_ref().map(|it| it.spans()).unwrap_or_default()
     }
@@ -484,7 +486,8 @@ pub(super) fn thread_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Adds to a value that only this thread writes, so no atomic read-modify-write is needed. Returns the old value.
+/// Adds to a value that only this thread writes, so no atomic read-modify-write is needed. Returns
+/// the value before the addition.
 #[inline]
 fn bump(to: &AtomicU64, more: u64) -> u64 {
     let before = to.load(Relaxed);

@@ -23,15 +23,15 @@ use std::time::{Duration, Instant};
 use super::Meters;
 use super::watch::{Kind, Latest, Span, nanoseconds_since};
 
-/// Maximum number of names of parts: the distinguished names, and `other`.
+/// Maximum number of names of step parts: the distinguished names, and `other`.
 const NAMES: usize = 33;
-/// Track numbers of the consumer and of its parts. The tracks of threads follow.
+/// Track numbers of the consumer and of the named parts of its steps. The tracks of threads follow.
 const CONSUMER: u64 = 1;
 const PARTS: u64 = 2;
 const FIRST_THREAD: u64 = 10;
 
-/// Number of tracks besides those of the threads: the consumer's two, and the ring. Each stores as
-/// many spans as a thread.
+/// Number of tracks besides those of the threads: the consumer's two tracks, and the ring's. Each
+/// of them stores as many spans as the track of a thread.
 pub const OTHER_TRACKS: u64 = 3;
 
 /// Trace of batches.
@@ -131,7 +131,7 @@ impl BatchTrace {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     start: i64,
-    /// Reversed, so longer events are sorted before events that are nested in them.
+    /// The duration, reversed, so longer events are sorted before events that are nested in them.
     took: Reverse<u64>,
     name: String,
     category: &'static str,
@@ -269,7 +269,7 @@ impl Event {
 }
 
 /// Sorts the events and makes them disjoint or nested. If an event begins inside another one and
-/// ends after it, its begin is moved to the end of the other.
+/// ends after it, the begin is moved to the end of the other event.
 fn nested(events: Vec<Event>) -> Vec<Event> {
     let mut waiting: BinaryHeap<_> = events.into_iter().map(Reverse).collect();
     let mut around: Vec<i64> = Vec::new();
@@ -406,7 +406,7 @@ mod tests {
                     prop_assert!(other.start >= one.end() || other.end() <= one.end());
                 }
             }
-            // The ends of events do not change.
+            // `nested` may move the begin of an event, but never its end.
             let mut ends: Vec<_> = spans.iter().map(|&(start, took)| start + took as i64).collect();
             let mut after: Vec<_> = done.iter().map(Event::end).collect();
             ends.sort_unstable();

@@ -2,7 +2,7 @@
 
 use super::{DeviceProfile, DeviceReading};
 
-/// Aggregate of several readings.
+/// Sums and maxima of the readings of the device's utilization.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceReadings {
     count: u64,
@@ -40,7 +40,8 @@ impl DeviceReadings {
         self.failed += 1;
     }
 
-    /// Readings since `earlier`. The peak memory is still that of all time.
+    /// Readings since `earlier`. The peak memory still covers all readings, because a maximum
+    /// cannot be subtracted.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             count: self.count - earlier.count,

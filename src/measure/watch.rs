@@ -19,9 +19,9 @@ pub const SPAN_BYTES: u64 = size_of::<Span>() as u64;
 /// Value for an unknown batch or sample.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Receiver of the begin and end of a thread's stages, for the markers of a profiler. It is called
-/// on that thread. Every `begin` is followed by an `end` on the same thread before the next
-/// `begin`, unless the thread ends within a stage.
+/// Receiver of the begin and end of a thread's stages, for the markers of a profiler. The methods
+/// are called on that thread. Every `begin` is followed by an `end` on the same thread before the
+/// next `begin`, unless the thread ends within a stage.
 pub trait Marker: Send + Sync {
     /// Called when a stage of this name begins on this thread.
     fn begin(&self, name: &'static CStr);
@@ -70,7 +70,7 @@ pub(super) struct Span {
     index: u64,
 }
 
-/// Recorder of one thread.
+/// Recorder of the spans and marker calls of one thread.
 pub(super) struct Watch {
     base: Instant,
     spans: Option<Mutex<Latest<Span>>>,
@@ -285,7 +285,7 @@ mod tests {
         let meter = meters.thread("a");
         let begin = meter.begin(Stage::Read);
         meter.add(Stage::Read, begin, 1);
-        // An error ended this stage early, and then the next stage begins.
+        // A stage that ends early with an error records no end. The next stage then begins.
         meter.begin(Stage::Header);
         let begin = meter.begin(Stage::Decode);
         meter.add_from(Stage::Decode, begin, Duration::ZERO, 0);

@@ -8,13 +8,14 @@ use crate::footprint::{self, Available, Footprint, Memory};
 use super::Plan;
 use super::memory::{RECORD_BYTES, SOURCE};
 
-/// Memory that must stay available after a slot beyond the plan is allocated, in bytes.
+/// Host memory that must stay available after an extra slot, beyond the plan, is allocated, in
+/// bytes.
 const KEPT_FREE: u64 = 128 << 20;
 
 impl Plan {
     /// Host memory that building and running the loader takes, in bytes: all entries of host and
-    /// page-locked memory, with caches at their limits. Excludes the entry of the source, because
-    /// the source is already open.
+    /// page-locked memory, with caches at their limits. The entry of the source is excluded,
+    /// because the source is already open and its memory is already in use.
     pub fn host_bytes_to_take(&self) -> u64 {
         let rows = &self.footprint;
         let all = rows.total_bytes(Memory::Host).saturating_add(rows.total_bytes(Memory::Pinned));
@@ -46,12 +47,12 @@ impl Plan {
         Err(Error::Memory { needed, available: Some(*available), problem })
     }
 
-    /// Checks that one more slot may be allocated while the consumer holds all others. `added` is
-    /// the number of this slot beyond the plan, from 1.
+    /// Checks that one more slot may be allocated while the consumer holds all others. `added`
+    /// counts the slots beyond the plan, this one included.
     ///
     /// # Errors
     /// [`Error::Memory`] if the slot would exceed `limits.host_memory` (`limits.device_memory` for
-    /// batches on a device). Also if too little host memory is available and `limits.overcommit` is
+    /// batches on a device), or if too little host memory is available and `limits.overcommit` is
     /// not set.
     pub(crate) fn check_slot(&self, added: usize) -> Result<()> {
         let records = (self.shape.batch as u64).saturating_mul(RECORD_BYTES);

@@ -10,12 +10,14 @@ use crate::error::{Error, Result};
 use super::values::MOST;
 use super::{AutoCount, DevicePlan, Facts, Settings};
 
-/// Range of a count that the loader chooses. For a fixed count all three fields are equal.
+/// Range of a count that the loader chooses, such as the number of workers. For a fixed count all
+/// three fields are equal.
 ///
-/// * `loader.num_workers = "auto"`: minimum 1, start at the number of cores. Maximum two per core but at least 16, or at
-///   least 64 if samples come over a network, because waiting threads use no core.
-/// * `limits.cpu_threads` also counts the launcher of a GPU and the thread that feeds its JPEG
-///   engines. Workers get the remaining threads.
+/// * `loader.num_workers = "auto"`: minimum 1, start at the number of cores. The maximum is two per
+///   core, but at least 16. If samples are read over a network, it is at least 64, because waiting
+///   threads use no core.
+/// * `limits.cpu_threads` also counts the thread that launches kernels and the thread that feeds
+///   the GPU's JPEG engines. Workers get the remaining threads.
 /// * `loader.prefetch = "auto"`: minimum 1, start at 2. Maximum: as many batches as fit into 1 GiB,
 ///   from 2 to 8.
 /// * Threads are started and memory is allocated for the maximum. A memory limit may reduce the
@@ -36,9 +38,9 @@ const LOCAL_WORKERS: usize = 16;
 /// Workers that are always allowed if samples are read over a network.
 const WAITING_WORKERS: usize = 64;
 
-/// Memory for prefetched batches if `prefetch` is `auto`, in bytes, and minimum and maximum of
-/// their number.
+/// Memory for prefetched batches if `prefetch` is `auto`, in bytes.
 const AHEAD_BYTES: usize = 1 << 30;
+/// Minimum and maximum number of prefetched batches if `prefetch` is `auto`.
 const AHEAD_BATCHES: (usize, usize) = (2, 8);
 
 impl Bounds {
@@ -47,7 +49,7 @@ impl Bounds {
         Self { least: number, start: number, most: number }
     }
 
-    /// Range from 1 to `most`. It starts at `start`, or at `most` if that is less.
+    /// Range from 1 to `most`. The start is `start`, or `most` if that is less.
     fn from_one(start: usize, most: usize) -> Self {
         Self { least: 1, start: start.min(most), most }
     }

@@ -23,7 +23,7 @@ pub struct Reduction {
 }
 
 impl Counts {
-    /// Counts without any limit.
+    /// Counts without memory limits.
     fn full(plan: &Plan) -> Self {
         let workers = plan.workers.most;
         let Some(device) = &plan.device else {
@@ -32,7 +32,7 @@ impl Counts {
         };
         let batches = device.has_any(Route::batches);
         // A decode state is busy until the GPU has finished with it. If the GPU has JPEG engines,
-        // they do most of the work, so fewer states suffice.
+        // the engines do most of the work, so fewer states suffice.
         let most = if batches { 4 } else { 8 };
         let states = device.routes.iter().map(|it| it.route).filter_map(|route| {
             let threads = if route.uses_worker_cpu() { on_cpu(plan) } else { workers };
@@ -46,16 +46,17 @@ impl Counts {
                 None => device.default_hardware_group(plan),
             },
             decoders: states.max().unwrap_or(0),
-            // A larger group needs more pages and saves no work. With the highest tiles, the work
-            // of a sample does not depend on the group. With low tiles, 16 samples of 224x224 are
-            // 448 blocks, and a large GPU runs 528 blocks at once (132 x 4).
+            // A larger group needs more pages and saves no work. If kernels process images in tiles
+            // of the greatest height, the work of a sample does not depend on the group. With low
+            // tiles, 16 samples of 224x224 are 448 thread blocks, and a large GPU runs 528 blocks
+            // at once (132 multiprocessors with 4 blocks each).
             group: 16,
             prefetch: plan.prefetch,
         }
     }
 }
 
-/// Function that returns one of the counts.
+/// Function that returns one of the counts, for changes.
 type Part = fn(&mut Counts) -> &mut usize;
 
 /// Counts with their names, in order of priority. The first one is reduced last.
@@ -144,7 +145,7 @@ impl Plan {
         for (name, part) in KEPT {
             let [count, instead_of] = [counts, full].map(|mut it| *part(&mut it));
             if count < instead_of {
-                // Counts with one more of this part. The limits that they exceed caused the
+                // `more` has one more of this count. The limits that it exceeds caused the
                 // reduction.
                 let mut more = match name == KEPT[0].0 {
                     true if count >= start => full,
@@ -181,7 +182,7 @@ struct Limit {
     key: &'static str,
     memory: &'static [Memory],
     bytes: u64,
-    /// Whether the memory contains batches.
+    /// Whether the limited memory contains batches.
     batches: bool,
 }
 
@@ -200,7 +201,7 @@ impl Limit {
         set.collect()
     }
 
-    /// Bytes of a footprint that this limit covers.
+    /// Bytes of a footprint in the kinds of memory that this limit covers.
     fn needed(&self, rows: &Footprint) -> u64 {
         self.memory.iter().fold(0, |sum, &memory| sum.saturating_add(rows.total_bytes(memory)))
     }
@@ -247,7 +248,7 @@ fn choose(
 }
 
 impl Counts {
-    /// Minimum of each count.
+    /// Lowers each count that is higher than the same count of `most`.
     fn at_most(&self, most: &Self) -> Self {
         let (mut counts, mut most) = (*self, *most);
         for (_, part) in KEPT {

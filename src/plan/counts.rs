@@ -8,21 +8,22 @@
 /// 3. `reading`, `hardware_group`, `decoders` and `group`, down to 1.
 ///
 /// `prefetch` is not reduced if the exceeded limit covers no batches. Page-locked memory holds no
-/// batches. With a GPU, host memory holds none either. If `prefetch` is `auto`, it is reduced to
-/// its initial value before any other count. If host memory is too small for one of each, the
-/// number of `auto` workers is reduced by as few as possible.
+/// batches, and with a GPU host memory holds no batches either. If `prefetch` is `auto`, it is
+/// reduced to its initial value before any other count. If host memory is too small even with every
+/// count at 1, and the number of workers is `auto`, the number of workers is reduced by as few as
+/// possible.
 ///
 /// Memory that is still free after these steps is used. Of all combinations that fit, the plan
 /// takes the one with the largest `prefetch`, then the largest `group`, `decoders`,
 /// `hardware_group` and `reading`. Memory limits do not change the content of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Pages (buffers) for samples that workers are processing.
+    /// Number of pages (buffers) for samples that workers are processing.
     pub reading: usize,
     /// Maximum number of images per call on routes that [batch](super::Route::batches). 0 without such routes.
     pub hardware_group: usize,
-    /// Decode states of each route that runs [on the device](super::Route::on_device) and does not
-    /// batch.
+    /// Number of decode states of each route that runs [on the device](super::Route::on_device) and
+    /// does not batch.
     pub decoders: usize,
     /// Maximum number of samples per kernel launch.
     pub group: usize,
@@ -31,8 +32,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The other counts are not reduced below these values before `prefetch` is 1. With fewer
-    /// pages, JPEG engines would wait.
+    /// Values below which the other counts are reduced only after `prefetch` is 1. With fewer
+    /// pages, the JPEG engines would wait.
     pub const LEAN: Counts =
         Counts { reading: 4, hardware_group: 4, decoders: 2, group: 4, prefetch: 1 };
 

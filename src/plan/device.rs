@@ -42,7 +42,8 @@ pub struct DevicePlan {
     pub pixels_bytes: usize,
     /// Bytes for a sample's coefficient tables. Samples that need more are processed on the CPU.
     pub table_bytes: usize,
-    /// Pixels of the largest image that fits nvJPEG's buffers. The window's size does not matter.
+    /// Pixels of the largest image that fits nvJPEG's buffers. The whole image counts, even if its
+    /// window is small.
     pub image_pixels: usize,
     /// Device bytes for each of a sample's two intermediate images, which hold pixels between
     /// kernels or passes of a kernel. 0 if no kernel needs them. Samples that need more are
@@ -59,12 +60,13 @@ pub struct DevicePlan {
     measured: Vec<MeasuredMemory>,
 }
 
-/// Split of the chain: samples are uploaded to the GPU here, and kernels run the rest of the chain.
+/// Split of the chain: the operators before it run on the CPU, then samples are uploaded to the
+/// GPU, and kernels run the rest of the chain.
 #[derive(Clone, Debug)]
 pub struct DeviceSplit {
     /// Index of the first operator on the GPU.
     pub first: usize,
-    /// Kernels that run the remaining operators.
+    /// Kernels that run the operators from `first` on.
     pub chain: DeviceChain,
 }
 
@@ -84,7 +86,7 @@ pub struct RoutePlan {
     /// Sizes of the two buffers that a decode state allocates at the start. They are part of
     /// `device_bytes` and `pinned_bytes`. The rest is for memory that nvJPEG allocates itself.
     pub buffers: DecoderMemory,
-    /// Whether the sizes were measured. If not, they are estimated.
+    /// Whether `device_bytes` and `pinned_bytes` were measured. If not, they are estimated.
     pub is_measured: bool,
 }
 
@@ -92,21 +94,21 @@ pub struct RoutePlan {
 pub mod rows {
     use crate::plan::Route;
 
-    /// Tensors of batches.
+    /// Entry for the tensors of batches.
     pub const OUTPUT_SLOTS: &str = "output slots";
     /// Decoded windows.
     pub const PIXELS: &str = "decoded pixels";
     /// Encoded files.
     pub const ENCODED: &str = "encoded pages";
-    /// Samples processed on the CPU, until they are uploaded to the GPU.
+    /// Entry for samples processed on the CPU, until they are uploaded to the GPU.
     pub const UPLOADS: &str = "uploads";
-    /// Parameters and coefficient tables of a launch.
+    /// Entry for the parameters and coefficient tables of a launch.
     pub const LAUNCHES: &str = "launch parameters";
-    /// Intermediate images between kernels or passes of a kernel.
+    /// Entry for intermediate images between kernels or passes of a kernel.
     pub const SCRATCH: &str = "kernel scratch";
-    /// Soft targets of batches.
+    /// Entry for the soft targets of batches.
     pub const TARGETS: &str = "soft targets";
-    /// Parameters of a launch of the batch stage.
+    /// Entry for the parameters of a launch of the batch stage.
     pub const PAIRS: &str = "pair parameters";
 
     /// Entry for nvJPEG's buffers on a route. The route `cpu` has none.
@@ -118,16 +120,18 @@ pub mod rows {
 /// Number of blocks of launch parameters. The host writes one while the other is being copied.
 pub const LAUNCH_BLOCKS: usize = 2;
 
-/// Pages per image of a call of the JPEG engines: two calls are being decoded, one is gathered.
+/// Number of pages per image in a call of the JPEG engines: the images of two calls are being
+/// decoded while those of a third call are gathered.
 const PAGES_PER_GROUPED: usize = 3;
 
-/// Device memory of the JPEG engines, in bytes, for which the default images per call are chosen.
+/// Device memory for the JPEG engines, in bytes. It sets the default number of images per call.
 const DEFAULT_GROUP_BYTES: usize = 64 << 20;
 
 /// Minimum of the default images per call: one for each of the seven JPEG engines of a large GPU.
 const LEAST_DEFAULT_GROUP: usize = 7;
 
-/// Maximum of the default images per call. A larger call delays the first batch; measure it first.
+/// Maximum of the default images per call. A larger call delays the first batch, and its speed has
+/// not been measured.
 const MOST_DEFAULT_GROUP: usize = 32;
 
 /// Pool allocations are rounded up to a multiple of this many bytes.
@@ -142,7 +146,8 @@ const LEAST_PAGE_PIXELS: u64 = 1 << 16;
 /// Maximum pixels of a page: too large for any GPU, but small enough that no product overflows.
 const MOST_PAGE_PIXELS: u64 = 1 << 40;
 
-/// Encoded bytes per pixel of a page. Even JPEGs of full quality rarely exceed this value.
+/// Bytes that a page holds for an encoded file, per pixel of the page. Even JPEGs of full quality
+/// rarely exceed this value.
 const ENCODED_BYTES_PER_PIXEL: usize = 2;
 
 impl DevicePlan {
@@ -197,14 +202,15 @@ impl DevicePlan {
         self.hardware_group = counts.hardware_group;
         self.pages = counts.reading + counts.group + PAGES_PER_GROUPED * counts.hardware_group;
         // Without the route `cpu`, only images that the other routes reject are decoded on the CPU,
-        // so one buffer is enough for them. One more buffer is being uploaded.
+        // so one buffer is enough for decoding. Another buffer holds the sample that is being
+        // uploaded.
         let making = if self.has(Route::Cpu) { on_cpu.min(counts.reading) } else { 1 };
         self.uploads = making + 1;
         let routes = self.routes.iter().map(|it| {
             let route = it.route;
             let decoders = match (route.on_device(), route.batches()) {
                 (false, _) => on_cpu,
-                // One group is decoded while the next call is prepared.
+                // One state decodes a group while the other is prepared for the next call.
                 (true, true) => counts.hardware_group.min(2),
                 (true, false) if route.uses_worker_cpu() => counts.decoders.min(on_cpu),
                 (true, false) => counts.decoders,
@@ -216,11 +222,11 @@ impl DevicePlan {
 
     /// Default number of images per call of the JPEG engines.
     ///
-    /// More images per call keep the engines busy between two calls. On an A100, torchvision
+    /// With more images per call, the engines idle less between two calls. On an A100, torchvision
     /// decodes 7,834 images/s with 1000 images per call (pytorch/vision PR 8496). This default has
     /// not been measured yet; measure with `feedwater bench --hardware-group`. Each image of a call
     /// needs three pages and a share of two decode states. A call has at most half as many images
-    /// as fit the slots, because two calls share the slots.
+    /// as all slots together, because two calls fill the slots at the same time.
     pub(super) fn default_hardware_group(&self, plan: &Plan) -> usize {
         let batching = self.routes.iter().map(|it| it.route).filter(|it| it.batches());
         let state = batching.map(|it| {
@@ -233,8 +239,8 @@ impl DevicePlan {
         let group = in_memory.min(in_slots).clamp(LEAST_DEFAULT_GROUP, MOST_DEFAULT_GROUP);
         match self.measured.iter().find(|it| it.route.batches()) {
             None => group,
-            // Larger calls were not measured. Images beyond a multiple of the lanes would leave
-            // lanes idle.
+            // Larger calls were not measured. A lane decodes one image at a time, so a call that is
+            // not a multiple of the lanes would leave lanes idle.
             Some(MeasuredMemory { group: measured, lanes, .. }) => match group.min(*measured) {
                 group if group > *lanes => group - group % lanes,
                 group => group,
@@ -393,8 +399,8 @@ impl DevicePlan {
         let memory = self.decoder_memory(route, self.hardware_group);
         let [device_bytes, pinned_bytes] = [memory.device_bytes, memory.pinned_bytes].map(aligned);
         let measured = self.measured.iter().find(|it| it.route == route);
-        // Without a measurement, half of the slack is reserved for nvJPEG's handles and states.
-        // Otherwise their first byte would exceed the planned memory.
+        // Without a measurement, half of the estimated slack is kept for nvJPEG's own handles and
+        // states. Otherwise the first byte that nvJPEG allocates would exceed the plan.
         let estimated = || DecoderMemory {
             device_bytes: device_bytes.saturating_sub(DEVICE_SLACK_BYTES / 2),
             pinned_bytes: pinned_bytes.saturating_sub(PINNED_SLACK_BYTES / 2),
@@ -421,8 +427,8 @@ impl DeviceSplit {
         Self { first, chain: DeviceChain::new(leaf, &kinds, plan.shape) }
     }
 
-    /// Part of a planned sample that runs on the device. `leaf` holds the parameters of the
-    /// kernel's [`Leaf`].
+    /// Part of a planned sample that the kernels of this split process. `leaf` holds the parameters
+    /// of the kernel's input ([`Leaf`]).
     pub fn sample<'a>(&self, planned: &'a SamplePlan, leaf: &'a [u8]) -> Sample<'a> {
         let actions = &planned.actions;
         let first = actions.end(self.first);
@@ -482,8 +488,8 @@ fn table_bytes(plan: &Plan, first: usize, pixels: u64) -> usize {
     for step in plan.steps[first..].iter().rev() {
         let len = step.table_len(bounds(wanted));
         entries = entries.saturating_add(len);
-        // A crop needs only its output size of its input. A resampling operator may need the whole
-        // input.
+        // A crop reads only as much of its input as its output size. A resampling operator may read
+        // the whole input.
         wanted = match (len, step.operator.fixed_output(None)) {
             (0, None) => wanted,
             (0, Some(size)) => Some(size),

@@ -15,7 +15,7 @@ pub enum DeviceFacts {
         nvjpeg: Result<Vec<Route>, String>,
         /// Measured memory of routes. The memory of other routes is estimated.
         measured: Vec<MeasuredMemory>,
-        /// Routes that the GPU supports but that cannot be used here, with the reason. They are
+        /// Routes that the GPU supports but that this plan cannot use, with the reason. They are
         /// removed from `nvjpeg`.
         dropped: Vec<(Route, String)>,
     },

@@ -19,12 +19,12 @@ pub struct DevicePick {
 }
 
 impl DevicePick {
-    /// The CPU, with the reason.
+    /// Picks the CPU, for the reason `why`.
     pub fn cpu(why: impl Into<String>) -> Self {
         Self { gpu: None, why: why.into() }
     }
 
-    /// A GPU, with the reason.
+    /// Picks a GPU, for the reason `why`.
     pub fn gpu(number: usize, why: impl Into<String>) -> Self {
         Self { gpu: Some(number), why: why.into() }
     }
@@ -50,7 +50,8 @@ impl DevicePick {
             return Ok(Self::gpu(0, "no launcher sets a local rank"));
         };
         let number = usize::try_from(rank).unwrap_or(usize::MAX);
-        // If there is no GPU at all, the driver's error is more precise.
+        // If no GPU is visible at all, opening the device fails later with the driver's error,
+        // which is more precise.
         if number >= visible && visible > 0 {
             let problem = format!(
                 "is {choice}, {variable} is {rank} and {visible} GPUs are visible, so this process has no GPU of its own; \
@@ -113,8 +114,8 @@ mod tests {
         let mpi = "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_LOCAL_RANK=2";
         assert_eq!(local(8, &format!("{slurm} {mpi} LOCAL_RANK=3 RANK=3 WORLD_SIZE=8")), Some(3));
         assert_eq!(local(8, &format!("{slurm} {mpi}")), Some(2));
-        // Slurm sets a local rank in batch scripts and interactive steps, but these are not one of
-        // several tasks.
+        // Slurm sets a local rank in batch scripts and interactive steps too. Such a process is not
+        // one of several tasks, so the local rank is ignored.
         assert_eq!(local(8, "SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_LOCALID=1"), Some(0));
         assert_eq!(local(8, "SLURM_STEP_ID=4294967290 SLURM_PROCID=0 SLURM_LOCALID=1"), Some(0));
     }

@@ -1,4 +1,4 @@
-//! What a plan depends on besides chain and settings.
+//! Facts about the source and the machine that a plan depends on, besides chain and settings.
 
 use crate::decode::DecodeMemory;
 use crate::footprint::Available;

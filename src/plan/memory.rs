@@ -23,8 +23,8 @@ const PROCESS_BYTES: u64 = 13 << 20;
 /// Name of the entry for samples that need more than their worker's share.
 pub const LARGE_IMAGES: &str = "large images";
 
-/// Memory per file of a shuffle by windows, in bytes: the end of the file, and for each of two
-/// epochs the file's first sample and position.
+/// Memory per file for a shuffle by windows, in bytes: where the file ends in the source, and for
+/// each of two epochs the index of its first sample and its place in the order.
 const ORDER_BYTES: u64 = 8 + 2 * 16;
 
 /// Maximum read buffer of one of hyper's connections, in bytes: 8 KiB plus 100 pages of 4 KiB.
@@ -39,7 +39,7 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let SampleRoom { share, large, .. } = plan.room;
     let note = format!("largest sample {} bytes", facts.largest_bytes);
     match &plan.device {
-        // Files that fit are read into page-locked pages, which are separate entries.
+        // Files that fit a page are read into page-locked pages, which have their own entries.
         Some(device) if plan.decode == Place::Gpu => {
             if share.file > device.encoded_bytes as u64 {
                 rows.add(Memory::Host, "files beyond a page", share.file, workers, note);
@@ -93,7 +93,8 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         rows.add(Memory::Host, "order", ORDER_BYTES, windows.files, note);
     }
     if let Some((samples, each)) = plan.ahead {
-        // Requests in flight, data received but not yet read, and data that workers copy from.
+        // `samples` buffers hold data that is being received or was not read yet. Workers copy from
+        // up to two more buffers each.
         let count = samples as u64 + 2 * workers;
         let note = format!("largest sample {each} bytes, {samples} prefetched");
         rows.add(Memory::Host, "read ahead", each, count, note);
@@ -102,7 +103,8 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         rows.add(Memory::Host, "connections", CONNECTION_BYTES, connections, note);
     }
     if facts.trace_spans > 0 {
-        // Workers, the thread that feeds the JPEG engines, the thread that opened the source, and the launcher.
+        // Each of these threads has a track: the workers, the thread that feeds the JPEG engines,
+        // the thread that opened the source, and the launcher.
         let threads = workers + 1 + u64::from(plan.uses_gpu());
         let spans = facts.trace_spans;
         let note = format!("{spans} spans of each of {} tracks", threads + OTHER_TRACKS);

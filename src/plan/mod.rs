@@ -1,6 +1,6 @@
-//! Plans: [`Plan::new`] resolves a chain and settings. A [`Plan`] says where each operator runs,
-//! which window of each image is decoded, which kernels are launched and how much memory that
-//! takes. It contains no `auto` placement.
+//! Plans: [`Plan::new`] resolves a chain and settings. A [`Plan`] tells where each operator runs,
+//! which window of each image is decoded, which kernels are launched and how much memory the loader
+//! needs. It contains no `auto` placement.
 //!
 //! A plan needs no GPU: `feedwater plan` works on a machine without CUDA.
 
@@ -106,7 +106,7 @@ pub struct Plan {
     /// is a GPU part.
     pub device: Option<DevicePlan>,
     /// Predicted effect of row indexes on decoding JPEGs on the CPU. `None` if no scanned image can
-    /// have one.
+    /// have a row index.
     pub row_index: Option<RowIndexGain>,
     /// Maximum size of the cache of row indexes, in bytes: `cache.row_index`, or the default that
     /// the plan computes. 0 without row indexes.
@@ -173,7 +173,7 @@ impl Plan {
             steps,
             shape,
             stage: BatchStage::new(chain, settings, facts)?,
-            // Replaced below, because the number of GPU threads is not known yet.
+            // Preliminary value, replaced below: the number of GPU threads is not known yet.
             workers: Bounds::fixed(1),
             prefetch,
             ahead_batches: Bounds::ahead(settings.loader.prefetch, prefetch),

@@ -15,7 +15,8 @@ use crate::tensor::CHANNELS;
 use super::windows::{Stage, Windows, bytes_of};
 use super::{Facts, Plan, SamplePlan};
 
-/// One of this many scanned samples may be an outlier, which needs more than a worker's share.
+/// At most one in this many scanned samples is treated as an outlier, which may need more than a
+/// worker's share.
 const OUTLIERS: usize = 64;
 /// A sample that needs at most `limits.large_image_memory` divided by this is never an outlier.
 const OUTLIER_PART: u64 = 8;
@@ -30,7 +31,8 @@ pub struct SampleMemory {
     pub tables: u64,
     /// Coefficient tables of `cache.presize`.
     pub resize_tables: u64,
-    /// The decoder's buffer for the whole image, and its buffer for rows that it returns together.
+    /// The decoder's buffer for the whole image, and the decoder's buffer for the rows that one
+    /// call returns.
     pub decoder: [u64; 2],
     /// Memory that a format's library allocates and frees during decoding.
     pub library: u64,
@@ -38,7 +40,7 @@ pub struct SampleMemory {
     pub resampling: ScratchBytes,
     /// Buffers of the resize for `cache.presize`.
     pub resize: ScratchBytes,
-    /// Pixel rows between operators.
+    /// Buffers for pixel rows between operators.
     pub rows: u64,
     /// Images between operators: two of bytes, two of floats, and two that a mix keeps.
     pub windows: [u64; 6],
@@ -70,7 +72,8 @@ impl SampleMemory {
     }
 
     /// Maximum of this bound and the memory of a planned sample. The resampling buffers and `rows`
-    /// are compared as one sum, because bound and sample may divide the same bytes differently.
+    /// are compared as one sum, because the bound and the sample may divide the same bytes
+    /// differently between them.
     pub fn with_drawn(mut self, drawn: &Self) -> Self {
         let rows = |it: &Self| sum(it.resampling.0).saturating_add(it.rows);
         self.rows = self.rows.saturating_add(rows(drawn).saturating_sub(rows(&self)));
@@ -126,8 +129,8 @@ pub struct SampleRoom {
     /// While a sample is being processed, it reserves its excess from these bytes.
     pub large: u64,
     /// Bytes for samples that need more than their worker's share because their files grew after
-    /// the plan was made. Used only if `large` is 0. They respect the memory limits, but are not
-    /// part of the footprint.
+    /// the plan was made. Used only if `large` is 0. These bytes are within the memory limits, but
+    /// not part of the footprint.
     pub unplanned: u64,
 }
 
@@ -137,10 +140,10 @@ impl SampleRoom {
         if self.large > 0 { self.large } else { self.unplanned }
     }
 
-    /// Bytes that a sample needs beyond its worker's share.
+    /// Bytes that a sample with the memory `need` takes beyond its worker's share.
     ///
     /// # Errors
-    /// [`Reason::Oversized`] if this exceeds the memory for large samples.
+    /// [`Reason::Oversized`] if these bytes exceed the memory for large samples.
     pub fn beyond(&self, size: Size, need: &SampleMemory) -> Result<u64, DataError> {
         let (needed, share) = (need.total(), self.share.total());
         let (beyond, most) = (needed.saturating_sub(share), self.beyond_shares());
@@ -161,8 +164,8 @@ impl SampleRoom {
 }
 
 impl Plan {
-    /// Maximum memory that a worker needs for a sample with this header, over all random numbers.
-    /// Overwrites `scratch`.
+    /// Maximum memory that a worker needs for a sample with this header, whatever random numbers
+    /// are drawn. Overwrites `scratch`.
     pub fn sample_memory(
         &self,
         header: &Header,
@@ -309,8 +312,9 @@ impl Plan {
         splits.fold(whole, |all, it| std::array::from_fn(|image| all[image].max(it[image])))
     }
 
-    /// Memory for samples like the scanned ones. It does not depend on workers, batches or total
-    /// limits, so the same samples are oversized with any of them.
+    /// Memory for samples, computed from the scanned ones. It does not depend on the number of
+    /// workers, the batch size or the total memory limits, so these settings do not change which
+    /// samples are oversized.
     pub(super) fn sample_room(&self, facts: &Facts) -> SampleRoom {
         let most_file = self.settings.limits.max_file_bytes;
         let scratch = &mut SamplePlan::default();
@@ -344,14 +348,15 @@ impl Plan {
             })
             .collect();
         needs.sort_by_key(SampleMemory::total);
-        // If fewer than half of the scanned samples exceed the limit, they are outliers and do not
-        // raise the share.
+        // If fewer than half of the scanned samples exceed the limit, those samples are outliers
+        // and do not raise the share.
         let too_large = needs.iter().rev().take_while(|it| it.total() > large).count();
         let mut outliers = if 2 * too_large < needs.len() { too_large } else { 0 };
         let few = needs.len().div_ceil(OUTLIERS);
         let costly = needs.iter().rev().take_while(|it| it.total() > large / OUTLIER_PART).count();
         outliers = outliers.max(costly.min(few));
-        // A share never covers outliers. It covers the largest file unless that file is very large.
+        // The share does not cover outliers. It covers the largest file unless that file is very
+        // large.
         let kept = needs.len() - outliers;
         let mut share = needs[..kept].iter().fold(SampleMemory::default(), SampleMemory::max);
         let largest = facts.largest_bytes.min(most_file);
@@ -360,7 +365,8 @@ impl Plan {
         }
         let all_fit = needs[kept..].iter().all(|it| it.total() <= share.total());
         let known = facts.scanned_all && all_fit && largest <= share.file;
-        // An operator without a computable bound may need more for some random numbers.
+        // An operator without a computable bound may need more for some random numbers, so memory
+        // for large samples is kept.
         let known = known && facts.scanned.iter().all(|it| self.is_bounded(&it.header));
         SampleRoom { share, large: if known { 0 } else { large }, unplanned: 0 }
     }
@@ -400,7 +406,8 @@ impl SampleMemory {
         (input, output): (Size, Size),
         (tables, scratch): (&mut u64, &mut ScratchBytes),
     ) {
-        // Larger tables exceed any memory, and products could overflow a `u64`.
+        // Tables beyond these limits would not fit any memory, and the products below could
+        // overflow a `u64`.
         const MOST_ENTRIES: usize = 1 << 32;
         const MOST_COLUMNS: u32 = 1 << 24;
         let side = input.width.max(input.height).max(1);
@@ -425,7 +432,8 @@ impl SampleMemory {
                 let one = Bounds { pixels, side, wanted: Some(output) };
                 operator.coefficients(one).saturating_sub(2)
             };
-            // A blur kernel keeps its size on a 1x1 image, so it may have more taps than the side has pixels.
+            // A blur kernel has the same size on a 1x1 image, so it may have more taps than the
+            // side has pixels.
             let pixels = if output.height == 0 { width } else { height };
             taps(bounds.pixels, side).min(taps(1, 1).max(pixels as usize))
         });
@@ -442,9 +450,9 @@ impl SampleMemory {
         *scratch = scratch.max(ScratchBytes::most(table, output.width, width));
     }
 
-    /// Adds the rows between passes. Pointwise actions need a row of bytes and one of floats
-    /// (`values` bytes each) with `line` columns. A stencil or warp needs a row of bytes with
-    /// `read` columns.
+    /// Adds the memory of the pixel rows that are stored between passes. Pointwise actions need a
+    /// row of bytes and one of floats (`values` bytes each) with `line` columns. A stencil or warp
+    /// needs a row of bytes with `read` columns.
     fn add_rows(&mut self, line: u32, values: usize, read: u32) {
         let line = u64::from(line) * (CHANNELS * (1 + values)) as u64;
         let read = u64::from(read) * CHANNELS as u64;

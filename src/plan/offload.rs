@@ -9,14 +9,14 @@ use crate::op::{Chain, Placement};
 use super::{Place, Plan, Route};
 
 /// Part of the work that runs on the GPU. It may change while the loader runs. The pixels stay the
-/// same, because operators produce the same bits on both. Values are ordered by the amount of GPU
-/// work.
+/// same, because operators produce the same bits on CPU and GPU. Values are ordered by the amount
+/// of GPU work.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Offload {
-    /// Number of operators on the GPU, which are the last ones of the chain. With 0, the CPU
-    /// finishes samples. They are then uploaded if batches are in device memory.
+    /// Number of operators on the GPU, which are the last ones of the chain. With 0, the CPU runs
+    /// all operators, and finished samples are uploaded if batches are in device memory.
     pub operators: usize,
     /// Whether decoding and all operators are on the GPU. The balancer chooses the decode route of
     /// each image.
@@ -24,10 +24,10 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// All work on the CPU.
+    /// Nothing runs on the GPU.
     pub const NOTHING: Offload = Offload { operators: 0, decode: false };
 
-    /// Offload of the plan.
+    /// Returns the division of work that the plan starts with.
     pub(super) fn planned(plan: &Plan) -> Self {
         Self { operators: plan.steps.len() - plan.cpu_steps(), decode: plan.decode == Place::Gpu }
     }

@@ -2,7 +2,7 @@
 //!
 //! A route has two parts. The part in this module is for plans: name, supported images and memory.
 //! The other part is a `DeviceDecoder` (`loader/device/decoder.rs`), which needs a GPU. To add a
-//! route, add these:
+//! route, add these files and lines:
 //!
 //! * a file in `plan/route/` with the [`RouteSpec`], and a line in the list below,
 //! * a file in `loader/device/routes/` with the decoder, and a line in the list of
@@ -91,7 +91,7 @@ struct RouteSpec {
     accepts: fn(&Header) -> Result<(), &'static str>,
     /// Maximum size of a decode state's buffers.
     memory: fn(&DecoderSizes) -> DecoderMemory,
-    /// Assumed cost of an image, until costs are measured.
+    /// Assumed time to decode an image, until times are measured.
     cost: AssumedCost,
 }
 
@@ -130,7 +130,8 @@ pub struct MeasuredMemory {
     pub one: DecoderMemory,
     /// Additional memory for each further image of a call.
     pub each: DecoderMemory,
-    /// Part of `one` in the two buffers that are allocated with a fixed size at the start.
+    /// Part of `one` that is in the two buffers which a decode state allocates at the start with a
+    /// fixed size.
     pub buffers: DecoderMemory,
 }
 
@@ -145,7 +146,8 @@ impl MeasuredMemory {
     }
 }
 
-/// Assumed time that an image occupies one of a decoder's slots, in seconds.
+/// Assumed time that an image occupies one decoder (a decode state, an engine or a worker), in
+/// seconds.
 ///
 /// The values are orders of magnitude. Only the ratio of the cost per byte to the cost per pixel
 /// matters, because the loader learns the scale from the first images.
@@ -153,11 +155,11 @@ impl MeasuredMemory {
 pub(crate) struct AssumedCost {
     /// Per image.
     pub image: f64,
-    /// Per byte of the file.
+    /// Seconds per byte of the file.
     pub byte: f64,
-    /// Per pixel of the image.
+    /// Seconds per pixel of the image.
     pub pixel: f64,
-    /// Per pixel of the wanted window.
+    /// Seconds per pixel of the wanted window.
     pub window_pixel: f64,
 }
 
@@ -199,36 +201,36 @@ impl Route {
     /// The error names the unsupported property. The result depends only on the header; no decoder
     /// is called.
     ///
-    /// | image | nvjpeg-hardware | nvjpeg-gpu | nvjpeg-hybrid | cpu |
-    /// |---|---|---|---|---|
-    /// | baseline, all components in one scan | yes | yes | yes | yes |
-    /// | extended sequential, all components in one scan | yes | no | yes | yes |
-    /// | sequential with several scans | no | no | no | yes |
-    /// | progressive | no | no | yes | yes |
-    /// | lossless, hierarchical, arithmetic, other than 8 bits | no | no | no | yes |
-    /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0 | yes | yes | yes | yes |
-    /// | the same samplings with multiples of the usual factors | no | no | yes | yes |
-    /// | YCbCr 4:1:1, 4:1:0 | no | yes | yes | yes |
-    /// | other samplings | no | no | no | yes |
-    /// | RGB, CMYK, YCCK, two components | no | no | no | yes |
-    /// | restart markers, any orientation | yes | yes | yes | yes |
-    /// | a side below 16 pixels | no | no | yes | yes |
-    /// | a side above 16000 pixels | no | yes | yes | yes |
-    /// | a side above 16384 pixels | no | no | no | yes |
-    /// | reduced | yes | no | no | yes |
-    /// | PNG, WebP, PNM | no | no | no | yes |
+    /// | image | routes that accept it |
+    /// |---|---|
+    /// | baseline, all components in one scan | all routes |
+    /// | extended sequential, all components in one scan | all routes but `nvjpeg-gpu` |
+    /// | sequential with several scans | `cpu` |
+    /// | progressive | `nvjpeg-hybrid`, `cpu` |
+    /// | lossless, hierarchical, arithmetic, or not 8 bits | `cpu` |
+    /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0 | all routes |
+    /// | these subsamplings with multiples of the usual sampling factors | `nvjpeg-hybrid`, `cpu` |
+    /// | YCbCr 4:1:1, 4:1:0 | all routes but `nvjpeg-hardware` |
+    /// | other chroma subsamplings | `cpu` |
+    /// | RGB, CMYK, YCCK, two components | `cpu` |
+    /// | restart markers, any orientation | all routes |
+    /// | a side below 16 pixels | `nvjpeg-hybrid`, `cpu` |
+    /// | a side above 16000 pixels | all routes but `nvjpeg-hardware` |
+    /// | a side above 16384 pixels | `cpu` |
+    /// | reduced by 2, 4 or 8 while decoding | `nvjpeg-hardware`, `cpu` |
+    /// | PNG, WebP, PNM | `cpu` |
     ///
     /// `cpu` accepts every image, and returns an error for images that it cannot decode. The limits
     /// of the JPEG engines and the kernels come from nvJPEG's documentation of its backends (CUDA
     /// 13). That documentation does not mention sides above 16384, images smaller than one MCU,
     /// unusual factors, or several sequential scans. The table assumes that these are not
-    /// supported, because another route costs only speed.
+    /// supported. A wrong assumption costs only speed, because another route decodes the image.
     pub fn takes(self, header: &Header, reduction: u32) -> Result<(), &'static str> {
         (self.spec().accepts)(header)?;
         if reduction > 1 && !self.reduces() { Err("a reduction while decoding") } else { Ok(()) }
     }
 
-    /// Assumed cost of an image, until costs are measured.
+    /// Assumed time to decode an image, until times are measured.
     pub(crate) const fn assumed_cost(self) -> AssumedCost {
         self.spec().cost
     }

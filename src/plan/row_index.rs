@@ -11,18 +11,18 @@ use super::{Facts, Place, Plan, SamplePlan, ScannedSample};
 
 /// Maximum number of images for which windows are drawn.
 const DRAWN: usize = 128;
-/// Time to parse a part of an image outside the window, divided by the time to decode it. With this
-/// value, predicted gains match those that `cargo bench --bench jpeg` measures.
+/// Time to parse a part of an image outside the window, relative to the time to decode the same
+/// part. With this value, predicted gains match those that `cargo bench --bench jpeg` measures.
 const PARSED: f64 = 0.26;
-/// Share of the decoding time of a window that is spent on coefficients. The rest shrinks if the
-/// image is reduced.
+/// Share of the decoding time of a window that is spent on reading coefficients. The rest of the
+/// time shrinks if the decoder reduces the image.
 const CODED: f64 = 0.6;
-/// Bytes of an index in the cache without its rows.
+/// Size of a row index in the cache without the bytes per row, in bytes.
 const INDEX_BYTES: f64 = 140.0;
 /// Bytes per row of blocks in an index, for images with one and with three components.
 const ROW_BYTES: [f64; 2] = [3.2, 5.8];
-/// Factor and bytes by which the cache is larger than its indexes, because of unused space in its
-/// blocks.
+/// Factor and bytes by which the cache is larger than the indexes in it, because its blocks have
+/// unused space.
 const LEFT_OVER: f64 = 1.1;
 const LEFT_OVER_BYTES: f64 = 64.0 * 1024.0;
 /// Smallest predicted speed-up for which indexes are used by default.
@@ -37,11 +37,11 @@ const MIB: u64 = 1 << 20;
 pub struct RowIndexGain {
     /// Share of the scanned images that can have an index, 0 to 1.
     pub share: f64,
-    /// Rate of decoding all images with indexes, divided by the rate without, if all indexes fit
-    /// the cache. Images that can have an index and other images are assumed to take the same time.
+    /// Rate of decoding all images with indexes, divided by the rate without indexes, if all
+    /// indexes fit the cache. All images are assumed to take the same time without indexes.
     pub speedup: f64,
-    /// Memory for the indexes of the whole source, in bytes. With this value of `cache.row_index`,
-    /// all of them fit.
+    /// Memory for the indexes of the whole source, in bytes. If `cache.row_index` has this value,
+    /// all indexes fit.
     pub bytes: u64,
 }
 
@@ -53,15 +53,17 @@ impl RowIndexGain {
         let has_vectors = Decoders::jpeg_instructions().len() > 1;
         let is_ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg && has_vectors;
         let cache = &plan.settings.cache;
-        // Indexes are for decoding on the CPU, and cached pixels need none. If `cache.row_index` is
-        // set anyway, the user expects that some images are not cached.
+        // Indexes speed up only decoding on the CPU, and cached pixels need no decoding. If
+        // `cache.row_index` is set anyway, the user expects that some images are not cached.
         let has_none = cache.decoded.is_some() || plan.decode == Place::Gpu;
-        // Some operators choose windows by the boxes of a sample, which are not known here.
+        // Some operators choose windows by the boxes of a sample, which are not known before the
+        // sample is read.
         if plan.reads_boxes() || has_none && cache.row_index.is_none() || !is_ours {
             return None;
         }
         let all = facts.scanned.len() as f64;
-        // Windows of other images are not drawn, because their tables may be huge.
+        // Windows are drawn only for images that can have an index. The tables of other images may
+        // be huge.
         let indexed: Vec<_> = facts.scanned.iter().filter(|it| is_indexable(&it.header)).collect();
         let share = indexed.len() as f64 / all;
         let every = indexed.len().div_ceil(DRAWN).max(1);
@@ -82,7 +84,8 @@ impl RowIndexGain {
                 continue;
             }
             let window = sample.stored_window;
-            // Areas are in pixels of the reduced image. Each of them stands for `merged` pixels.
+            // Areas are in pixels of the reduced image. Each of them stands for `merged` pixels of
+            // the stored image.
             let merged = f64::from(sample.reduction).powi(2);
             let wanted = (CODED + (1.0 - CODED) / merged) * window.size().pixels() as f64;
             let above = f64::from(sample.stored.width) * f64::from(window.y);

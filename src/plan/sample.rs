@@ -10,8 +10,8 @@ use crate::random::SampleKey;
 use super::windows::Stage;
 use super::{Place, Plan, PlannedStep};
 
-/// Parameters for processing one sample. Stored in a page and overwritten for each sample. Nothing
-/// is allocated after the tables have reached their final size.
+/// Parameters for processing one sample. A `SamplePlan` is reused for many samples. Nothing is
+/// allocated after the tables have reached their final size.
 #[derive(Clone, Debug, Default)]
 pub struct SamplePlan {
     /// Size of the image as stored, after the decoder's reduction.
@@ -24,7 +24,7 @@ pub struct SamplePlan {
     pub reduction: u32,
     /// Pixels that the chain reads, in the upright image after the reduction.
     pub window: Roi,
-    /// The same pixels in stored coordinates.
+    /// The pixels of `window`, in the coordinates of the stored image.
     pub stored_window: Roi,
     /// Actions of all operators of the chain, with their tables.
     pub actions: Actions,
@@ -32,7 +32,8 @@ pub struct SamplePlan {
     pub windows: [u64; 6],
     /// Stages from which `windows` is computed.
     pub(super) stages: Vec<Stage>,
-    /// Geometric record of the sample, for people and other tools.
+    /// Record of the geometric actions on the sample, such as its crop and flip, for people and
+    /// other tools.
     pub trace: Trace,
 }
 
@@ -51,8 +52,8 @@ impl PlannedStep {
 }
 
 impl Plan {
-    /// Plans one sample: a forward pass over the chain for sizes and random numbers, then a backward pass for windows.
-    /// Limits are checked by [`header`](Self::header), not here.
+    /// Plans one sample: a forward pass over the chain for sizes and random numbers, then a
+    /// backward pass for windows. [`header`](Self::header) has already checked the limits.
     pub fn sample(
         &self,
         key: SampleKey,
@@ -70,8 +71,8 @@ impl Plan {
         let size = out.actions.draw(operators, key, out.upright, &mut out.trace);
         out.reduction = self.reduction(header, out);
         out.stored = header.size.reduced(out.reduction);
-        // A growing vector allocates up to twice its length. A vector with enough capacity
-        // allocates nothing.
+        // If the table's vector grows, it allocates up to twice its length. If its capacity
+        // suffices, it allocates nothing.
         let entries = self.table_len(out.upright);
         let grows =
             if entries > out.actions.table.capacity() { entries.saturating_mul(2) } else { 0 };
@@ -91,9 +92,9 @@ impl Plan {
     /// Names and parameters of the actions that [`sample`](Self::sample) draws for sample number
     /// `index` of an epoch. Together with the image they determine the tensor on any device.
     ///
-    /// The sample's record contains `repeat` and `size`, the size of the upright image. `boxes` are
-    /// the boxes of its objects. An image without pixels, which replaces an unusable one, has no
-    /// actions.
+    /// `repeat` and `size`, the size of the upright image, are in the sample's record. `boxes` are
+    /// the boxes of the sample's objects. An image without pixels, which replaces an unusable
+    /// image, has no actions.
     pub fn drawn(
         &self,
         epoch: u32,
@@ -146,7 +147,8 @@ impl Plan {
             })
     }
 
-    /// Largest reduction that leaves at least the required size. 1 if the first action does not resample.
+    /// Largest reduction at which the image still has at least the required size. 1 if the first
+    /// action does not resample.
     fn reduction(&self, header: &Header, out: &SamplePlan) -> u32 {
         let prescale = self.settings.decode.prescale && self.reduces(header);
         let (Some(params), true) = (out.actions.first_resampling(), prescale) else { return 1 };

@@ -71,10 +71,10 @@ pub struct LoaderSettings {
     pub last_batch: LastBatch,
     /// Where `rank` and `world_size` come from if they are not set. Default `environment`: the launcher.
     pub shard: ShardFrom,
-    /// Index of the shard that this loader reads, from 0. Default: what `shard` finds.
+    /// Index of the shard that this loader reads, from 0. Default: the rank that `shard` finds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u64>,
-    /// Number of loaders that share an epoch. Default: what `shard` finds.
+    /// Number of loaders that share an epoch. Default: the world size that `shard` finds.
     #[serde(alias = "world", skip_serializing_if = "Option::is_none")]
     pub world_size: Option<u64>,
     /// Handling of unusable samples. Default `stop`.
@@ -118,22 +118,24 @@ pub struct DecodeSettings {
     /// Without `cpu`, images are decoded on the CPU only if no listed route supports them or nvJPEG rejects them. Each
     /// such fallback is counted.
     pub routes: Vec<Route>,
-    /// Maximum number of workers that decode on the CPU at the same time (routes `nvjpeg-hybrid` and `cpu`) when anything
-    /// runs on the GPU. Default: all workers; all but one while `nvjpeg-hardware` or `nvjpeg-gpu` decode, because one
-    /// worker must read images for them.
+    /// Maximum number of workers that decode on the CPU at the same time (routes `nvjpeg-hybrid`
+    /// and `cpu`) when anything runs on the GPU. Default: all workers, or all but one while
+    /// `nvjpeg-hardware` or `nvjpeg-gpu` decode, because one worker must read images for these
+    /// routes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cpu_threads: Option<usize>,
-    /// Maximum number of images per call of the JPEG engines (route `nvjpeg-hardware`), 1 to 1024. A memory limit may
-    /// reduce it. Default: as many as fit into 64 MiB of device memory and half of the samples of all slots, but at least
-    /// 7 and at most 32.
+    /// Maximum number of images per call of the JPEG engines (route `nvjpeg-hardware`), 1 to 1024.
+    /// A memory limit may reduce it. Default: as many as fit into 64 MiB of device memory, at most
+    /// half of the samples of all slots, but at least 7 and at most 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hardware_group: Option<usize>,
-    /// Whether the decoder may scale a JPEG down by 2, 4 or 8 before it is resized, never below the required size. Pixels
-    /// change slightly. Only libjpeg-turbo and the JPEG engines do this. On the CPU, our own decoder without `prescale`
-    /// is at least as fast. Default false.
+    /// Whether the decoder may scale a JPEG down by 2, 4 or 8 before it is resized, never below the
+    /// required size. Pixels change slightly. Only libjpeg-turbo and the JPEG engines can scale
+    /// down. On the CPU, our own decoder without `prescale` is at least as fast. Default false.
     pub prescale: bool,
-    /// Decoder for JPEGs on the CPU: `auto`, `feedwater` or `libjpeg`. All give the same pixels. Default `auto`: our own
-    /// decoder, and libjpeg-turbo for images that our decoder does not support.
+    /// Decoder for JPEGs on the CPU: `auto`, `feedwater` or `libjpeg`. All give the same pixels.
+    /// Default `auto`: our own decoder, and libjpeg-turbo for JPEGs that our own decoder does not
+    /// support.
     pub jpeg: JpegDecoder,
     /// Whether images are rotated according to their EXIF orientation. Default true.
     pub orientation: bool,
@@ -193,12 +195,17 @@ pub struct CacheSettings {
     /// Images that are not cached are decoded whole and resized in each epoch. At most 32767. Default: no resizing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presize: Option<u32>,
-    /// Maximum size of the cache of row indexes, in bytes; 0 for none. An index stores where the rows of blocks of a JPEG
-    /// begin. With it, the CPU decodes a window without the parts above and to the right of it. It takes 280 to 420 bytes
-    /// for a JPEG of 500x375. It is created when the image is first decoded, which also has to parse the part below the
-    /// window. It is then stored in feedwater's cache folder. Default: as much as the plan predicts for all images, at
-    /// most 256 MiB and what `limits.host_memory` leaves; 0 if decoding would be less than 3 % faster. Default indexes
-    /// are created from the loader's second epoch on, so a single epoch costs nothing, and are not stored in the folder.
+    /// Maximum size of the cache of row indexes, in bytes; 0 for none. An index stores where the
+    /// rows of blocks of a JPEG begin. With an index, the CPU decodes a window without the parts
+    /// above and to the right of the window. An index takes 280 to 420 bytes for a JPEG of 500x375.
+    ///
+    /// An index is created when the image is first decoded. That decode also has to parse the part
+    /// below the window. The index is then stored in feedwater's cache folder.
+    ///
+    /// Default: as much as the plan predicts for all images, at most 256 MiB and what
+    /// `limits.host_memory` leaves; 0 if decoding would be less than 3 % faster. Default indexes
+    /// are created from the loader's second epoch on, so a single epoch costs nothing. They are not
+    /// stored in the folder.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub row_index: Option<u64>,
 }
@@ -212,10 +219,11 @@ pub struct Limits {
     /// Maximum width and height of an image, in pixels. Row buffers and resampling tables grow with the sides, not with
     /// the number of pixels. Default 65535, the maximum of JPEG.
     pub max_side: u32,
-    /// Host memory, in bytes, shared by all samples that need more than their worker's share: large progressive JPEGs,
-    /// interlaced PNGs and WebPs. Such a sample reserves the excess, waits while others hold it, and releases it
-    /// afterwards. A sample that needs more than this is `oversized`. Shown as `large images` in the footprint, unless
-    /// every sample was scanned and fits its share. Default 256 MiB: a progressive JPEG of 80 megapixels with 4:2:0
+    /// Host memory, in bytes, shared by all samples that need more than their worker's share: large
+    /// progressive JPEGs, interlaced PNGs and WebPs. Such a sample reserves its excess, after a
+    /// wait if other samples hold too much, and releases it afterwards. A sample that needs more
+    /// than this is `oversized`. Shown as `large images` in the footprint, unless every sample was
+    /// scanned and fits its share. Default 256 MiB: a progressive JPEG of 80 megapixels with 4:2:0
     /// chroma, or a WebP of 30 megapixels.
     #[serde(deserialize_with = "byte_size")]
     pub large_image_memory: u64,
@@ -239,8 +247,9 @@ pub struct Limits {
     /// thread that feeds the JPEG engines. `loader.num_workers` must fit, or be `auto`. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_threads: Option<usize>,
-    /// Whether a loader may be built whose plan needs more host memory than is available. The machine may then swap,
-    /// or kill the process. Default false: building fails ([`Plan::check_memory`](super::Plan::check_memory)).
+    /// Whether to build a loader even if its plan needs more host memory than is available. The
+    /// machine may then swap, or kill the process. Default false: building fails
+    /// ([`Plan::check_memory`](super::Plan::check_memory)).
     pub overcommit: bool,
 }
 
@@ -345,7 +354,8 @@ impl Settings {
     }
 }
 
-/// Maximum of `decode.hardware_group`. No GPU's JPEG engines decode this many images within 0.1 s.
+/// Maximum of `decode.hardware_group`. A call with this many images takes more than 0.1 s on every
+/// GPU.
 const MOST_HARDWARE_GROUP: usize = 1024;
 
 /// Maximum size in bytes: more than any machine has, and small enough that sums of such sizes fit 64 bits.
@@ -461,7 +471,7 @@ mod tests {
         };
         let error = refused(&settings);
         assert_eq!(error.key, "loader.rank");
-        // The message contains both values.
+        // The message contains both values, which are both 2.
         assert_eq!(error.problem.matches('2').count(), 2, "{error}");
         assert!(error.problem.contains("loader.world_size"), "{error}");
         settings.loader = LoaderSettings { batch_size: 0, ..Default::default() };

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 use super::{LoaderSettings, Plan, ShardFrom};
 
-/// Shard of the set that a loader reads.
+/// Shard of the data set that a loader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Shard {
     /// Index of the shard, from 0, below `world`.
@@ -35,7 +35,7 @@ struct Launcher {
     local: &'static [&'static str],
 }
 
-/// Launchers in order of precedence. A launcher precedes those under which it may run itself.
+/// Launchers in order of precedence. Each comes before the launchers that may have started it.
 const LAUNCHERS: [Launcher; 5] = [
     Launcher {
         choice: ShardFrom::OpenMpi,
@@ -78,16 +78,17 @@ const RANK: &str = "RANK";
 const WORLD: &str = "WORLD_SIZE";
 const LOCAL_RANK: &str = "LOCAL_RANK";
 const JOB_INDEX: &str = "JOB_COMPLETION_INDEX";
-/// Set only by torchrun.
+/// Variable that only torchrun sets.
 const TORCHRUN: &str = "TORCHELASTIC_RUN_ID";
-/// World size under old versions of Slurm without `SLURM_STEP_NUM_TASKS`, or if Slurm is configured
-/// not to change the job's variables.
+/// Variable with the world size under old versions of Slurm without `SLURM_STEP_NUM_TASKS`, or if
+/// Slurm is configured not to change the job's variables.
 const SLURM_TASKS: &str = "SLURM_NTASKS";
-/// Set only in a task of `srun` and in the interactive step.
+/// Variable that Slurm sets only in a task of `srun` and in the interactive step.
 const SLURM_STEP: &str = "SLURM_STEP_ID";
-/// Set by `srun --pty`.
+/// Variable that `srun --pty` sets.
 const SLURM_TERMINAL: &str = "SLURM_PTY_PORT";
-/// First number of Slurm's steps that are not tasks. It is the interactive step (slurm.h).
+/// Lowest of the step numbers that Slurm reserves for steps that are not tasks. This number is the
+/// interactive step (slurm.h).
 const SLURM_FIRST_SPECIAL: u64 = 0xffff_fffa;
 
 /// End of every message: how to set the shard explicitly.
@@ -148,14 +149,15 @@ impl FromIterator<(&'static str, String)> for Environment {
 }
 
 impl Shard {
-    /// The whole set.
+    /// The whole data set, as a single shard.
     pub const WHOLE: Self = Self { rank: 0, world: 1, from: "none" };
 
     /// Resolves settings and environment to a shard.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if they contradict each other, as described at [`ShardFrom`].
+    /// [`Error::Config`] if settings and environment contradict each other, as described at
+    /// [`ShardFrom`].
     pub fn resolve(loader: &LoaderSettings, environment: &Environment) -> Result<Self> {
         match (loader.rank, loader.world_size, loader.shard) {
             (Some(rank), Some(world), ShardFrom::Environment) => {
@@ -258,7 +260,7 @@ impl Launcher {
     /// Whether the launcher's variables are set and apply to this process.
     fn is_there(&self, environment: &Environment) -> bool {
         match self.choice {
-            // Any step number counts here. `tells` rejects values that are not numbers.
+            // Any value counts as a step. `tells` rejects values that are not numbers.
             ShardFrom::Slurm => environment
                 .0
                 .get(SLURM_STEP)
@@ -272,7 +274,7 @@ impl Launcher {
         }
     }
 
-    /// Shard given by its variables. `written` is `loader.world_size`.
+    /// Shard according to the launcher's variables. `written` is `loader.world_size`.
     fn tells(&self, environment: &Environment, written: Option<u64>) -> Result<Shard> {
         let rank = environment.number(self.rank)?;
         let world = match environment.number(self.world_variable(environment))? {
@@ -430,8 +432,8 @@ mod tests {
             assert_has(&error, "loader.shard", values);
             assert_has(&error, "loader.shard", WAYS_OUT);
         }
-        // The last value must occur at least twice: the unset variable, or the number that both
-        // variables have.
+        // The last word of each case must occur at least twice in the message: the variable that is
+        // not set, or the number that both variables have.
         for (text, values, twice) in [
             ("RANK=3", ["RANK", "3", "torchrun"], "WORLD_SIZE"),
             ("WORLD_SIZE=8", ["WORLD_SIZE", "8", "torchrun"], "RANK"),

@@ -1,4 +1,4 @@
-//! Order of the samples of an epoch, and its randomness.
+//! Order of the samples of an epoch, and the quality of a shuffle by windows.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ const MAX_REPEATS: u32 = 256;
 #[serde(rename_all = "lowercase", tag = "kind")]
 #[non_exhaustive]
 pub enum Shuffle {
-    /// Order of the source.
+    /// No shuffle: samples in the order of the source.
     Source,
     /// Full shuffle of the set.
     Whole,
@@ -25,7 +25,7 @@ pub enum Shuffle {
     Windows(Windows),
 }
 
-/// Shuffle by files and windows, with its quality.
+/// Shuffle by files and windows, with the quality of the shuffle.
 ///
 /// Quality is the entropy of the order per sample, relative to the entropy of a full shuffle. With
 /// ideal random keys all possible orders are equally likely, so the entropy is the logarithm of
@@ -36,8 +36,10 @@ pub enum Shuffle {
 /// possible orders of one pass form a group, which is a product of symmetric groups. Two groups `A`
 /// and `B` have `|A| |B| / |A ∩ B|` different products, and each arises equally often. Here `A ∩ B`
 /// contains the orders within half windows. So the entropy is `log2 |A| + log2 |B| - log2 |A ∩ B|`,
-/// about `log2(2 W) - 1.44` bits per sample. It is the same as if each sample could move to any of
-/// the `2 W` positions around it, which is the maximum for any scheme with this reach (Brègman
+/// about `log2(2 W) - 1.44` bits per sample.
+///
+/// This is the entropy of an order in which each sample may be at any of the `2 W` positions around
+/// its original position. No scheme that moves samples only this far has a higher entropy (Brègman
 /// 1973, on permanents). The random order of `F` files adds at most `log2(F!)` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Windows {

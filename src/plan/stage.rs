@@ -91,8 +91,8 @@ impl BatchStage {
 
 impl Plan {
     /// Warning if batch operators mix repeats of the same sample with each other. The two samples
-    /// of a pair are adjacent in the shard, so in the epoch's order they are as many positions
-    /// apart as there are shards.
+    /// of a pair are neighbours in the order of the shard. In the order of the epoch, they are as
+    /// many positions apart as there are shards.
     pub(crate) fn repeated_pairs(&self) -> Option<String> {
         let (repeats, world) = (self.settings.loader.repeats, self.shard.world);
         let operator = self.stage.as_ref()?.operators.first()?;

@@ -21,7 +21,7 @@ pub(super) const MOST: usize = 1024;
 const WANTED: &str = "an integer from 1 up or \"auto\"";
 
 impl AutoCount {
-    /// The number if it is fixed.
+    /// Returns the number if the count is fixed, else `None`.
     pub fn fixed(self) -> Option<usize> {
         match self {
             AutoCount::Auto => None,
@@ -94,11 +94,12 @@ impl Visitor<'_> for AutoCountVisitor {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum LastBatch {
-    /// The samples are dropped. With several shards, surplus samples are dropped too, so all shards have the same number.
+    /// The samples are dropped. With several shards, more samples may be dropped, so all shards
+    /// have the same number.
     #[default]
     Drop,
-    /// The shard's last sample is repeated until the batch is full and marked as padding. All shards are padded to the
-    /// same number of batches.
+    /// The shard's last sample is repeated until the batch is full. The repeated samples are marked
+    /// as padding. All shards are padded to the same number of batches.
     Pad,
     /// The samples form a smaller batch.
     Partial,
@@ -112,13 +113,13 @@ pub enum OnError {
     /// The loader ends with the sample's error.
     #[default]
     Stop,
-    /// Another sample, chosen by (seed, epoch, index), replaces it. Batches stay full, and no other sample changes its
-    /// position.
+    /// Another sample, chosen by (seed, epoch, index), replaces the unusable one. Batches stay
+    /// full, and no other sample changes its position.
     Skip,
-    /// Zeros replace it, its label is `ignore_label`, and the sample is marked.
+    /// Zeros replace the unusable sample. Its label is `ignore_label`, and the sample is marked.
     Substitute,
-    /// The sample is removed, so its batch is shorter. A batch without samples is skipped. Not allowed with batch
-    /// operators, which need pairs of samples.
+    /// The unusable sample is removed, so its batch is shorter. A batch without samples is skipped.
+    /// Not allowed with batch operators, which need pairs of samples.
     Drop,
 }
 

@@ -1,5 +1,5 @@
 //! Sizes of the images between the passes of the CPU transform (`transform/host.rs`). They are
-//! exact for a planned sample, and upper bounds for all samples of a header.
+//! exact for a planned sample, and upper bounds for all samples with the same header.
 
 use crate::geometry::Size;
 use crate::image::PixelType;
@@ -11,13 +11,14 @@ use crate::tensor::CHANNELS;
 
 use super::PlannedStep;
 
-/// Stage of the CPU transform, reduced to what determines which images are stored.
+/// Stage of the CPU transform, with only those properties that determine which intermediate images
+/// are stored.
 #[derive(Clone, Debug)]
 pub struct Stage {
     what: Passes,
     /// Pixel type of the output.
     pixels: PixelType,
-    /// Sizes of the input and output windows, or bounds on them.
+    /// Sizes of the input window and the output window, or bounds on these sizes.
     pub input: Size,
     pub output: Size,
     /// Bound on the whole output. For [`Passes::Any`] it also bounds the images between the passes,
@@ -33,7 +34,7 @@ enum Passes {
     Crop,
     /// Pointwise action other than a crop.
     Pointwise,
-    /// Pointwise actions or crops inside the image. With `none`, a sample may have no such action.
+    /// Pointwise actions or crops inside the image. If `none`, a sample may have no such action.
     Maybe { none: bool },
     /// Resampling.
     Resample,
@@ -45,18 +46,18 @@ enum Passes {
     Whole,
     /// Begin of a mix, with the size of the sum's window.
     Mix(Size),
-    /// Any number of passes. With `mixes`, they may include a mix.
+    /// Any number of passes. If `mixes`, they may include a mix.
     Any { mixes: bool },
 }
 
-/// Size of an image between operators.
+/// Bound on the size of an image between two operators, over all samples with one header.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     /// Maximum width and height over all samples.
     size: Size,
     /// Whether every sample with this header has exactly this size.
     exact: bool,
-    /// Whether no sample can be larger.
+    /// Whether `size` is proven to be an upper bound, so no sample can be larger.
     certain: bool,
 }
 
@@ -72,13 +73,15 @@ impl Bound {
         Self { size, exact: true, certain: true }
     }
 
-    /// Bound after an operator, and bound on the images between its actions.
+    /// Bound on the image after an operator, and bound on the images between the operator's
+    /// actions.
     ///
-    /// If the input has no fixed size, a smaller input may have a larger output. For example,
+    /// If the size of the input varies, a smaller input may have a larger output. For example,
     /// `resize` with `shorter` enlarges the longer side of an image that was cropped to fewer rows.
-    /// Crops that change the ratio of the sides by up to 2 are included. If an even thinner image
-    /// would have a larger output, the bound is not certain. The bound of a combinator is not
-    /// certain either in this case, because its operators see each other's outputs.
+    /// The bound covers inputs that were cropped to half of one side. If an even thinner input
+    /// would have a larger output, the bound is not certain. For a combinator the bound is then not
+    /// certain even if the size of the input is fixed, because its operators read each other's
+    /// outputs.
     fn behind(self, PlannedStep { operator, kinds, .. }: &PlannedStep) -> (Self, Size) {
         let Self { size, exact, certain } = self;
         let of_one = |width: u32, height: u32| operator.largest_output(Size::new(width, height));
@@ -132,8 +135,8 @@ impl Stage {
                 actions.draw([&*step.operator], key, input, trace);
                 stages.extend(actions.list.iter().map(|it| Self::exact(operator, step, it)));
                 if !before.exact || step.is_random {
-                    // The actions were drawn for one size and one sample. Other samples have other
-                    // images between them.
+                    // The actions were drawn for one size and one sample. Other samples may have
+                    // larger images between these actions, so every image gets the bound `largest`.
                     for stage in &mut stages[first..] {
                         (stage.output, stage.largest) = (largest, largest);
                         if stage.what == Passes::Crop {
@@ -189,7 +192,7 @@ impl Stage {
     }
 
     /// Maximum size of an image that the program kernel keeps in scratch memory for these stages,
-    /// in bytes. With `in_scratch`, the first stage's input is in scratch memory.
+    /// in bytes. If `in_scratch`, the first stage's input is in scratch memory too.
     pub fn scratch(stages: &[Self], in_scratch: bool) -> u64 {
         let mut most = 0;
         for (place, stage) in stages.iter().enumerate() {
@@ -216,12 +219,12 @@ impl Stage {
         self.pixels == PixelType::F32
     }
 
-    /// Whether rows may be kept between pointwise actions.
+    /// Whether the transform may store a row of pixels between pointwise actions of this stage.
     pub fn has_rows(&self) -> bool {
         self.is_pointwise() || matches!(self.what, Passes::Statistics | Passes::Any { .. })
     }
 
-    /// Whether rows may be read by a stencil or a warp.
+    /// Whether a stencil or a warp of this stage may read stored rows of pixels.
     pub fn reads_rows(&self) -> bool {
         matches!(self.what, Passes::Reader | Passes::Any { .. })
     }
@@ -249,14 +252,15 @@ impl Stage {
 /// byte images and two float images. A mix also keeps a byte image and a float image.
 ///
 /// The passes of a sample depend on random numbers, because an operator may leave a sample
-/// unchanged. So samples may use different buffers. For each state in which the transform may be
-/// before a stage, this type tracks the buffers that may hold the current image.
+/// unchanged. So different samples may store their images in different buffers. Before a stage, the
+/// transform is in one of the states below. For each state, this type tracks the buffers that may
+/// hold the current image.
 pub struct Windows {
     bytes: [[u64; 2]; 2],
     mixes: [u64; 2],
     /// State: there was no action yet, and rows come from the decoder.
     decoder: Buffers,
-    /// State: as `decoder`, but after crops inside the image.
+    /// State: only crops inside the image so far, and rows come from the decoder.
     decoder_crops: Buffers,
     /// State: between two passes. The image is stored.
     stored: Buffers,
@@ -269,13 +273,13 @@ pub struct Windows {
 /// Set of buffers that may hold the current image, one bit each: two of bytes, then two of floats.
 type Buffers = u8;
 
-/// Initial state: the second byte buffer, so the first byte image is stored in the first one.
+/// Initial set: only the second byte buffer, so the first byte image is stored in the first buffer.
 const BEGIN: Buffers = 0b0010;
 
 impl Windows {
-    /// Size of each image for these stages, in bytes. `decoded` is the size of the decoded window.
-    /// `turned` is whether it is rotated or mirrored. `tensor` is whether the last pass writes the
-    /// tensor.
+    /// Size of each stored image for these stages, in bytes. `decoded` is the size of the decoded
+    /// window. `turned` is whether the stored image is rotated or mirrored to make it upright.
+    /// `tensor` is whether the last pass writes the tensor.
     pub fn of(stages: &[Stage], decoded: Size, turned: bool, tensor: bool) -> [u64; 6] {
         let mut windows = Self {
             bytes: [[0; 2]; 2],
@@ -336,7 +340,7 @@ impl Windows {
             }
             Passes::Any { mixes } => {
                 self.end_pass(last);
-                // Each pass writes into the other buffer.
+                // Consecutive passes write alternately into the two buffers.
                 let image = (stage.pixels, stage.largest);
                 let one = self.put(self.stored, image);
                 let any = one | self.put(one, image);
@@ -388,7 +392,7 @@ impl Windows {
     }
 }
 
-/// Smallest size that covers both.
+/// Smallest size that covers both sizes.
 fn larger(a: Size, b: Size) -> Size {
     Size::new(a.width.max(b.width), a.height.max(b.height))
 }

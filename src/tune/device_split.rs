@@ -5,8 +5,8 @@ use feedwater_insight::model::{Limit, On};
 
 use super::{NEGLIGIBLE_WAIT_SHARE, Trial};
 
-/// Returns the split to try next, with the question that this trial answers. `all` lists the
-/// possible splits, the one with the least device work first.
+/// Returns the split to try next, with the question that the trial of this split answers. `all`
+/// lists the possible splits, the one with the least device work first.
 pub(super) fn next(trials: &[Trial], all: &[Offload]) -> Option<(Offload, &'static str)> {
     let tried = |number: &usize| trials.iter().any(|it| it.choice.offload == all[*number]);
     let place = |trial: &Trial| all.iter().position(|it| *it == trial.choice.offload);
@@ -14,7 +14,7 @@ pub(super) fn next(trials: &[Trial], all: &[Offload]) -> Option<(Offload, &'stat
     let content =
         trials.iter().filter(|it| it.waits < NEGLIGIBLE_WAIT_SHARE).filter_map(place).min();
     if let Some(enough) = content {
-        // All tried splits below the smallest sufficient one were insufficient.
+        // All tried splits with less device work than `enough` were insufficient.
         let below = (0..enough).rev().find(tried);
         let (next, question) = match below {
             None => (middle(0, enough.min(1)), "can the CPU do everything?"),

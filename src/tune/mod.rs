@@ -2,26 +2,28 @@
 //!
 //! Behaviour, each point with a test in `tests/tune/` on simulated machines:
 //!
-//! * The model of [`explain`](crate::explain) is fitted to the measurements of a window of batches.
-//!   The configuration that is best in the model is tried and measured, so a wrong prediction costs
-//!   only one window.
-//! * At most [`TRIALS`] configurations are tried, none twice. Then the cheapest one within 2 % of
-//!   the fastest is kept: the one with the least work on the device (which the trained model
-//!   needs), then with the fewest workers, then with the shortest ring.
-//! * If batches vary too much for short windows, more windows are measured, at most as many as for
-//!   [`TRIALS`] trials. The model then decides from all of them.
-//! * Placement is tuned operator by operator ([`Offload`]). If the consumer does not wait, a binary
-//!   search finds the least device work with which it still does not wait. If it waits, three
-//!   placements are tried: everything on the device, nothing, and all operators without decoding.
-//!   Then neighbours of the best one are tried: with less device work if the device is the
-//!   bottleneck, else with more.
-//! * No choice is outside the bounds.
-//! * Tuning ends within [`WITHIN`] batches, including unmeasured ones, or within one second if that
-//!   is later.
-//! * After that, the configuration is kept while the loop performs as in the trial. The loop counts
-//!   as changed if speed or waiting differ by more than a seventh, and by more than chance, in two
-//!   consecutive windows. Then tuning restarts. The number of windows before a restart doubles each
-//!   time.
+//! * The performance model of [`explain`](crate::explain) is fitted to the measurements of a
+//!   window, which is a few consecutive batches. The configuration that is best in the model is
+//!   tried and measured, so a wrong prediction costs only one window.
+//! * At most [`TRIALS`] configurations are tried, each at most once. The tuner then keeps the
+//!   cheapest configuration whose speed is within 2 % of the fastest. The cheapest is the one with
+//!   the least work on the device, because the trained model needs the device. Ties are resolved by
+//!   the fewest workers, then by the shortest ring.
+//! * If batch times vary too much for short windows, the same configuration is measured for more
+//!   windows, up to [`TRIALS`] windows in total. The model then chooses a configuration from all
+//!   measurements.
+//! * Placement is tuned operator by operator ([`Offload`]). If the consumer does not wait for
+//!   batches, a binary search finds the least device work with which the consumer still does not
+//!   wait. If the consumer waits, three placements are tried: everything on the device, nothing on
+//!   the device, and all operators but not decoding. Then neighbours of the best placement are
+//!   tried, with less device work if the device is the bottleneck and with more otherwise.
+//! * Every configuration that is tried or chosen is within the bounds ([`Space`]).
+//! * Tuning ends within [`WITHIN`] batches, counting those that are not measured, or within one
+//!   second if that is later.
+//! * After tuning has ended, the chosen configuration is kept while the training loop behaves as in
+//!   the trial. Tuning restarts if the speed or the share of waiting differs by more than a
+//!   seventh, and by more than chance, in two consecutive windows. The minimum number of windows
+//!   before a restart doubles with each restart.
 
 use std::fmt;
 
@@ -49,15 +51,16 @@ pub const WINDOW: u64 = 5;
 pub const WITHIN: u64 = 50;
 /// Time within which tuning may end regardless of the number of batches, in seconds.
 const SECONDS: f64 = 1.0;
-/// Minimum speed, relative to the fastest, that counts as equally fast.
+/// Minimum speed, relative to the fastest trial, that counts as equally fast.
 const AS_FAST: f64 = 0.98;
-/// The consumer's waiting is negligible below this share of its time.
+/// Maximum share of its time that the consumer may wait so that the waiting counts as negligible.
 const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
-/// Maximum relative error of a speed that is meaningful.
+/// Maximum relative standard error of the measured speeds. Above it, trials cannot be compared.
 const MAX_RELATIVE_ERROR: f64 = 0.1;
-/// Relative change of speed that counts as a changed loop, if batches do not vary by more.
+/// Minimum relative change of speed that counts as a changed loop. If batch times vary much, a
+/// larger change is required.
 const MIN_SPEED_CHANGE: f64 = 1.0 / 7.0;
-/// Number of windows before the first restart.
+/// Minimum number of windows from the end of tuning to the first restart.
 const PATIENCE: u32 = 4;
 
 /// Configuration of a loader that tuning can change.
@@ -67,7 +70,7 @@ pub struct Choice {
     pub workers: usize,
     /// Number of prefetched batches.
     pub prefetch: usize,
-    /// Work on the device.
+    /// Part of the work that runs on the device.
     pub offload: Offload,
 }
 
@@ -83,10 +86,10 @@ pub struct Space {
     pub offload: Vec<Offload>,
 }
 
-/// A choice with its reason.
+/// Configuration that the tuner chose, with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Number of batches that the consumer had received before.
+    /// Number of batches that the consumer had received before the decision.
     pub batch: u64,
     /// The chosen configuration.
     pub choice: Choice,
@@ -107,7 +110,7 @@ pub struct Tuner {
     patience: u32,
     /// Number of batches that the consumer has received.
     batches: u64,
-    /// Batches and seconds used for trials so far.
+    /// Number of batches and seconds that all trials since the last restart took.
     spent: (u64, f64),
 }
 
@@ -117,14 +120,14 @@ struct Trial {
     choice: Choice,
     /// Samples per second.
     rate: f64,
-    /// Share of its time that the consumer waited, from 0 to 1.
+    /// Share of the consumer's time spent waiting, from 0 to 1.
     waits: f64,
     /// Relative standard error of the rate.
     error: f64,
     model: Model,
 }
 
-/// State of the loop when tuning ended.
+/// Speed and waiting of the loop when tuning ended, to detect later changes.
 #[derive(Debug)]
 struct Watch {
     rate: f64,
@@ -179,7 +182,8 @@ impl Space {
         Self { workers, prefetch, offload: vec![offload] }
     }
 
-    /// Choice before any measurement: the start values, and the maximum of work on the device.
+    /// Choice before any measurement: the start values of workers and prefetch, and the most work
+    /// on the device.
     pub fn first(&self) -> Choice {
         Choice {
             workers: self.workers.start,
@@ -214,8 +218,8 @@ impl Tuner {
     }
 
     /// Evaluates a window that was measured with the current choice. `batches` is the total number
-    /// of batches that the consumer has received. Returns the next choice, if it differs or becomes
-    /// final.
+    /// of batches that the consumer has received. Returns the next choice if it differs from the
+    /// current one or is final.
     ///
     /// # Errors
     ///
@@ -250,8 +254,9 @@ impl Tuner {
         self.settle().map(Some)
     }
 
-    /// Whether there is time for another trial, if a batch takes `each` seconds. Batches that are
-    /// ready or have begun pass before the trial is measured.
+    /// Whether another trial fits the limits on batches and time, if a batch takes `each` seconds.
+    /// The batches that are ready or have begun also count, because they pass before the trial is
+    /// measured.
     fn has_time(&self, each: f64) -> bool {
         let (batches, seconds) = self.spent;
         let next = WINDOW + self.now.slots() as u64;
@@ -259,7 +264,7 @@ impl Tuner {
         in_time && self.trials.len() < TRIALS
     }
 
-    /// Whether all trials together are too inaccurate.
+    /// Whether the measurements of all trials together are too inaccurate for a choice.
     fn is_vague(&self) -> bool {
         self.error() > MAX_RELATIVE_ERROR
     }
@@ -280,15 +285,15 @@ impl Tuner {
             return Ok(Some((found.choice, why)));
         }
         Ok(device_split::next(&self.trials, &self.space.offload).map(|(offload, question)| {
-            // Use all workers, to see what the CPU can do.
+            // Use at least the initial number of workers, so the trial shows what the CPU can do.
             let workers = last.choice.workers.max(self.space.workers.start);
             let why = format!("{}; {question}", last.words());
             (Choice { workers, offload, ..last.choice }, why)
         }))
     }
 
-    /// Takes the cheapest of the fastest trials. If trials are inaccurate, takes the choice that
-    /// the model derives from all of them.
+    /// Ends tuning with the cheapest of the fastest trials. If the trials are too inaccurate, takes
+    /// the choice that the model derives from all of them.
     fn settle(&mut self) -> Result<Decision> {
         let best = self.trials.iter().map(|it| it.rate).fold(0.0, f64::max);
         let fast = self.trials.iter().filter(|it| it.rate >= AS_FAST * best);
@@ -317,9 +322,9 @@ impl Tuner {
         Ok(self.decide(choice, why, true))
     }
 
-    /// Model of a trial, with the times of all trials that have the same device work. The consumer
-    /// is assumed to be as fast as the error allows, because one worker too many costs less than
-    /// one too few.
+    /// Model of a trial whose stage times are pooled over all trials with the same device work. The
+    /// consumer's step is shortened by the measurement error, because one worker too many costs
+    /// less than one too few.
     fn pooled(&self, trial: &Trial) -> Model {
         let same = self.trials.iter().filter(|it| it.choice.offload == trial.choice.offload);
         let models: Vec<&Model> = same.map(|it| &it.model).collect();
@@ -340,7 +345,7 @@ impl Tuner {
     }
 }
 
-/// Pools several distributions with equal weights.
+/// Combines several distributions of durations into one, with equal weights.
 fn pool<'a>(services: impl Iterator<Item = &'a Service>) -> Service {
     let mut values = Vec::new();
     for service in services {
@@ -360,12 +365,12 @@ impl Watch {
     fn is_over(&mut self, profile: &Profile, patience: u32) -> bool {
         let rate = profile.images_per_second();
         self.windows += 1;
-        // Four standard errors, including the error of the trial.
+        // A change must exceed four standard errors, which include the error of the trial.
         let error = error(profile);
         let of_trial = error * (profile.batches as f64 / WINDOW as f64).sqrt();
         let error = 4.0 * error.hypot(of_trial);
-        // If the consumer becomes faster than the loader, its waiting changes, but the speed may
-        // not.
+        // Compare the waiting as well: if the consumer becomes faster than the loader, it waits
+        // more, but the speed may stay the same.
         let change = (rate / self.rate.max(1e-9) - 1.0).abs().max(waits(profile) - self.waits);
         let other = change > MIN_SPEED_CHANGE.max(error);
         // This window is longer than the trial and more accurate, so its values are used if the
@@ -391,8 +396,8 @@ impl Trial {
     }
 }
 
-/// Relative standard error of a speed. If batches or samples take very different times, a longer
-/// window is needed.
+/// Relative standard error of the measured speed. It is large if the times of batches or samples
+/// vary and the window is short.
 fn error(profile: &Profile) -> f64 {
     let consumer = &profile.consumer;
     let steps = consumer.step.cv.max(consumer.wait.cv * consumer.waiting_share);
@@ -403,8 +408,8 @@ fn error(profile: &Profile) -> f64 {
     of(steps, profile.batches).hypot(of(samples, profile.images))
 }
 
-/// Share of its time that the consumer waits: the host waits for batches, or its stream waits for
-/// their content.
+/// Share of the consumer's time spent waiting: the host waits for batches, or the consumer's stream
+/// waits until batches are filled.
 fn waits(profile: &Profile) -> f64 {
     let consumer = &profile.consumer;
     let seconds = consumer.waited + consumer.stepped;

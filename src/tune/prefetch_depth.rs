@@ -3,25 +3,27 @@
 //!
 //! Behaviour, each point with a test in `tests/read_ahead/` on simulated storage:
 //!
-//! * The window starts at the maximum, so that the start is not slowed down. It is never above the maximum or below the
-//!   number of workers.
-//! * Late samples have a cost only if workers wait for them and the consumer waits for workers. If
-//!   they have no cost, the window follows from Little's law: the rate of samples times the
-//!   necessary lead time. Requests that take longer than the lead time cost workers at most 1 % of
-//!   their time. So the lead time is long if a few requests are very late.
+//! * The window, which is the number of samples to prefetch, starts at the maximum, so that the
+//!   first batches are not delayed. It is never above the maximum or below the number of workers.
+//! * A sample is late if a worker waits for it. Late samples have a cost only if the consumer also
+//!   waits for the workers. Without a cost, the window follows from Little's law: the rate of
+//!   samples times the lead time. The lead time is the time from a sample's request to its use. It
+//!   is long enough that requests which take longer cost workers at most 1 % of their time. A few
+//!   very late requests therefore make it long.
 //! * If late samples have a cost, other windows are tried, longer ones first. The shortest window
-//!   that is nearly as fast as the fastest is kept. So no more requests are in flight than the
+//!   that is nearly as fast as the fastest is kept, so no more requests are in flight than the
 //!   storage can serve.
-//! * If rates vary too much for short measurements, longer measurements are made. If those vary too
-//!   much as well, the window is the maximum.
+//! * If rates vary too much for short measurements, longer measurements are made. If the rates of
+//!   longer measurements vary too much as well, the window is set to the maximum.
 //! * Samples requested under another window or another number of workers are not measured. Pauses
 //!   of the consumer are not measured either.
-//! * While something else is being tuned, no shorter window is tried.
+//! * While workers, prefetched batches or placement are being tuned, no shorter window is tried.
 //! * If arrival times of samples are unknown, the window does not change.
-//! * A window is kept as long as the loop does not change. It is tuned again if late samples begin
-//!   to have a cost. If they already have a cost, it is tuned again if the rate differs by a
-//!   seventh in two consecutive measurements. From time to time a longer window is tried. The time
-//!   until the next attempt doubles with each restart, and after a shorter window was insufficient.
+//! * A chosen window is kept until the loop changes. It is tuned again if late samples begin to
+//!   have a cost. If they had a cost when the window was chosen, it is tuned again if the rate
+//!   differs by a seventh in two consecutive measurements. In that case, a longer window is also
+//!   tried from time to time. The time until the next attempt doubles with each restart, and after
+//!   a shorter window was insufficient.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,37 +37,41 @@ use measured::{Measured, Seen, Watch};
 
 mod measured;
 
-/// Number of latest measurements whose requests are used.
+/// Number of latest measurements whose request durations are used.
 const MEMORY: usize = 4;
 /// Share of their time that workers may lose to late samples, if the window is computed from
 /// requests.
 const LATE: f64 = 0.01;
-/// Share of their time below which waits of workers or consumer are negligible.
+/// Maximum share of their time that workers or the consumer may wait so that the waiting counts as
+/// negligible.
 const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
-/// Margin factor of the window, because the rate varies.
+/// Factor by which the window exceeds the computed one, because the rate varies.
 const MARGIN: f64 = 1.25;
-/// A shorter window is worth a change if its length, relative to the current one, is at most this.
+/// Maximum length of a shorter window, relative to the current one, for which a change is
+/// worthwhile.
 const SHORTER: f64 = 0.75;
-/// Relative length of the first shorter window that is tried. If latency is the limit, the rate
-/// falls by the same factor.
+/// Length of the first shorter window to try, relative to the shortest one so far. It is not much
+/// shorter, because the rate falls by the same factor if the latency of requests is the limit.
 const CAREFUL: f64 = 0.7;
-/// Relative length of further shorter windows. It is smaller, because the rate did not depend on
-/// the first one.
+/// Length of each further shorter window to try, relative to the shortest one so far. It is smaller
+/// than `CAREFUL`, because the first shorter window did not lower the rate.
 const BOLD: f64 = 0.4;
-/// Minimum rate, relative to the fastest, that counts as equally fast.
+/// Minimum rate, relative to the fastest trial, that counts as equally fast in the first two
+/// trials.
 const AS_FAST: f64 = 0.97;
-/// Minimum relative rate after the first shorter window. If the storage can serve more, the rate
-/// falls with the window.
+/// Minimum rate, relative to the fastest trial, that counts as equally fast from the third trial
+/// on. If the storage could serve more requests, such a short window would lower the rate more
+/// clearly.
 const ABOUT_AS_FAST: f64 = 0.95;
-/// Maximum relative standard error of a rate that is meaningful.
+/// Maximum relative standard error of a measured rate. Above it, rates cannot be compared.
 const MAX_RELATIVE_ERROR: f64 = 0.05;
 /// Number of measurements until a longer window is tried again.
 const PATIENCE: u32 = 4;
 
-/// Chosen window, with its reason.
+/// Number of samples to prefetch that the tuner chose, with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrefetchDecision {
-    /// Number of batches that the consumer had received.
+    /// Number of batches that the consumer had received before the decision.
     pub batch: u64,
     /// Number of samples to prefetch.
     pub window: usize,
@@ -75,41 +81,44 @@ pub struct PrefetchDecision {
     pub why: String,
 }
 
-/// Tuner of the window, see the module documentation. It gets times as arguments and draws no
-/// random numbers.
+/// Tuner of the prefetch window, see the module documentation. It gets times as arguments and draws
+/// no random numbers.
 #[derive(Debug)]
 pub struct PrefetchDepth {
     most: usize,
     window: usize,
-    /// Number of positions to hand out before measuring begins.
+    /// Number of samples that workers must still take before measuring begins, so that samples
+    /// requested under an earlier window are not measured.
     skip: usize,
-    /// Number of batches that began before that and that the consumer has not received yet.
+    /// Number of batches that had begun when `skip` reached 0 and that the consumer has not
+    /// received yet. They are not measured.
     begun: Option<u64>,
     batches: u64,
     seen: Option<Seen>,
     /// Durations of requests in earlier measurements, oldest first.
     requests: VecDeque<Counts>,
-    /// Number of measurements so far.
+    /// Number of measurements since the loader started.
     measurements: usize,
     /// Number of active workers.
     workers: usize,
     settled: bool,
     /// Windows tried since late samples began to have a cost.
     trials: Vec<Trial>,
-    /// Minimum window to try in these trials.
+    /// Minimum window to try in the current `trials`.
     floor: usize,
     watch: Option<Watch>,
     /// Window of the last decision, and whether it was final.
     said: Option<(usize, bool)>,
     /// Number of measurements until a longer window is tried or tuning restarts.
     patience: u32,
-    /// Number of consecutive measurements in which a shorter window would suffice, and number that
-    /// is required.
+    /// Number of consecutive measurements in which a shorter window would suffice, and the number
+    /// that is required before the window is shortened.
     calm: (u32, u32),
-    /// Number of consecutive measurements in which late samples have a cost, and number that is
-    /// required.
+    /// Number of consecutive measurements in which late samples have a cost, and the number that is
+    /// required before other windows are tried.
     late: (u32, u32),
-    /// Whether the last change shortened the window and the shorter window still seems sufficient.
+    /// Whether the last change shortened the window, and the shorter window has been sufficient
+    /// since then.
     shortened: bool,
 }
 
@@ -126,7 +135,7 @@ pub struct TakenBatch {
     pub begun: u64,
     /// Number of active workers.
     pub workers: usize,
-    /// Whether nothing else is being tuned.
+    /// Whether workers, prefetched batches and placement are not being tuned at the moment.
     pub alone: bool,
 }
 
@@ -138,7 +147,7 @@ struct Trial {
 }
 
 impl PrefetchDepth {
-    /// Creates a tuner that starts with the maximum, at least 1.
+    /// Creates a tuner whose window starts at the maximum `most`, which is raised to at least 1.
     pub fn new(most: usize) -> Self {
         let most = most.max(1);
         Self {
@@ -168,7 +177,7 @@ impl PrefetchDepth {
         self.window
     }
 
-    /// Records that a position was handed out to a worker.
+    /// Records that a worker took the next sample of the order.
     pub fn handed_out(&mut self) {
         self.skip = self.skip.saturating_sub(1);
     }
@@ -181,7 +190,8 @@ impl PrefetchDepth {
         }
     }
 
-    /// Records that the consumer received a batch. Returns the next window, if it differs or becomes final.
+    /// Records that the consumer received a batch. Returns the next window if it differs from the
+    /// current one or is final.
     pub fn batch(&mut self, taken: &TakenBatch) -> Option<PrefetchDecision> {
         let TakenBatch { samples, now, waited, begun, workers, alone } = *taken;
         self.batches += 1;
@@ -258,11 +268,13 @@ impl PrefetchDepth {
             self.shortened = true;
             return self.change(needed, true, why);
         }
-        // The first requests are sent all at once, so they may have taken longer than later ones.
+        // Do not decide yet: the first requests were sent all at once, so they may have taken
+        // longer than later ones.
         if shorter || self.measurements <= MEMORY {
             return None;
         }
-        // The rate of a tried window may have been high by chance.
+        // A window that is only being tried may be sufficient by chance, so it is raised to
+        // `needed`.
         let window = if self.settled { self.window } else { self.window.max(needed) };
         self.change(window, true, format!("as many as needed: {seen}"))
     }
@@ -287,12 +299,14 @@ impl PrefetchDepth {
             if !other && !again {
                 return None;
             }
-            // A longer window costs nothing, but a shorter one may.
+            // If the loop has not changed, try only longer windows. They cost no speed, but shorter
+            // ones may.
             self.floor = if other { self.least() } else { self.window };
             self.patience = self.patience.saturating_mul(2);
             self.watch = None;
         } else if self.settled {
-            // This measurement partly covers the loop before its change.
+            // Start trials with the next measurement, because this one partly covers the time
+            // before the loop changed.
             (self.settled, self.floor) = (false, self.least());
             let longer = needed.max(2 * self.window).min(self.most);
             let why = format!("{seen}; is a longer window sufficient?");
@@ -311,7 +325,7 @@ impl PrefetchDepth {
         let tried = |window: usize| self.trials.iter().any(|it| it.window == window);
         if let Some((window, why)) = self.next(needed).filter(|next| !tried(next.0)) {
             if window < self.window && !alone {
-                // Measure again until nothing else is being tuned.
+                // Try no shorter window yet. Measure again until nothing else is being tuned.
                 self.trials.clear();
                 return None;
             }
@@ -354,14 +368,15 @@ impl PrefetchDepth {
                 "is a shorter window as fast?".into(),
             ));
         }
-        // Below the knee, the rate is the window divided by the duration of a request.
+        // The knee is the shortest window with the full rate. Below it, the rate is the window
+        // divided by the duration of a request.
         let knee = MARGIN * shortest.window as f64 * best / shortest.rate.max(1e-9);
         let taken = self.nearly_best(best).window as f64;
         let between = !fast && knee < SHORTER * taken && knee > shortest.window as f64 / SHORTER;
         between.then(|| (knee.ceil() as usize, "is the number served at a time sufficient?".into()))
     }
 
-    /// Minimum relative rate that counts as equally fast.
+    /// Minimum rate, relative to the fastest trial, that counts as equally fast.
     fn as_fast(&self) -> f64 {
         if self.trials.len() > 2 { ABOUT_AS_FAST } else { AS_FAST }
     }
@@ -378,8 +393,8 @@ impl PrefetchDepth {
         fast.copied().min_by_key(|it| it.window).unwrap_or(now)
     }
 
-    /// Lead time in seconds. Samples that take longer cost all workers together at most [`LATE`] of
-    /// their time.
+    /// Lead time in seconds: how long before its use a sample is requested. Requests that take
+    /// longer cost all workers together at most the share [`LATE`] of their time.
     fn age(&self, requests: &Counts, rate: f64) -> f64 {
         let allowed = LATE * self.workers.max(1) as f64 / rate.max(1e-9);
         // Times from one microsecond to over an hour.
@@ -388,8 +403,8 @@ impl PrefetchDepth {
         let late = requests.below(&times);
         let mut after = 0.0;
         for step in (1..times.len()).rev() {
-            // Mean time beyond the earlier of the two times: the integral of the share of requests
-            // that take longer.
+            // `after` is the mean time by which requests exceed `times[step - 1]`: the integral of
+            // the share of requests that take longer.
             let share = 1.0 - (late[step - 1] + late[step]) as f64 / (2.0 * count);
             after += share * (times[step] - times[step - 1]);
             if after > allowed {

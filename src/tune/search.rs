@@ -6,14 +6,13 @@ use feedwater_insight::model::{Model, Options};
 
 use super::{AS_FAST, Choice, Space};
 
-/// A worker or a slot is saved only if the speed without it, relative to the fastest, is at least
-/// this.
+/// Minimum predicted speed, relative to the fastest, at which fewer workers or slots are chosen.
 const NEARLY_AS_FAST: f64 = 0.99;
 
 /// Choice with the model's prediction.
 pub struct Found {
     pub choice: Choice,
-    /// Relative gain over the current choice, such as 0.5 for 50 % faster.
+    /// Predicted gain in speed over the current choice, such as 0.5 for 50 % faster.
     pub gain: f64,
 }
 
@@ -43,7 +42,7 @@ pub fn search(model: &Model, now: Choice, space: &Space) -> Result<Found> {
 /// Approximate number of samples per simulation.
 const SAMPLES: u32 = 6_000;
 
-/// Candidates in increasing order: all numbers up to 8, then each larger by a quarter.
+/// Candidates in increasing order: all numbers up to 8, then steps of 25 %, and `most`.
 fn numbers(least: usize, most: usize) -> Vec<usize> {
     let next = |number: &usize| Some(if *number < 8 { number + 1 } else { number + number / 4 });
     let mut numbers: Vec<usize> =

@@ -15,8 +15,8 @@ use crate::plan::{AutoCount, DeviceChoice, LastBatch, OnError, Plan, Route, Sett
 use crate::source::{ClassTable, Classed, Source, Subset};
 use crate::tensor::{DType, Layout};
 
-/// Function that adds the file position of a setting to an error about it, given the current
-/// settings.
+/// Function that adds the position of a setting in its file to an error about the setting, given
+/// the current settings.
 pub(crate) type Locate = Arc<dyn Fn(Error, &Settings) -> Error + Send + Sync>;
 
 /// Builder of a [`Loader`]. Most methods set the field of the same name in [`Settings`].
@@ -71,7 +71,7 @@ impl LoaderBuilder {
     /// # Errors
     ///
     /// [`Error::Config`](crate::Error::Config) if the other loader has no class names, or if this
-    /// source has class names but none of those.
+    /// source has class names but shares none with the other loader.
     pub fn classes_of(mut self, other: &Loader) -> Result<Self> {
         let table = ClassTable::new(other.classes())?;
         self.source = Arc::new(Classed::new(self.source, &table)?);
@@ -99,13 +99,13 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether to allocate memory for more batches while the consumer holds all of them. If false,
+    /// Whether to allocate memory for more batches while the consumer holds all batches. If false,
     /// the loader waits until the consumer drops one. Meant for bindings to languages whose
     /// programs free memory late. Default false.
     ///
     /// The memory stays within `limits.host_memory` (for batches on a device
-    /// `limits.device_memory`) and within the available memory. If it would not, the loader ends
-    /// with [`Error::Memory`]. The memory is not in the footprint.
+    /// `limits.device_memory`) and within the available memory. If it would exceed one of them, the
+    /// loader ends with [`Error::Memory`]. The memory is not in the footprint.
     /// [`Stats::batches_added`](crate::loader::Stats::batches_added) counts these batches.
     pub fn add_batches(mut self, add: bool) -> Self {
         self.add_batches = add;
@@ -113,7 +113,7 @@ impl LoaderBuilder {
     }
 
     /// Interval at which a thread reads the utilization of the device through NVML. `None`, the
-    /// default, turns this off. The readings are in
+    /// default, turns the readings off. They are in
     /// [`Profile::device`](crate::measure::Profile::device). If NVML is missing, a warning reports
     /// it.
     pub fn watch_device(mut self, period: Option<Duration>) -> Self {
@@ -121,7 +121,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Replaces all settings. If a [`stream`](Self::stream) is set, keeps its device.
+    /// Replaces all settings. If a [`stream`](Self::stream) is set, the device of the stream is
+    /// kept.
     pub fn settings(mut self, settings: Settings) -> Self {
         let device = self.settings.device;
         self.settings = settings;
@@ -243,15 +244,15 @@ impl LoaderBuilder {
     }
 
     /// Maximum number of workers that decode on the CPU at the same time if anything runs on the
-    /// GPU. `None`, the default, means all workers; all but one while `nvjpeg-hardware` or
-    /// `nvjpeg-gpu` decode, because one worker must read images for them.
+    /// GPU. `None`, the default, means all workers, or all but one while `nvjpeg-hardware` or
+    /// `nvjpeg-gpu` decode, because one worker must read images for these routes.
     pub fn max_cpu_threads(mut self, threads: Option<usize>) -> Self {
         self.settings.decode.max_cpu_threads = threads;
         self
     }
 
     /// Maximum number of images per call of the JPEG engines. `None`, the default, computes it from
-    /// their memory: see
+    /// the engines' memory: see
     /// [`DecodeSettings::hardware_group`](crate::plan::DecodeSettings::hardware_group).
     pub fn hardware_group(mut self, images: Option<usize>) -> Self {
         self.settings.decode.hardware_group = images;
@@ -367,8 +368,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Maximum device memory, without the driver's own, in bytes. `None`, the default, means no
-    /// limit.
+    /// Maximum device memory, without the memory of the driver, in bytes. `None`, the default,
+    /// means no limit.
     pub fn device_memory(mut self, bytes: Option<u64>) -> Self {
         self.settings.limits.device_memory = bytes;
         self
@@ -435,10 +436,10 @@ impl LoaderBuilder {
     /// and `end` at most the number of samples. `None`, the default, means the whole epoch.
     ///
     /// Samples and pixels at these positions are the same as in a loader of the whole epoch. So
-    /// loaders of consecutive ranges, on any machines, together return what one loader returns. If
-    /// each range begins where a batch of the whole epoch begins, the batches and the pairs of
-    /// batch operators are the same too. Each rank gets its share of the range. A [`Loader::state`]
-    /// can only be resumed with the same positions.
+    /// loaders of consecutive ranges, on any machines, together return the samples that one loader
+    /// returns. If each range begins where a batch of the whole epoch begins, the batches and the
+    /// pairs of batch operators are the same too. Each rank gets its share of the range. A
+    /// [`Loader::state`] can only be resumed with the same positions.
     pub fn positions(mut self, positions: Option<Range<u64>>) -> Self {
         self.positions = positions;
         self

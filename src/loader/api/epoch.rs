@@ -1,5 +1,5 @@
-//! Iterators over batches: of one epoch, which borrow or share the loader, or of all remaining
-//! epochs, which own it.
+//! Iterators over batches. [`Epoch`] and [`SharedEpoch`] iterate over one epoch, and borrow or
+//! share the loader. [`Batches`] iterates over all remaining epochs, and owns the loader.
 
 use std::iter::FusedIterator;
 use std::ops::Deref;
@@ -44,8 +44,9 @@ impl Loader {
     }
 
     /// Begins the next epoch like [`epoch`](Self::epoch), but shares the loader: for bindings to
-    /// other languages, and for several threads. Beginning another epoch ends a running one. A
-    /// thread that already waits for a batch of the running epoch gets that batch first.
+    /// other languages, and for several threads. If an epoch is still running, beginning another
+    /// one ends it. A thread that already waits for a batch of the running epoch gets that batch
+    /// first.
     pub fn shared_epoch(self: &Arc<Self>) -> SharedEpoch {
         let turn = self.turn();
         let cursor = Cursor::begin(self);
@@ -53,8 +54,8 @@ impl Loader {
         SharedEpoch { loader: self.clone(), cursor }
     }
 
-    /// Lock of a consumer that shares the loader, held while it takes a batch or begins an epoch.
-    /// `None` in a child process, which must not lock.
+    /// Locks the loader for one of the consumers that share it, while this consumer takes a batch
+    /// or begins an epoch. `None` in a child process, which must not lock.
     fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         self.check_process().ok()?;
         Some(self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
@@ -101,14 +102,14 @@ impl<'a> Epoch<'a> {
         self.cursor.epoch
     }
 
-    /// The loader, for everything but a second epoch. Other threads may use it while this thread
-    /// takes batches.
+    /// The loader, for every method except beginning a second epoch. Other threads may use it while
+    /// this thread takes batches.
     pub fn loader(&self) -> &'a Loader {
         self.loader
     }
 
-    /// Waits for the next batch, at most for `time`. So the consumer can do other work meanwhile,
-    /// or handle signals.
+    /// Waits for the next batch, at most for `time`. Between two calls, the consumer can do other
+    /// work or handle signals.
     pub fn next_within(&mut self, time: Duration) -> Poll<Option<Result<Batch>>> {
         self.cursor.next_until(self.loader, Instant::now().checked_add(time))
     }
@@ -134,7 +135,7 @@ impl Iterator for Epoch<'_> {
     }
 }
 
-/// Iterator over the batches of one epoch that shares the loader, see [`Loader::shared_epoch`].
+/// Iterator over the batches of one epoch. It shares the loader, see [`Loader::shared_epoch`].
 pub struct SharedEpoch {
     loader: Arc<Loader>,
     cursor: Cursor,
@@ -146,8 +147,8 @@ impl SharedEpoch {
         self.cursor.epoch
     }
 
-    /// Number of batches that the epoch still has. It stays above 0 if another epoch was begun and
-    /// ended this one.
+    /// Number of batches that the epoch still has. It stays above 0 if this epoch ended because
+    /// another one was begun.
     pub fn remaining(&self) -> u64 {
         self.cursor.remaining
     }
@@ -173,7 +174,7 @@ impl Iterator for SharedEpoch {
     }
 }
 
-/// Iterator over the batches of all remaining epochs that owns the loader, see
+/// Iterator over the batches of all remaining epochs. It owns the loader, see
 /// [`Loader::into_batches`].
 pub struct Batches {
     loader: Loader,
@@ -217,11 +218,11 @@ impl FusedIterator for Batches {}
 struct Cursor {
     epoch: u32,
     remaining: u64,
-    /// Whether the builder's number of epochs was reached before this epoch.
+    /// Whether the builder's number of epochs was reached before this epoch, so it has no batches.
     over: bool,
     /// Whether [`Error::Forked`] was returned.
     forked: bool,
-    /// Time at which the consumer began to wait, and whether a batch was ready then.
+    /// Time at which the consumer began to wait, and whether a batch was ready at that time.
     asking: Option<(Instant, bool)>,
 }
 

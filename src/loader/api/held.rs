@@ -1,4 +1,4 @@
-//! Consumers that hold every batch of the ring, and peeking at the next batch.
+//! Handling of consumers that hold every batch of the ring, and peeking at the next batch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{MutexGuard, OnceLock, PoisonError};
@@ -9,13 +9,13 @@ use super::Loader;
 use crate::error::Result;
 use crate::loader::batch::Batch;
 
-/// State for the case that the consumer holds every batch.
+/// State that is used if the consumer holds every batch.
 pub(in crate::loader) struct Held {
-    /// Whether to allocate memory for more batches in this case.
+    /// Whether to allocate memory for more batches while the consumer holds every batch.
     adds: bool,
-    /// Number of batches for which memory was allocated.
+    /// Number of additional batches for which memory was allocated.
     added: AtomicU64,
-    /// The warning, once it was given.
+    /// The warning about a consumer that holds every batch, once it was given.
     warning: OnceLock<String>,
 }
 
@@ -35,8 +35,8 @@ impl Held {
 
 impl Loader {
     /// Returns a copy of the next batch in host memory, and waits at most for `time`. The position
-    /// does not change: several calls return the same batch, and a loop gets it next. `None` after
-    /// the last epoch.
+    /// does not change: several calls return the same batch, and a loop gets that batch next.
+    /// `None` after the last epoch.
     pub fn peek_within(&self, time: Duration) -> Poll<Option<Result<Batch>>> {
         if let Err(error) = self.check_process() {
             return Poll::Ready(Some(Err(error)));

@@ -13,7 +13,7 @@ use crate::storage::{OpeningOf, fail_opening, opening_apart};
 use crate::threads::in_parts;
 
 /// Number of samples to inspect if the first bytes of a sample can be read without the rest. This
-/// number and the next two are fixed, so the same source always yields the same plan.
+/// number, `WHOLE` and `FEW` are fixed, so the same source always yields the same plan.
 const HEADS: u64 = 1024;
 /// Number of samples to inspect if samples must be read whole.
 const WHOLE: u64 = 256;
@@ -25,13 +25,13 @@ const LARGEST: usize = 4;
 /// Number of first bytes of a sample that are read. If the header is longer, the rest of the sample
 /// is read too.
 const HEAD_BYTES: usize = 64 << 10;
-/// Number of threads that inspect samples if this needs little memory. They mostly wait for a disk
-/// or a network.
+/// Number of threads that inspect samples if inspecting needs little memory. The threads mostly
+/// wait for a disk or a network.
 const THREADS: u64 = 8;
 
 /// Result of the inspection of a source.
 pub(in crate::loader) struct Looks {
-    /// The largest image that a worker can be expected to decode.
+    /// Size of the largest image that a worker can be expected to decode.
     pub image: Size,
     /// The inspected samples within the limits, in the order of the source.
     pub scanned: Vec<ScannedSample>,
@@ -43,8 +43,8 @@ impl Looks {
     /// Inspects a fixed choice of samples. Skips samples that cannot be read, whose header cannot
     /// be parsed, or that exceed the limits, because they cannot be decoded later either.
     ///
-    /// A URL without a response is an error of its sample. Opening fails only if no sample can be
-    /// inspected.
+    /// A URL that does not respond is an error of its sample. Opening fails only if no sample can
+    /// be inspected.
     pub fn at(source: &dyn Source, limits: &Limits, strict: bool) -> Self {
         let (this, cancelled) = opening_apart(|| Self::of(source, limits, strict));
         if let Some(problem) = cancelled.filter(|_| this.scanned.is_empty()) {
@@ -66,8 +66,8 @@ impl Looks {
         let indices = &indices;
         let count = indices.len() as u64;
         let threads = count.min(threads);
-        // Only one whole sample is in memory at a time, because there is no memory budget before
-        // the plan.
+        // Only one whole sample is in memory at a time, because memory limits apply only once the
+        // plan is made.
         let whole = Mutex::new(HostPage::default());
         let whole = &whole;
         let opening = &OpeningOf::current();
@@ -103,7 +103,7 @@ impl Looks {
     }
 }
 
-/// Number of samples to inspect, and number of threads for it.
+/// Number of samples to inspect, and number of threads that inspect them.
 fn most(source: &dyn Source) -> (u64, u64) {
     match (source.is_remote(), source.has_heads()) {
         (true, _) => (FEW, THREADS),

@@ -42,8 +42,8 @@ use state::LoaderState;
 ///
 /// Each point has a test in `tests/loader/` or `tests/resume.rs`:
 ///
-/// * Building a loader plans, checks, allocates all memory and starts the threads. They begin to
-///   fill batches at once.
+/// * Building a loader makes the plan, checks it, allocates all memory and starts the threads. The
+///   threads begin to fill batches at once.
 /// * `for batch in &mut loader` is one epoch. The next `for` is the next epoch. When an epoch ends,
 ///   the batches of the next one are already being filled, unless the number of `epochs` is
 ///   reached.
@@ -56,8 +56,8 @@ use state::LoaderState;
 ///   the error. Every later call returns the same error. All other errors end the loader in the
 ///   same way.
 /// * [`state`](Self::state) returns the position of the consumer, at any time. Another loader can
-///   resume from it. If a loop was left early, it is the position where the loop ended, until the
-///   next loop begins.
+///   resume from this position. If a loop was left early, the state is the position where that loop
+///   ended, until the next loop begins.
 /// * Dropping a batch returns its slot. At most `prefetch + 1` batches can be held
 ///   ([`Plan::slots`]). If the user holds all of them, `next` waits until another thread drops one.
 ///   After three seconds, a line on standard error and in [`warnings`](Self::warnings) reports the
@@ -66,20 +66,21 @@ use state::LoaderState;
 /// * [`peek_within`](Self::peek_within) returns a copy of the next batch without changing the
 ///   position.
 /// * Leaking a batch removes one slot from the ring; the loader continues with the others.
-/// * A panic of the consumer drops its batch, and the loader ends as if it were dropped.
+/// * If the consumer panics, its batch is dropped, and the loader ends as if the loader were
+///   dropped.
 /// * A panic in an operator ends the loader with an error that reports the panic.
 /// * The consumer may be any thread. Batches may be sent to other threads and may outlive the loader.
 /// * Only one loop can run over a loader at a time: a second one does not compile.
 /// * Dropping the loader, at any time, stops and joins all threads and frees all memory except that of batches which are
 ///   still held.
-/// * `fork` copies no threads. In a child process the parent's loader returns [`Error::Forked`] instead of batches, and
-///   its counts are zero. Dropping it or its batches there does nothing, and their memory is not freed. Build loaders
-///   after `fork`.
+/// * `fork` copies no threads. In a child process, the parent's loader returns [`Error::Forked`]
+///   instead of batches, and its counts are zero. Dropping the loader or its batches in the child
+///   does nothing and frees no memory. Build loaders after `fork`.
 pub struct Loader {
     /// Process id of the process that built the loader.
     process: u32,
     source: Arc<dyn Source>,
-    /// Fingerprint of the source, if it combines other sources.
+    /// Fingerprint of the source, if the source combines other sources.
     combined: Option<Fingerprint>,
     /// Checksum of the sample names, if the source does not combine other sources.
     names: Option<u32>,
@@ -100,17 +101,18 @@ pub struct Loader {
     gpu: Option<Arc<Device>>,
     /// Device monitor if one was requested, or the error that prevented its start.
     watch: Option<Result<Watch>>,
-    /// Configuration, if nothing is tuned.
+    /// Fixed configuration, used if nothing is tuned.
     fixed: Choice,
-    /// Declared before `engine`, so it is dropped first. It changes the engine.
+    /// Declared before `engine`, so it is dropped first, because tuning changes the engine.
     tuning: Option<Tuning>,
     engine: Arc<Engine>,
     state: Mutex<State>,
-    /// State for the case that the consumer holds every batch.
+    /// State that is used if the consumer holds every batch.
     held: Held,
     /// Batch that was peeked at and not yet taken.
     peeked: Mutex<Option<Batch>>,
-    /// Held while a consumer that shares the loader takes a batch or begins an epoch.
+    /// Lock that a consumer holds while it takes a batch or begins an epoch, if several consumers
+    /// share the loader.
     turn: Mutex<()>,
 }
 
@@ -175,8 +177,8 @@ impl Loader {
         }
     }
 
-    /// Number of places for samples in an epoch of this shard: samples plus padding of the last
-    /// batch.
+    /// Number of samples in all batches of an epoch of this shard, including the padding of the
+    /// last batch.
     pub fn places_per_epoch(&self) -> u64 {
         self.order.whole().places()
     }
@@ -190,8 +192,8 @@ impl Loader {
         self.notices().into_iter().chain(self.failures()).collect()
     }
 
-    /// [`warnings`](Self::warnings) without [`failures`](Self::failures). The text of each does not
-    /// change between calls.
+    /// [`warnings`](Self::warnings) without [`failures`](Self::failures). The text of a warning
+    /// does not change between calls.
     #[doc(hidden)]
     pub fn notices(&self) -> Vec<String> {
         let loader = &self.plan.settings.loader;
@@ -219,15 +221,15 @@ impl Loader {
         warnings.iter().map(|it| escaped(it).into_owned()).collect()
     }
 
-    /// Warning about failed samples, with their number so far. `None` if no sample failed. This is
-    /// also the last of the [`warnings`](Self::warnings).
+    /// Warning about failed samples, with their number so far. `None` if no sample failed. The same
+    /// warning is the last of the [`warnings`](Self::warnings).
     pub fn failures(&self) -> Option<String> {
         self.check_process().ok()?;
         self.counters.failures(self.plan.settings.loader.on_error)
     }
 
-    /// Position of this loader, from which [`LoaderBuilder::resume`] continues. Its size does not
-    /// depend on the data set.
+    /// Position of this loader, from which [`LoaderBuilder::resume`] continues. The size of the
+    /// state does not depend on the data set.
     ///
     /// Delivered batches count as consumed; prefetched batches do not. In data-parallel training,
     /// all shards have the same state after the same number of batches. At the end of an epoch

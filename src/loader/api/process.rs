@@ -1,5 +1,6 @@
-//! A loader in a child process after `fork`. The child has no other threads, but copies of all
-//! locks, which a thread of the parent may have held.
+//! A loader in a child process after `fork`. The child has copies of all locks but not of the
+//! parent's other threads. A lock that such a thread held at the fork is never released in the
+//! child.
 
 use super::Loader;
 use crate::error::{Error, Result};
@@ -9,7 +10,7 @@ impl Loader {
     /// its parent held.
     ///
     /// # Errors
-    /// [`Error::Forked`] in any other process.
+    /// [`Error::Forked`] in any process that did not build the loader.
     pub(in crate::loader) fn check_process(&self) -> Result<()> {
         match self.process == std::process::id() {
             true => Ok(()),
@@ -22,7 +23,7 @@ impl Drop for Loader {
     fn drop(&mut self) {
         if self.check_process().is_err() {
             // The child must not join threads, wait for locks or call the device. So one reference
-            // to each part is leaked, which keeps all of them alive.
+            // to each of these parts is leaked, which keeps the part alive.
             let threads = (self.tuning.take(), self.watch.take());
             let shared = (self.engine.clone(), self.gpu.clone(), self.prefetcher.clone());
             let data = (self.source.clone(), self.meters.clone(), self.caches.clone());

@@ -26,7 +26,7 @@ impl Drop for ConsumerSpan<'_> {
 }
 
 impl Loader {
-    /// Snapshot of everything that was measured so far.
+    /// Snapshot of all measurements since the loader was built.
     pub fn measured(&self) -> Snapshot {
         if self.check_process().is_err() {
             return Snapshot::default();
@@ -46,9 +46,9 @@ impl Loader {
         self.profile_since(&Snapshot::default())
     }
 
-    /// Measurements since an earlier snapshot from [`measured`](Self::measured), for example
-    /// without the start of a run. Counts, times and shares cover this interval. The following
-    /// cover the time since the loader was built:
+    /// Measurements since an earlier snapshot from [`measured`](Self::measured), for example to
+    /// leave out the start of a run. Counts, times and shares cover this interval. The following
+    /// values cover the time since the loader was built:
     ///
     /// * [`Profile::memory`], the peak memory,
     /// * the maximum of each [`Latency`](crate::measure::Latency),
@@ -66,8 +66,8 @@ impl Loader {
         }
     }
 
-    /// Reads the current utilization of the device from NVML. It includes all processes. The call
-    /// blocks this thread, mostly for 20 ms per direction of PCIe.
+    /// Reads the current utilization of the device from NVML. The values include all processes. The
+    /// call blocks this thread, mostly for 20 ms per direction of PCIe.
     /// [`watch_device`](crate::loader::LoaderBuilder::watch_device) reads periodically on a
     /// separate thread.
     ///
@@ -94,9 +94,9 @@ impl Loader {
         self.meters.write_trace(shard.rank, shard.world, &mut out)
     }
 
-    /// Marks the begin of the consumer's step. Call it if the consumer does other work between two
-    /// batches. Without these calls, a step is the time from receiving a batch to asking for the
-    /// next one.
+    /// Marks the begin of the consumer's step. Call this method if the consumer does other work
+    /// between two batches. Without these calls, a step is the time from receiving a batch to
+    /// asking for the next one.
     pub fn step_begin(&self) {
         self.add_step(true);
     }
@@ -108,12 +108,12 @@ impl Loader {
 
     /// Begins a named part of the consumer's step that is not the model itself, such as `logging`,
     /// `metrics` or `checkpoint`. The part ends when the returned guard is dropped. Reports show
-    /// its share of the step. At most 32 names are distinguished.
+    /// the part's share of the step. At most 32 names are distinguished.
     ///
-    /// Name a part [`sync`](crate::explain::SYNC) if it waits for other ranks, such as an
-    /// all-reduce for which the host waits, or end the step before it
-    /// ([`step_end`](Self::step_end)). Otherwise the steps of all ranks that wait for a slow rank
-    /// look as long as its own, and reports of several ranks cannot identify the slow rank.
+    /// If the host waits for other ranks, for example in an all-reduce, name that part of the step
+    /// [`sync`](crate::explain::SYNC), or end the step before it ([`step_end`](Self::step_end)).
+    /// Otherwise all ranks that wait for a slow rank seem to have steps as long as those of the
+    /// slow rank, and reports of several ranks cannot identify it.
     pub fn span<'a>(&'a self, name: &'a str) -> ConsumerSpan<'a> {
         ConsumerSpan { loader: self, name, begin: Instant::now() }
     }

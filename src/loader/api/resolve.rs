@@ -19,7 +19,8 @@ pub(in crate::loader) struct Resolved {
 }
 
 impl LoaderBuilder {
-    /// Resolves the plan, the device, and a line of text about the device and the reason for it.
+    /// Resolves the plan and the device, and describes the device and the reason for it in a line
+    /// of text.
     pub(in crate::loader) fn resolve(&self) -> Result<Resolved> {
         let found = self.find_device()?;
         let plan = self.make_plan(&found)?;
@@ -31,8 +32,8 @@ impl LoaderBuilder {
         Ok(Resolved { plan, line, device })
     }
 
-    /// Makes the plan. If the requested GPU does not exist on this machine, makes it for a machine
-    /// that has one.
+    /// Makes the plan. If the requested GPU does not exist on this machine, makes the plan for a
+    /// machine that has such a GPU.
     pub(in crate::loader) fn plan_anyway(&self) -> Result<Plan> {
         let choice = self.settings.device;
         let found = match self.find_device() {
@@ -56,7 +57,7 @@ impl LoaderBuilder {
         let mut facts = self.facts(found.facts.clone(), found.pick.clone());
         if let Some(device) = &found.device {
             // The memory that an image needs does not depend on limits, so it is measured without
-            // them.
+            // limits.
             let mut unlimited = settings.clone();
             let limits = &mut unlimited.limits;
             (limits.device_memory, limits.pinned_memory, limits.host_memory) = (None, None, None);
@@ -71,12 +72,12 @@ impl LoaderBuilder {
         loop {
             match plan(&device) {
                 Err(Error::Config(error)) if error.key.starts_with("limits.") => {
-                    // Drop routes only if the limits suffice then.
+                    // Drop routes only if a plan without any GPU route fits the limits.
                     let mut none = device.clone();
                     while none.drop_costliest(false, "") {}
                     match plan(&none) {
-                        // Even without routes, the limits are too small. This error names the limit
-                        // that suffices then.
+                        // Even without routes, the limits are too small. Return the error of that
+                        // plan, because it names the smallest sufficient limit.
                         Err(Error::Config(least)) if least.key.starts_with("limits.") => {
                             return Err(Error::Config(least));
                         }

@@ -50,7 +50,7 @@ impl Loader {
         }
         let loader = &plan.settings.loader;
         let world = plan.shard.world;
-        // Fails on every shard, so no rank waits for the others.
+        // Every shard fails with this error, so no rank waits for the others.
         if loader.last_batch == LastBatch::Partial && used < world {
             let problem = format!(
                 "is partial, and with {used} samples some of {world} shards would be empty; use fewer shards, \

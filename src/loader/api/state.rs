@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::source::Fingerprint;
 
-/// Position of a loader in its epochs. With it, another loader resumes exactly, in constant time.
+/// Position of a loader in its epochs. Another loader resumes from it exactly, in constant time.
 ///
 /// A resumed loader returns exactly the remaining samples of the epoch, in the same global order
 /// and with the same random numbers. Number of workers, batch size, prefetch, rank and world size
@@ -30,8 +30,8 @@ pub struct LoaderState {
     /// Number of consecutive occurrences of each sample. Absent if 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<u32>,
-    /// With `shuffle_window`: CRC-32C of the end of each file that has samples (the index after its last sample), each as
-    /// eight bytes, little-endian.
+    /// With `shuffle_window`: CRC-32C of the ends of all files that have samples. The end of a file
+    /// is the index after its last sample, stored as eight bytes, little-endian.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<u32>,
     /// CRC-32C of the class names in the order of their numbers, each followed by a zero byte.
@@ -49,7 +49,7 @@ pub struct LoaderState {
 
 impl LoaderState {
     /// Checks that this state fits a source with `samples` samples and these classes, whose files
-    /// have the checksum `files`. States of earlier versions have no fingerprint.
+    /// have the checksum `files`. States that earlier versions saved have no fingerprint.
     pub(in crate::loader) fn check(
         &self,
         samples: u64,
@@ -102,7 +102,7 @@ impl LoaderState {
     }
 
     /// Warning if the checksum of the sample names shows that the state belongs to another source.
-    /// It is not an error, because samples may have been renamed or packed in the same order.
+    /// This is not an error, because samples may have been renamed or packed in the same order.
     /// States of earlier versions have no checksum.
     pub(in crate::loader) fn warning(&self, source: Option<u32>) -> Option<String> {
         let (was, is) = (self.source?, source?);

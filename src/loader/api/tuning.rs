@@ -19,7 +19,7 @@ impl Loader {
         self.own_tuning().map(Tuning::decisions).unwrap_or_default()
     }
 
-    /// The tuning, if it is on and this process built the loader.
+    /// The loader's tuning, if it is on and this process built the loader.
     fn own_tuning(&self) -> Option<&Tuning> {
         self.check_process().ok()?;
         self.tuning.as_ref()

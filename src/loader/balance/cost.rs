@@ -1,35 +1,35 @@
 //! Cost of decoding an image on an engine, learned from measurements.
 //!
-//! An image occupies one place of an engine for `fixed + size` seconds. How bytes and pixels
-//! contribute to `size` is assumed once per route. The scales of both terms are learned. A
+//! An image occupies one place of an engine for `fixed + size` seconds. For each route, the shares
+//! of bytes and pixels in `size` are assumed once. The scales of both terms are learned. A
 //! measurement is only an upper bound, because completions are observed late, and an engine that
-//! seems busy may have been idle. The bound is tight if the engine was always saturated. So spans
-//! of a saturated engine have full weight, and others little.
+//! seems busy may have been idle. The bound is tight if the engine was always saturated. So
+//! measurements of a saturated engine have full weight, and other measurements have little.
 
 use super::ImageWork;
 use crate::plan::{AssumedCost, Route};
 
-/// Number of images in the first, second, ... span. Small at first, so a wrong assumption is
-/// corrected soon.
+/// Number of images in the first, second, third and later spans, which are measuring intervals. The
+/// first spans are short, so a wrong assumption is corrected soon.
 const SPAN_IMAGES: [u32; 4] = [4, 8, 16, 32];
 /// A span is saturated if the engine had more images than places for at least this share of its
 /// working time.
 const SATURATED: f64 = 0.8;
-/// Factor on the weight of old spans after a new span of full weight.
+/// Factor by which a new span of full weight reduces the weight of older spans.
 const MEMORY: f64 = 0.85;
 /// Weight of a span in which the engine may have been idle.
 const LOOSE: f64 = 0.15;
 /// Regularization of both terms towards a common scale. If all images have one size, the ratio of
 /// the terms is undetermined.
 const RIDGE: f64 = 0.2;
-/// Maximum factor between the scale of either term and the common scale.
+/// Maximum factor by which the scale of each term may differ from the common scale.
 const SPREAD: f64 = 8.0;
-/// Maximum weight of a span, relative to a typical one.
+/// Maximum weight of a span (a measuring interval), relative to a typical span.
 const LARGEST_SPAN: f64 = 4.0;
 /// Weight of the newest span in the running mean.
 const NEWEST_SPAN: f64 = 0.2;
-/// Number of consecutive spans far slower than expected until they have full weight. One such span
-/// may contain a single slow image.
+/// Number of consecutive spans, far slower than expected, after which they have full weight. A
+/// single such span may only contain one slow image.
 const BELIEVED_AFTER: u32 = 3;
 
 /// Assumed time of the two terms of an image, in seconds.
@@ -57,7 +57,7 @@ pub(super) fn assume(route: Route, work: ImageWork) -> Terms {
 /// Measurement of an engine from one completion to a later one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// Sum of the terms of all finished images.
+    /// Sum of the terms of all images that finished in the span.
     pub terms: Terms,
     /// Time in which places were occupied, in seconds, summed over the places.
     pub busy: f64,
@@ -80,15 +80,15 @@ pub(super) struct Measuring {
 struct Times {
     /// Time summed over the occupied places.
     busy: f64,
-    /// Time with at least one image.
+    /// Time in which the engine had at least one image.
     working: f64,
-    /// Time with more images than places.
+    /// Time in which the engine had more images than places.
     full: f64,
 }
 
 impl Measuring {
-    /// Adds `seconds` in which `taken` places were occupied. `full` is whether there were more
-    /// images than places.
+    /// Adds an interval of `seconds` in which `taken` places were occupied. `full` is whether there
+    /// were more images than places.
     pub fn add(&mut self, seconds: f64, taken: usize, full: bool) {
         self.now.busy += seconds * taken as f64;
         self.now.working += if taken > 0 { seconds } else { 0.0 };
@@ -102,8 +102,8 @@ impl Measuring {
         (self.completed, self.completed_at) = (self.now, now);
     }
 
-    /// Returns the span if it has enough images and the burst that completed them is over. The next span begins at its
-    /// last completion.
+    /// Returns the span if it has enough images and the burst of completions that ended it is over.
+    /// The next span begins at the last completion of this one.
     pub fn end(&mut self, spans: u32, now: f64) -> Option<Span> {
         let enough = SPAN_IMAGES[(spans as usize).min(SPAN_IMAGES.len() - 1)];
         if self.images < enough || now <= self.completed_at {
@@ -121,8 +121,8 @@ impl Measuring {
     }
 }
 
-/// Least squares over spans, with exponentially decreasing weights. The result is a factor for each
-/// assumed term.
+/// Cost model of a route, fitted by least squares over spans with exponentially decreasing weights.
+/// The result is a factor for each assumed term.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
     scale: [f64; 2],
@@ -147,18 +147,18 @@ impl Cost {
         }
     }
 
-    /// Time for which images with these terms occupy one place of the engine, in seconds.
+    /// Time for which an image with these terms occupies one place of the engine, in seconds.
     pub fn seconds(&self, terms: Terms) -> f64 {
         self.scale[0] * terms.fixed + self.scale[1] * terms.size
     }
 
-    /// Number of spans so far.
+    /// Number of spans (measuring intervals) that the cost was learned from.
     pub fn spans(&self) -> u32 {
         self.spans
     }
 
-    /// Learns from a span. A span that is far slower than expected counts like one that is twice as
-    /// slow, until several consecutive spans agree.
+    /// Learns from a span, which is a measuring interval. A span that is far slower than expected
+    /// counts like one that is twice as slow, until several consecutive spans agree.
     pub fn learn(&mut self, span: Span) {
         let expected = self.seconds(span.terms);
         if span.busy <= 0.0 || expected <= 0.0 {
@@ -174,8 +174,9 @@ impl Cost {
             weight /= slower;
         }
         let [x, y] = [span.terms.fixed / expected, span.terms.size / expected];
-        // A large image makes the span that it ends look fast, and earlier spans slow. Only their
-        // sum is right, so spans are weighted by their expected time.
+        // The whole time of a large image counts in the span in which it finishes, so that span
+        // looks fast and earlier spans look slow. Their mean is right if spans are weighted by
+        // their expected time.
         let typical = if self.typical > 0.0 { self.typical } else { expected };
         weight *= (expected / typical).clamp(1.0 / LARGEST_SPAN, LARGEST_SPAN);
         self.typical = typical + NEWEST_SPAN * (expected - typical);
@@ -194,7 +195,7 @@ impl Cost {
         if whole <= 0.0 {
             return;
         }
-        // Solution with one common scale for both terms.
+        // Solution of the least squares with one common scale for both terms.
         let common = (xm + ym) / whole;
         let [hold_x, hold_y] = [xx, yy].map(|own| RIDGE * own + 1e-9 * whole);
         let (xx, yy) = (xx + hold_x, yy + hold_y);

@@ -33,8 +33,8 @@ fn no_engine_idles_while_another_has_a_queue() {
     }
 }
 
-/// An engine that gets images has between a third of its share and twice its share of the largest
-/// images.
+/// Each engine that gets images gets between a third of its share and twice its share of the
+/// largest images.
 #[test]
 fn the_largest_images_are_spread() {
     for (name, engines) in mixes() {
@@ -57,7 +57,7 @@ fn the_largest_images_are_spread() {
     }
 }
 
-/// Images of one size, so that the effect of one on the others is visible.
+/// Images of one size, so that the effect of a slow image on the others is visible.
 fn equal_images(count: usize) -> Vec<Image> {
     let work = ImageWork { pixels: 187_500, window_pixels: 90_000, bytes: 105_000 };
     vec![Image { work, trouble: 1.0 }; count]
@@ -84,7 +84,8 @@ fn an_image_a_hundred_times_slower_than_expected_does_not_delay_others() {
         let held: Vec<usize> =
             (0..4000).filter(|&it| it != at && outcome.latencies[it] > 2.0 * slowest).collect();
         let own = engines[queue].seconds(&sick[at], 0.0);
-        // Only images that were queued behind it before its slowness could be observed.
+        // Only images that were queued behind the slow one, before its slowness could be observed,
+        // are delayed.
         assert!(held.len() <= 8 && held.iter().all(|&it| it < at + 2 * around.pages), "{held:?}");
         assert!(held.iter().all(|&it| outcome.latencies[it] < own + 2.0 * slowest), "{held:?}");
         // At most the work of the blocked engine is lost.
@@ -201,8 +202,8 @@ fn a_queue_counts_as_busy_up_to_the_moment_of_the_report() {
     let long = choose(Route::NvjpegHybrid, at(0)).unwrap();
     let other = choose(Route::Cpu, at(3)).unwrap();
     balancer.finish(other, at(4));
-    // One of two places of the first queue was occupied for 4 s, without a later event. One place
-    // of the other queue was occupied for 1 s.
+    // One of the two places of the first queue was occupied for 4 s, also after the last call of
+    // the balancer. One place of the other queue was occupied for 1 s.
     let busy = |it: &RouteReport| (it.busy * it.place_seconds, it.place_seconds);
     assert_eq!(balancer.report().iter().map(busy).collect::<Vec<_>>(), [(4.0, 8.0), (1.0, 8.0)]);
     balancer.finish(long, at(4));

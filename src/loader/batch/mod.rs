@@ -18,7 +18,7 @@ use crate::ring::Using;
 use crate::source::Source;
 use crate::tensor::TensorShape;
 
-/// One batch, ready for the model. Dropping it returns its slot to the loader.
+/// One batch, ready for the model. Dropping the batch returns its slot to the loader.
 ///
 /// Samples are in the order of the epoch. A batch may be sent to another thread and may outlive the loader. Leaking a
 /// batch (`mem::forget`) removes one slot from the ring and has no other effect.
@@ -86,7 +86,8 @@ impl Batch {
 
     /// Soft targets of shape `[samples, classes]`, row-major. `None` if
     /// [`targets.classes`](crate::plan::TargetSettings::classes) is not set or the batch is in
-    /// device memory. All zeros for a sample that was replaced by zeros and has no label.
+    /// device memory. The targets are all zeros for a sample that was replaced by zeros and has no
+    /// label.
     pub fn soft_targets(&self) -> Option<&[f32]> {
         match &self.slot {
             BatchMemory::Host(slot) if self.classes > 0 => {
@@ -108,8 +109,8 @@ impl Batch {
     }
 
     /// Address of the soft targets: f32, `[samples, classes]`, row-major. `None` without soft
-    /// targets or if the batch is in host memory. They may be used when the tensor may be used, see
-    /// [`device_ptr`](Self::device_ptr).
+    /// targets or if the batch is in host memory. A stream may use the targets whenever it may use
+    /// the tensor, see [`device_ptr`](Self::device_ptr).
     pub fn soft_targets_ptr(&self) -> Option<u64> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -209,8 +210,9 @@ impl Batch {
     }
 
     /// Address of the tensor, if it is in device memory. Work enqueued in [`stream`](Self::stream)
-    /// runs after the tensor is filled. For other streams, call [`wait_in`](Self::wait_in). The address is
-    /// valid until the batch is dropped, and afterwards for work that is already in that stream.
+    /// runs after the tensor is filled. For other streams, call [`wait_in`](Self::wait_in). The
+    /// address is valid until the batch is dropped. Work that is already in the stream at that time
+    /// may still use it.
     pub fn device_ptr(&self) -> Option<u64> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -218,9 +220,9 @@ impl Batch {
         }
     }
 
-    /// Stream of the consumer, if the batch is in device memory. It was given to the builder or
-    /// created by the loader. After the batch is dropped, its slot is refilled only after the work
-    /// that was in this stream at that time.
+    /// Stream of the consumer, if the batch is in device memory. The stream was given to the
+    /// builder or created by the loader. When the batch is dropped, its slot is refilled only after
+    /// the work that is then in this stream.
     pub fn stream(&self) -> Option<&Stream> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -228,11 +230,12 @@ impl Batch {
         }
     }
 
-    /// Makes a stream wait for the batch, and lets it use the tensor. May be called repeatedly, and for any number of streams.
-    /// Work enqueued in that stream after the call runs after the tensor is filled. After the batch
-    /// is dropped, the slot is refilled only after the work in that stream, and later work in the
-    /// consumer's stream also waits for that work. The host does not wait. The per-thread default
-    /// stream stands for those of all threads. Does nothing for a batch in host memory.
+    /// Makes a stream wait for the batch, and lets it use the tensor. May be called repeatedly, and
+    /// for any number of streams. Work that is enqueued in the stream after the call runs after the
+    /// tensor is filled. When the batch is dropped, the slot is refilled only after the work in the
+    /// stream. Later work in the consumer's stream also waits for that work. The host does not
+    /// wait. The per-thread default stream stands for the default streams of all threads. Does
+    /// nothing for a batch in host memory.
     ///
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) for a stream of another device, [`Error::Device`](crate::Error::Device) if
@@ -254,10 +257,10 @@ impl Batch {
         }
     }
 
-    /// Event that is reached when the tensor is filled, if it is in device memory, for streams
-    /// outside of this crate. It belongs to the slot, so it is valid until the batch is dropped.
-    /// Waiting for the event does not prevent that the slot is refilled. Use [`wait_in`](Self::wait_in) for
-    /// both.
+    /// Event that is reached when the tensor is filled, for streams outside of this crate. `None`
+    /// for a batch in host memory. The event belongs to the slot, so it is valid until the batch is
+    /// dropped. Waiting for the event does not keep the loader from refilling the slot.
+    /// [`wait_in`](Self::wait_in) does both.
     pub fn ready(&self) -> Option<&Event> {
         match &self.slot {
             BatchMemory::Host(_) => None,

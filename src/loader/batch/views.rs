@@ -6,10 +6,11 @@ use half::{bf16, f16};
 use super::Batch;
 use crate::tensor::DType;
 
-/// Typed slices. Each is `None` if the batch is on a device or has another element type.
+/// Typed slices of the tensor. Each method returns `None` if the batch is on a device or has
+/// another element type.
 ///
-/// With [`Batch::array_shape`] they fit every crate that takes a slice and a shape, without a copy:
-/// `ndarray::ArrayView4::from_shape(batch.array_shape(), batch.as_f32().unwrap())`.
+/// With [`Batch::array_shape`], these slices fit every crate that takes a slice and a shape,
+/// without a copy: `ndarray::ArrayView4::from_shape(batch.array_shape(), batch.as_f32().unwrap())`.
 impl Batch {
     /// The tensor as bytes, if its element type is [`DType::U8`] and it is in host memory.
     pub fn as_u8(&self) -> Option<&[u8]> {

@@ -7,21 +7,21 @@ use crate::gpu::{Device, Stopwatch};
 use crate::measure::{Meters, Stage};
 use crate::plan::Route;
 
-/// All stopwatches of a loader. Each thread has its own for each kind of span. Those of one kind
-/// are summed.
+/// All stopwatches of a loader, which time device work. Each thread has its own stopwatch for each
+/// kind of span. The times of all stopwatches of one kind are summed.
 pub(in crate::loader) struct Clocks {
     device: Arc<Device>,
     meters: Arc<Meters>,
     all: Mutex<Vec<Arc<Stopwatch>>>,
 }
 
-/// Maximum number of unfinished spans per thread and kind. A worker with more unfinished work
-/// measures no further spans, which changes only the number of measurements.
+/// Maximum number of unfinished spans per thread and kind. While a worker has more unfinished work,
+/// it times no further spans. This changes only the number of measurements.
 const SPANS: usize = 4;
 
-/// Maximum number of unfinished spans of the consumer, per slot of the ring. The consumer may be
-/// this far ahead of its stream. Skipped spans would bias the waiting time upwards, because they
-/// belong to a busy stream that does not wait.
+/// Maximum number of unfinished spans of the consumer, per slot of the ring, for a consumer that is
+/// several batches ahead of its stream. Skipping spans would make the measured waiting time too
+/// long, because spans are skipped while the stream is busy and does not wait.
 const SPANS_PER_SLOT: usize = 4;
 
 impl Clocks {
@@ -29,8 +29,8 @@ impl Clocks {
         Self { device, meters, all: Mutex::default() }
     }
 
-    /// Stopwatches of a worker's stream, one per route that it drives: for decoding, or for copies
-    /// on the route `cpu`.
+    /// Stopwatches of a worker's stream, one for each route that the worker drives. They time
+    /// decoding, or copies on the route `cpu`.
     pub fn worker(
         &self,
         routes: impl Iterator<Item = Route>,

@@ -20,8 +20,8 @@ pub(super) trait DeviceDecoder: Send + Sync {
     /// Properties of the route's queue for the balancer.
     fn queue(&self) -> RouteQueue;
 
-    /// Checks that this decoder accepts the image. Returns the size of its pixels in a page in
-    /// bytes, or the reason for a rejection.
+    /// Checks that this decoder accepts the image. Returns the size in bytes of the image's pixels
+    /// in a page, or the reason for a rejection.
     fn accepts(&self, image: &Request<'_>, sample: &SamplePlan) -> Result<usize, &'static str>;
 
     /// Checks that the decoding library supports the image. The file was already verified.
@@ -29,8 +29,8 @@ pub(super) trait DeviceDecoder: Send + Sync {
         Ok(())
     }
 
-    /// Submits an image that the worker's pipeline has accepted and planned. `submitted` is its
-    /// place on the route.
+    /// Submits an image that the worker's pipeline has accepted and planned. `submitted` holds the
+    /// image's place on the route.
     ///
     /// # Errors
     /// [`ProduceError`] if the sample fails or the loader ends. A rejection by this decoder is
@@ -42,8 +42,8 @@ pub(super) trait DeviceDecoder: Send + Sync {
         submitted: Submitted,
     ) -> Result<Submission, ProduceError>;
 
-    /// Number of freed buffers that the decoding library's allocations had to wait for, because its
-    /// memory was in use.
+    /// Number of freed buffers that allocations of the decoding library had to wait for, because
+    /// all memory planned for the library was in use.
     fn memory_waits(&self) -> u64 {
         0
     }
@@ -54,28 +54,29 @@ pub(super) trait DeviceDecoder: Send + Sync {
     }
 }
 
-/// Decoder of many images in one call. It is the second part of a route that
-/// [batches](Route::batches), and belongs to the gatherer thread.
+/// Decoder of many images in one call, on a route that [batches](Route::batches). It belongs to the
+/// gatherer thread of the route.
 pub(in crate::loader) trait GroupDecoder: Send {
     /// Maximum number of concurrent calls.
     fn calls(&self) -> usize;
 
-    /// Number of images that are decoded at the same time. Larger calls should have a multiple of
-    /// it.
+    /// Number of images that are decoded at the same time. The size of a larger call should be a
+    /// multiple of this number.
     fn lanes(&self) -> usize;
 
-    /// Reports that the only image of a call was rejected because its file is not supported.
+    /// Tells the decoder that the only image of a call was rejected because its file is not
+    /// supported.
     fn refused(&self, waiting: &Waiting);
 
-    /// Reports that an image was decoded.
+    /// Tells the decoder that an image was decoded.
     fn decoded(&self, waiting: &Waiting);
 
     /// Enqueues decoding of these images in the stream, as a span of `clock`. Calls
     /// that are not [finished](Self::finish) are limited to [`calls`](Self::calls).
     ///
     /// # Errors
-    /// Errors concern the whole group. After an error, nothing was enqueued, and there is nothing
-    /// to finish.
+    /// An error concerns the whole group. After an error, no work was enqueued, and there is no
+    /// call to finish.
     fn decode(
         &mut self,
         stream: &Stream,
@@ -83,8 +84,8 @@ pub(in crate::loader) trait GroupDecoder: Send {
         clock: &Stopwatch,
     ) -> Result<(), DecodeError>;
 
-    /// Blocks until the earliest unfinished call is over. Returns for each of its images whether
-    /// the decoder wrote it.
+    /// Blocks until the earliest unfinished call is over. Returns for each image of the call
+    /// whether the decoder wrote its pixels.
     fn finish(&mut self) -> Result<Vec<bool>>;
 }
 
@@ -107,8 +108,8 @@ impl<'a> Request<'a> {
         self.planned.bytes()
     }
 
-    /// Checks that the file is in the page. Needed by decoders that read it from the device or
-    /// through a library.
+    /// Checks that the file is in the page. Decoders need this if they read the file from the
+    /// device or through a library.
     pub fn must_be_in_page(&self) -> Result<(), &'static str> {
         if self.in_page { Ok(()) } else { Err("its file does not fit into a page") }
     }
@@ -153,7 +154,8 @@ pub(super) struct Target<'a> {
 pub(super) enum Submission {
     /// The image is being decoded. Its pixels are ready when the page's `decoded` is reached.
     Running(Pixels),
-    /// The page is passed to the gatherer thread. These will be its pixels.
+    /// The page is passed to the gatherer thread. The first value describes the pixels that the
+    /// page will contain.
     Gathered(Pixels, Gathered),
     /// The image was rejected for this reason, and falls back to the CPU.
     Refused(&'static str),
@@ -164,7 +166,7 @@ pub(super) enum Submission {
 /// Arguments for opening a decoder.
 pub(super) struct Opening<'a> {
     pub device: &'a Arc<Device>,
-    /// Memory pools of the footprint. The decoder uses the entry of its route.
+    /// Pool of the planned device memory. The decoder uses the entry of its route.
     pub device_pool: &'a DevicePool,
     pub pinned_pool: &'a PinnedPool,
     pub on_device: &'a DevicePlan,
@@ -192,7 +194,7 @@ impl Decoders {
     }
 
     /// Number of freed buffers that allocations of the decoding libraries had to wait for, because
-    /// their memory was in use.
+    /// all memory planned for the libraries was in use.
     pub fn memory_waits(&self) -> u64 {
         self.0.iter().map(|it| it.memory_waits()).sum()
     }

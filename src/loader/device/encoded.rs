@@ -18,7 +18,7 @@ impl<'a> Encoded<'a> {
         Self { page, large, in_page: false, len: 0 }
     }
 
-    /// Whether the file is in the page.
+    /// Whether the file fit into the page and is in it.
     pub fn is_in_page(&self) -> bool {
         self.in_page
     }

@@ -22,8 +22,8 @@ use crate::ring::Producer;
 /// Usually the subsampling of most waiting images is chosen. If too many calls have passed over the
 /// oldest waiting image, the subsampling of that image is chosen.
 ///
-/// A page is published after its call has ended and its pixels were found to be written. So a
-/// launch never waits for a call.
+/// A page is published only after the decoder's call has ended and the host has checked that the
+/// pixels were written. So a kernel launch never waits for such a call.
 pub(in crate::loader) struct Gatherer {
     parts: Parts,
     stream: Stream,
@@ -52,7 +52,8 @@ impl From<Waiting> for Next {
     }
 }
 
-/// Maximum number of calls that may pass over an image. The batch of the image waits for them.
+/// Maximum number of calls that may pass over an image. The image's batch waits for all these
+/// calls.
 const MOST_PASSED: u32 = 3;
 
 /// Reason for processing an image on the CPU although its call reported no error.
@@ -74,7 +75,7 @@ impl Gatherer {
         Ok(Self { parts, stream, decoder, group, running, next, clock, pipeline })
     }
 
-    /// Decodes until all workers have ended. Holds `pages` until then, so the launcher keeps
+    /// Decodes until all workers have ended. Holds `pages` until the end, so the launcher keeps
     /// waiting for pages. The stream is empty afterwards.
     pub fn run(mut self, waiting: &Receiver<Waiting>, pages: Producer<DevicePage>) -> Result<()> {
         self.stream.device().adopt_thread();
@@ -118,7 +119,8 @@ impl Gatherer {
     }
 
     /// Fills the group with images of one chroma subsampling, in order of arrival. If more images
-    /// wait than the decoder has lanes, their number is a multiple of the lanes.
+    /// wait than the decoder has lanes (images that it decodes at the same time), the group gets a
+    /// multiple of the lanes.
     fn gather(&mut self, group: &mut Vec<Waiting>) {
         let sampling = |it: &Next| it.waiting.gathered.class.map(|class| class.sampling);
         let like = |one: &Next| self.next.iter().filter(|it| sampling(it) == sampling(one)).count();
@@ -209,7 +211,7 @@ impl Gatherer {
             }
         }
         for waiting in skipped {
-            // This was seen only in calls with several images.
+            // nvJPEG was seen to skip images only in calls with several images.
             self.group = 1;
             if !self.make_on_cpu(waiting, SKIPPED)? {
                 return Ok(false);
@@ -229,7 +231,8 @@ impl Gatherer {
         let (plan, source) = (self.parts.plan.clone(), self.parts.source.clone());
         let wanted = work.job.key(&plan);
         let out = &mut upload.bytes()?[..plan.shape.sample_bytes()];
-        // Errors of replaced samples are cleared here, because they occur again.
+        // The sample is produced again from the start, so errors of earlier attempts would be
+        // recorded twice.
         work.errors.clear();
         let result = produce(&plan, &*source, wanted, &mut work.errors, |key| {
             let record = self.pipeline.make(key, out)?;

@@ -6,8 +6,8 @@ use crate::error::Result;
 
 /// Published pages, in the order of their publication.
 ///
-/// The launcher takes every published page from the ring at once. So pages of a slow route do not
-/// delay those of a fast route.
+/// The launcher takes every published page out of the ring at once, even if its pixels are not
+/// ready. So pages of a slow route do not delay pages of a fast route.
 pub(super) struct Held<P> {
     pages: Vec<P>,
     pause: Duration,
@@ -76,8 +76,8 @@ mod tests {
     const CALL: u64 = 100;
     const KERNEL: u64 = 1;
 
-    /// Launches pages. A page is given by the tick at which it is ready. `launch` returns the tick
-    /// from which the launched pages are free, and their number.
+    /// Launches pages. A page is represented by the tick at which it is ready. `launch` returns the
+    /// tick from which the launched pages are free, and the number of these pages.
     trait Launch {
         fn push(&mut self, ready: u64);
         fn launch(&mut self, now: u64) -> (u64, usize);
@@ -95,8 +95,8 @@ mod tests {
         }
     }
 
-    /// Former launcher, for comparison. It held one group and passed over a page once. Then its
-    /// stream waited for the page.
+    /// Another launcher, for comparison. It holds one group and passes over an unready page once.
+    /// The second time, its stream waits for the page.
     #[derive(Default)]
     struct InStream {
         pages: VecDeque<u64>,
@@ -146,7 +146,7 @@ mod tests {
                     *worker = Some(now + CPU);
                 }
             }
-            // There are two calls at a time. The second one waits for the first one.
+            // Two calls run at a time. The second call waits for the first one.
             calls.retain(|&done| done > now);
             let count = free.min(GROUP);
             if calls.len() < 2 && count > 0 {

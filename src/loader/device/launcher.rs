@@ -21,26 +21,26 @@ use crate::transform::ChainKernels;
 /// Enqueues the kernels, and other work that fills batches, in the producer's stream.
 ///
 /// While the consumer waits for a batch, launches aim at low latency. Otherwise they aim at a low
-/// load of the device, because the model needs it.
+/// load of the device, because the model needs the device.
 ///
 /// A page is launched after the host has observed that its pixels are ready. Nothing in the stream
-/// waits for a decoder, and images of a slow route do not delay others.
+/// waits for a decoder, and images of a slow route do not delay images of other routes.
 pub(in crate::loader) struct Launcher {
     parts: Parts,
     stream: Arc<Stream>,
     /// The kernels of each of the plan's splits.
     kernels: Vec<ChainKernels>,
     /// Intermediate images between kernels or passes, two for each sample of a launch. All launches
-    /// share them, because they are in one stream.
+    /// share this buffer, because they run one after another in one stream.
     scratch: Option<DeviceBuffer>,
     blocks: Vec<Block>,
     /// Sizes of the launch that is being prepared.
     extent: Extent,
     /// The batch stage, if there is one.
     mixer: Option<Mixer>,
-    /// Stream for uploads of the blocks. In `stream`, an upload would wait for images and slots for
-    /// which earlier work waits. The host waits for the upload before the last one, so it would
-    /// wait for those too.
+    /// Stream for uploads of the blocks. In `stream`, an upload would run only after earlier work,
+    /// which waits for images and slots. Before the host writes a block again, it waits for the
+    /// block's previous upload. So the host would have to wait for those images and slots too.
     tables: Stream,
     launches: Arc<Stopwatch>,
     copies: Arc<Stopwatch>,
@@ -102,7 +102,7 @@ impl Launcher {
             match pages.next_until(deadline, Duration::MAX, |_| ()) {
                 Poll::Ready(Some(page)) => held.push(page?),
                 Poll::Ready(None) => match held.first() {
-                    // No more pages will be published, so wait for the held ones.
+                    // No more pages will be published, so wait for the held pages.
                     Some(page) => page.decoded.synchronize()?,
                     None => return Ok(()),
                 },
@@ -134,7 +134,7 @@ impl Launcher {
         feed: &Feed<DeviceSlot>,
         pages: &mut [Using<DevicePage>],
     ) -> Result<()> {
-        // Use the block that was used longest ago, because its upload is finished.
+        // Use the block that was used longest ago, because its upload has most likely ended.
         self.blocks.rotate_left(1);
         self.extent.clear();
         let mut count = 0;

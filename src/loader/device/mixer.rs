@@ -12,8 +12,8 @@ use crate::op::batch::PairParams;
 use crate::plan::Plan;
 
 /// Runs the batch operators on pairs whose samples are in the producer's stream. After each launch
-/// of the fused kernel, one launch processes the pairs that it completed, while they are in the L2
-/// cache.
+/// of the fused kernel, one launch of this kernel processes the pairs that the fused kernel
+/// completed, while their samples are in the L2 cache.
 pub(in crate::loader) struct Mixer {
     size: Size,
     classes: u32,
@@ -67,7 +67,7 @@ impl Mixer {
         if self.jobs.is_empty() {
             return Ok(());
         }
-        // Use the block that was used longest ago, because its upload is finished.
+        // Use the block that was used longest ago, because its upload has most likely ended.
         self.blocks.rotate_left(1);
         let Block { staged, read } = &mut self.blocks[0];
         let bytes = self.jobs.len() * size_of::<PairParams>();

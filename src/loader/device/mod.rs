@@ -19,19 +19,19 @@
 //! * A worker acquires a page first and a cell second. So every cell in use has a page and will be
 //!   filled, and the two rings cannot deadlock.
 //! * For each image, the balancer chooses the route on which the image is expected to finish first.
-//!   It considers only routes that the header and the settings allow. The route affects when a
-//!   sample is finished, never its position.
+//!   The balancer considers only routes that the image's header and the settings allow. The route
+//!   affects when a sample is finished, never its position.
 //! * An image is processed on the CPU if no route accepts it, if a route rejects it, or if it does
-//!   not fit into a page. The finished sample has the same bits as without a device. It is
+//!   not fit into a page. The finished sample has the same bits as without a device. The sample is
 //!   uploaded, and the reason is recorded. Files that seem corrupt are never decoded on the device.
-//!   If the coded data is corrupt but every marker is valid, only some decoders report it.
+//!   If the coded data is corrupt but every marker is valid, only some decoders report the damage.
 //! * Events in the streams time some spans of each kind of device work. All events are created at
-//!   the start. No stream and no thread ever waits for such an event.
-//! * While another thread of the process captures a CUDA graph, these threads continue and do not
-//!   end the capture.
+//!   the start. No stream and no thread ever waits for a timing event.
+//! * While another thread of the process captures a CUDA graph, the loader's threads continue and
+//!   do not end the capture.
 //! * The host waits for the device only in these cases: a page, decoder or upload buffer is still
 //!   in use; a call of the JPEG engines is running; an image is about to be passed to the engines.
-//!   The last one is needed because on Hopper the engines write when they are called and not in
+//!   The last wait is needed because on Hopper the engines write when they are called and not in
 //!   stream order.
 //! * A page is launched after the host has observed that its pixels are ready. A slow image or call
 //!   delays no other image.
@@ -131,8 +131,8 @@ impl Slot for DeviceSlot {
     fn begin_fill(&mut self) -> Result<()> {
         self.tensor.begin_fill()
     }
-    /// The samples are written in the producer's stream. So are the moves that close the gaps of
-    /// dropped samples.
+    /// The samples are written in the producer's stream. The moves that close the gaps of dropped
+    /// samples run in that stream too.
     fn end_fill(&mut self) -> Result<()> {
         for (to, from) in self.info.drop_failed() {
             let (stream, targets) = (self.tensor.producer(), self.targets.as_deref());
@@ -180,9 +180,10 @@ pub(super) struct DevicePage {
     encoded: Option<PinnedBuffer>,
     /// The decoded window.
     pixels: DeviceBuffer,
-    /// Reached when `pixels` are written. Not recorded if the page is published only after that.
+    /// Event that is reached when `pixels` are written. Not recorded if the page is published only
+    /// after they were written.
     decoded: Event,
-    /// Reached when the kernel has read `pixels`.
+    /// Event that is reached when the kernel has read `pixels`.
     read: Event,
     sample: SamplePlan,
     work: Option<Work>,
@@ -190,8 +191,8 @@ pub(super) struct DevicePage {
 
 impl DevicePage {
     /// Creates a page, and enqueues clearing its pixels in the stream of the kernels. Decoders do
-    /// not write the gaps between rows, but kernels read them together with pixels. The values do
-    /// not matter, but must be initialized.
+    /// not write the gaps between rows, but kernels read the gaps together with pixels. The values
+    /// in the gaps do not matter, but must be initialized.
     pub fn new(
         encoded: Option<PinnedBuffer>,
         pixels: DeviceBuffer,
@@ -223,7 +224,7 @@ impl Slot for DevicePage {
     }
 }
 
-/// A cell with the result for its sample.
+/// A cell of a batch, with the result of processing its sample.
 struct Work {
     job: Job<Cell>,
     payload: Payload,
@@ -273,7 +274,7 @@ struct Gathered {
     reduction: u32,
 }
 
-/// Properties of a header that mostly determine whether a decoder supports the file.
+/// Properties of an image's header that mostly determine whether a decoder supports the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct HeaderClass {
     sampling: Sampling,

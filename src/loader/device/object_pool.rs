@@ -1,4 +1,4 @@
-//! Pool of objects that threads share. A thread takes an object and puts it back.
+//! Pool of objects that threads share. A thread takes an object and returns it later.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,8 +21,8 @@ impl<T> ObjectPool<T> {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Waits for an object. Returns `None` if the pool is closed, because then no object may be
-    /// returned.
+    /// Waits for an object. Returns `None` if the pool is closed, because no thread may return
+    /// another object after that.
     pub fn take(&self) -> Option<T> {
         let mut state = self.lock();
         loop {

@@ -17,7 +17,7 @@ use crate::source::Source;
 pub(in crate::loader) struct Parts {
     pub source: Arc<dyn Source>,
     pub plan: Arc<Plan>,
-    /// Meter of the thread that has this copy.
+    /// Meter of the thread that has this copy of the parts.
     pub meter: Arc<ThreadMeter>,
     pub caches: Arc<Caches>,
     pub controls: Arc<Controls>,

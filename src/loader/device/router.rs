@@ -1,4 +1,5 @@
-//! Routes of one loader: their running images, and the choice of the route for the next image.
+//! Routes of one loader: the images that are running on them, and the choice of the route for the
+//! next image.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
@@ -31,12 +32,13 @@ pub(in crate::loader) struct CpuThreads {
 }
 
 struct State {
-    /// All events. An event is free if nothing else refers to it.
+    /// All events that mark the end of device work. An event is free if nothing else refers to it.
     marks: Vec<Arc<Event>>,
     running: Vec<(Ticket, Arc<Event>)>,
     /// Number of threads that decode on the CPU now.
     cpu_threads: usize,
-    /// Number of changes so far, for threads that wait for a change.
+    /// Number of times that an image was finished or cancelled. Waiting threads detect changes by
+    /// it.
     changes: u64,
 }
 
@@ -61,8 +63,8 @@ impl Router {
     }
 
     /// Submits an image to one of the routes in `allowed`, which must not be empty. Waits until one
-    /// has capacity. `decodes` is whether the device decodes, which determines how many threads may
-    /// decode on the CPU.
+    /// of them has capacity. `decodes` is whether the device decodes, which determines how many
+    /// threads may decode on the CPU.
     pub fn submit(
         self: &Arc<Self>,
         allowed: &[Route],
@@ -107,7 +109,7 @@ impl Router {
         images: impl IntoIterator<Item = Submitted>,
         stream: &Stream,
     ) -> Result<()> {
-        // The clone makes the event occupied.
+        // The clone is a second reference, which marks the event as in use.
         let free = self.lock().marks.iter().find(|mark| Arc::strong_count(mark) == 1).cloned();
         let mark = free.ok_or_else(|| Error::Internal {
             problem: "more images are running than the routes allow".into(),
@@ -172,7 +174,7 @@ impl Router {
     }
 }
 
-/// An image submitted to a route. Dropping it cancels it.
+/// An image submitted to a route. Dropping this value cancels the image.
 pub(in crate::loader) struct Submitted {
     queues: Arc<Router>,
     ticket: Option<Ticket>,

@@ -1,4 +1,4 @@
-//! Decoders of all routes. The list of their parts for planning is in `plan/route.rs`.
+//! Decoders of all routes. The planning part of each route is listed in `plan/route.rs`.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ decoders! {
     Cpu = cpu,
 }
 
-/// Detection and opening of a route's decoder.
+/// How to detect and open the decoder of one route.
 struct Entry {
     /// nvJPEG's backend that decodes, if any.
     backend: Option<Backend>,
@@ -41,8 +41,8 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<Opened> {
     (entry(opening.route.route).open)(opening)
 }
 
-/// Checks that a device supports the decoder of a route. The inner error is the reason why it does
-/// not.
+/// Checks that a device supports the decoder of a route. The inner error is the reason why the
+/// device does not.
 ///
 /// # Errors
 /// [`Error::Unavailable`](crate::Error::Unavailable) if a library is not installed,
@@ -78,7 +78,7 @@ pub(in crate::loader) fn offered_routes(device: &Arc<Device>) -> Result<Vec<Rout
     }
 }
 
-/// Checks that nvJPEG has a backend on a device. The inner error is the reason why it does not.
+/// Checks that nvJPEG has a backend on a device. The inner error is the reason why nvJPEG does not.
 fn has_backend(device: &Arc<Device>, backend: Backend) -> Result<Result<(), String>> {
     let found = nvjpeg::known_backends(device)?.into_iter().find(|(it, _)| *it == backend);
     Ok(found.map_or(Err("nvJPEG does not support it".into()), |(_, found)| found))

@@ -64,7 +64,7 @@ impl SpareSlots {
     }
 }
 
-/// Memory pools, for their statistics.
+/// The loader's memory pools, kept for their statistics.
 pub(in crate::loader) struct DeviceMemory {
     pub device: DevicePool,
     pub pinned: PinnedPool,

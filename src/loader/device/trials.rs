@@ -25,8 +25,8 @@ const SLACK_DIVISOR: usize = 8;
 const RESERVE_DIVISOR: u64 = 8;
 
 /// Decodes a trial image on each route of a plan, to measure memory that is only estimated in the
-/// plan. Returns the facts of the device with the measured memory. They exclude routes that need
-/// more than the device has or the limits allow.
+/// plan. Returns the facts of the device with the measured memory. The facts exclude routes that
+/// need more memory than the device has or the limits allow.
 ///
 /// # Errors
 /// [`Error::Device`] if the device fails.
@@ -57,8 +57,8 @@ pub(in crate::loader) fn try_routes(
                 );
                 dropped.push((planned.route, why));
             }
-            // The estimate is kept. The same failure occurs again when the route is opened, and is
-            // reported then.
+            // The estimate is kept. When the route is opened, the same failure will occur again and
+            // be reported.
             Err(Error::Device { call, .. }) if call.starts_with("nvjpeg") => {}
             Err(error) => return Err(error),
         }

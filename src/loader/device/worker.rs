@@ -43,7 +43,7 @@ struct Dispatcher {
     routes: Vec<Route>,
     /// Set if the current image is passed to the gatherer thread of its route.
     gathered: Option<Gathered>,
-    /// Whether the loader ends.
+    /// Whether the loader is ending, so the worker must stop.
     stopped: bool,
 }
 
@@ -72,8 +72,8 @@ impl PageWorker {
         })
     }
 
-    /// Fills pages until there are no more jobs. Before each page it waits until worker `number` is
-    /// active. The stream is empty afterwards.
+    /// Fills pages until there are no more jobs. Before each page, the thread waits until worker
+    /// `number` is active. The stream is empty afterwards.
     pub fn run(
         mut self,
         feed: &Feed<DeviceSlot>,
@@ -160,7 +160,7 @@ impl PageWorker {
 }
 
 impl Dispatcher {
-    /// Begins to move a sample to the device. Its bytes are in memory.
+    /// Begins to move a sample to the device. The bytes of the sample are already in memory.
     fn send(
         &mut self,
         pipeline: &mut SamplePipeline,
@@ -188,8 +188,9 @@ impl Dispatcher {
             Err(why) => why,
         };
         if self.routes.iter().any(|it| !it.on_device()) {
-            // Only the route `cpu` needs this memory. It is reserved before a place on the route is
-            // taken, because others may wait for that place while they hold memory.
+            // Only the route `cpu` needs this memory. It is reserved before the worker takes a
+            // place on the route, because other workers may wait for that place while they hold
+            // memory.
             if self.routes.len() == 1 || pipeline.fits_share(&planned) {
                 pipeline.admit(&planned)?;
             } else {
@@ -301,7 +302,8 @@ impl Dispatcher {
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { plan, router, meter, .. } = self.parts.clone();
         pipeline.admit(planned)?;
-        // Dropped without `finish`, because the measured speed of a route covers decoding only.
+        // The place on the route is released without `finish`, because the measured speed of a
+        // route covers decoding only.
         let mut _room = None;
         if plan.settings.decode.max_cpu_threads.is_some() {
             let begin = Instant::now();

@@ -38,8 +38,8 @@ use tuning::Apply;
 
 /// Time that the consumer may wait while it holds every batch, before a warning.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The same time before a slot is added. It is not 0, because another thread may be about to return
-/// a slot.
+/// Time that the consumer may wait while it holds every batch, before a slot is added. It is not 0,
+/// because another thread may be about to return a slot.
 const PATIENCE_TO_ADD: Duration = Duration::from_millis(200);
 
 /// Data that the threads of a loader share.
@@ -63,7 +63,7 @@ pub(super) enum Engine {
     Device(Running<DeviceSlot>, OnDevice),
 }
 
-/// Device resources of a loader besides its ring.
+/// Device resources of a loader, without its ring of batches.
 pub(super) struct OnDevice {
     memory: DeviceMemory,
     router: Arc<Router>,
@@ -167,7 +167,8 @@ impl Engine {
         running.spawn(name.into(), move |feed| {
             let launched = launcher.run(feed, &pages);
             if let Err(error) = &launched {
-                // Reported before the uploads are closed, so this error comes first.
+                // Report the error before closing the uploads. Otherwise threads that wait for
+                // uploads would report another error first.
                 feed.fail(error.clone());
             }
             drop(uploads);
@@ -251,8 +252,8 @@ impl Engine {
         }
     }
 
-    /// Returns a handle that ends the loader with an error, from any thread. It does not keep the
-    /// engine alive.
+    /// Returns a handle that ends the loader with an error, from any thread. The handle does not
+    /// keep the engine alive.
     pub fn stop_handle(&self) -> StopHandle {
         match self {
             Engine::Host(running) => running.stop_handle(),
@@ -323,7 +324,7 @@ impl<S: BatchSlot + 'static> Running<S> {
     }
 
     /// Time that the consumer may wait while all slots are in use. It is 0 if a slot was added and
-    /// none was returned since then, because the consumer evidently keeps all of them.
+    /// no slot was returned since then, because the consumer evidently keeps all slots.
     fn patience(&self, adds_slots: bool) -> Duration {
         match (adds_slots, self.consumer.any_returned()) {
             (false, _) => PATIENCE,
@@ -360,7 +361,8 @@ impl<S: BatchSlot + 'static> Running<S> {
         }))
     }
 
-    /// Starts a thread. If it fails or panics, the loader ends with an error instead of hanging.
+    /// Starts a thread. If the thread returns an error or panics, the loader ends with an error
+    /// instead of hanging.
     fn spawn(
         &mut self,
         name: String,

@@ -59,11 +59,11 @@ struct Chosen {
 }
 
 enum Phase {
-    /// Skips this number of batches, at least one.
+    /// This number of batches, at least one, is not measured.
     Skip(u64),
-    /// Measures since the snapshot. `batches` is the number of batches so far.
+    /// Batches have been measured since the snapshot. `batches` is their number so far.
     Measure { since: Box<Snapshot>, began: Instant, batches: u64 },
-    /// The thread is deciding.
+    /// The tuning thread is deciding on the next configuration.
     Decide,
 }
 
@@ -187,7 +187,7 @@ impl Drop for Tuning {
     fn drop(&mut self) {
         self.profiles = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has no consequences at this point.
+            // The loader is being dropped, so a panic of the tuning thread has no consequences.
             let _ = thread.join();
         }
     }

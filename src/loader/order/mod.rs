@@ -13,38 +13,39 @@ mod windows;
 
 /// Order of every epoch, for one shard of the set.
 ///
-/// * An epoch's order is a permutation of all indices, or the identity without shuffling. It is the
-///   same for all shards. Position number `p` of those that remain in the epoch belongs to rank
-///   `p % world`. So all shards together have every position exactly once, and the global order
-///   does not depend on the number of shards.
+/// * An epoch's order is a permutation of all indices, or the identity without shuffling. All
+///   shards have the same order. Of the positions that remain in the epoch, position number `p`
+///   belongs to rank `p % world`. So all shards together have every position exactly once, and the
+///   global order does not depend on the number of shards.
 /// * With `loader.repeats` of `r`, position `p` has the sample that position `p / r` would have
 ///   without repeats. So each sample occurs `r` consecutive times over all shards, as with
-///   torchvision's `RASampler`. The length of an epoch does not change, so it contains only the
-///   first `1 / r` of the permutation.
-/// * In the first epoch of a resumed loader, the consumed positions are skipped. The remaining
-///   positions are the same for any number of shards before and after.
-/// * A loader of some positions ([`within`](Self::within)) has the same samples there as a loader
-///   of the whole epoch.
+///   torchvision's `RASampler`. The length of an epoch does not change, so an epoch contains only
+///   the first `1 / r` of the permutation.
+/// * In the first epoch of a resumed loader, the consumed positions are skipped. The number of
+///   shards may differ before and after resuming, without an effect on the remaining positions.
+/// * A loader that is restricted to some positions ([`within`](Self::within)) has the same samples
+///   at these positions as a loader of the whole epoch.
 /// * With `drop` and `pad`, all shards have the same number of batches, also in an epoch that
 ///   starts in the middle. With `partial`, every position occurs exactly once, and shards may
 ///   differ by one batch.
-/// * `loader.shuffle` alone permutes the whole set position by position, without a table. It takes
-///   about 100 bytes, and some tens of nanoseconds per sample, for any size of the set.
+/// * `loader.shuffle` alone permutes the whole set. It computes each position separately, without a
+///   table. It takes about 100 bytes, and some tens of nanoseconds per sample, for any size of the
+///   set.
 /// * `loader.shuffle_window` puts the source's files into a random order. It then permutes blocks
-///   of that many samples twice, the second time displaced by half a block. Any `window`
-///   consecutive positions are read from at most three consecutive windows, and so from the files
-///   in them: one or two files if files are longer than three windows. A sample moves by at most
-///   1.5 windows.
-/// * The order is a function of only (seed, epoch, number of samples, repeats) and, with windows,
-///   of the window size and the ends of the files. It is part of the public contract: a change is a
-///   breaking change.
+///   of `window` samples twice, the second time displaced by half a block. Any `window` consecutive
+///   positions are read from at most three consecutive blocks, and so from the files in these
+///   blocks: one or two files if files are longer than three blocks. A sample moves by at most 1.5
+///   blocks.
+/// * The order depends only on the seed, the epoch, the number of samples and the repeats, and with
+///   windows also on the window size and the ends of the files. The order is part of the public
+///   contract: changing it is a breaking change.
 ///
 /// Cost for `N` = one billion samples: a full shuffle takes no memory that depends on `N`. It
-/// permutes `2 ceil(log2(N) / 2) = 30` bits. Values of `N` or more are permuted again, so a
-/// position takes 1.07 permutations on average (at most 4 for any `N`). With windows, `F` files
-/// take `40 F` bytes (4 MB for 100 000 files of 10 000 samples), `O(F)` time at the start of each
-/// epoch, and a search in `log2(F) = 17` steps per sample. Resuming computes one position: `O(1)`,
-/// or `O(F)` with windows.
+/// permutes numbers of `2 ceil(log2(N) / 2) = 30` bits. Results of `N` or more are permuted again,
+/// so a position takes 1.07 permutations on average (at most 4 for any `N`). With windows, `F`
+/// files take `40 F` bytes (4 MB for 100 000 files of 10 000 samples), `O(F)` time at the start of
+/// each epoch, and a search in `log2(F) = 17` steps per sample. Resuming computes one position:
+/// `O(1)`, or `O(F)` with windows.
 #[derive(Clone, Debug)]
 pub struct Order {
     samples: u64,
@@ -165,7 +166,8 @@ impl Order {
         Extent { settings: self.settings, begin: begin.clamp(start, end), end }
     }
 
-    /// Size of a complete epoch of this shard, that is, one that is not resumed in the middle.
+    /// Size of a complete epoch of this shard, that is, of an epoch that is not resumed in the
+    /// middle.
     pub fn whole(&self) -> Extent {
         let Range { start: begin, end } = self.positions;
         Extent { settings: self.settings, begin, end }
@@ -202,7 +204,7 @@ impl Extent {
         }
     }
 
-    /// Number of samples of this shard that are in no batch.
+    /// Number of samples of this shard that are in no batch, because they do not fill the last one.
     pub fn left_over(&self) -> u64 {
         self.own().saturating_sub(self.places())
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::random::{Permutation, SampleKey, SampleRng};
 
-/// Operator numbers for these random numbers. They differ from those of a chain and of the rule for
-/// replacements.
+/// Purpose numbers of the random generators for the order. They differ from the numbers of a
+/// chain's operators and of the generator that chooses replacements.
 const FILES: u16 = u16::MAX - 1;
 const FIRST_PASS: u16 = u16::MAX - 2;
 const SECOND_PASS: u16 = u16::MAX - 3;
@@ -33,11 +33,11 @@ pub struct Windows {
     second: Blocks,
 }
 
-/// Blocks that are permuted independently.
+/// Blocks of consecutive positions. Each block is permuted independently.
 #[derive(Clone, Debug)]
 struct Blocks {
     permutation: Permutation,
-    /// Number of samples in the first block; 0 if it is as long as the others.
+    /// Number of samples in the first block; 0 if the first block is as long as the others.
     begin: u64,
     window: u64,
     samples: u64,
@@ -60,7 +60,7 @@ impl Files {
         Ok(Self { ends, window })
     }
 
-    /// CRC-32C of the file ends. It changes if the files change.
+    /// CRC-32C of the file ends. The checksum changes if the files change.
     pub fn checksum(&self) -> u32 {
         self.ends.iter().fold(0, |crc, end| crc32c::crc32c_append(crc, &end.to_le_bytes()))
     }

@@ -145,7 +145,8 @@ impl Room {
         limit.min(self.room.share.total().saturating_add(self.room.beyond_shares()))
     }
 
-    /// Whether the current sample exceeds the share. Its buffers must then be freed after it.
+    /// Whether the current sample exceeds the share. If so, its buffers must be freed when it is
+    /// finished.
     pub fn is_beyond(&self) -> bool {
         self.part.is_some()
     }
@@ -174,8 +175,8 @@ impl Room {
                 self.held = all;
                 return Ok(());
             }
-            // Never wait for a second part while holding the first one, because others may wait for
-            // that.
+            // Never wait for a second part while holding the first one, because another worker may
+            // be waiting for the first one.
             let stays = SampleMemory { whole: need.whole, ..*kept };
             if stays.total() > share {
                 return Err(no_room(size, &all, has));
@@ -226,7 +227,7 @@ fn ends() -> DataError {
 #[allow(unsafe_code)]
 fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes a number and may be called at any time, from any thread.
+    // SAFETY: `malloc_trim` takes a number and may be called at any time, from any thread.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(large.lock().free, 30);
     }
 
-    /// A sample may turn out to need more memory while it has a part.
+    /// A sample that already has a part may need more memory than expected.
     #[test]
     fn a_larger_part_is_taken_after_the_first_one_was_returned() {
         let need = |file, library| SampleMemory { file, library, ..SampleMemory::default() };
@@ -319,7 +320,7 @@ mod tests {
         assert_eq!(admit(&mut worker, 80, 50), (Ok(()), Some(30)));
         assert_eq!(large.lock().free, 10);
         worker.give_back();
-        // Here the file itself exceeds the share.
+        // In this case, the file itself exceeds the share.
         assert_eq!(admit(&mut worker, 0, 110), (Ok(()), Some(10)));
         assert_eq!(admit(&mut worker, 20, 110).0, Err(Reason::Oversized));
         assert_eq!(released, 3);

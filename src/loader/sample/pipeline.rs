@@ -20,7 +20,8 @@ use crate::random::SampleKey;
 use crate::source::{HostPage, Source};
 use crate::transform::{HostTransform, PlannedImage};
 
-/// Processes samples on the CPU. Later samples reuse its buffers, within the plan's share.
+/// Processes samples on the CPU, one after another. Its buffers are reused for later samples,
+/// within the worker's share of memory.
 pub(in crate::loader) struct SamplePipeline {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
@@ -120,8 +121,8 @@ impl SamplePipeline {
         made
     }
 
-    /// Reads a sample and passes it to `make`. It is read into the page, unless the decoded cache
-    /// holds it. Afterwards returns the memory beyond the worker's share.
+    /// Reads a sample and passes it to `make`. The sample is read into the page, unless the decoded
+    /// cache holds it. Afterwards returns the memory beyond the worker's share.
     pub fn with_sample<P: Filled, T, E: From<DataError>>(
         &mut self,
         key: SampleKey,
@@ -193,7 +194,7 @@ impl SamplePipeline {
         Ok(found)
     }
 
-    /// Plans a sample. Reserves memory first, because this allocates the operators' tables.
+    /// Plans a sample. Reserves memory first, because planning allocates the operators' tables.
     pub fn plan<'a>(&mut self, read: Read<'a>, reserve: Reserve) -> Result<Planned<'a>, DataError> {
         let Read { key, sample: Sample { header, .. }, bytes, file } = read;
         match reserve {
@@ -233,7 +234,8 @@ impl SamplePipeline {
     }
 
     /// Reserves all memory for a planned sample. Must be called before waiting for anything that
-    /// others may hold while they wait for memory. Does nothing if the memory is already reserved.
+    /// other threads may hold while they wait for memory. Does nothing if the memory is already
+    /// reserved.
     pub fn admit<'a>(&mut self, planned: &'a Planned<'_>) -> Result<Admitted<'a>, DataError> {
         self.reserve(planned.header(), planned.0.file)?;
         Ok(Admitted(planned))
@@ -339,8 +341,8 @@ impl SamplePipeline {
         std::mem::swap(&mut self.sample, other);
     }
 
-    /// Runs the transform on a sample, with its row index if there is one. Otherwise creates a row
-    /// index.
+    /// Decodes and transforms a sample. If it has a row index, the decoder uses the index.
+    /// Otherwise the decoder may create one.
     fn decode(
         &mut self,
         planned: &Planned<'_>,
@@ -367,7 +369,7 @@ impl SamplePipeline {
         result
     }
 
-    /// Records decoding and transform of `bytes`, from `begin` to now.
+    /// Records the time of decoding and of transforming `bytes`, from `begin` to now.
     fn count(&mut self, begin: Instant, bytes: &[u8]) {
         let both = self.meter.since(begin);
         // Only some rows are timed, and the total is extrapolated. If a timed row was preempted,

@@ -6,14 +6,14 @@ use crate::plan::{OnError, Plan};
 use crate::random::{SampleKey, replacements};
 use crate::source::{NO_LABEL, Source, own_label};
 
-/// Maximum number of replacements that are tried for a failed sample. In a small set these are all
-/// samples. If this many fail in a large set, the cause is not a single sample.
+/// Maximum number of replacements that are tried for a failed sample. A small set has fewer samples
+/// than this. If this many samples fail in a large set, the cause is not a single sample.
 const MOST_REPLACEMENTS: usize = 1000;
 
 /// Reason why a sample could not be produced.
 #[derive(Debug)]
 pub(in crate::loader) enum ProduceError {
-    /// Error of this sample. The policy decides what to do.
+    /// Error of this sample. The policy `loader.on_error` decides what happens next.
     Sample(DataError),
     /// Other error, which ends the loader.
     Fatal(Error),
@@ -31,8 +31,8 @@ impl From<Error> for ProduceError {
     }
 }
 
-/// Produces a sample, or what replaces it by the policy. `attempt` produces the sample of a key.
-/// After an outcome without an image, the caller must write zeros.
+/// Produces a sample, or its replacement under the policy `loader.on_error`. `attempt` produces the
+/// sample of a key. If the outcome has no image, the caller must write zeros.
 pub(in crate::loader) fn produce(
     plan: &Plan,
     source: &dyn Source,
@@ -82,7 +82,7 @@ pub(in crate::loader) fn produce(
 
 /// Returns the label of a sample, if it has one. If the source has class names, checks that the
 /// label has a name. If there are soft targets, checks that the label is a class. Must be called
-/// after the sample was read: a source whose labels change knows only then which label belongs to
+/// after the sample was read. A source whose labels change knows only then which label belongs to
 /// the bytes.
 pub(super) fn checked_label(
     plan: &Plan,

@@ -1,16 +1,17 @@
 //! Prefetches samples from a source before workers read them, so that enough network requests are
 //! in flight.
 //!
-//! * Requests follow the order of the epochs: the positions after the last one that was handed out,
-//!   also across the end of an epoch. They do not depend on timing.
-//! * The worker that reads a sample gets its prefetched data. Requests that no worker takes are
-//!   cancelled: those of positions that are skipped with the rest of an epoch, and those of
-//!   positions whose worker has continued with another position. The request of a late worker is
-//!   not cancelled, however late it is. Otherwise the sample would be fetched twice, and the server
-//!   might still work on the cancelled request besides as many others as there are connections.
-//! * Cached samples are not requested. A sample at several positions, such as at the end of an
-//!   epoch and at the start of the next, is requested for each position, or only once if a cache
-//!   may hold it by then.
+//! * Requests follow the order of the epochs and do not depend on timing. The next positions to
+//!   request are those after the last one that was handed out to a worker, across the end of an
+//!   epoch too.
+//! * The worker that reads a sample gets its prefetched data. A request that no worker takes is
+//!   cancelled: if its position is skipped with the rest of an epoch, or if the worker of its
+//!   position has continued with another position. The request of a late worker is not cancelled,
+//!   however late it is. Otherwise the sample would be fetched twice, and the server might still be
+//!   sending the first response while all connections are in use.
+//! * Cached samples are not requested. Some samples have several upcoming positions, such as one at
+//!   the end of an epoch and one at the start of the next. Such a sample is requested for each
+//!   position, or only once if a cache may hold it by the second one.
 //! * At most `window` samples are in flight or waiting to be read, within the memory of the plan.
 //!   The window is tuned while the loader runs ([`PrefetchDepth`]), or is the maximum if
 //!   `loader.tune` is false. If the window shrinks, running requests continue, and new ones are
@@ -45,7 +46,7 @@ pub(in crate::loader) struct Prefetcher {
     /// Current number of positions to prefetch, and the maximum.
     window: AtomicUsize,
     most: usize,
-    /// The tuner of the window and its decisions, if the window is tuned.
+    /// The tuner of the window, and its decisions, if the window is tuned.
     chosen: Option<Mutex<(PrefetchDepth, Vec<PrefetchDecision>)>>,
     began: Instant,
     /// Maximum size of a prefetched sample, in bytes.
@@ -61,7 +62,8 @@ struct State {
     next: Option<(Place, Arc<EpochOrder>)>,
     /// Positions that were requested but not handed out, with the indices of their samples.
     ahead: VecDeque<(Place, u64)>,
-    /// Position that was handed out to each worker and that it may not have read yet.
+    /// For each worker, the position that was handed out last and that the worker may not have read
+    /// yet.
     handed_out: HashMap<ThreadId, (Place, u64)>,
     /// Requests by sample index. For a sample at several positions, in the order of the positions.
     expected: HashMap<u64, VecDeque<Request>>,
@@ -88,8 +90,8 @@ pub struct PrefetcherReport {
 
 impl Prefetcher {
     /// Creates a prefetcher for at most `most` positions ahead of the workers, and for samples of
-    /// at most `limit` bytes. `chooses` is whether the window is tuned. Otherwise it is always
-    /// `most`.
+    /// at most `limit` bytes. `chooses` is whether the window is tuned. If not, the window is
+    /// always `most`.
     pub fn new(
         source: Arc<dyn Source>,
         order: Order,
@@ -139,7 +141,8 @@ impl Prefetcher {
         }
     }
 
-    /// Records that this position was handed out to this thread. Requests the samples after it.
+    /// Records that this position was handed out to the calling thread. Requests the samples after
+    /// it.
     pub fn follow(&self, place: Place) {
         let mut state = self.state();
         if self.given_up.load(Acquire) {
@@ -192,8 +195,8 @@ impl Prefetcher {
         *self.state() = State::default();
     }
 
-    /// Returns the position, or the next valid one if it is beyond its batch or its epoch. `None`
-    /// after the last epoch.
+    /// Returns the position. If it is beyond its batch or its epoch, returns the next valid
+    /// position. `None` after the last epoch.
     fn existing(
         &self,
         mut place: Place,
@@ -347,7 +350,7 @@ mod tests {
             let dropped = Dropped(index, self.given_up.clone());
             Some(Box::new(move |page, _| {
                 page.space(1)?[0] = dropped.0 as u8;
-                // Taken, not cancelled.
+                // The request was taken, so its drop must not count as a cancellation.
                 std::mem::forget(dropped);
                 Ok(())
             }))

@@ -66,10 +66,10 @@ impl Content {
 pub(super) struct Sample {
     pub header: Header,
     pub content: Content,
-    /// Whether its file came from a cache.
+    /// Whether the file of the sample came from a cache.
     pub was_cached: bool,
     pub label: Option<i64>,
-    /// Time for parsing its header.
+    /// Time for parsing the header of the sample.
     pub parsed: Duration,
     /// Damage that was accepted when the image was decoded whole.
     pub tolerated: Option<Tolerated>,
@@ -77,8 +77,8 @@ pub(super) struct Sample {
     pub jpeg_by: Option<JpegBy>,
 }
 
-/// Reads samples through the caches. Each thread has its own. Its buffers are part of the worker's
-/// budget.
+/// Reads samples through the caches. Each thread has its own reader. The reader's buffers are part
+/// of the worker's memory budget.
 pub(super) struct Reader {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
@@ -173,7 +173,8 @@ impl Reader {
         })
     }
 
-    /// Whether to decode an image whole before anything else, and whether this is required.
+    /// Whether to decode an image whole before it is planned, and whether this is required, because
+    /// the image must be resized.
     pub fn decodes_whole(&self, key: SampleKey, header: &Header) -> (bool, bool) {
         let Some(store) = &self.caches.decoded else { return (false, false) };
         let original = self.source.original(key.index);

@@ -12,7 +12,7 @@ use crate::source::Source;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampleRecord {
-    /// Index in the source of this sample.
+    /// Index of the sample in its source.
     pub index: u64,
     /// Label of the sample; `None` if it has none.
     pub label: Option<i64>,
@@ -22,7 +22,7 @@ pub struct SampleRecord {
     pub orientation: Orientation,
     /// Factor by which the decoder reduced both sides: 1, or up to 8 with `decode.prescale`. The sides are rounded up.
     pub reduction: u32,
-    /// Geometric record of the operators' actions.
+    /// Record of the geometric actions on the sample, such as its crop and flip.
     pub trace: Trace,
     /// Origin of the pixels: a decode route, or zeros.
     pub outcome: Outcome,
@@ -30,8 +30,8 @@ pub struct SampleRecord {
     /// device. For example, no route supported the image, or it did not fit into a page. The
     /// pixels are the same as without a device. `None` if there was no fallback.
     pub cpu_fallback: Option<&'static str>,
-    /// Damage that `decode.strict = false` accepted. If there are several kinds, it is one of them.
-    /// Damage outside of the decoded window may not be detected.
+    /// Damage that was accepted because of `decode.strict = false`. If there are several kinds, it
+    /// is one of them. Damage outside of the decoded window may not be detected.
     pub tolerated: Option<Tolerated>,
     /// Decoder on the CPU, if the image is a JPEG and was not in a cache of decoded images.
     pub jpeg: Option<JpegBy>,
@@ -44,7 +44,7 @@ pub struct SampleRecord {
 }
 
 impl SampleRecord {
-    /// Record of a sample that zeros replace. It is also the initial value of every record.
+    /// Record of a sample that zeros replace. This is also the initial value of every record.
     pub(in crate::loader) const SUBSTITUTED: Self = Self {
         index: 0,
         label: None,
@@ -90,11 +90,12 @@ impl SampleRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Decoded by this route. Without a device, it is [`Route::Cpu`].
+    /// The image was decoded by this route. Without a device, the route is [`Route::Cpu`].
     Decoded(Route),
     /// The sample failed and was replaced by zeros.
     Substituted,
-    /// The sample failed and was removed from its batch. Only counts have this outcome.
+    /// The sample failed and was removed from its batch. This outcome occurs only in counts,
+    /// because a removed sample has no record.
     Dropped,
 }
 
@@ -104,7 +105,7 @@ impl Outcome {
         Route::ALL.into_iter().map(Outcome::Decoded).chain([Outcome::Substituted, Outcome::Dropped])
     }
 
-    /// Whether the sample has pixels of an image.
+    /// Whether the sample has the pixels of an image, and was not replaced by zeros or dropped.
     pub(in crate::loader) const fn has_image(self) -> bool {
         matches!(self, Outcome::Decoded(_))
     }
@@ -130,9 +131,9 @@ pub struct Pair {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PairOutcome {
-    /// The batch operators drew at least one blend.
+    /// The batch operators drew at least one blend for this pair.
     Mixed,
-    /// The batch operators drew nothing.
+    /// The batch operators drew no blend for this pair.
     Unmixed,
     /// Fewer than two samples can be mixed: one is missing at the end of the epoch, is padding of
     /// the last batch, or was replaced by zeros.

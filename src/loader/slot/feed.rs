@@ -4,9 +4,9 @@
 //!   slot. This wait is the only backpressure.
 //! * Cells may be finished in any order, by any thread. A batch is published when all its cells are finished and all
 //!   batches before it are published.
-//! * If a cell fails, the ring ends with its error after all previous batches. If several cells of
-//!   a batch fail, the error of the first one counts. So the batches before an error do not depend
-//!   on timing.
+//! * If a cell fails, the ring ends with the cell's error after all previous batches. If several
+//!   cells of a batch fail, the error of the first one counts. So the batches before an error do
+//!   not depend on timing.
 //! * With a batch stage, the thread that finishes the second sample of a pair also runs the batch operators on it.
 //! * When the consumer has moved to a later epoch, the rest of the older epoch is skipped, and a
 //!   partly filled batch returns its slot.
@@ -45,7 +45,7 @@ pub(in crate::loader) struct Job<C> {
     /// Time that the thread waited for this job: for a free slot, or for another thread that waited
     /// for one.
     pub waited: Duration,
-    /// Memory of the sample.
+    /// Memory of the sample in the batch.
     pub cell: C,
 }
 
@@ -56,7 +56,8 @@ impl<C> Job<C> {
         SampleKey { seed, epoch: self.epoch, index: self.index }.of_repeat(self.repeat)
     }
 
-    /// Completes the record of a finished sample with the properties of this place.
+    /// Completes the record of a finished sample with the properties of its place in the batch:
+    /// repeat and padding.
     pub fn placed(&self, record: SampleRecord) -> SampleRecord {
         SampleRecord { repeat: self.repeat, padding: self.padding, ..record }
     }
@@ -85,7 +86,7 @@ pub(in crate::loader) struct Feed<S: BatchSlot> {
     pairs: Option<Pairs>,
     /// Label of samples that are replaced by zeros.
     ignore_label: i64,
-    /// Receives the position of each cell that is handed out.
+    /// Prefetcher that receives the position of each cell that is handed out.
     prefetcher: Option<Arc<Prefetcher>>,
     meters: Arc<Meters>,
 }
@@ -145,7 +146,8 @@ impl<S: BatchSlot> Feed<S> {
         }
     }
 
-    /// Takes the next cell, and waits for a free slot. `None` if there are no more cells.
+    /// Takes the next cell. If it begins a batch, waits for a free slot. `None` if there are no
+    /// more cells.
     pub fn take(&self) -> Option<Job<S::Cell>> {
         // The clock is read only if the lock is contended.
         let mut waited = Duration::ZERO;
@@ -363,7 +365,8 @@ impl Cursor {
     }
 }
 
-/// Finds an open batch. Their sequence numbers are consecutive, and a batch stays open until it is complete.
+/// Finds an open batch by its sequence number. The sequence numbers of open batches are
+/// consecutive, and a batch stays open until it is complete.
 fn find<S: BatchSlot>(open: &mut VecDeque<Open<S>>, sequence: u64) -> Option<&mut Open<S>> {
     let first = open.front().map_or(0, |batch| batch.sequence);
     open.get_mut((sequence - first) as usize)

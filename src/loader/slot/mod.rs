@@ -11,7 +11,8 @@ use crate::loader::sample::record::{Outcome, Pair, SampleRecord};
 use crate::plan::{PAIR_BYTES, RECORD_BYTES};
 use crate::ring::Slot;
 
-/// Data of a slot besides its tensor. Its memory is reused.
+/// Data of a slot besides its tensor, such as labels and records. The memory is reused for later
+/// batches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BatchInfo {
     pub epoch: u32,
@@ -100,12 +101,12 @@ impl BatchInfo {
 pub(super) trait BatchSlot: Slot {
     /// Memory of one sample, passed to the thread that fills it.
     type Cell: Send;
-    /// Whether filling must begin before cells are handed out. On a device it begins as late as
-    /// possible, because waiting for the slot's last use would delay previous batches.
+    /// Whether filling must begin before cells are handed out. On a device, filling begins as late
+    /// as possible, because waiting for the slot's last use would delay previous batches.
     const BEGIN_BEFORE_CELLS: bool;
-    /// Data besides the tensor.
+    /// Data of the batch besides the tensor, such as labels and records.
     fn info(&self) -> &BatchInfo;
-    /// Data besides the tensor.
+    /// Data of the batch besides the tensor, such as labels and records.
     fn info_mut(&mut self) -> &mut BatchInfo;
     /// Hands out the memory of a sample.
     fn take_cell(&mut self, place: usize) -> Self::Cell;

@@ -31,7 +31,7 @@ pub(in crate::loader) struct Pairs {
 }
 
 impl Pairs {
-    /// `None` if the plan has no batch stage.
+    /// Returns `None` if the plan has no batch stage.
     pub fn new(plan: &Arc<Plan>) -> Option<Self> {
         plan.stage.is_some().then(|| Self { plan: plan.clone() })
     }

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 /// Maximum number of nested groups that are inspected.
 const DEEPEST: usize = 64;
 
-/// Folders of the groups that may have a quota, beginning with the process's own.
+/// Folders of the groups that may have a quota, from the process's own group up to the root.
 #[derive(Debug, Default)]
 pub(super) struct Cgroups {
     folders: Vec<PathBuf>,
 }
 
-/// Limits of the groups.
+/// CPU quota of the control groups, and the time withheld because of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Limits {
     /// Smallest quota of all groups, as a number of processors.
@@ -62,8 +62,8 @@ fn folders(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
             _ => continue,
         };
         let Some((root, mount)) = mount(mountinfo, kind, option) else { continue };
-        // The mount shows the groups below its root. In a container, these are the container's
-        // groups.
+        // The mount point shows the groups below the mount's root. In a container, these are the
+        // container's groups.
         let below = Path::new(path).strip_prefix(&root).unwrap_or(Path::new(""));
         let above = below.ancestors().filter(|it| !it.is_absolute()).take(DEEPEST);
         found.extend(above.map(|it| mount.join(it)));
@@ -71,7 +71,7 @@ fn folders(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Root and mount point of the first mount of this kind with this option.
+/// Root and mount point of the first mount of file system `kind` that has this option.
 fn mount(mountinfo: &str, kind: &str, option: &str) -> Option<(PathBuf, PathBuf)> {
     // Fields: number parent device root place options [tags] - kind source options
     mountinfo.lines().find_map(|line| {
@@ -85,7 +85,8 @@ fn mount(mountinfo: &str, kind: &str, option: &str) -> Option<(PathBuf, PathBuf)
     })
 }
 
-/// Decodes blanks, tabs, line feeds and backslashes, which are written as `\040`.
+/// Decodes blanks, tabs, line feeds and backslashes, which are escaped as octal numbers, such as
+/// `\040`.
 fn unescaped(text: &str) -> PathBuf {
     let known = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     let text = known.iter().fold(text.to_string(), |text, (from, to)| text.replace(from, to));
@@ -150,7 +151,7 @@ mod tests {
             paths("0::/a/b\n", second),
             ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
         );
-        // In a container with its own namespace, and in one without.
+        // First a container with its own cgroup namespace, then one without.
         assert_eq!(paths("0::/\n", second), ["/sys/fs/cgroup"]);
         let bound = "29 23 0:26 /docker/1 /sys/fs/c\\040g ro - cgroup2 cgroup2 rw\n";
         assert_eq!(paths("0::/docker/1\n", bound), ["/sys/fs/c g"]);

@@ -1,5 +1,5 @@
-//! Use of the processors: how long threads waited for one, and how much this process, other
-//! programs, a quota and the hypervisor used.
+//! Use of the processors: how long threads waited for a processor, and how much processor time this
+//! process, other programs, a quota and the hypervisor took.
 //!
 //! * For each thread, the kernel counts how long it ran and how long it was runnable without
 //!   running, in nanoseconds (`/proc/PID/task/TID/schedstat`,
@@ -10,8 +10,8 @@
 //!   hundredths of a second per processor. Only processors that this process may use are counted.
 //!   The file is read at most every quarter of a second, because the kernel needs a millisecond for
 //!   it on large machines.
-//! * For a container, its cgroup has the quota, and how long processors were withheld because of it
-//!   (`cgroup`).
+//! * For a container, its cgroup has the CPU quota, and the time that processors were withheld
+//!   because of the quota (`cgroup`).
 //! * Values that the system does not report are `None`: without Linux, without `/proc`, or if the
 //!   kernel was built without `CONFIG_SCHED_INFO`.
 //!
@@ -44,7 +44,7 @@ pub struct ThreadTime {
     pub waited: u64,
 }
 
-/// Times of one thread, readable from any thread.
+/// Times that one thread ran and waited for a processor, readable from any thread.
 #[derive(Debug, Default)]
 pub struct ThreadClock(Mutex<Clock>);
 
@@ -52,7 +52,7 @@ pub struct ThreadClock(Mutex<Clock>);
 struct Clock {
     /// The kernel's file with the thread's times, while the thread lives.
     path: Option<PathBuf>,
-    /// Times when the clock was started.
+    /// Times of the thread when the clock was started.
     base: ThreadTime,
     last: Option<ThreadTime>,
 }
@@ -68,15 +68,15 @@ pub struct Machine {
     pub seconds: f64,
     /// Number of processors that the process may run on; 0 if the system does not report it.
     pub processors: u32,
-    /// Used by all programs, including this one.
+    /// Processor seconds used by all programs, including this one.
     pub busy: Option<f64>,
-    /// Used by the hypervisor for other machines.
+    /// Processor seconds used by the hypervisor for other virtual machines.
     pub stolen: Option<f64>,
-    /// Used by this process.
+    /// Processor seconds used by this process.
     pub used: f64,
     /// CPU quota, as a number of processors; `None` without a quota.
     pub quota: Option<f64>,
-    /// Withheld because of the quota, although there was work.
+    /// Processor seconds withheld because of the quota, although there was work.
     pub throttled: Option<f64>,
 }
 
@@ -125,7 +125,7 @@ impl ThreadTime {
     }
 }
 
-/// Reader of the machine's sums since its creation.
+/// Reader of the machine's processor seconds, counted from the creation of this meter.
 #[derive(Debug)]
 pub(super) struct MachineMeter {
     begin: Instant,
@@ -141,7 +141,7 @@ impl MachineMeter {
         Self { begin, cgroups, base, last: None }
     }
 
-    /// Sums of now, or of at most a quarter of a second ago.
+    /// Current processor seconds, at most a quarter of a second old.
     pub fn read(&mut self) -> Machine {
         if let Some((at, machine)) = self.last
             && at.elapsed() < LEAST_APART
@@ -156,7 +156,7 @@ impl MachineMeter {
     }
 }
 
-/// Reads all sums, counted from an arbitrary origin. Does not set `seconds`.
+/// Reads all processor seconds, counted from an arbitrary origin. Does not set `seconds`.
 fn sums(cgroups: &Cgroups) -> Machine {
     let allowed = fs::read_to_string("/proc/self/status").ok();
     let allowed = allowed.as_deref().and_then(allowed_processors);
@@ -176,7 +176,7 @@ fn sums(cgroups: &Cgroups) -> Machine {
 }
 
 impl Machine {
-    /// Sums since `earlier`.
+    /// Processor seconds since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let after = |now: Option<f64>, then: Option<f64>| Some(now? - then.unwrap_or(0.0));
         Self {
@@ -189,7 +189,7 @@ impl Machine {
         }
     }
 
-    /// Summary of the sums, without the workers' waits.
+    /// Summary of the processor seconds for reports. The waits of workers are added by `blame`.
     pub(super) fn profile(&self) -> ProcessorProfile {
         let Self { seconds, processors, quota, .. } = *self;
         let told = seconds >= 0.8 * LEAST_APART.as_secs_f64();
@@ -230,7 +230,7 @@ fn allowed_processors(status: &str) -> Option<Vec<(u32, u32)>> {
     line.trim().split(',').map(range).collect()
 }
 
-/// Sums of `/proc/stat`, in seconds.
+/// Processor seconds from `/proc/stat`, summed over processors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stat {
     processors: u32,
@@ -238,7 +238,7 @@ struct Stat {
     stolen: f64,
 }
 
-/// Sums over the allowed processors; `None` without any.
+/// Sums over the allowed processors; `None` if no processor is allowed.
 fn stat_of(text: &str, allowed: Option<&[(u32, u32)]>) -> Option<Stat> {
     let mut stat = Stat { processors: 0, busy: 0.0, stolen: 0.0 };
     for line in text.lines() {
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!((profile.allowed, profile.quota, profile.used), (2, Some(1.5), Some(0.5)));
         assert!((profile.others.unwrap() - 1.0).abs() < 1e-9);
         assert_eq!((profile.stolen, profile.throttled), (Some(0.0), None));
-        // Two identical readings.
+        // The difference of two identical readings.
         let profile = machine.since(&machine).profile();
         assert_eq!((profile.used, profile.others, profile.quota), (None, None, Some(1.5)));
     }

@@ -11,7 +11,7 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     uses_worker_cpu: true,
     reduces: true,
     accepts: |_| Ok(()),
-    // Its memory is counted as memory of the workers and of the upload buffers.
+    // The decoder's memory is counted as memory of the workers and of the upload buffers.
     memory: |_| DecoderMemory { device_bytes: 0, pinned_bytes: 0 },
     // libjpeg-turbo takes about 6 ns per pixel, more than half of it for entropy decoding.
     cost: AssumedCost { image: 50e-6, byte: 7e-9, pixel: 0.2e-9, window_pixel: 2.5e-9 },

@@ -5,7 +5,8 @@ use crate::header::{ColorSpace, FrameKind, Header, JpegHeader, Sampling};
 /// Maximum side of an image for any nvJPEG route, in pixels.
 pub const MAX_SIDE: u32 = 16_384;
 
-/// Side of the largest MCU of 4:2:0, in pixels.
+/// Minimum side of an image for entropy decoding on the GPU, in pixels: the side of the largest MCU
+/// with 4:2:0 chroma.
 const MIN_SIDE: u32 = 16;
 
 /// Bytes per pixel of a whole image for 16-bit coefficients of three components without subsampling.
@@ -17,10 +18,12 @@ pub const PLANE_BYTES: usize = 3;
 /// Device bytes per decode state for tables, marker segments, and padding to whole blocks and rows.
 /// These estimates of nvJPEG's buffers have not been confirmed on a GPU.
 pub const DEVICE_SLACK_BYTES: usize = 1 << 20;
-/// Page-locked bytes per decode state for the same purposes.
+/// Page-locked bytes per decode state for tables, marker segments and padding. Like the device
+/// bytes, they are an unconfirmed estimate.
 pub const PINNED_SLACK_BYTES: usize = 1 << 19;
 
-/// Checks requirements that all backends have, for sides up to `max_side` pixels.
+/// Checks the requirements that all nvJPEG backends have in common, for sides up to `max_side`
+/// pixels.
 pub fn check(header: &Header, max_side: u32) -> Result<&JpegHeader, &'static str> {
     let Some(jpeg) = &header.jpeg else { return Err("not a JPEG") };
     for (refused, why) in [

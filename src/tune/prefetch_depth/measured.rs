@@ -12,20 +12,23 @@ const CALM_BATCHES: u64 = 4 * BATCHES;
 const SECONDS: f64 = 0.05;
 /// Minimum number of samples per measurement.
 const SAMPLES: u64 = 32;
-/// If late samples cost at least this share of the time, a longer measurement ends early.
+/// Share of the time lost to late samples that makes a decision urgent: a longer measurement then
+/// ends early.
 const PRESSING: f64 = 0.1;
-/// Relative change of the rate that counts as a changed loop, if rates do not vary by more.
+/// Minimum relative change of the rate that counts as a changed loop. If rates vary much, a larger
+/// change is required.
 const MIN_SPEED_CHANGE: f64 = 1.0 / 7.0;
 
 /// Running measurement.
 #[derive(Debug)]
 pub struct Seen {
-    /// Time when it began, and time when the last batch was received.
+    /// Time when the measurement began, and time when the last batch was received, in seconds.
     began: f64,
     last: f64,
     batches: u64,
     samples: u64,
-    /// Longest time between two batches, and the sum of the squares of these times.
+    /// Longest time between two consecutive batches, and the sum of the squares of all times
+    /// between batches.
     longest: f64,
     squares: f64,
     /// Total time that the consumer waited, and that the workers waited, in seconds.
@@ -40,11 +43,13 @@ pub struct Measured {
     pub rate: f64,
     /// Relative standard error of the rate.
     pub error: f64,
-    /// Share of time lost to late samples: the minimum of the workers' and the consumer's share.
+    /// Share of time lost to late samples: the smaller of the shares that workers and consumer
+    /// waited.
     pub lost: f64,
 }
 
-/// State of the loop when a window was chosen although late samples have a cost.
+/// Rate of the loop when a window was chosen while late samples had a cost, to detect later
+/// changes.
 #[derive(Debug)]
 pub struct Watch {
     rate: f64,
@@ -97,8 +102,9 @@ impl Seen {
         self.requests.counts()
     }
 
-    /// Result, if there is enough data. A final window (`settled`) needs more data, unless late
-    /// samples cost much and this is new, that is, not yet `known`.
+    /// Result of the measurement, or `None` until there is enough data. A final window (`settled`)
+    /// needs more data. Less data is enough if late samples begin to cost much, which is not
+    /// `known` yet.
     pub fn measured(&self, workers: usize, settled: bool, known: bool) -> Option<Measured> {
         let seconds = self.last - self.began;
         if self.batches < BATCHES || seconds < SECONDS || self.samples < SAMPLES {
@@ -129,7 +135,7 @@ impl Watch {
         Self { rate, error, measurements: 0, others: 0 }
     }
 
-    /// Whether the loop has changed.
+    /// Whether the loop has changed: the rate differs in two consecutive measurements.
     pub fn is_over(&mut self, measured: &Measured) -> bool {
         self.measurements += 1;
         let chance = 4.0 * self.error.hypot(measured.error);

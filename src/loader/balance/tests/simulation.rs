@@ -22,7 +22,7 @@ pub struct Engine {
     /// Fixed seconds per call.
     pub call: f64,
     pub capacity: usize,
-    /// From this time on, in seconds, all durations are multiplied by this factor.
+    /// Time in seconds, and the factor by which all durations are multiplied from that time on.
     pub later: (f64, f64),
 }
 
@@ -55,7 +55,7 @@ impl Engine {
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
     pub work: ImageWork,
-    /// Factor on its duration, relative to other images of its size.
+    /// Factor on the decoding time of this image, relative to other images of its size.
     pub trouble: f64,
 }
 
@@ -157,7 +157,8 @@ pub const USUAL: Surroundings = Surroundings { pages: 128, read: 15e-6, look: 40
 
 #[derive(Default)]
 pub struct Outcome {
-    /// Images per second without the last 200 images, because those depend on the slowest engine.
+    /// Images per second, without the last 200 images, because their rate depends on the slowest
+    /// engine.
     pub rate: f64,
     /// Queue of each image.
     pub queues: Vec<usize>,
@@ -175,7 +176,8 @@ struct Running {
     ticket: Option<Ticket>,
 }
 
-/// Engine with its images, in its own time. Completions are visible only when they are observed.
+/// Engine with its images, which runs in its own virtual time. The loader sees completions only
+/// when it observes them.
 struct Working<'a> {
     engine: Engine,
     images: &'a [Image],
@@ -271,7 +273,7 @@ pub fn simulate(
     outcome
 }
 
-/// Throughput of the best fixed shares, and these shares.
+/// Throughput with the best fixed shares of the engines, and these shares.
 pub fn best_fixed(engines: &[Engine], images: &[Image], around: Surroundings) -> (f64, Vec<f64>) {
     let rate = |shares: &[f64]| {
         let mut fixed = Fixed { shares: shares.to_vec(), given: vec![0.0; shares.len()] };

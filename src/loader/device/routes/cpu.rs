@@ -45,7 +45,8 @@ impl DeviceDecoder for Cpu {
         let (stream, first) = (worker.stream, image.split.first);
         let window = upright_window(worker.pipeline.sample_plan(), first);
         let watch = worker.watch(Route::Cpu)?;
-        // This does not wait: the worker reserved the memory before it took its place on the route.
+        // `admit` does not wait here, because the worker reserved the memory before it took its
+        // place on the route.
         let admitted = worker.pipeline.admit(image.planned)?;
         let pixels = worker.pipeline.prefix(admitted, first)?;
         submitted.finish();

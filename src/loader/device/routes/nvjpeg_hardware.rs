@@ -21,9 +21,9 @@ use crate::plan::SamplePlan;
 /// Reason for decoding an image on the CPU if the engines do not support its kind of file.
 const UNSUPPORTED: &str = "nvJPEG's engines do not support it";
 
-/// Whether the engines decode files, by class of headers. nvJPEG is asked about the first file of a
+/// Whether the engines decode files, by class of headers. nvJPEG is queried for the first file of a
 /// class. If calls then reject several files of the class, without decoding one in between, the
-/// engines get no more files of it.
+/// engines get no more files of the class.
 struct Classes {
     known: Mutex<HashMap<HeaderClass, Known>>,
     support: Mutex<Support>,
@@ -36,8 +36,8 @@ struct Known {
     refused: u32,
 }
 
-/// Number of rejected files after which a class is given up. It is more than one, because a single
-/// file may be corrupt in a way that only nvJPEG detects.
+/// Number of rejected files after which the engines get no more files of a class. It is more than
+/// one, because a single file may be corrupt in a way that only nvJPEG detects.
 const MOST_REFUSED: u32 = 3;
 
 impl Classes {
@@ -51,7 +51,7 @@ impl Classes {
             return decodes;
         }
         let mut support = self.support.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have asked in the meantime.
+        // Another thread may have queried nvJPEG about this class in the meantime.
         if let Some(decodes) = known() {
             return decodes;
         }
@@ -60,8 +60,8 @@ impl Classes {
                 self.known().insert(class, Known { decodes, refused: 0 });
                 decodes
             }
-            // Without an answer, a call shows whether this file is supported, and nvJPEG is asked
-            // again about the next file of the class.
+            // nvJPEG gave no answer, so a call tries this file. nvJPEG is queried again for the
+            // next file of the class.
             Ok(None) | Err(_) => true,
         }
     }

@@ -15,8 +15,8 @@ use crate::loader::sample::policy::ProduceError;
 use crate::measure::Stage;
 use crate::plan::{Route, SamplePlan, rows};
 
-/// One of nvJPEG's backends, with its decode states. An image occupies a state until the device has
-/// finished it.
+/// One of nvJPEG's backends, with its decode states. An image occupies a decode state until the
+/// device has finished the image.
 struct NvjpegPage {
     route: Route,
     parallel: usize,
@@ -25,7 +25,7 @@ struct NvjpegPage {
     decoders: ObjectPool<PageDecoder>,
 }
 
-/// Opens a backend with the plan's number of decode states.
+/// Opens a backend of nvJPEG with the plan's number of decode states.
 pub(super) fn open(opening: &Opening<'_>, backend: Backend) -> Result<Opened> {
     let planned = opening.route;
     let jpeg = open_backend(opening, backend)?;

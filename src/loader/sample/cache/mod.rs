@@ -5,19 +5,21 @@
 //!
 //! * A cache never evicts (MinIO, in Mohan et al., "Analyzing and mitigating data stalls in DNN training", VLDB 2021).
 //!   Under a full shuffle, LRU eviction would never hit if the set is slightly larger than the cache.
-//! * A cache stores samples in the order in which they arrive, until it is full. It never takes
-//!   more than its limit, including its table.
+//! * A cache stores samples in the order in which they arrive, until the cache is full. A cache
+//!   never takes more memory than its limit, its table included.
 //! * A hit makes no request to the source. If the set fits the cache, the second epoch makes no
 //!   requests, except for samples that were still being loaded for the first epoch when the second
 //!   began.
-//! * Batches have the same bytes with and without a cache, whatever it contains.
-//! * A sample that cannot be read, or whose header is rejected, is not cached. It is read again each
-//!   time and fails with the same error. An image that cannot be decoded whole is not stored in the
-//!   decoded cache. Its window is decoded if possible, as without a cache.
+//! * Batches have the same bytes with and without a cache, whatever the cache contains.
+//! * A sample that cannot be read, or whose header is rejected, is not cached. It is read again
+//!   each time and fails with the same error. An image that cannot be decoded whole is not stored
+//!   in the decoded cache. As without a cache, only its window is then decoded, if that is
+//!   possible.
 //! * An image in the decoded cache is not stored in the encoded cache too.
 //! * With `presize`, the chain receives the resized image, cached or not. So batches do not depend
 //!   on the cache.
-//! * Samples with the same original ([`Source::original`](crate::source::Source::original)) are stored once.
+//! * Samples with the same bytes, such as copies in a combined source, are stored once
+//!   ([`Source::original`](crate::source::Source::original)).
 //! * On a device, cached decoded images use the route `cpu`: their window is uploaded.
 
 use crate::plan::CacheSettings;
@@ -66,7 +68,7 @@ impl Caches {
         self.encoded.is_some() || self.decoded.is_some()
     }
 
-    /// Whether a cache holds this original, so the source is not needed.
+    /// Whether a cache of files or images holds this original, so the source is not needed.
     pub fn hold(&self, original: u64) -> bool {
         [&self.encoded, &self.decoded].into_iter().flatten().any(|store| store.holds(original))
     }

@@ -1,15 +1,15 @@
 //! Cache of row indexes.
 //!
-//! An index is found by the length and CRC-32C of its file. It is used only if its keyed hash also
-//! matches the file. So an old index is not used for a file that has changed.
+//! The cache finds an index by the length and CRC-32C of its file. The index is used only if its
+//! keyed hash also matches the file. So an old index is not used for a file that has changed.
 //!
 //! Indexes beside packed files are read when the loader starts. With `cache.row_index`, the cache
-//! outlives the loader in a file of the cache folder, which is read at the start too. New indexes
-//! are stored when the next epoch begins and when the loader is dropped. If they cannot be stored,
-//! the next run creates them again; this is not an error.
+//! is also saved to a file in the cache folder, so the indexes outlive the loader. That file is
+//! read at the start too. New indexes are saved when the next epoch begins and when the loader is
+//! dropped. If saving fails, the next run creates the indexes again; this is not an error.
 //!
 //! Without `cache.row_index`, the default cache must not cost anything. So it writes no file and
-//! does not ask servers for files beside their shards. It creates indexes only from the loader's
+//! does not request files beside shards on servers. It creates indexes only from the loader's
 //! second epoch on, because a single epoch would not gain from them.
 
 use std::env;
@@ -32,15 +32,16 @@ use crate::geometry::{Orientation, Size};
 use crate::source::Source;
 use crate::storage::{File, Storage, exists, is_url};
 
-/// Bytes of the limit for each bucket of the table.
+/// Bytes of the cache's limit for each bucket of its table.
 const BYTES_PER_BUCKET: u64 = 256;
 
 /// Usual length of an index, in bytes.
 const USUAL_BYTES: u64 = 224;
 
-/// Bytes that are read from a local file at once. Small, because this memory is not in the plan.
+/// Bytes that are read from a local file at once. The number is small, because the plan does not
+/// count this memory.
 const LOCAL_BYTES: usize = 64 << 10;
-/// Bytes that are read from a server at once. Larger, to send fewer requests.
+/// Bytes that are read from a server at once. The number is larger, to send fewer requests.
 const REMOTE_BYTES: usize = 1 << 20;
 
 /// Row indexes of the JPEGs of a source.
@@ -206,7 +207,7 @@ impl RowIndexes {
     fn warn_if_kept_nowhere(&self) {
         let Some(storage) = &self.storage else { return };
         let why = match (&self.place, storage.cache_directory()) {
-            // As a test, this begins a file and removes it.
+            // To test whether the folder is writable, begin a file and remove it.
             (Some(place), _) => begin(place).err().map(|error| error.to_string()),
             (None, None) => Some("there is no cache folder".into()),
             (None, Some(_)) => None,
@@ -274,7 +275,7 @@ fn beside(source: &dyn Source) -> (Vec<PathBuf>, Vec<PathBuf>) {
     beside.filter(|path| is_url(path) || exists(path)).partition(|path| is_url(path))
 }
 
-/// Number of a file in the store.
+/// Number under which the index of a file is stored.
 fn number(FileKey { len, crc }: FileKey) -> u64 {
     len << 32 ^ u64::from(crc)
 }

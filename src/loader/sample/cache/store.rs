@@ -1,7 +1,8 @@
-//! Map from sample numbers to bytes, with a limit and without eviction.
+//! Map from sample numbers to bytes, with a memory limit and without eviction.
 //!
 //! Bytes are stored consecutively in blocks, each of which is one allocation. A part of a block is
-//! filled outside of the lock, so threads copy concurrently. It is also read without the lock.
+//! filled outside of the lock, so threads copy concurrently. Filled parts are read without the lock
+//! too.
 
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -13,9 +14,11 @@ use crate::error::{Tolerated, reserve};
 use crate::geometry::{Orientation, Size};
 use crate::measure::{EPOCHS, push_latest};
 
-/// Size of a block: one part in this many of the limit, but within the range below, in bytes.
+/// The limit of the store divided by this is the size of a block, within the following range.
 const BLOCK_PART: u64 = 16;
+/// Minimum size of a block, in bytes.
 const LEAST_BLOCK_BYTES: u64 = 64 << 10;
+/// Maximum size of a block, in bytes.
 const MOST_BLOCK_BYTES: u64 = 16 << 20;
 /// Maximum number of blocks with free space. Beyond that, a new block replaces the fullest one.
 const MOST_OPEN: usize = 8;
@@ -24,9 +27,9 @@ const SEGMENT: usize = 64;
 /// Bytes of the limit for each bucket of the table, in a store of files or images. A bucket takes 4
 /// bytes, a thousandth of that.
 const BYTES_PER_BUCKET: u64 = 4096;
-/// Page size in which the system allocates memory, in bytes, and size of the header that the
-/// allocator adds.
+/// Size of the pages in which the system allocates memory, in bytes.
 const PAGE_BYTES: u64 = 4096;
+/// Size of the header that the allocator adds to an allocation, in bytes.
 const HEADER_BYTES: u64 = 128;
 const ENTRY_BYTES: u64 = segment_cost() / SEGMENT as u64;
 
@@ -37,7 +40,7 @@ pub(in crate::loader) struct Store {
     asked: Mutex<Asked>,
 }
 
-/// Hits and misses.
+/// Hits and misses of a store, in total and by epoch.
 #[derive(Default)]
 struct Asked {
     hits: u64,
@@ -59,10 +62,10 @@ pub(in crate::loader) struct Kept {
 }
 
 struct State {
-    /// For each bucket, the index of its newest entry plus one; 0 if it is empty.
+    /// For each bucket, the index plus one of its newest entry; 0 if the bucket is empty.
     buckets: Vec<u32>,
     segments: Vec<Vec<Entry>>,
-    /// Free space in blocks.
+    /// Unused ends of the blocks that still have space.
     open: Vec<BytesMut>,
     taken: u64,
     kept: u64,
@@ -71,9 +74,10 @@ struct State {
 
 struct Entry {
     number: u64,
-    /// Next older entry of the bucket, encoded as in `buckets`.
+    /// Index plus one of the next older entry of the bucket; 0 if there is none.
     older: u32,
-    /// The sample. Its bytes are empty while they are being copied, and after they were dropped.
+    /// The cached sample. Its bytes are empty while they are being copied, and after they were
+    /// dropped.
     kept: Kept,
 }
 
@@ -84,8 +88,8 @@ impl Store {
         Self::with_table(limit, numbers, BYTES_PER_BUCKET)
     }
 
-    /// Creates an empty store for at most `limit` bytes and for `numbers` different numbers. Its
-    /// table has 4 bytes for each `bytes_per_bucket` bytes of the limit.
+    /// Creates an empty store for at most `limit` bytes and for `numbers` different numbers. The
+    /// table of the store takes 4 bytes for each `bytes_per_bucket` bytes of the limit.
     pub fn with_table(limit: u64, numbers: u64, bytes_per_bucket: u64) -> Self {
         let buckets = (limit / bytes_per_bucket).min(numbers).clamp(1, 1 << 27);
         let taken = block_cost(4 * buckets);
@@ -168,7 +172,7 @@ impl Store {
     /// Calls `each` with the bytes of all samples, in the order in which they were stored.
     pub fn for_each(&self, mut each: impl FnMut(&[u8])) {
         let mut at = 0;
-        // The lock is not held while the function runs.
+        // The lock is not held while `each` runs.
         while let Some(bytes) = { self.read().entry(at).map(|it| it.kept.bytes.clone()) } {
             each(&bytes);
             at += 1;
@@ -332,8 +336,8 @@ fn block_cost(bytes: u64) -> u64 {
     (bytes + HEADER_BYTES).next_multiple_of(PAGE_BYTES)
 }
 
-/// Bytes of a segment of entries, and of its element in the list of segments. The list doubles when
-/// it is full.
+/// Memory for a segment of entries, and for its element in the list of segments, in bytes. The
+/// element counts four times, because the list doubles when it is full.
 const fn segment_cost() -> u64 {
     (SEGMENT * size_of::<Entry>() + 4 * size_of::<Vec<Entry>>()) as u64
 }
@@ -346,7 +350,7 @@ mod tests {
 
     const SIZE: Size = Size::new(1, 1);
 
-    /// Test bytes of a number, which determines their count and values.
+    /// Content for tests. `number` determines the length and the values.
     fn content(number: u64, most: u64) -> Vec<u8> {
         let len = 1 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % most;
         (0..len).map(|at| (number + at) as u8).collect()
@@ -445,7 +449,7 @@ mod tests {
         assert_eq!((store.get(1, 0), store.stats().taken_bytes), (None, 0));
     }
 
-    /// 10 million numbers under a limit of 1 GiB: the table is a thousandth of it.
+    /// 10 million numbers under a limit of 1 GiB: the table takes a thousandth of the limit.
     #[test]
     fn the_table_is_a_small_part_of_the_limit() {
         let store = Store::new(1 << 30, 10_000_000);
