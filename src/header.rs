@@ -63,7 +63,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Name in reports.
+    /// Name of the format in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Format::Jpeg => "JPEG",
@@ -154,8 +154,8 @@ impl Header {
     ///
     /// The check covers 8-bit Huffman-coded images of ITU-T T.81. It refuses all others.
     ///
-    /// * Segments follow one another without stray bytes. There is exactly one frame header, that
-    ///   of this header.
+    /// * Segments follow one another without stray bytes. There is exactly one frame header, and it
+    ///   matches this `Header`.
     /// * Quantization and Huffman tables are well formed: lengths fit, no step is 0, codes do not
     ///   overlap, and the coding process allows all symbols.
     /// * Each scan refers to components of the frame, in the frame's order, with tables that are
@@ -166,7 +166,7 @@ impl Header {
     /// * There is an end-of-image marker. Bytes after it do not matter.
     ///
     /// A refused file is not necessarily corrupt. The CPU decodes it, or finds it corrupt. Refusing
-    /// too much costs speed; accepting too much would cost safety.
+    /// an intact file only costs speed, but accepting a malformed file would be unsafe.
     ///
     /// Errors: `Truncated` if the file ends before the image. `Unsupported` for images that the
     /// check does not cover (other formats, arithmetic coding, other precisions, lossless and

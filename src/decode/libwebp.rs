@@ -56,8 +56,8 @@ impl HostDecoder for Libwebp {
         // 4 bytes per pixel for red, green, blue and alpha, and 1 for transforms and code groups of
         // 4 × 4 blocks.
         let lossless = 5 * pixels + codes;
-        // Luma, two chroma planes of a quarter each, and macroblock data. libwebp copies the file's
-        // partitions.
+        // Luma, two chroma planes with a quarter of the samples each, and data of macroblocks.
+        // libwebp also copies the file's partitions.
         let lossy = 2 * pixels + file_bytes;
         let alpha = if found.alpha { lossless + pixels } else { 0 };
         let frame = match (found.lossless, found.lossy) {
@@ -114,8 +114,8 @@ impl HostDecoder for Libwebp {
     }
 }
 
-/// Kinds of data that the first chunks of a WebP announce. All kinds if the chunks are not
-/// complete.
+/// Kinds of data that the first chunks of a WebP announce. If the chunks are incomplete, every kind
+/// is assumed.
 struct Parts {
     lossless: bool,
     lossy: bool,
@@ -133,7 +133,7 @@ impl Parts {
                 Self { lossless: true, lossy: false, alpha }
             }
             _ => {
-                // The flags of VP8X.
+                // The flags of the VP8X chunk.
                 let flags = head.get(20).copied().unwrap_or(0xFF);
                 // Frames of animations may have alpha even if the flag is not set.
                 let alpha = flags & (0x10 | 0x02) != 0;

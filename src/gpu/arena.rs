@@ -1,4 +1,5 @@
-//! Allocation bookkeeping for a block of memory. The memory itself is elsewhere.
+//! Bookkeeping of the used and free ranges of a block of memory. The block itself belongs to the
+//! pool (`pool.rs`).
 
 use std::collections::BTreeMap;
 

@@ -41,8 +41,8 @@ impl Device {
     }
 
     /// Makes this device current on the calling thread, without restoring the previous one.
-    /// Everything in this module enters the context itself. Only foreign calls (a framework's,
-    /// cudart's) on a thread of this crate need this.
+    /// Everything in this module enters the context itself. A thread of this crate must bind the
+    /// device only for calls of foreign code (a framework's, cudart's).
     pub fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained as long as `self` lives.
         driver("cuCtxSetCurrent", twice(|| unsafe { result::ctx::set_current(self.context) }))
@@ -51,8 +51,8 @@ impl Device {
     /// Prepares a thread of this crate, whose streams are never captured. Binds the device until
     /// the thread ends. Also lets the thread call the driver while another thread of the process
     /// captures a graph in the default (global) mode. Otherwise the driver refuses calls that may
-    /// be unsafe during a capture (event queries, allocations) and invalidates the capture. Drivers
-    /// without capture modes ignore the second part.
+    /// be unsafe during a capture (event queries, allocations) and invalidates the capture. On
+    /// drivers without capture modes, the thread is only bound.
     #[doc(hidden)]
     pub fn adopt_thread(&self) {
         // If binding fails, every later call enters the context by itself.
@@ -61,8 +61,9 @@ impl Device {
     }
 
     /// Runs code that may call the driver while another thread of the process captures a graph,
-    /// then restores the calling thread's capture mode. For destructors, which may run on the
-    /// user's threads. Threads prepared by [`adopt_thread`](Self::adopt_thread) do not need it.
+    /// then restores the calling thread's capture mode. Destructors use this function, because they
+    /// may run on the user's threads. Threads prepared by [`adopt_thread`](Self::adopt_thread) do
+    /// not need it.
     pub(super) fn beside_captures<R>(&self, run: impl FnOnce() -> R) -> R {
         let before = self.exchange_capture_mode(RELAXED);
         let value = run();
@@ -96,8 +97,9 @@ impl Drop for Entered {
     }
 }
 
-/// Calls a function again after an error. These functions may return the error of earlier
-/// asynchronous work (CUDA driver API, "Context Management"), and destructors depend on them.
+/// Calls a function, and calls it again if the first call returned an error. That error may come
+/// from earlier asynchronous work (CUDA driver API, "Context Management"). Destructors depend on
+/// the second call.
 fn twice<T>(call: impl Fn() -> Result<T, DriverError>) -> Result<T, DriverError> {
     call().or_else(|_| call())
 }

@@ -1,5 +1,5 @@
-//! NVRTC, the run-time compiler. It compiles C++ source to machine code for one architecture, or to
-//! PTX for newer ones.
+//! NVRTC, CUDA's run-time compiler. It compiles C++ source to machine code for one architecture, or
+//! to PTX, which the driver compiles for newer architectures.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -13,8 +13,9 @@ use crate::error::{Error, Result};
 type Program = *mut c_void;
 type Status = c_int;
 
-/// Functions of NVRTC that are needed. They are declared here because cudarc panics if the library
-/// is missing and offers only PTX, which an older driver may not be able to read.
+/// Functions of NVRTC that this crate uses. They are declared here because cudarc's bindings panic
+/// if the library is missing. cudarc also offers only PTX, which an older driver may not be able to
+/// read.
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     found: &'static Found,
@@ -49,13 +50,14 @@ type GetBytes = unsafe extern "C" fn(Program, *mut c_char) -> Status;
 pub(super) enum Target {
     /// Machine code (a cubin) for this architecture.
     Exact(u32),
-    /// Intermediate code (PTX) for this architecture, which the driver compiles for newer ones.
+    /// Intermediate code (PTX) for this architecture. The driver compiles it for newer
+    /// architectures.
     Virtual(u32),
 }
 
 impl Target {
     /// Returns the target for a device: the device's architecture if it is in `known`, otherwise
-    /// the newest older one. Returns `None` if there is no older one.
+    /// the newest older architecture. Returns `None` if all known architectures are newer.
     fn of(device: u32, known: &[u32]) -> Option<Self> {
         let newest = known.iter().copied().filter(|it| *it <= device).max()?;
         Some(if newest == device { Target::Exact(device) } else { Target::Virtual(newest) })
@@ -206,7 +208,7 @@ impl Nvrtc {
         // SAFETY: the program is alive; writes one number.
         self.check(call, unsafe { size(program.raw, &mut bytes) })?;
         let mut content = vec![0u8; bytes];
-        // SAFETY: as above. The buffer has the size that NVRTC reported.
+        // SAFETY: the program is alive. The buffer has the size that NVRTC reported.
         self.check(call, unsafe { get(program.raw, content.as_mut_ptr().cast()) })?;
         Ok(content)
     }
@@ -220,7 +222,7 @@ impl Nvrtc {
         let problem = if words.is_null() {
             format!("status {status}")
         } else {
-            // SAFETY: not null, NUL-terminated, static.
+            // SAFETY: the pointer is not null. The string is static and ends with a NUL byte.
             unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned()
         };
         Err(Error::Device { call, problem })
@@ -235,7 +237,7 @@ struct Guard<'a> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        // SAFETY: created once, destroyed once.
+        // SAFETY: the program was created once and is destroyed once.
         unsafe { (self.nvrtc.destroy)(&mut self.raw) };
     }
 }

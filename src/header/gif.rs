@@ -28,7 +28,8 @@ pub(crate) struct GifLayout<'a> {
     pub blocks: GifBlocks<'a>,
 }
 
-/// Iterator over blocks of up to 255 bytes, each stored after its length. A length of 0 ends them.
+/// Iterator over blocks of up to 255 bytes. Each block is stored after its length, and a length of
+/// 0 ends the sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GifBlocks<'a> {
     rest: &'a [u8],

@@ -198,7 +198,8 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
             }
             _ => {}
         }
-        // libjpeg treats such a segment as empty if it does not interpret the content.
+        // libjpeg treats a segment with an impossible length as empty, unless it interprets the
+        // segment's content.
         if !strict && matches!(marker, 0xE0..=0xEF | 0xFE) && markers.is_short() {
             seen.short_segment = true;
             markers.skip_length();

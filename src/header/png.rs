@@ -89,7 +89,8 @@ fn metadata(bytes: &[u8]) -> Metadata {
         match kind {
             b"eXIf" => exif = Some(data),
             b"tEXt" | b"zTXt" | b"iTXt" => match text::keyword(data) {
-                // Pillow treats the content of such a text like that of an eXIf chunk.
+                // Pillow treats the content of a tEXt chunk with the keyword `exif` like that of an
+                // eXIf chunk.
                 b"exif" if kind == b"tEXt" => exif = Some(data.get(5..).unwrap_or_default()),
                 b"Raw profile type exif" => profile = text::text(kind, data).or(profile),
                 b"XML:com.adobe.xmp" => {
@@ -115,7 +116,7 @@ fn metadata(bytes: &[u8]) -> Metadata {
     } else if let Some(exif) = profile.and_then(|text| text::raw_profile(&text)) {
         metadata.set_exif(&exif[..].into());
     }
-    // If the last text is empty, Pillow uses the last iTXt text.
+    // If the last XMP text is empty, Pillow uses the last iTXt text.
     if let Some(xmp) = xmp.filter(|text| !text.is_empty()).or(packet) {
         metadata.set_xmp(&xmp);
     }

@@ -42,7 +42,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Fills the buffer. Returns false beyond the end of the held data.
+    /// Fills the buffer. Returns false if the reader is beyond the end of the held data.
     #[inline(always)]
     pub fn refill(&mut self, clean: &Clean) -> bool {
         let Some(bytes) = clean.get(self.at..).and_then(<[u8]>::first_chunk) else { return false };
@@ -197,7 +197,7 @@ impl<'a> Input<'a> {
                 self.clean[len] = 0xff;
                 (len, next) = (len + 1, next + 2);
             } else {
-                // This is a marker or the end of the file.
+                // The copied data ends at a marker or at the end of the file.
                 self.at_marker = true;
                 break;
             }

@@ -62,7 +62,7 @@ impl Widening for OneByOne {
 /// Coding of the blocks of several minimum coded units.
 #[derive(Debug)]
 pub struct Coding<'a> {
-    /// One entry per block, for as many units as fit into [`Blocks`].
+    /// One entry per block, for all units that fit into [`Blocks`] at the same time.
     pub blocks: [BlockCoding<'a>; MOST_BLOCKS],
     /// Number of blocks per minimum coded unit.
     pub unit: usize,
@@ -238,7 +238,7 @@ fn decode_rest(
     (count == BLOCK).then_some((bits, BLOCK as u8))
 }
 
-/// Skips the AC coefficients of a block.
+/// Skips the AC coefficients of a block without storing them.
 #[inline(always)]
 fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> Option<Bits> {
     let mut count = 1;

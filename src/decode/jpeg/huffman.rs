@@ -130,9 +130,9 @@ impl Codes {
         &self.code
     }
 
-    /// Returns length and symbol of the next code. Codes that are longer than an index are found
-    /// faster. The function is not inlined, because it is rarely called and would take registers
-    /// from the loops that look up most codes.
+    /// Returns length and symbol of the next code. For a code that is longer than an index, the
+    /// search starts at the lengths of such codes. The function is not inlined, because it is
+    /// rarely called and would take registers from the loops that look up most codes.
     #[cold]
     #[inline(never)]
     pub fn next(&self, buffer: u64) -> Option<(u32, u8)> {

@@ -21,7 +21,7 @@ struct Form {
     quality: u8,
     restart_interval: u16,
     own_tables: bool,
-    /// Whether adjacent pixels are unrelated.
+    /// Whether the pixels are noise instead of a gradient.
     is_noise: bool,
 }
 
@@ -113,7 +113,7 @@ fn images_are_equal_to_those_of_libjpeg_turbo() {
                 is_noise: number % 5 < 2,
             };
             let bytes = file(&form);
-            // Chroma with at most two columns is refused.
+            // The decoder refuses chroma with at most two columns.
             let expected = by_libjpeg(&bytes, form.size.window());
             let found = reference::decode(&bytes);
             for (name, kernels) in Kernels::all() {

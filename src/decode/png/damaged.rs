@@ -14,8 +14,8 @@ use crate::decode::rows::grown;
 use crate::error::{DataError, Reason, reserve};
 use crate::header::{Inflater, PngLayout, PngStream};
 
-/// Maximum number of bytes that Pillow passes to zlib at once. It affects which errors zlib detects
-/// in the checksum at the end.
+/// Maximum number of bytes that Pillow passes to zlib at once. This number affects which errors
+/// zlib detects in the checksum at the end.
 const READ_BYTES: usize = 64 << 10;
 
 /// For each pass of an interlaced image: column and row of the first pixel, and steps to the next

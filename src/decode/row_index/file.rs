@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use super::{RowIndex, RowIndexWriter};
 
-/// The last digit is the version of the format.
+/// First bytes of a file of row indexes. The last digit is the version of the format.
 const MAGIC: &[u8; 16] = b"feedwater rows 2";
 /// Maximum number of unit rows: those of the highest JPEG with the lowest units.
 const MOST_ROWS: usize = 65_535_usize.div_ceil(8);

@@ -51,7 +51,8 @@ impl Library {
     /// Opens nvJPEG. `cuda_major` is the driver's CUDA version. Works without a GPU.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::error::Error::Unavailable) if it is not installed or lacks a function.
+    /// [`Error::Unavailable`](crate::error::Error::Unavailable) if nvJPEG is not installed or lacks
+    /// a function.
     pub fn open(runtime: &Runtime, cuda_major: Option<u32>) -> Result<Self> {
         let found = library::open(runtime, Name::NvJpeg, cuda_major)?;
         let calls = Calls::find(found)?;
@@ -121,8 +122,8 @@ impl fmt::Display for Version {
     }
 }
 
-/// Declares the functions that are used, with the types of the bindings. All of them are looked up
-/// at once, so no later call can find a function missing.
+/// Declares the functions that are used, with the types of the bindings. All functions are looked
+/// up when the library is opened, so no later call can find a function missing.
 macro_rules! calls {
     ($($name:ident($($argument:ty),*);)+) => {
         /// nvJPEG's functions.

@@ -20,7 +20,8 @@ use crate::gpu::{Event, Lap, Stream};
 /// previous image.
 #[derive(Debug)]
 pub struct PageDecoder {
-    // Fields are dropped in this order: the state uses the buffers.
+    // The state is declared before the buffers that it uses, because fields are dropped in this
+    // order.
     state: Option<Handle<sys::nvjpegJpegState_t>>,
     bitstream: Option<Handle<sys::nvjpegJpegStream_t>>,
     buffers: Buffers,
@@ -36,8 +37,9 @@ pub struct PageDecoder {
 unsafe impl Send for PageDecoder {}
 
 impl PageDecoder {
-    /// Creates a decoder with nvJPEG's buffers of these sizes. With 0 they begin empty. Sufficient
-    /// sizes avoid growth: growing waits for the device, and grown buffers leave gaps in the rows.
+    /// Creates a decoder with nvJPEG's buffers of these sizes. With size 0 a buffer begins empty.
+    /// Sufficient sizes avoid growth: growing waits for the device, and grown buffers leave gaps in
+    /// the rows of the pools.
     ///
     /// # Errors
     /// [`Error::Budget`] if nvJPEG's rows have less memory left. [`Error::Internal`] for
@@ -57,14 +59,14 @@ impl PageDecoder {
     }
 
     /// Parses the file, runs the host phase (with [`Backend::Hybrid`] all of entropy decoding) and
-    /// enqueues the device phase. It writes RGB rows at pitch [`Window::pitch_bytes`] into the
-    /// destination, for the returned window. Blocks until this decoder's previous image is done,
-    /// which it normally is.
+    /// enqueues the device phase. The device phase writes RGB rows at pitch [`Window::pitch_bytes`]
+    /// into the destination, for the returned window. Blocks until this decoder's previous image is
+    /// done, which is normally the case already.
     ///
-    /// The file's bytes are not copied. With [`Backend::Hybrid`] they are no longer used when this
-    /// function returns. With [`Backend::GpuHybrid`], page-locked bytes must not change until
-    /// [`done`](Self::done). The documentation guarantees that they are copied by then, but not
-    /// that they are copied when the call returns.
+    /// The file's bytes are not copied. With [`Backend::Hybrid`] the bytes are no longer used when
+    /// this function returns. With [`Backend::GpuHybrid`], page-locked bytes must not change until
+    /// [`done`](Self::done). nvJPEG's documentation guarantees that the device has received them by
+    /// then, but not when the call returns.
     ///
     /// # Errors
     /// [`DecodeError::Sample`] if the file is invalid or unsupported, or if `wanted` is not inside
@@ -96,8 +98,8 @@ impl PageDecoder {
     ) -> Result<Window, DecodeError> {
         let _entered = self.jpeg.device.enter()?;
         self.done.synchronize()?;
-        // An error leaves the state undefined. The state is then dropped, and the next image gets a
-        // new one.
+        // An error leaves nvJPEG's state undefined. The state is then dropped, and the next image
+        // gets a new one.
         let bitstream = match self.bitstream.take() {
             Some(bitstream) => bitstream,
             None => new_bitstream(&self.jpeg)?,
@@ -135,7 +137,7 @@ impl PageDecoder {
             unsafe { (calls.nvjpegBufferDeviceRetrieve)(buffer, &mut device, &mut address) };
         check("nvjpegBufferDeviceRetrieve", status)?;
         let buffer = self.buffers.pinned.raw;
-        // SAFETY: as above.
+        // SAFETY: as for the device buffer.
         let status =
             unsafe { (calls.nvjpegBufferPinnedRetrieve)(buffer, &mut pinned, &mut address) };
         check("nvjpegBufferPinnedRetrieve", status)?;
@@ -230,8 +232,8 @@ impl PageDecoder {
         };
         jpeg.check_decode("nvjpegDecodeJpegTransferToDevice", status)?;
         let mut image = image(window, destination);
-        // SAFETY: as above. The window fits into the destination. The image's description is read
-        // during the call.
+        // SAFETY: all handles are alive, and only one image at a time uses the state. The window
+        // fits into the destination. The image's description is read during the call.
         let status = unsafe {
             (calls.nvjpegDecodeJpegDevice)(
                 jpeg.handle,
@@ -329,13 +331,14 @@ fn new_state(jpeg: &Arc<Jpeg>, buffers: &Buffers) -> Result<Handle<sys::nvjpegJp
     // SAFETY: all handles are alive; the buffers outlive the state.
     let status = unsafe { (calls.nvjpegStateAttachPinnedBuffer)(state.raw, buffers.pinned.raw) };
     check("nvjpegStateAttachPinnedBuffer", status)?;
-    // SAFETY: as above.
+    // SAFETY: all handles are alive; the buffers outlive the state.
     let status = unsafe { (calls.nvjpegStateAttachDeviceBuffer)(state.raw, buffers.device.raw) };
     check("nvjpegStateAttachDeviceBuffer", status)?;
     Ok(state)
 }
 
-/// nvJPEG's memory for one image. It outlives states.
+/// nvJPEG's memory for one image. The memory outlives nvJPEG's states, which are replaced after
+/// errors.
 #[derive(Debug)]
 struct Buffers {
     pinned: Handle<sys::nvjpegBufferPinned_t>,
@@ -353,19 +356,20 @@ impl Buffers {
         })?;
         let device = Handle::new(jpeg, calls.nvjpegBufferDeviceDestroy, |it| {
             let allocator = jpeg.allocators.for_device();
-            // SAFETY: as above.
+            // SAFETY: as for the page-locked buffer.
             let status = unsafe { (calls.nvjpegBufferDeviceCreateV2)(jpeg.handle, allocator, it) };
             check("nvjpegBufferDeviceCreateV2", status)
         })?;
         if pinned_bytes > 0 {
-            // SAFETY: the buffer is alive; the default stream has no work of ours.
+            // SAFETY: the buffer is alive. The null stream is the default stream, which has no work
+            // of ours.
             let status = unsafe {
                 (calls.nvjpegBufferPinnedResize)(pinned.raw, pinned_bytes, ptr::null_mut())
             };
             jpeg.check("nvjpegBufferPinnedResize", status)?;
         }
         if device_bytes > 0 {
-            // SAFETY: as above.
+            // SAFETY: as for the page-locked buffer.
             let status = unsafe {
                 (calls.nvjpegBufferDeviceResize)(device.raw, device_bytes, ptr::null_mut())
             };

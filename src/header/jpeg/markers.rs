@@ -35,7 +35,8 @@ impl<'a> Markers<'a> {
         &self.bytes[self.at..]
     }
 
-    /// Moves past the next marker and returns it. Other bytes are skipped, as in libjpeg.
+    /// Moves past the next marker and returns it. Bytes before the marker are skipped, as in
+    /// libjpeg.
     pub fn find(&mut self) -> Result<u8, DataError> {
         let rest = self.rest();
         let marker =

@@ -86,16 +86,17 @@ impl Planes<'_> {
 pub enum Line<'a> {
     /// Luma only.
     Gray(&'a [u8]),
-    /// Luma, and as many chroma samples.
+    /// Luma samples, and the same number of chroma samples.
     Whole(&'a [u8], [&'a [u8]; 2]),
-    /// Luma, and half as many chroma samples. The first chroma sample lies before the row.
+    /// Luma samples, and half as many chroma samples. The first chroma sample lies before the row.
     Half(&'a [u8], [&'a [u8]; 2]),
-    /// Luma, and half as many chroma samples of the nearest and of the second nearest row.
+    /// Luma samples, and half as many chroma samples in each of two rows: the nearest row and the
+    /// second nearest.
     Between(&'a [u8], [&'a [u8]; 2], [&'a [u8]; 2]),
-    /// Luma, and a quarter as many chroma samples.
+    /// Luma samples, and a quarter as many chroma samples.
     Quarter(&'a [u8], [&'a [u8]; 2]),
-    /// Luma, and as many chroma samples of the nearest and of the second nearest row. The number is
-    /// added to their weighted sum for rounding.
+    /// Luma samples, and the same number of chroma samples in each of two rows: the nearest row and
+    /// the second nearest. The number is added to the weighted sum of both rows for rounding.
     Blend(&'a [u8], [&'a [u8]; 2], [&'a [u8]; 2], u16),
 }
 
@@ -125,13 +126,13 @@ macro_rules! call {
             // instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Sse41 => unsafe { sse41::$name$(::<$constant>)?($($argument),*) },
-            // SAFETY: as above.
+            // SAFETY: as for `Sse41`.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => unsafe { avx2::$name$(::<$constant>)?($($argument),*) },
-            // SAFETY: as above.
+            // SAFETY: as for `Sse41`.
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => unsafe { avx512::$name$(::<$constant>)?($($argument),*) },
-            // SAFETY: as above.
+            // SAFETY: as for `Sse41`.
             #[cfg(target_arch = "aarch64")]
             Set::Neon => unsafe { neon::$name$(::<$constant>)?($($argument),*) },
         }
@@ -202,7 +203,7 @@ impl Kernels {
             // instructions.
             Set::Sse41 => unsafe { sse41::decode(coding, blocks, reader) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: as for `Sse41`. `Avx512` requires the instructions of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::decode(coding, blocks, reader) },
         }
     }
@@ -218,7 +219,7 @@ impl Kernels {
             // instructions.
             Set::Sse41 => unsafe { sse41::parse(coding, units, reader) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: as for `Sse41`. `Avx512` requires the instructions of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::parse(coding, units, reader) },
         }
     }
@@ -240,7 +241,7 @@ impl Kernels {
             // instructions.
             Set::Sse41 => unsafe { sse41::first(bands, input, masks, blocks) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: as for `Sse41`. `Avx512` requires the instructions of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::first(bands, input, masks, blocks) },
         }
     }
@@ -262,7 +263,7 @@ impl Kernels {
             // instructions.
             Set::Sse41 => unsafe { sse41::refine(bands, input, masks, blocks) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: as for `Sse41`. `Avx512` requires the instructions of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::refine(bands, input, masks, blocks) },
         }
     }
@@ -294,7 +295,7 @@ impl Kernels {
             // instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Sse41 => unsafe { sse41::reduce::<SIDE>(four, planes) },
-            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: as for `Sse41`. `Avx512` requires the instructions of `Avx2`.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 | Set::Avx512 => unsafe { avx2::reduce::<SIDE>(four, planes) },
         }
@@ -312,7 +313,7 @@ impl Kernels {
     }
 
     /// Converts a row of samples to pixels. `sums` is scratch memory. Lengths must be multiples of
-    /// [`Self::step`]. Rows with half as many chroma samples have 32 samples more.
+    /// [`Self::step`]. Chroma rows of half the width have 32 samples more than that.
     pub fn pixels(self, line: Line<'_>, sums: &mut Sums, pixels: &mut [u8]) {
         match line {
             Line::Gray(luma) => call!(self.0, plain::gray(luma, pixels), gray(luma, pixels)),
@@ -414,7 +415,8 @@ fn dequantized_dc(four: &Four<'_>, block: usize) -> i16 {
     four.blocks[block][0].wrapping_mul(four.quantization[0][8 * block] as i16)
 }
 
-/// Transforms blocks that have only DC coefficients. Returns false if one lies outside `SANE`.
+/// Transforms blocks that have only DC coefficients. Returns false if a coefficient lies outside
+/// `SANE`.
 fn flat<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
     for block in 0..4 {

@@ -34,7 +34,7 @@ const PLACES: [[[u8; 16]; 2]; 8] = {
     places
 };
 
-/// Widens eight coefficients at once.
+/// Widens eight coefficients from 8 to 16 bits at once.
 pub struct Wide;
 
 impl Widening for Wide {
@@ -195,8 +195,8 @@ fn transposed(rows: [int16x8_t; 8]) -> [int16x8_t; 8] {
     ]
 }
 
-/// Sums samples of two rows. The nearer row has weight 3. Each sum has a bias, which `between`
-/// multiplies by 4. The result rounds even pixels and subtracts 128.
+/// Sums samples of two rows. The nearer row has weight 3. Each sum contains a bias. `between`
+/// multiplies the bias by 4, which rounds even pixels and subtracts 128.
 #[target_feature(enable = "neon")]
 pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
     let sources = near.as_chunks::<8>().0.iter().zip(far.as_chunks::<8>().0);
@@ -256,7 +256,7 @@ fn centred(samples: uint8x8_t) -> int16x8_t {
 }
 
 /// Interpolates the chroma of pixels and subtracts 128. The nearest sum has weight 3, its neighbour
-/// weight 1. `V`: sums are of two rows.
+/// weight 1. With `V`, each sum was computed from two rows.
 #[inline]
 #[target_feature(enable = "neon")]
 fn between<const V: bool>(left: int16x8_t, sum: int16x8_t, right: int16x8_t) -> [int16x8_t; 2] {

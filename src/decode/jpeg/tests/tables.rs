@@ -34,7 +34,8 @@ fn code(random: &mut Random, shape: u64) -> Code {
             let symbol = match random.below(8) {
                 0 => 0x00,
                 1 => 0xf0,
-                // Small values with few zeros, several of which fit into an index.
+                // Small values after few zeros have short symbols, so several of them fit into an
+                // index.
                 2..6 => (random.below(3) << 4 | (1 + random.below(3))) as u8,
                 _ => (random.below(16) << 4 | random.below(16)) as u8,
             };
