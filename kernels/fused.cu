@@ -17,8 +17,8 @@ extern "C" __global__ void fused(const Sample* samples, int count, int width, in
 }
 
 #ifndef __CUDACC__
-// Launch on the host: runs all threads of all blocks, one after another. `params` has the layout of cuLaunchKernel, the
-// addresses of the arguments.
+// Launch on the host: runs all threads of all blocks, one after another. `params` holds the
+// addresses of the arguments, like the parameter of cuLaunchKernel.
 extern "C" void fused__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                             unsigned bz) {
     gridDim = {gx, gy, gz};

@@ -19,8 +19,8 @@ __device__ inline int smaller(int a, int b) { return a < b ? a : b; }
 __device__ inline int larger(int a, int b) { return a < b ? b : a; }
 
 #ifdef __CUDACC__
-// Clamps `low` and `high` to 0..255 and packs them as the lowest bytes of a word. Its upper half is the lower half of
-// `above`.
+// Clamps `low` and `high` to 0..255 and packs them as the lowest bytes of a word. The upper half of
+// this word is the lower half of `above`.
 __device__ inline unsigned clamped(int low, int high, unsigned above) {
     unsigned word;
     asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(high), "r"(low), "r"(above));
@@ -101,8 +101,9 @@ struct Sixteen {
     }
 };
 
-// Reader of a rectangle: `rows` rows from row `y` on, and `count` times 16 pixels from pixel `x` on. It is fastest if
-// `x` is `start` or a multiple of 16 pixels from it. Pixels outside `first..end` are not used.
+// Reader of a rectangle: `rows` rows from row `y` on, and `count` times 16 pixels from pixel `x`
+// on. Reading is fastest if the distance from `start` to `x` is a multiple of 16 pixels. Pixels
+// outside `first..end` are not used.
 template <class Src> struct Pieces {
     const Src& src;
     int x, y, first, end;

@@ -15,18 +15,23 @@
 //   store    the complete blocks of output rows: sums along the columns, 16 rows by 16 columns at once, table look-up,
 //            four elements per store.
 //
-// The method is chosen for each sample (`Tile::fits`). Pixels are computed one by one as in fused.cu in two cases: shared memory
-// is too small for one row of 16 columns, or there is one tap per axis (nearest), where tiling gains nothing. So one launch
-// handles samples of every size, and an unusual one slows down only itself.
+// The method is chosen for each sample (`Tile::fits`). Pixels are computed one by one, as in
+// fused.cu, in two cases: shared memory is too small for one row of 16 columns, or there is one tap
+// per axis (nearest), where tiling gains nothing. So one launch handles samples of every size, and
+// an unusual sample slows down only itself.
 //
-// Cost, counted in the PTX for sm_90 and not measured on a device (benches/results/device-code-2026-11-23.md). A multiprocessor
-// issues four warp instructions per cycle. A 224x224 sample from an average window of a 500x375 image (318x318) takes 54,650
-// issue cycles of a multiprocessor in high tiles, and 95,208 in low ones. From a 2048x1536 image (1303x1303) it takes 317,768 and
-// 419,261. An H100 has 232 G cycles per second. At 20,000 images/s of 500x375 the kernel takes 0.5 to 0.8 % (goal: at most 2 %).
+// Cost, counted in the PTX for sm_90 and not measured on a device
+// (benches/results/device-code-2026-11-23.md). A multiprocessor issues four warp instructions per
+// cycle. A 224x224 sample from an average window (318x318) of a 500x375 image takes 54,650 issue
+// cycles of a multiprocessor with high tiles, and 95,208 with low tiles. A sample from a window
+// (1303x1303) of a 2048x1536 image takes 317,768 and 419,261 cycles. All multiprocessors of an H100
+// together have 232 G cycles per second. At 20,000 images/s of 500x375 the kernel takes 0.5 to 0.8
+// % of them (goal: at most 2 %).
 //
-// The rate of a plain copy is not the goal: a model loses the kernel's share of the device, however long such a copy takes.
-// Exactness needs three products instead of one: 5,500 of a sample's 218,600 warp instructions. Not included: 228 bytes per
-// thread of spilled registers, and bank conflicts (39 % more passes).
+// The goal is a share of the device, not the rate of a plain copy, because the model loses this
+// share. Exactness needs three products instead of one: 5,500 of a sample's 218,600 warp
+// instructions. The cycles do not include 228 bytes per thread of spilled registers, and bank
+// conflicts (39 % more passes).
 
 // Half-open rectangle of the tensor.
 struct Window {
@@ -34,7 +39,7 @@ struct Window {
     __device__ bool has(int x, int y) const { return x >= left && x < right && y >= top && y < bottom; }
 };
 
-// Outputs of one axis of a tile, in source order, and their inputs.
+// Outputs of one axis of a tile, in the order of the source, and the inputs that they need.
 struct TileAxis {
     const int* bounds;          // (first, count) of the inputs of each output
     const int* coefs;
@@ -54,8 +59,9 @@ struct TileAxis {
             reach = bounds[2 * len - 2] - first;
         }
     }
-    // Maximum number of inputs of `outputs` consecutive outputs. The centres of taps are evenly spaced. The first taps are
-    // rounded. At the border of the source they are moved by less than the number of taps.
+    // Maximum number of inputs of `outputs` consecutive outputs. The centres of the outputs' taps
+    // are evenly spaced. The position of the first tap of each output is rounded. At the border of
+    // the source, this position is moved by less than the number of taps.
     __device__ int span(int outputs) const {
         if (outputs >= len) return end - first;
         return (outputs - 1) * (reach + 1 + taps) / (len - 1) + 2 + taps;
@@ -202,7 +208,8 @@ template <class Src> struct Tile {
         }
     }
 
-    // Returns group `group` of an output's coefficients, if the source is in groups of four from `from` on.
+    // Returns group number `group` of an output's coefficients. A group belongs to four source
+    // pixels, counted from pixel `from`.
     __device__ static Factors factors_of(const TileAxis& axis, int output, int from, int group) {
         return factors(axis.coefs + (long long)axis.taps * output, axis.bounds[2 * output + 1],
                        4 * group - ((axis.bounds[2 * output] - from) & 3));
@@ -386,7 +393,7 @@ template <class Src> struct Tile {
                 pixels[channel][i] = element_at(channel, quads[channel][lane].of[which], i);
         Order::store_four<Out>(out, x, tensor_row(row), width, height, pixels);
     }
-    // Stores the first `count` of these pixels.
+    // Stores the first `count` of the four adjacent pixels that `store_four` would store.
     __device__ void store_some(const Lanes<Quads> quads[3], int lane, int which, int x, int row, int count) const {
         NOT_UNROLLED for (int i = 0; i < count; i++) {
             Element pixel[3];

@@ -121,7 +121,8 @@ fn decode(
     let shape = Shape::new(reader.info());
     let samples = Samples::new(reader.info(), layout.palette, strict)?;
     let groups = RowGroups::new(rows, window, sink)?;
-    // If the last row is decoded, the data after it is checked too.
+    // If the last row is decoded, as always in an interlaced image, the data after the rows is
+    // checked too.
     let whole = shape.interlaced || window.bottom() == size.height;
     let mut rows = Rows { samples, window, groups };
     let intact = strict || layout.checksums_hold();

@@ -199,7 +199,7 @@ impl<'a> PngLayout<'a> {
 /// Returns how the file ends after the pixels.
 fn ending(chunks: Chunks<'_>, mut checks: Checks<'_>) -> PngEnd {
     let end = last_chunks(chunks, &mut checks);
-    // Errors of single chunks take precedence.
+    // An error in a single chunk takes precedence over an error that concerns several chunks.
     match checks.together() {
         Err(error) if matches!(end, PngEnd::Whole | PngEnd::Missing) => PngEnd::Malformed(error),
         _ => end,
@@ -255,7 +255,7 @@ struct Chunks<'a> {
 
 struct Chunk<'a> {
     kind: &'a [u8; 4],
-    /// Content. `None` if the file ends inside it.
+    /// Content of the chunk. `None` if the file ends inside the content.
     data: Option<&'a [u8]>,
     crc: Option<u32>,
 }

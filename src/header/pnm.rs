@@ -3,9 +3,9 @@
 //! binary.
 //!
 //! By the specification (netpbm.sourceforge.net/doc/ppm.html), a header consists of magic number,
-//! width, height and, except for bits, the maximum value. They are decimal and separated by white
-//! space. One byte of white space and the rows from the top follow. A `#` begins a comment, which
-//! ends with its line and counts as white space. Bytes after the pixels are ignored.
+//! width, height and, except for bits, the maximum value. The numbers are decimal and separated by
+//! white space. One byte of white space follows, and then the rows from the top. A `#` begins a
+//! comment, which ends with its line and counts as white space. Bytes after the pixels are ignored.
 
 use memchr::memchr2;
 
@@ -47,7 +47,8 @@ pub(crate) enum PnmCoding {
     Text,
 }
 
-/// PNM header for sources whose files contain raw pixels. It is put before the pixels.
+/// PNM header for sources whose files contain raw pixels without a header. It is put before the
+/// pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PnmHead {
     bytes: [u8; Self::MOST_BYTES],

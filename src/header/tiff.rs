@@ -31,7 +31,7 @@ pub(crate) struct TiffLayout {
     pub differences: bool,
     pub little: bool,
     /// Size of a strip or tile in pixels. The last strip ends with the image. Tiles may extend
-    /// beyond it.
+    /// beyond the image.
     pub chunk: Size,
     pub tiled: bool,
     /// Offsets of the strips or tiles.
@@ -93,7 +93,8 @@ impl TiffLayout {
         (self.chunk.width as usize * self.samples * self.bits as usize).div_ceil(8)
     }
 
-    /// Number of rows of a strip or tile that exist.
+    /// Number of stored rows of a strip or tile. Only the last strip has fewer rows than the
+    /// others.
     pub fn chunk_rows(&self, row_of_chunks: usize) -> usize {
         let rows = self.chunk.height as usize;
         if self.tiled { rows } else { rows.min(self.size.height as usize - rows * row_of_chunks) }
@@ -251,7 +252,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         other => return Err(unsupported(format!("photometric interpretation {other}"))),
     };
     let extras = extra.map_or(0, |it| it.count);
-    // A fourth sample of RGB need not be declared.
+    // An RGB image may have a fourth sample that no tag declares.
     let is_complete =
         samples == extras.saturating_add(needed) || (photometric, samples, extras) == (2, 4, 0);
     if !is_complete || samples > MOST_SAMPLES {

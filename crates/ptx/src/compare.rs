@@ -31,7 +31,8 @@ pub struct Difference {
 }
 
 impl Options {
-    /// Returns options that together use every schedule, each with another fill.
+    /// Returns options that together use every schedule. Each has another fill (content of
+    /// uninitialized memory).
     pub fn every_schedule(seed: u64) -> Vec<Self> {
         let mut random = Random::new(seed);
         let schedules = [

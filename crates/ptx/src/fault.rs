@@ -40,8 +40,8 @@ pub enum FaultKind {
     /// Launch with parameters of another size than the kernel declares, or access outside the
     /// declared parameters.
     Parameter,
-    /// Address of a parameter or of shared or local memory that is stored in global memory. It
-    /// outlives the memory.
+    /// Address of a parameter or of shared or local memory that is stored in global memory. The
+    /// stored address outlives the memory at that address.
     AddressLeak,
     /// Integer division by zero.
     DivisionByZero,
@@ -107,7 +107,7 @@ pub(crate) struct Faults {
     kernel: String,
     limit: usize,
     found: BTreeMap<(u32, FaultKind), Fault>,
-    /// Number of occurrences beyond the limit.
+    /// Number of occurrences at places beyond the limit of reported places.
     pub dropped: u64,
 }
 

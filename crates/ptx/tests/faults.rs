@@ -115,8 +115,8 @@ fn race_in_global_memory_between_blocks() {
 
 #[test]
 fn divergent_barrier() {
-    // Half of a warp; a warp that has exited; two barriers at different places in the text; a
-    // barrier that no other warp reaches.
+    // In these bodies, a barrier is reached by half of a warp, after another warp has exited, at
+    // two different places in the text, or by only one of two warps.
     for body in [
         "setp.lt.u32 %p1, %r0, 16; @%p1 bar.sync 0;",
         "setp.lt.u32 %p1, %r0, 32; @%p1 exit; bar.sync 0;",

@@ -4,8 +4,8 @@
 //! A lossless image may have up to 65,536 groups of prefix codes. A small image, the entropy image,
 //! assigns a group to each block of pixels. libwebp allocates the tables of all groups, 12 to 20 KB
 //! each, before it reads the first one. So a file of 300 KB can request a gigabyte. This module
-//! parses the stream up to that point. It does not store pixels, because the following bits never
-//! depend on the values of pixels.
+//! parses the stream up to the point where libwebp allocates. It does not store pixels, because the
+//! following bits never depend on the values of pixels.
 //!
 //! Sources: the WebP lossless bitstream specification (RFC 9649, section 3), and `dec/vp8l_dec.c`
 //! of libwebp 1.5 for libwebp's allocations and errors.
@@ -160,7 +160,7 @@ impl Stream<'_> {
                 self.prefixed(prefix)?;
                 length
             } else {
-                // A color of the cache was seen before or is zero.
+                // The pixel is a color from the cache. Its group is that of an earlier pixel, or 0.
                 group(0);
                 1
             };

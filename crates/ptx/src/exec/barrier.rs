@@ -66,7 +66,7 @@ impl Machine<'_> {
         true
     }
 
-    /// Opens the barriers that all their threads have reached.
+    /// Opens each barrier that all its threads have reached.
     pub(super) fn check_barriers(&mut self, block: &mut Block) {
         if block.barriers.iter().all(|it| it.arrived == 0) {
             return;

@@ -270,7 +270,8 @@ pub(crate) enum Op {
     Brev,
     /// Sum of products of four bytes. `from` is the type of the second factor.
     Dp4a,
-    /// Sum of products of two 16-bit numbers with two bytes, the upper ones if `high`.
+    /// Sum of products of two 16-bit numbers with two bytes of a word: the lower bytes, or the
+    /// upper bytes if `high`.
     Dp2a {
         high: bool,
     },

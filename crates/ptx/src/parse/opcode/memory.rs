@@ -199,7 +199,8 @@ fn copy(d: &mut Decoder<'_>) -> Result<Instruction> {
     let sizes: &[u64] = if cached { &[4, 8, 16] } else { &[16] };
     d.refuse(!sizes.contains(&bytes), "this size")?;
     instruction.op = Op::CopyAsync { bytes: bytes as u8 };
-    // A smaller source is filled up with zeros. A predicate ignores the source.
+    // If the source is smaller than the copy, the rest is filled with zeros. The operand may also
+    // be a predicate: if it is true, the source is ignored.
     instruction.src[2] = match d.args.front() {
         None => Operand::Immediate(bytes),
         Some(Arg::Value(operand)) if super::is_pred(*operand) => d.value(Type::Pred)?,

@@ -1,7 +1,7 @@
 //! Decoder that converts opcode, modifiers and operands to an [`Instruction`] (PTX ISA,
 //! "Instruction Set").
 //!
-//! Unused modifiers are errors, so an unknown modifier is an error.
+//! A modifier that no decoding function uses is an error. Unknown modifiers are therefore refused.
 
 mod arithmetic;
 mod bits;
