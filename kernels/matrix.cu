@@ -1,8 +1,8 @@
 // Matrix products of bytes: on the tensor cores one warp at a time, on the host with loops over the lanes of a warp.
 //
-// A warp multiplies 16 rows of 32 bytes (left) by 8 columns of 32 bytes (right), and adds the products to 16 x 8 sums.
-// Each lane holds a part of left, right and sums, in words of four bytes (PTX ISA, "Matrix Fragments for
-// mma.m16n8k32"). Lane 4 r + q holds
+// A warp multiplies 16 rows of 32 bytes (left) by 8 columns of 32 bytes (right), and adds the
+// products to 16 x 8 sums. Each lane holds a part of left, right and sums, in words of four bytes
+// (PTX ISA, "Matrix Fragments for mma.m16n8k32"). Lane 4 r + q holds
 //   left     words q and q + 4 of row r (of[0] and of[2]) and of row r + 8 (of[1] and of[3])
 //   right    words q and q + 4 of column r
 //   sums     columns 2 q and 2 q + 1 of row r (of[0] and of[1]) and of row r + 8 (of[2] and of[3])

@@ -156,7 +156,7 @@ impl Kernel {
     /// Enqueues a launch like [`launch`](Self::launch), with tiles for the goal `goal`.
     ///
     /// # Errors
-    /// Errors of [`launch`](Self::launch).
+    /// Returns the same errors as [`launch`](Self::launch).
     pub fn launch_for(
         &self,
         goal: LaunchGoal,
@@ -174,7 +174,7 @@ impl Kernel {
     /// must support their sizes.
     ///
     /// # Errors
-    /// Errors of [`launch`](Self::launch).
+    /// Returns the same errors as [`launch`](Self::launch).
     pub fn launch_shape(
         &self,
         stream: &Stream,
@@ -203,7 +203,7 @@ impl Kernel {
     /// kernel's last two arguments.
     ///
     /// # Errors
-    /// Errors of [`launch`](Self::launch).
+    /// Returns the same errors as [`launch`](Self::launch).
     pub fn launch_program(
         &self,
         stream: &Stream,

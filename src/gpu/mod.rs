@@ -97,7 +97,7 @@ impl Device {
     /// of compiled kernels.
     ///
     /// # Errors
-    /// Errors of [`open`](Self::open).
+    /// Returns the same errors as [`open`](Self::open).
     pub fn open_with(ordinal: usize, runtime: &Runtime) -> Result<Arc<Self>> {
         let count = device_count(runtime)?;
         if ordinal >= count {

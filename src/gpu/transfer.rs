@@ -72,7 +72,7 @@ impl Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         // The host buffer must not return to its pool before the copy has read it. If waiting
-        // fails, the device is lost, and a lost device copies nothing.
+        // fails, the device is lost and no longer copies.
         let _ = self.copied.synchronize_in_drop();
     }
 }

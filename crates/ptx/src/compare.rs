@@ -53,7 +53,7 @@ impl Module {
     /// from each run's seed. Memory keeps the contents of the last run.
     ///
     /// # Errors
-    /// Errors of [`Module::run`].
+    /// Returns the same errors as [`Module::run`].
     pub fn compare(
         &self,
         memory: &mut Memory,

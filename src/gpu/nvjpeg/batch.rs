@@ -178,7 +178,7 @@ impl BatchDecoder {
     /// are complete, even for engines that ignore the stream's order.
     ///
     /// # Errors
-    /// Errors of [`decode`](Self::decode).
+    /// Returns the same errors as [`decode`](Self::decode).
     pub fn decode_measured(
         &mut self,
         stream: &Stream,
@@ -191,8 +191,8 @@ impl BatchDecoder {
         self.check(jobs)?;
         let _entered = self.jpeg.device.enter()?;
         self.done.synchronize()?;
-        // An error leaves nvJPEG's state undefined. The state is then dropped, and the next batch
-        // gets a new one.
+        // An error leaves the state undefined. The state is then dropped, and the next batch gets a
+        // new one.
         let state = match self.state.take() {
             Some(state) => state,
             None => new_state(&self.jpeg, self.capacity(), self.largest)?,

@@ -168,7 +168,7 @@ fn probe_backends(device: &Arc<Device>) -> Result<(Backends, bool)> {
 /// is slow, and a process may build many loaders.
 ///
 /// # Errors
-/// Errors of [`backends`].
+/// Returns the same errors as [`backends`].
 pub fn known_backends(device: &Arc<Device>) -> Result<Backends> {
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let cuda_major = Some(device.driver_version() / 1000);

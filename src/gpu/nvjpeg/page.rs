@@ -87,7 +87,7 @@ impl PageDecoder {
     /// The caller ends the span.
     ///
     /// # Errors
-    /// Errors of [`decode`](Self::decode).
+    /// Returns the same errors as [`decode`](Self::decode).
     pub fn decode_measured(
         &mut self,
         stream: &Stream,
