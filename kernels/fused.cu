@@ -1,5 +1,6 @@
-// Fused kernel: one thread per output pixel, blocks of 32 x 8 pixels, one grid layer per sample. `width` and `height`
-// are those of the largest output. The host prepends the types `Pixels` (the chain), `Out`, `Order`, and SAMPLE_BYTES.
+// Fused kernel: one thread per output pixel, blocks of 32 x 8 pixels, one grid layer per sample.
+// The arguments `width` and `height` are those of the largest output. The host prepends the types
+// `Pixels` (the chain), `Out`, `Order`, and SAMPLE_BYTES.
 struct Sample {
     Out::type* out;
     int width, height;          // size of the output

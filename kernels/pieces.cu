@@ -33,7 +33,8 @@ __device__ inline unsigned picked(unsigned low, unsigned high, unsigned places) 
     return __byte_perm(low, high, places);
 }
 __device__ inline unsigned high_product(unsigned a, unsigned b) { return __umulhi(a, b); }
-// Casts a generic address to one in global memory, because the compiler cannot infer the address space.
+// Casts a generic address to an address in global memory, because the compiler cannot infer the
+// address space.
 template <class T> __device__ inline T* global(T* address) {
     __builtin_assume(__isGlobal(address));
     return address;
@@ -75,8 +76,8 @@ struct Quad {
     unsigned r, g, b;
 };
 
-// Reads four pixels of a row one by one, as one word per channel. Pixels outside `first..end` are not used, so other
-// pixels are read in their place.
+// Reads four pixels of a row one by one, as one word per channel. Pixels outside `first..end` are
+// not used, so arbitrary pixels inside are read in their place.
 template <class Src> NOT_INLINE __device__ Quad quad_of_pixels(const Src& src, int x, int y, int first, int end) {
     Quad quad = {0, 0, 0};
     for (int i = 0; i < 4; i++) {
@@ -126,10 +127,10 @@ __device__ inline Quad quad_of_words(unsigned low, unsigned middle, unsigned hig
     return quad;
 }
 
-// Reads 48 bytes for 16 upright pixels. If all rows begin at multiples of 16 bytes, as in feedwater's buffers, it reads
-// 16 bytes at once. Otherwise it reads aligned words, up to four bytes more than needed, and shifts them together. If
-// some of these bytes lie outside the memory (before the first row or after the last one), it reads the pixels one by
-// one.
+// Reads 48 bytes for 16 upright pixels. If all rows begin at multiples of 16 bytes, as in
+// feedwater's buffers, `at` loads 16 bytes at once. Otherwise it loads aligned words, up to four
+// bytes more than needed, and shifts them together. If some of these bytes lie outside the memory
+// (before the first row or after the last one), it reads the pixels one by one.
 template <> struct Pieces<Roi> {
     const Roi& src;
     int x, y, first, end;

@@ -28,9 +28,9 @@
 // together have 232 G cycles per second. At 20,000 images/s of 500x375 the kernel takes 0.5 to 0.8
 // % of them (goal: at most 2 %).
 //
-// The goal is a share of the device, not the rate of a plain copy, because the model loses this
-// share. Exactness needs three products instead of one: 5,500 of a sample's 218,600 warp
-// instructions. The cycles do not include 228 bytes per thread of spilled registers, and bank
+// The goal is a share of the device, because the model loses this share. The rate of a plain copy
+// is not the goal. Exactness needs three products instead of one: 5,500 of a sample's 218,600 warp
+// instructions. The cycles above do not include 228 bytes per thread of spilled registers, and bank
 // conflicts (39 % more passes).
 
 // Half-open rectangle of the tensor.
@@ -59,9 +59,9 @@ struct TileAxis {
             reach = bounds[2 * len - 2] - first;
         }
     }
-    // Maximum number of inputs of `outputs` consecutive outputs. The centres of the outputs' taps
-    // are evenly spaced. The position of the first tap of each output is rounded. At the border of
-    // the source, this position is moved by less than the number of taps.
+    // Maximum number of inputs of `outputs` consecutive outputs. The first inputs of consecutive
+    // outputs are evenly spaced, with two exceptions: each is rounded to an integer, and at the
+    // border of the source it is moved by less than the number of taps.
     __device__ int span(int outputs) const {
         if (outputs >= len) return end - first;
         return (outputs - 1) * (reach + 1 + taps) / (len - 1) + 2 + taps;
@@ -136,8 +136,9 @@ template <class Src> struct Tile {
         return strip.first - ((strip.first - Pieces<Src>::start(src)) & 15);
     }
 
-    // Lays out shared memory with as few strips as possible and 32 rows at once. If it is too small, uses strips of 16 columns
-    // and fewer rows. Returns whether a layout fits.
+    // Lays out shared memory with as few strips as possible and 32 source rows at once. If shared
+    // memory is too small for that, uses strips of 16 columns and fewer rows. Returns whether a
+    // layout fits.
     __device__ bool fits(int shared_bytes) {
         if (is_empty() || (p.h_taps == 1 && p.v_taps == 1)) return false;
         const TileAxis all(p, true, across, window.left, window.right);
@@ -385,7 +386,8 @@ template <class Src> struct Tile {
         return k;
     }
 
-    // Stores four adjacent pixels. Their bytes are the words with number `which` of `quads`.
+    // Stores four adjacent pixels. For each channel, the word number `which` of `quads` holds the
+    // four bytes.
     __device__ void store_four(const Lanes<Quads> quads[3], int lane, int which, int x, int row) const {
         Element pixels[3][4];
         for (int channel = 0; channel < 3; channel++)

@@ -59,7 +59,8 @@ template <class Src> struct Warp {
     __device__ double product(int first, int x, int y) const {
         return real(first) * (x + 0.5) + real(first + 1) * (y + 0.5);
     }
-    // Position of a column (axis 0) or row (axis 1), summed up from the nearest start value before it.
+    // Position of a column (axis 0) or row (axis 1), summed up from the nearest start value before
+    // that column or row.
     __device__ double started(int axis, int at) const {
         const int distance = p.data.integer[12 + axis], start = at / distance;
         const unsigned* word = (const unsigned*)p.data.table[8] + 2 * (64 * axis + start);

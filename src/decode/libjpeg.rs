@@ -133,8 +133,8 @@ fn decode(
                 // As in Pillow, an error after the last row fails the decode, but the end of the file does not.
                 (*address).finishing = true;
                 let ended = sys::jpeg_finish_decompress(&mut (*address).cinfo);
-                // Pillow's libjpeg refuses a second frame header before it reads it. This libjpeg stops before the
-                // header's content.
+                // Pillow's libjpeg refuses a second frame header at its marker. This libjpeg first reads the header's
+                // content. If the file ends there, it stops right after the marker without an error.
                 let at = image.bytes.len() - (*address).source.bytes_in_buffer;
                 let marker = image.bytes[..at].last_chunk();
                 if ended == 0 && matches!(marker, Some([0xFF, 0xC0..=0xC2 | 0xC9 | 0xCA])) {
@@ -228,7 +228,7 @@ impl Drop for Session {
 /// Creates the decompressor and connects the session's parts to it.
 ///
 /// # Safety
-/// `session` is valid, and its target does not move until it is dropped.
+/// `session` must be valid, and its target must not move until it is dropped.
 unsafe fn open(session: *mut Session) {
     // SAFETY: guaranteed by the caller; the pointers stay valid as long as the decompressor, which is part of the
     // same session.

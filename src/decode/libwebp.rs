@@ -143,8 +143,8 @@ impl Parts {
     }
 }
 
-/// Returns the part of a frame to request from libwebp. The pixels in `seen` then equal those of a
-/// whole decode.
+/// Returns the part of a frame to request from libwebp. With this part, the pixels in `seen` equal
+/// those of a decode of the whole frame.
 fn crop(seen: Roi, frame: Roi) -> Roi {
     if seen.is_empty() {
         return Roi::default();

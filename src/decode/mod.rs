@@ -99,7 +99,7 @@ pub trait HostDecoder: fmt::Debug {
     }
 
     /// Decodes an accepted image in one of its layouts and returns the damage that was tolerated.
-    /// An error does not affect how the next image is decoded.
+    /// An error in this image does not affect how the next image is decoded.
     fn decode(
         &mut self,
         image: &EncodedImage<'_>,
@@ -385,8 +385,8 @@ fn place(list: &[&dyn HostDecoder], only: Option<&str>, header: &Header) -> Opti
     list.iter().position(|it| allowed(it.name()) && it.accepts(header))
 }
 
-/// Whether libjpeg-turbo's SIMD code was built in. On x86-64 the build needs nasm for it. Without
-/// it the pixels are the same, but decoding is slower.
+/// Whether libjpeg-turbo's SIMD code was built in. On x86-64 the build needs nasm for this code.
+/// Without SIMD code the pixels are the same, but decoding is slower.
 pub fn simd() -> bool {
     libjpeg::simd()
 }

@@ -31,8 +31,8 @@ impl HostDecoder for Tiff {
     fn memory(&self, header: &Header, head: &[u8], _: u64) -> DecodeMemory {
         let scratch = match tiff_layout(head) {
             Ok(layout) => band_bytes(&layout).saturating_add(tile_bytes(&layout)),
-            // The directory is usually at the end of the file, so `head` may lack it. This is an
-            // upper bound.
+            // The directory is usually at the end of the file, so `head` may lack it. The result is
+            // then an upper bound.
             Err(_) => header.size.pixels().saturating_mul(MOST_PIXEL_BYTES),
         };
         let row = CHANNELS as u64 * u64::from(header.size.width);

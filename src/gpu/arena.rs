@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-/// Block of `capacity` bytes with first-fit allocation. Pieces may be freed in any order. They
-/// begin at multiples of the alignment, and their lengths are rounded up to it.
+/// Block of `capacity` bytes with first-fit allocation. Pieces may be freed in any order. Pieces
+/// begin at multiples of the alignment, and their lengths are rounded up to multiples of it.
 #[derive(Debug)]
 pub(super) struct Arena {
     capacity: usize,

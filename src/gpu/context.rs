@@ -23,8 +23,8 @@ const RELAXED: c_int = 2;
 #[derive(Debug)]
 #[must_use = "the context is current only until this is dropped"]
 pub(super) struct Entered {
-    /// Previous context, null if there was none. `None` if there is nothing to restore. The pointer
-    /// makes this type `!Send`.
+    /// Previous context, or a null pointer if no context was current. `None` if nothing must be
+    /// restored. The pointer makes this type `!Send`.
     before: Option<sys::CUcontext>,
 }
 

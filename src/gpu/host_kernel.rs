@@ -53,8 +53,8 @@ pub enum CompileError {
 }
 
 impl HostCompiler {
-    /// Stores shared objects in this folder. Only this user must be able to write to it, because
-    /// its contents are executed.
+    /// Stores shared objects in this folder. Only this user must be able to write to the folder,
+    /// because its contents are executed.
     pub fn keeping_in(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(&folder)?;

@@ -20,7 +20,7 @@ use crate::geometry::Size;
 /// Name of the kernel whose blocks compute tiles.
 pub const TILED: &str = "tiled";
 
-/// Name of the kernel whose threads compute one pixel each. Every source contains it.
+/// Name of the kernel whose threads compute one pixel each. Every source contains this kernel.
 pub const FUSED: &str = "fused";
 
 /// Name of the kernel that executes the chain in passes, which consist of stages. Each stage is one
@@ -291,7 +291,7 @@ impl Kernel {
 
 /// Returns the version of the compiler (NVRTC) for a device. Checks that the device can run the
 /// compiler's code: if the compiler does not support the device's architecture, a small kernel is
-/// compiled for an older one and loaded.
+/// compiled for an older architecture and loaded.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if there is no compiler for this device; the message says what to
@@ -340,7 +340,8 @@ const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 ///
 /// The result is a cubin for the device's exact architecture, because a driver may reject the PTX
 /// of a newer compiler. If the compiler does not support the architecture, the result is PTX for
-/// the newest older one, which the driver compiles. `cuModuleLoadData` accepts both.
+/// the newest older architecture, and the driver compiles that PTX. `cuModuleLoadData` accepts
+/// cubins and PTX.
 ///
 /// # Errors
 /// [`Error::Compile`] with the compiler's log. [`Error::Unavailable`] if NVRTC is missing, or if

@@ -7,8 +7,8 @@
 //! 1. The path in the [`Runtime`], or else in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`, `FEEDWATER_LIBNVRTC`
 //!    or `FEEDWATER_LIBNVML`. If that file does not open, the result is an error.
 //! 2. For nvJPEG and NVRTC: a library of that name that the process has already loaded, for example PyTorch's.
-//! 3. The dynamic linker's search by name (`LD_LIBRARY_PATH`, `ldconfig`). For the driver, and for NVML, which is
-//!    installed with it, the search ends here.
+//! 3. The dynamic linker's search by name (`LD_LIBRARY_PATH`, `ldconfig`). For the driver and NVML,
+//!    which is installed with the driver, the search ends here.
 //! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`, `/usr/local/cuda-*` and
 //!    `/opt/cuda`.
 //! 5. The Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of `VIRTUAL_ENV`,
@@ -72,8 +72,8 @@ impl Found {
     }
 }
 
-/// Returns the file that contains a loaded function, if the system reports it. A library that was opened by name may be
-/// anywhere.
+/// Returns the file that contains a loaded function, if the system reports it. The file of a
+/// library that was opened by name may be in any directory.
 pub(super) fn file_at(function: usize) -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     // "from-to rwxp offset device inode   path", addresses in hex.
@@ -101,9 +101,9 @@ pub(super) fn mapped_files(names: &[&str]) -> Vec<PathBuf> {
     files
 }
 
-/// Opens a library, or returns the reason why it cannot be opened. `cuda_major` is the driver's CUDA version (13 for
-/// 13.0), if known. All runtimes that specify the same file, or none, share an open library. After a failure, the next
-/// call searches again.
+/// Opens a library, or returns the reason why it cannot be opened. `cuda_major` is the driver's
+/// CUDA version (13 for 13.0), if known. All runtimes that specify the same file share one open
+/// library, and so do all that specify none. After a failure, the next call searches again.
 pub fn open(runtime: &Runtime, name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
     let named = runtime.file_of(name);
     let mut open = lock(&FOUND[name as usize]);

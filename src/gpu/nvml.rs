@@ -1,8 +1,8 @@
 //! GPU utilization as NVML, the driver's monitoring library, reports it.
 //!
-//! The library is installed with the driver and opened at run time. If it is missing, only the
-//! reports of utilization are missing. The declarations follow the documentation of `nvml.h`
-//! (docs.nvidia.com/deploy, "NVML API Reference").
+//! The library is installed with the driver and opened at run time. If it is missing, utilization
+//! is not reported, and everything else works. The declarations follow the documentation of
+//! `nvml.h` (docs.nvidia.com/deploy, "NVML API Reference").
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::Arc;
@@ -184,7 +184,7 @@ impl Drop for Nvml {
 
 impl Monitor {
     /// Reads the current values. Takes about 40 ms, in which PCIe traffic is counted. Threads that
-    /// process samples must not call it.
+    /// process samples must not call this function.
     ///
     /// # Errors
     /// [`Error::Device`], for example if the device is lost. A value that the device does not

@@ -23,13 +23,13 @@ pub const ALIGN_BYTES: usize = 256;
 /// Pool of device memory.
 pub type DevicePool = Pool<OnDevice>;
 
-/// Pool of page-locked host memory. The memory is cached, not write-combined, because the CPU reads
-/// it.
+/// Pool of page-locked host memory. The memory is cached, not write-combined, because the CPU also
+/// reads it.
 pub type PinnedPool = Pool<Pinned>;
 
 /// Piece of device memory. Dropping a buffer returns its memory to the pool.
 ///
-/// Dropping does not wait for work that still reads or writes the buffer. The memory stays
+/// Dropping a buffer does not wait for work that still reads or writes it. The memory stays
 /// allocated, but the next buffer may reuse it.
 pub type DeviceBuffer = Buffer<OnDevice>;
 
@@ -203,7 +203,7 @@ impl<M: Place> Buffer<M> {
     }
 
     /// Drops the buffer without making its memory available again, because the device may still use
-    /// it. The memory is freed with the pool.
+    /// the memory. The memory is freed with the pool.
     pub(super) fn withhold(mut self) {
         self.shared.state().withheld += self.len.next_multiple_of(ALIGN_BYTES);
         self.withheld = true;

@@ -46,7 +46,8 @@ impl Runtime {
         self
     }
 
-    /// Returns the reason why the directory for compiled kernels is not used, if it is unusable.
+    /// Returns the reason why the directory for compiled kernels is unusable, or `None` if it can
+    /// be used or is not set.
     pub(crate) fn cache_warning(&self) -> Option<String> {
         let directory = self.cache_directory()?;
         check_private_folder(&directory).err().map(|error| error.to_string())
@@ -57,8 +58,8 @@ impl Runtime {
         self.0.cache_directory.clone().or_else(storage::cache_directory)
     }
 
-    /// Returns the file that this value or the environment specifies for a library. If there is
-    /// one, no other file may be used.
+    /// Returns the file that this value or the environment specifies for a library. If a file is
+    /// specified, no other file may be used.
     pub(super) fn file_of(&self, name: LibraryName) -> Option<PathBuf> {
         let named = self.0.libraries[name as usize].clone();
         named.or_else(|| from_env(name.variable()))

@@ -76,7 +76,7 @@ impl TensorSlot {
         self.ready.synchronize()
     }
 
-    /// Returns the tensor's memory. Code that fills a part of it may hold the `Arc`.
+    /// Returns the tensor's memory. Code that fills a part of the memory may hold the `Arc`.
     pub fn buffer(&self) -> &Arc<DeviceBuffer> {
         &self.buffer
     }

@@ -34,8 +34,8 @@ pub struct Stopwatch {
 #[derive(Debug)]
 struct State {
     free: Vec<Pair>,
-    /// Pairs of events in a stream, each with its number of samples, in the order in which they
-    /// were enqueued.
+    /// Spans whose times are not read yet, in the order of the stream. Each has a pair of events
+    /// and a number of samples.
     pending: VecDeque<(Pair, u64)>,
     rests_until: Option<Instant>,
 }
@@ -103,8 +103,8 @@ impl Stopwatch {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent after every statement, so a panic of another thread does not
-        // invalidate it.
+        // The state is consistent after every statement, so a panic of another thread leaves it
+        // valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

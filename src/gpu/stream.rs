@@ -51,7 +51,8 @@ impl Stream {
     ///
     /// # Safety
     /// `raw` must be a `CUstream` of this device's primary context, or null for the legacy default
-    /// stream. It must stay valid as long as the returned value and everything created from it.
+    /// stream. The handle must stay valid as long as the returned value and everything created from
+    /// it.
     pub unsafe fn borrowed(device: &Arc<Device>, raw: *mut std::ffi::c_void) -> Self {
         Self { raw: raw.cast(), owner: Owner::Other, device: device.clone() }
     }
@@ -182,8 +183,8 @@ impl Drop for Stream {
     fn drop(&mut self) {
         match mem::replace(&mut self.owner, Owner::Other) {
             Owner::Other => {}
-            // When cudarc destroys the stream, it binds its own context. The guard restores the
-            // previous one.
+            // When cudarc destroys the stream, it binds its own context. `_entered` restores the
+            // previous context afterwards.
             Owner::Cudarc(stream) => {
                 let _entered = self.device.enter();
                 drop(stream);
@@ -277,9 +278,9 @@ impl Event {
         }
     }
 
-    /// Returns the device time between an earlier event and this one, or `None` if one of them is
-    /// not reached. Does not block. CUDA returns milliseconds in single precision, in steps of
-    /// about half a microsecond.
+    /// Returns the device time between an earlier event and this one, or `None` if one of the two
+    /// events is not reached. Does not block. CUDA returns milliseconds in single precision, in
+    /// steps of about half a microsecond.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) if one of the events is not [`timed`](Self::timed)

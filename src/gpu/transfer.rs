@@ -26,7 +26,7 @@ impl Upload {
         Ok(Self { host, copied })
     }
 
-    /// Returns the host's bytes for writing. Blocks until the last copy has read them.
+    /// Returns the host's bytes for writing. Blocks until the last copy has read the old bytes.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
         self.copied.synchronize()?;
         Ok(&mut self.host)
@@ -124,7 +124,7 @@ impl Download {
         mark(&self.copied, stream)
     }
 
-    /// Returns the host's bytes. Blocks until the last copy has written them.
+    /// Returns the host's bytes. Blocks until the last copy has written these bytes.
     pub fn bytes(&self) -> Result<&[u8]> {
         self.copied.synchronize()?;
         Ok(&self.host)
@@ -163,7 +163,7 @@ impl Staged {
         Ok(Self { host: Upload::new(host)?, device })
     }
 
-    /// Returns the host's bytes for writing. Blocks until the last upload has read them.
+    /// Returns the host's bytes for writing. Blocks until the last upload has read the old bytes.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
         self.host.bytes()
     }

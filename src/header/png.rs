@@ -226,8 +226,8 @@ fn last_chunks(chunks: Chunks<'_>, checks: &mut Checks<'_>) -> PngEnd {
     PngEnd::Missing
 }
 
-/// Checks that the default image of an APNG has the size of the image, if it is the first frame of
-/// the animation. `head` is the content of IHDR.
+/// Checks that the default image of an APNG has the size of the image, if the default image is the
+/// first frame of the animation. `head` is the content of IHDR.
 fn check_default_image(head: &[u8], control: &[u8]) -> Result<(), DataError> {
     let number = |at: usize| be32(control, at);
     if [number(4), number(8), number(12), number(16)]

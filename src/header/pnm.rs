@@ -41,7 +41,7 @@ pub(crate) enum PnmCoding {
     Bytes,
     /// Two bytes per sample, high byte first.
     Words,
-    /// A `0` or `1` per sample, with or without white space between them.
+    /// One `0` or `1` per sample, with or without white space between samples.
     BitText,
     /// Decimal numbers, separated by white space.
     Text,

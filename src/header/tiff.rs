@@ -10,7 +10,7 @@ use crate::geometry::Size;
 const MAX_SIDE: u32 = i32::MAX as u32;
 /// Size of a directory entry in bytes.
 const ENTRY_BYTES: usize = 12;
-/// Maximum number of pixels of a tile, as a multiple of those of the image.
+/// Maximum number of pixels of a tile, as a multiple of the image's number of pixels.
 const MOST_TILE_RATIO: u64 = 4;
 /// Number of pixels up to which a tile is accepted for every image.
 const LEAST_TILE_LIMIT: u64 = 1 << 20;
@@ -114,7 +114,8 @@ impl TiffLayout {
         };
         let start = number(&self.offsets)?;
         let len = match self.lengths {
-            // Uncompressed data needs no length, and Pillow does not read it.
+            // Uncompressed data needs no length, and Pillow does not read the length tag for such
+            // data.
             Some(lengths) if self.packing != TiffPacking::None => number(&lengths)?,
             _ => self.row_bytes().saturating_mul(self.chunk_rows(index / self.across())),
         };

@@ -115,8 +115,8 @@ pub struct Entries<A> {
     actions: [A; INDEXES],
 }
 
-/// Index and take of the next entry. They are looked up before other work, because the following
-/// look-up depends on them.
+/// Index and take (number of bits, advance) of the next entry. The next entry is looked up before
+/// other work, because the following look-up depends on it.
 #[derive(Clone, Copy)]
 pub struct Ahead {
     index: usize,
@@ -343,7 +343,7 @@ impl Drafts {
 impl Entry {
     /// Returns the entry of one symbol that takes `used` bits, followed by the entry `rest`. The
     /// symbol's `coefficient` moves into the pattern. The code has no branches, because CPUs could
-    /// not predict them.
+    /// not predict such branches.
     #[inline(always)]
     fn before(self, rest: Self, coefficient: u64, used: u32) -> Self {
         let zeros = u32::from(self.action.last.place);

@@ -5,8 +5,8 @@ use memchr::memchr_iter;
 
 /// Maximum number of bytes of coded data that are held without stuffing.
 pub const HELD: usize = 16 << 10;
-/// Number of zero bytes after the end of the data. With them, the last bytes are read like all
-/// others.
+/// Number of zero bytes after the end of the data. Thanks to these bytes, the last bytes of data
+/// are read like all others.
 pub const PADDING: usize = 16;
 
 /// Buffer for coded data without stuffing.
@@ -75,7 +75,7 @@ impl Bits {
 }
 
 impl<'a> Input<'a> {
-    /// Reads from the start of a scan.
+    /// Creates a reader at the start of a scan.
     pub fn new(scan: &'a [u8], clean: &'a mut Clean) -> Self {
         let (bits, limit) = (Bits::default(), scan.len());
         let mut input = Self { scan, next: 0, limit, clean, len: 0, at_marker: false, bits };
@@ -136,7 +136,8 @@ impl<'a> Input<'a> {
         self.bits.position() + ahead <= 8 * self.len as u64
     }
 
-    /// Returns the marker after the coded data if less than one byte of data is left before it.
+    /// Returns the marker after the coded data if less than one byte of data is left before the
+    /// marker.
     pub fn marker(&mut self) -> Option<u8> {
         self.ensure(HELD);
         self.rest().filter(|rest| *rest < 8)?;

@@ -32,7 +32,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns the shape of an image that the decoder accepts, or the reason for refusing it.
+    /// Returns the shape of an image that the decoder accepts, or the reason why the decoder
+    /// refuses it.
     pub fn of(header: &Header) -> Result<Self, JpegRefusal> {
         let jpeg = header.jpeg.as_ref().filter(|_| header.format == Format::Jpeg);
         let jpeg = jpeg.ok_or(JpegRefusal::Header)?;

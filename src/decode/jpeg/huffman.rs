@@ -89,7 +89,8 @@ impl Code {
     }
 
     /// Returns length, indexes and symbol of each code that fits into an index of `bits` bits. The
-    /// indexes are those that begin with the code. They are in ascending order.
+    /// indexes of a code are all numbers that begin with the code. The ranges are in ascending
+    /// order.
     pub fn indexes(&self, bits: u32) -> impl Iterator<Item = (u32, Range<usize>, u8)> {
         let lens = (1..=bits).zip(self.counts).flat_map(|(len, count)| repeat_n(len, count.into()));
         let mut end = 0;

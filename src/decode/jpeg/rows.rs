@@ -262,8 +262,8 @@ impl Painter<'_> {
             (_, 2, 1) => Line::Half(luma, half(y)),
             (_, 4, _) => Line::Quarter(luma, both(y)),
             _ => {
-                // The nearest row of chroma and the second nearest. Beyond the image, the nearest
-                // row is used twice.
+                // For each row of pixels, two rows of chroma are used: the nearest and the second
+                // nearest. Beyond the image, the nearest row is used twice.
                 let first = (high / v * row) as isize;
                 let near = y >> 1;
                 let (far, rounding) = if y & 1 == 0 { (near - 1, 1) } else { (near + 1, 2) };

@@ -5,7 +5,7 @@ use crate::geometry::Size;
 use crate::header::{Component, JpegHeader};
 
 /// Number of sample rows of a component that libjpeg holds per vertical sampling factor: one row of
-/// blocks (8 rows) and one context row before and after it for fancy upsampling.
+/// blocks (8 sample rows), and one context row above and one below it for fancy upsampling.
 const HELD_ROWS: u64 = 10;
 
 /// Size of a coefficient in bytes.

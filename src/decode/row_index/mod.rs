@@ -24,7 +24,7 @@ const HASH_BYTES: usize = 4 + 8 + 16;
 const FRAME_BYTES: usize = 2 + MOST_NUMBER + HASH_BYTES + MOST_NUMBER + 4;
 /// Maximum size in bytes of an entry: a position and three differences of 32 bits.
 const ENTRY_BYTES: usize = MOST_NUMBER + 3 * 5;
-/// Bound of DC coefficients. Their magnitudes must be smaller.
+/// Limit of DC coefficients: their magnitudes must be smaller than this number.
 const MOST_DC: i64 = 1 << 30;
 
 /// Key by which the index of a file is found. Different files may have the same key, and such files
@@ -71,7 +71,8 @@ impl Fingerprint {
         self.key
     }
 
-    /// Whether this is the fingerprint of `file`, which must have the same key.
+    /// Whether this is the fingerprint of `file`. The key of `file` must equal the key in this
+    /// fingerprint.
     pub fn is_of(&self, file: &[u8]) -> bool {
         *self == Self::with_key(self.key, file, self.seed)
     }

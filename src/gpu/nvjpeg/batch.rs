@@ -17,8 +17,8 @@ use crate::gpu::{Event, Lap, Stream};
 /// Decodes batches of up to a fixed number of images with [`Backend::Hardware`]. May move between
 /// threads.
 ///
-/// Each decoder has at most one call in flight; the next call blocks until it is done. To keep the
-/// engines busy, alternate between two decoders.
+/// Each decoder has at most one call in flight. The next call blocks until the previous one is
+/// done. To keep the engines busy, alternate between two decoders.
 ///
 /// nvJPEG's state is allocated once for the capacity. Before each call the state is initialized for
 /// the call's number of images, as in nvImageCodec and torchvision.
@@ -51,8 +51,8 @@ pub struct BatchJob<'a> {
     pub image: Size,
     /// Window to decode, in pixels after the reduction.
     pub wanted: Roi,
-    /// Factor by which the engine reduces both sides: 1, 2, 4 or 8. If it is above 1, the whole
-    /// reduced image is decoded; see [`Jpeg::reduced_window`].
+    /// Factor by which the engine reduces both sides: 1, 2, 4 or 8. With a factor above 1, the
+    /// whole reduced image is decoded (see [`Jpeg::reduced_window`]).
     pub reduction: u32,
     /// Destination of the pixels, with at least [`Window::bytes`] bytes.
     pub destination: HostIdle<'a>,

@@ -79,7 +79,7 @@ impl Engines {
 impl Jpeg {
     /// Opens a backend on a device, with its memory. Windows are passed to the engines only if a
     /// [check](super::set_checking_program) has found that the engines decode them correctly. If
-    /// there is no result yet, the check runs now. It may take half a minute.
+    /// there is no result yet, this call runs the check, which may take half a minute.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if nvJPEG is not installed or the device has no JPEG engines.
@@ -177,7 +177,7 @@ impl Jpeg {
     }
 
     /// Returns the width of the margin on each side in pixels: 0 or 2. [`Window::bytes`] includes
-    /// it.
+    /// the margin.
     pub fn margin(&self) -> u32 {
         if self.library.version() < Version::EXACT_WINDOWS { MARGIN } else { 0 }
     }
@@ -213,7 +213,7 @@ impl Jpeg {
 
     /// Returns the error of this thread's failed allocation, if that allocation may have caused the
     /// status. nvJPEG does not document which status it returns after a failed allocation. Statuses
-    /// that concern the file are not caused by one.
+    /// that concern the file have other causes.
     fn refusal(&self, status: Status) -> Option<Error> {
         use Status as S;
         match status {

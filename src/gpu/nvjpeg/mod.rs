@@ -94,8 +94,9 @@ impl Backend {
     /// for one 4:4:4 image of `pixels` pixels in a file of `encoded` bytes. A decoder for several
     /// images needs this amount for each image.
     ///
-    /// **These estimates follow from the data that each backend must hold. No GPU has confirmed
-    /// them.** Compare with [`Pool::row_bytes`](crate::gpu::Pool::row_bytes) after a run.
+    /// **These estimates follow from the data that each backend must hold. No measurement on a GPU
+    /// has confirmed them.** Compare with [`Pool::row_bytes`](crate::gpu::Pool::row_bytes) after a
+    /// run.
     ///
     /// * `Hybrid` holds 16-bit coefficients of three components in page-locked memory. On the
     ///   device it holds the coefficients again, and planes of samples.

@@ -42,8 +42,8 @@ impl PageDecoder {
     /// the rows of the pools.
     ///
     /// # Errors
-    /// [`Error::Budget`] if nvJPEG's rows have less memory left. [`Error::Internal`] for
-    /// [`Backend::Hardware`], which decodes only batches.
+    /// [`Error::Budget`] if nvJPEG's rows of the memory pools have too little free memory.
+    /// [`Error::Internal`] for [`Backend::Hardware`], which decodes only batches.
     pub fn new(jpeg: &Arc<Jpeg>, device_bytes: usize, pinned_bytes: usize) -> Result<Self> {
         if jpeg.backend() == Backend::Hardware {
             let problem = "the hardware backend decodes batches: use BatchDecoder".into();
@@ -63,16 +63,16 @@ impl PageDecoder {
     /// into the destination, for the returned window. Blocks until this decoder's previous image is
     /// done, which is normally the case already.
     ///
-    /// The file's bytes are not copied. With [`Backend::Hybrid`] the bytes are no longer used when
-    /// this function returns. With [`Backend::GpuHybrid`], page-locked bytes must not change until
-    /// [`done`](Self::done). nvJPEG's documentation guarantees that the device has received them by
-    /// then, but not when the call returns.
+    /// nvJPEG does not copy the file's bytes when it parses the file. With [`Backend::Hybrid`] the
+    /// bytes are no longer used when this function returns. With [`Backend::GpuHybrid`],
+    /// page-locked bytes must not change until [`done`](Self::done): nvJPEG's documentation does
+    /// not guarantee that they are copied to the device when the call returns.
     ///
     /// # Errors
     /// [`DecodeError::Sample`] if the file is invalid or unsupported, or if `wanted` is not inside
     /// the image that nvJPEG finds. [`DecodeError::Failed`] if nvJPEG fails for a reason other than
-    /// the file. [`Error::Internal`] if the destination has less than [`Window::bytes`]. After an
-    /// error, none of the image's work is left in the stream.
+    /// the file. [`Error::Internal`] if the destination has fewer than [`Window::bytes`] bytes.
+    /// After an error, none of the image's work is left in the stream.
     pub fn decode(
         &mut self,
         stream: &Stream,

@@ -41,7 +41,7 @@ pub(super) const EQUAL: &str = "windows: equal";
 /// Line that the checking program prints at the end if a window is wrong.
 pub(super) const DIFFERENT: &str = "windows: different";
 
-/// Command of the checking program. The number of the GPU follows it.
+/// Command of the checking program. The number of the GPU is the next argument.
 const COMMAND: &str = "check-windows";
 
 /// Environment variable that is set for the checking program. A process with this variable starts
@@ -191,13 +191,15 @@ fn is_crash(status: ExitStatus) -> bool {
 }
 
 enum Ended {
-    /// The process ended by itself. The status is `None` if the system did not keep it.
+    /// The process ended without being killed by us. The status is `None` if the system did not
+    /// keep it.
     Alone(Option<ExitStatus>),
     /// The process was killed after [`MOST_TIME`].
     Killed,
 }
 
-/// Waits until a process ends. Kills it and its children if that takes longer than [`MOST_TIME`].
+/// Waits until a process ends. If that takes longer than [`MOST_TIME`], kills the process and its
+/// children.
 fn end_of(child: &mut Child) -> Ended {
     let begin = Instant::now();
     let ended = |child: &mut Child, most: Duration| {

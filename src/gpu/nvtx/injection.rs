@@ -1,9 +1,10 @@
 //! Program side of NVTX version 3, which lets a profiler receive ranges.
 //!
 //! NVTX 3 is a C header without a library. Every program holds tables of function slots, and a
-//! profiler's library writes its functions into them. The program opens the profiler's library and
-//! calls its function `InitializeInjectionNvtx2`. The argument is a function that returns tables by
-//! number. Through one of these tables, the library requests the slots of each module.
+//! profiler's library writes its functions into these slots. The program opens the profiler's
+//! library and calls its function `InitializeInjectionNvtx2`. The argument is a function that
+//! returns tables by number. Through one of these tables, the library requests the slots of each
+//! module.
 //!
 //! The numbers and layouts are those of nvtxTypes.h. The sequence of calls is that of nvtxInit.h
 //! and nvtxImpl.h (NVTX 3, `NVTX_VERSION` 3). Both are stable, because programs and profilers are
@@ -247,7 +248,7 @@ fn is_set(module: usize, number: usize) -> bool {
 }
 
 /// Returns the profiler's function. The slot is read at every call, because the profiler may clear
-/// it.
+/// the slot at any time.
 ///
 /// # Safety
 /// `F` must be the type of the function with the number `number`.

@@ -46,8 +46,8 @@ impl<'a> Markers<'a> {
         Ok(rest[at + 1])
     }
 
-    /// Moves past a marker that must follow directly, after any number of fill bytes, and returns
-    /// it.
+    /// Moves past a marker and returns it. The marker must follow directly, after any number of
+    /// fill bytes.
     pub fn expect(&mut self) -> Result<u8, DataError> {
         let rest = self.rest();
         let code = rest.iter().position(|&byte| byte != 0xFF);

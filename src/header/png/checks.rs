@@ -46,7 +46,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Marks the start of the pixels. Pillow checks less after it.
+    /// Marks the start of the pixels. After this point, Pillow checks chunks less strictly.
     pub fn pixels_begin(&mut self) {
         self.pixels_seen = true;
     }
@@ -113,8 +113,8 @@ impl<'a> Checks<'a> {
         self.samples().1 == 3
     }
 
-    /// Checks an IHDR chunk. Pillow uses the last header before the pixels. If two headers differ,
-    /// it is unknown which one is damaged, so the image is refused.
+    /// Checks an IHDR chunk. Pillow uses the last IHDR before the pixels. If two IHDR chunks
+    /// differ, it is unknown which one is damaged, so the image is refused.
     fn header(&self, data: &[u8]) -> Result<(), DataError> {
         at_least(13, "IHDR", data)?;
         if data[11] != 0 {

@@ -107,7 +107,8 @@ impl Stream<'_> {
                 }
                 // The subtract-green transform has no parameters.
                 2 => {}
-                // A palette. If it has few colors, several indices are packed into one pixel.
+                // The transform is a palette. If the palette has few colors, several indices are
+                // packed into one pixel.
                 _ => {
                     let colors = self.bits(8)? + 1;
                     self.skip_image(colors, 1, |_| ())?;
@@ -295,7 +296,7 @@ struct Code {
 }
 
 impl Code {
-    /// Builds the code from the lengths of its symbols. Returns `None` if they do not form a
+    /// Builds the code from the lengths of its symbols. Returns `None` if the lengths do not form a
     /// complete code.
     fn build(&mut self, lengths: &[u8]) -> Option<()> {
         *self = Self::default();

@@ -67,7 +67,7 @@ impl Clocks {
         }
     }
 
-    /// Synchronizes lanes of a warp. `whole` means that they are all remaining lanes.
+    /// Synchronizes lanes of a warp. `whole` means that `mask` contains all remaining lanes.
     pub fn sync_lanes(&mut self, warp: usize, mask: u32, whole: bool) {
         let now = self.time[warp];
         let lanes = &mut self.lanes[warp];
@@ -99,7 +99,7 @@ impl Clocks {
         barrier.0[warp] = self.time[warp];
     }
 
-    /// Records that a warp continues after a barrier without waiting for it.
+    /// Records that a warp passes a barrier without waiting (`bar.arrive`).
     pub fn pass(&mut self, warp: usize) {
         self.time[warp] += 1;
     }

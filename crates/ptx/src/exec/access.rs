@@ -398,8 +398,8 @@ impl Machine<'_> {
         false
     }
 
-    /// Whether an address in parameter space belongs to the kernel's own parameters, not to those
-    /// of a call.
+    /// Whether an address in parameter space belongs to the kernel's own parameters, not to the
+    /// parameters of a call.
     fn is_kernel_parameter(&self, block: &mut Block, at: At, address: u64) -> bool {
         let outermost = block.warps[at.warp].frame(at.frame).outermost;
         address & KERNEL_PARAMETER != 0 || outermost && address < self.function.1.parameter_bytes

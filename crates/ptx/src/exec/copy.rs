@@ -1,7 +1,7 @@
 //! Asynchronous copies from global to shared memory.
 //!
 //! A copy is executed when a thread waits for it, which is as late as a device may execute it.
-//! Until then, every access to its target is a race.
+//! Until then, every other access to the copy's target is a race.
 
 use super::Machine;
 use super::access::{LaneAccess, resolve};

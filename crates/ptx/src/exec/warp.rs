@@ -30,7 +30,7 @@ pub(crate) struct Warp {
 pub(crate) struct Split {
     pub pc: u32,
     pub lanes: u32,
-    /// Join at which the lanes wait for others.
+    /// Join (see `Join`) at which the lanes wait for other lanes.
     pub join: u32,
     /// Instruction of the join at which the lanes wait, or [`NO_JOIN`] if that join is after a
     /// call.

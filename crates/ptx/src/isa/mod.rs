@@ -360,7 +360,7 @@ pub(crate) enum Op {
     Bra {
         target: u32,
     },
-    /// Branch to one of a module's branch tables.
+    /// Branch to one of the targets in a branch table of the module.
     Brx {
         table: u32,
     },

@@ -21,7 +21,7 @@ impl Bitmap {
         (pair >> bit) as u64 & mask == mask
     }
 
-    /// Adds or removes bytes.
+    /// Adds bytes to the set if `value` is true, otherwise removes them.
     #[inline]
     pub fn set(&mut self, offset: u64, bytes: u64, value: bool) {
         let (mut at, end) = (offset, offset + bytes);

@@ -14,8 +14,8 @@ pub(crate) struct HostRange {
 
 impl HostRange {
     /// # Safety
-    /// As long as the range is used, all its bytes must be readable, and writable unless nothing
-    /// writes to the range. No other thread may access them.
+    /// As long as the range is used, all its bytes must be readable. If anything writes to the
+    /// range, all its bytes must also be writable. No other thread may access these bytes.
     pub unsafe fn new(address: u64, bytes: u64) -> Self {
         assert!(address.checked_add(bytes).is_some(), "a range ends behind the address space");
         Self { address, bytes }

@@ -98,8 +98,8 @@ pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bo
 #[inline]
 #[target_feature(enable = "avx2")]
 fn side_by_side(four: &Four<'_>, pair: usize) -> ([__m256i; 8], [[u16; 16]; 8]) {
-    // This is a loop, because the closure of `map` would be compiled without AVX2 and would not be
-    // inlined.
+    // A loop is needed here, because the closure of `map` would be compiled without AVX2 and would
+    // not be inlined.
     let mut steps = [[0; 16]; 8];
     for (steps, row) in steps.iter_mut().zip(four.quantization) {
         *steps = row.as_chunks().0[pair];

@@ -35,8 +35,8 @@ pub type Sums = [[i16; SUMMED + 32]; 2];
 /// Initial value of [`Sums`].
 pub const NO_SUMS: Sums = [[0; SUMMED + 32]; 2];
 
-/// Maximum number of leading coefficients, in zigzag order, of a sparse block. They lie in the
-/// block's first four rows and columns.
+/// Maximum number of leading coefficients, in zigzag order, of a sparse block. These coefficients
+/// lie in the block's first four rows and columns.
 const SPARSE: u8 = 10;
 
 /// Four blocks to transform: two pairs. The blocks of a pair lie side by side in the image.
@@ -377,8 +377,8 @@ impl Kernels {
         );
     }
 
-    /// Converts a row of luma to pixels. `enlarge` writes a part of a row of one chroma component
-    /// and is called for both.
+    /// Converts a row of luma to pixels. `enlarge` upsamples a part of a row of one chroma
+    /// component, and is called for each of the two components.
     fn enlarged(
         self,
         luma: &[u8],
