@@ -83,7 +83,7 @@ template <class Src> struct Tile {
         }
     };
 
-    // Four bytes of each of two rows.
+    // Bytes of four adjacent columns, in each of two rows.
     struct Quads {
         unsigned of[2];
     };
@@ -161,7 +161,8 @@ template <class Src> struct Tile {
             if (2 * loaded >= block_rows) break;
         }
         if (block_rows == 0) return false;
-        // A tile with few source rows needs less memory, but products advance in the ring by four groups.
+        // A tile with few source rows needs less memory. The ring still holds at least four groups,
+        // because products advance by four groups.
         const int most = (rows.end - rows.first + 3) / 4;
         loaded = smaller(loaded, most);
         kept = smaller(kept, larger(4, most));

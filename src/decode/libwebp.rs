@@ -53,8 +53,8 @@ impl HostDecoder for Libwebp {
         let expected = CODE_BYTES.min(CODE_BYTES_PER_BYTE * file_bytes);
         let chunks = webp_layout(head).ok().map(|it| it.chunks).or(head.get(12..));
         let codes = chunks.and_then(webp_code_bytes).unwrap_or(expected);
-        // 4 bytes per pixel for red, green, blue and alpha, and 1 for transforms and code groups of
-        // 4 × 4 blocks.
+        // libwebp needs 4 bytes per pixel for red, green, blue and alpha. One more byte per pixel
+        // covers transforms and the code groups of blocks of 4 × 4 pixels.
         let lossless = 5 * pixels + codes;
         // Luma, two chroma planes with a quarter of the samples each, and data of macroblocks.
         // libwebp also copies the file's partitions.

@@ -260,7 +260,7 @@ mod tests {
                 }
             });
         });
-        // Only the kernel and the key are left.
+        // Only the files of the kernel and of the key are left in the directory.
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "temporary files are left");
     }
 

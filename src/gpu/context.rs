@@ -78,7 +78,7 @@ impl Device {
     fn exchange_capture_mode(&self, mut mode: c_int) -> Option<c_int> {
         type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
         let driver = library::open(&self.runtime, LibraryName::Driver, None).ok()?;
-        // SAFETY: the type is that of cuda.h, with enumerations as integers.
+        // SAFETY: the function pointer type is that of cuda.h, with enumerations as integers.
         let exchange = unsafe { driver.function::<Exchange>("cuThreadExchangeStreamCaptureMode") };
         let exchange = exchange.ok()?;
         // SAFETY: the function reads one number and writes one. It affects the calling thread only.

@@ -61,7 +61,8 @@ const PRODUCTS_SINCE: (u32, u32) = (7, 5);
 // SAFETY: with the context bound, every thread may use module and function handles (CUDA driver
 // API, "Module Management").
 unsafe impl Send for Kernel {}
-// SAFETY: as for `Send`. A lock protects the list of launches.
+// SAFETY: every thread may use module and function handles with the context bound. A lock protects
+// the list of launches.
 unsafe impl Sync for Kernel {}
 
 impl Kernel {

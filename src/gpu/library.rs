@@ -76,7 +76,7 @@ impl Found {
 /// library that was opened by name may be in any directory.
 pub(super) fn file_at(function: usize) -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    // "from-to rwxp offset device inode   path", addresses in hex.
+    // Each line is "from-to rwxp offset device inode path", with addresses in hexadecimal.
     let line = maps.lines().find(|line| {
         let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
         let hex = |text| usize::from_str_radix(text, 16);
@@ -385,7 +385,7 @@ fn check_same_driver(first: &Found, other: &Found, named_by: &str) -> Result<()>
 
 /// Returns the address of a function that every driver has. Equal libraries have equal addresses.
 fn address(library: &Library) -> Option<usize> {
-    // SAFETY: only reads the address.
+    // SAFETY: only the address of the symbol is read.
     unsafe { library.get::<*const ()>(b"cuInit") }.ok().map(|symbol| symbol.as_raw_ptr() as usize)
 }
 

@@ -80,7 +80,7 @@ pub struct Device {
 // SAFETY: several threads may bind a context at the same time (CUDA driver API, "Context
 // Management").
 unsafe impl Send for Device {}
-// SAFETY: as for `Send`. A lock protects the list of modules.
+// SAFETY: several threads may bind a context at the same time. A lock protects the list of modules.
 unsafe impl Sync for Device {}
 
 impl Device {

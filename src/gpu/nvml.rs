@@ -68,7 +68,8 @@ const RECEIVED: c_uint = 1;
 // SAFETY: NVML is thread-safe (its reference, "Multi-threading"). A device's handle stays valid
 // until the library is shut down, and `nvml` prevents that.
 unsafe impl Send for Monitor {}
-// SAFETY: as for `Send`. No field changes.
+// SAFETY: NVML is thread-safe (its reference, "Multi-threading"), and no field of `Monitor`
+// changes.
 unsafe impl Sync for Monitor {}
 
 impl Nvml {
@@ -177,7 +178,7 @@ impl Nvml {
 
 impl Drop for Nvml {
     fn drop(&mut self) {
-        // SAFETY: initialised once, shut down once.
+        // SAFETY: NVML was initialised once and is shut down once.
         let _ = unsafe { (self.shutdown)() };
     }
 }

@@ -223,7 +223,8 @@ impl Deref for Buffer<Pinned> {
 
 impl DerefMut for Buffer<Pinned> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`. `&mut self` excludes all other accesses.
+        // SAFETY: the bytes are page-locked and initialised, and the pool outlives the buffer.
+        // `&mut self` excludes all other accesses.
         unsafe { std::slice::from_raw_parts_mut(self.address() as *mut u8, self.len) }
     }
 }

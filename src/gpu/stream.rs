@@ -35,7 +35,7 @@ enum Owner {
 // SAFETY: every thread may use a stream handle (CUDA driver API, "Stream Management"). The context
 // is bound before each call.
 unsafe impl Send for Stream {}
-// SAFETY: as for `Send`. The driver serializes calls on one stream.
+// SAFETY: every thread may use a stream handle, and the driver serializes calls on one stream.
 unsafe impl Sync for Stream {}
 
 impl Stream {
@@ -210,7 +210,7 @@ pub struct Event {
 // SAFETY: every thread may use an event handle (CUDA driver API, "Event Management"). The context
 // is bound before each call.
 unsafe impl Send for Event {}
-// SAFETY: as for `Send`.
+// SAFETY: every thread may use an event handle (CUDA driver API, "Event Management").
 unsafe impl Sync for Event {}
 
 impl Event {
@@ -255,7 +255,7 @@ impl Event {
     pub(super) fn record_behind_all(&self) -> Result<()> {
         type RecordBehindAll = unsafe extern "C" fn(sys::CUcontext, sys::CUevent) -> sys::CUresult;
         let libcuda = library::open(self.device.runtime(), super::LibraryName::Driver, None)?;
-        // SAFETY: the type is that of cuda.h.
+        // SAFETY: the function pointer type is that of cuda.h.
         let function = unsafe { libcuda.function::<RecordBehindAll>("cuCtxRecordEvent") };
         let Ok(record) = function else { return self.device.synchronize() };
         let _entered = self.device.enter()?;
@@ -331,7 +331,7 @@ fn elapsed_time(device: &Device) -> Result<ElapsedTime> {
         return Ok(*found);
     }
     let driver = library::open(device.runtime(), super::LibraryName::Driver, None)?;
-    // SAFETY: the type is that of cuda.h.
+    // SAFETY: the function pointer type is that of cuda.h.
     let found = unsafe { driver.function("cuEventElapsedTime") }?;
     Ok(*FOUND.get_or_init(|| found))
 }

@@ -57,7 +57,7 @@ pub(super) fn verify(
             SOS => walk.scan()?,
             DQT => walk.quantisers()?,
             DRI => walk.restart_interval()?,
-            // Application segments and comments.
+            // Application segments and comments are only skipped.
             0xE0..=0xEF | 0xFE => drop(walk.markers.segment(marker)?),
             SOI => return Err(corrupt("a second start-of-image marker")),
             0xD0..=0xD7 => return Err(corrupt("a restart marker outside of a scan")),

@@ -37,7 +37,7 @@ pub struct Bits {
     pub buffer: u64,
     /// The lowest six bits are the number of valid bits in the buffer. Higher bits have no meaning.
     count: u64,
-    /// Position of the next byte of the clean data.
+    /// Position of the next byte of the coded data without stuffing.
     at: usize,
 }
 
@@ -68,7 +68,7 @@ impl Bits {
         }
     }
 
-    /// Number of bits taken since the start of the clean data.
+    /// Number of bits taken since the start of the held data.
     pub fn position(&self) -> u64 {
         8 * self.at as u64 - (self.count & 63)
     }
@@ -98,7 +98,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Returns the bit buffer and the clean data, which every read needs.
+    /// Returns the bit buffer and the held data without stuffing. Every read needs both.
     #[inline(always)]
     pub fn parts(&mut self) -> (&mut Bits, &Clean) {
         (&mut self.bits, self.clean)

@@ -160,7 +160,7 @@ impl Painter<'_> {
         let blocks = coefficients.as_chunks::<BLOCK>().0;
         let [h, v] = self.part.sampling;
         let mut is_sane = true;
-        // `pairs`: component, column of blocks and row of blocks of each pair.
+        // `pairs` are component, column of blocks and row of blocks of each pair.
         let mut put = |four: [usize; 4], quantization: usize, pairs: [[usize; 3]; 2]| {
             let [a, b, c, d] = four;
             let four = Four {

@@ -158,7 +158,8 @@ fn anomalies_are_refused() {
     for len in 0..bytes.len() - 4 {
         assert_eq!(reference::decode(&bytes[..len]), None, "{len}");
     }
-    // Tests a wrong number of a restart marker, and a progressive frame.
+    // Two changed files are refused: one has a restart marker with a wrong number, the other has a
+    // progressive frame header.
     let changed = |from: [u8; 2], to: [u8; 2]| {
         let at = bytes.windows(2).rposition(|it| it == from).expect("the file has it");
         let mut bytes = bytes.clone();

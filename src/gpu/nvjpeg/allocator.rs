@@ -43,7 +43,7 @@ pub struct Memory {
     pub device: DevicePool,
     /// Page-locked memory.
     pub pinned: PinnedPool,
-    /// Name of nvJPEG's row in both pools.
+    /// Name of nvJPEG's row in both memory pools.
     pub row: String,
 }
 
@@ -375,7 +375,7 @@ unsafe extern "C" fn free<M: Place>(
     stream: sys::cudaStream_t,
 ) -> c_int {
     let work = || {
-        // SAFETY: as in `allocate`.
+        // SAFETY: this is the pointer from `Source::pointer`. The source outlives nvJPEG's handle.
         let source = unsafe { &*source.cast::<Source<M>>() };
         source.free(address as u64, stream);
         0

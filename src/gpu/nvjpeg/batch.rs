@@ -39,7 +39,9 @@ pub struct BatchDecoder {
     jpeg: Arc<Jpeg>,
 }
 
-// SAFETY: as for `PageDecoder`. The arguments are pointers that are not dereferenced between calls.
+// SAFETY: nvJPEG's objects may move between threads if only one thread at a time uses them (nvJPEG
+// documentation, "Thread Safety"). The arguments are pointers that are not dereferenced between
+// calls.
 unsafe impl Send for BatchDecoder {}
 
 /// One image of a batch.

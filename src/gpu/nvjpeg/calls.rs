@@ -58,7 +58,7 @@ impl Library {
         let calls = Calls::find(found)?;
         let property = |property| {
             let mut value = 0;
-            // SAFETY: writes one integer. Needs neither handle nor device.
+            // SAFETY: the function writes one integer. It needs neither a handle nor a device.
             check("nvjpegGetProperty", unsafe { (calls.nvjpegGetProperty)(property, &mut value) })?;
             Ok::<u32, Error>(u32::try_from(value).unwrap_or(0))
         };

@@ -45,7 +45,8 @@ pub struct Engines {
 // SAFETY: several threads may use nvjpegHandle_t and nvjpegJpegDecoder_t at the same time (nvJPEG
 // documentation, "Thread Safety"). The allocators use locks.
 unsafe impl Send for Jpeg {}
-// SAFETY: as for `Send`.
+// SAFETY: several threads may use nvJPEG's handle and decoder at the same time, and the allocators
+// use locks.
 unsafe impl Sync for Jpeg {}
 
 /// Part of an image that is decoded into a destination.

@@ -137,7 +137,7 @@ impl PageDecoder {
             unsafe { (calls.nvjpegBufferDeviceRetrieve)(buffer, &mut device, &mut address) };
         check("nvjpegBufferDeviceRetrieve", status)?;
         let buffer = self.buffers.pinned.raw;
-        // SAFETY: as for the device buffer.
+        // SAFETY: the buffer is alive; writes a number and an address.
         let status =
             unsafe { (calls.nvjpegBufferPinnedRetrieve)(buffer, &mut pinned, &mut address) };
         check("nvjpegBufferPinnedRetrieve", status)?;
@@ -356,7 +356,7 @@ impl Buffers {
         })?;
         let device = Handle::new(jpeg, calls.nvjpegBufferDeviceDestroy, |it| {
             let allocator = jpeg.allocators.for_device();
-            // SAFETY: as for the page-locked buffer.
+            // SAFETY: the handle and the allocator are alive, and outlive the buffer.
             let status = unsafe { (calls.nvjpegBufferDeviceCreateV2)(jpeg.handle, allocator, it) };
             check("nvjpegBufferDeviceCreateV2", status)
         })?;
@@ -369,7 +369,8 @@ impl Buffers {
             jpeg.check("nvjpegBufferPinnedResize", status)?;
         }
         if device_bytes > 0 {
-            // SAFETY: as for the page-locked buffer.
+            // SAFETY: the buffer is alive. The null stream is the default stream, which has no work
+            // of ours.
             let status = unsafe {
                 (calls.nvjpegBufferDeviceResize)(device.raw, device_bytes, ptr::null_mut())
             };

@@ -21,11 +21,12 @@ pub struct Support {
     jpeg: Arc<Jpeg>,
 }
 
-// SAFETY: as for `PageDecoder`.
+// SAFETY: nvJPEG's objects may move between threads if only one thread at a time uses them (nvJPEG
+// documentation, "Thread Safety"). `&mut self` ensures that.
 unsafe impl Send for Support {}
 
 impl Support {
-    /// Creates a query for the engines.
+    /// Creates an object that asks nvJPEG which files the engines of `jpeg` can decode.
     ///
     /// # Errors
     /// [`Error::Internal`] for a backend other than [`Backend::Hardware`], and [`Error::Device`] if

@@ -188,7 +188,7 @@ struct VersionInfo {
     set_injection_version: extern "C" fn(u32),
 }
 
-// Layouts of nvToolsExt.h and nvtxTypes.h on all platforms with 64-bit pointers.
+// Sizes and offsets in nvToolsExt.h and nvtxTypes.h on all platforms with 64-bit pointers.
 const _: () = assert!(size_of::<Attributes>() == 48 && mem::offset_of!(Attributes, message) == 40);
 const _: () = assert!(size_of::<Callbacks>() == 16 && size_of::<VersionInfo>() == 24);
 

@@ -67,8 +67,8 @@ impl Inflater {
         let before = last.then(|| self.state.clone());
         let start = self.filled;
         let output = &mut self.output[..start + most];
-        // A distance to before the stream's first byte is damage, which a wrapping buffer would not
-        // detect.
+        // A distance that reaches back before the stream's first byte is damage. With a wrapping
+        // output buffer, the decompressor would not detect this damage.
         let flags = FLAGS | TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         let (status, consumed, written) = decompress(&mut self.state, input, output, start, flags);
         self.filled += written;

@@ -92,8 +92,8 @@ impl Machine<'_> {
     }
 }
 
-/// Returns the number of bytes that each lane reads: an operand, or 0 if a predicate ignores the
-/// source.
+/// Returns the number of bytes that each lane reads from the source. `operand` is this number, or a
+/// predicate that is true in lanes that read nothing.
 fn source_bytes(r: &mut Registers<'_>, operand: Operand, bytes: u8) -> Lanes<u8> {
     if let Operand::Register(Register::Pred(_)) | Operand::Not(_) = operand {
         let ignored = r.get_mask(operand);

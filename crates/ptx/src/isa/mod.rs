@@ -240,7 +240,7 @@ pub(crate) enum Op {
     Copysign,
     Testp(Class),
     Function(Function),
-    // Operations on bits.
+    // Operations on bits: logic, shifts and bit fields.
     And,
     Or,
     Xor,
@@ -275,7 +275,7 @@ pub(crate) enum Op {
     Dp2a {
         high: bool,
     },
-    // Comparison and selection.
+    // Operations that compare values or select one of two values.
     Setp {
         compare: Compare,
         unordered: bool,
@@ -335,7 +335,7 @@ pub(crate) enum Op {
     },
     MoveMatrix,
     Prefetch,
-    // Instructions of whole warps.
+    // Operations that all lanes of a warp execute together.
     Mma {
         rows: u8,
         depth: u8,

@@ -106,7 +106,7 @@ impl HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
+        // SAFETY: `new` allocated the memory with this layout.
         unsafe { alloc::dealloc(self.range.address as *mut u8, self.layout) }
     }
 }

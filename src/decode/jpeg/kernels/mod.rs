@@ -88,7 +88,8 @@ pub enum Line<'a> {
     Gray(&'a [u8]),
     /// Luma samples, and the same number of chroma samples.
     Whole(&'a [u8], [&'a [u8]; 2]),
-    /// Luma samples, and half as many chroma samples. The first chroma sample lies before the row.
+    /// Luma samples, and half as many chroma samples. The first chroma sample is the left neighbour
+    /// of the row's first one.
     Half(&'a [u8], [&'a [u8]; 2]),
     /// Luma samples, and half as many chroma samples in each of two rows: the nearest row and the
     /// second nearest.
@@ -126,13 +127,16 @@ macro_rules! call {
             // instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Sse41 => unsafe { sse41::$name$(::<$constant>)?($($argument),*) },
-            // SAFETY: as for `Sse41`.
+            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
+            // instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => unsafe { avx2::$name$(::<$constant>)?($($argument),*) },
-            // SAFETY: as for `Sse41`.
+            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
+            // instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => unsafe { avx512::$name$(::<$constant>)?($($argument),*) },
-            // SAFETY: as for `Sse41`.
+            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
+            // instructions.
             #[cfg(target_arch = "aarch64")]
             Set::Neon => unsafe { neon::$name$(::<$constant>)?($($argument),*) },
         }
@@ -203,7 +207,7 @@ impl Kernels {
             // instructions.
             Set::Sse41 => unsafe { sse41::decode(coding, blocks, reader) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as for `Sse41`. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::decode(coding, blocks, reader) },
         }
     }
@@ -219,7 +223,7 @@ impl Kernels {
             // instructions.
             Set::Sse41 => unsafe { sse41::parse(coding, units, reader) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as for `Sse41`. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::parse(coding, units, reader) },
         }
     }
@@ -241,7 +245,7 @@ impl Kernels {
             // instructions.
             Set::Sse41 => unsafe { sse41::first(bands, input, masks, blocks) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as for `Sse41`. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::first(bands, input, masks, blocks) },
         }
     }
@@ -263,7 +267,7 @@ impl Kernels {
             // instructions.
             Set::Sse41 => unsafe { sse41::refine(bands, input, masks, blocks) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as for `Sse41`. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::refine(bands, input, masks, blocks) },
         }
     }
@@ -295,7 +299,7 @@ impl Kernels {
             // instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Sse41 => unsafe { sse41::reduce::<SIDE>(four, planes) },
-            // SAFETY: as for `Sse41`. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 | Set::Avx512 => unsafe { avx2::reduce::<SIDE>(four, planes) },
         }

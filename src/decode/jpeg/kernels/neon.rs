@@ -214,7 +214,8 @@ pub fn widen(samples: &[u8], wide: &mut [i16]) {
     }
 }
 
-/// Converts luma and half as many chroma sums to pixels. The first sum lies before the row.
+/// Converts a row of luma, and sums of chroma of half the width, to pixels. The first sum is the
+/// left neighbour of the row's first one.
 #[target_feature(enable = "neon")]
 pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
     let (pixels, luma) = (pixels.as_chunks_mut::<48>().0, luma.as_chunks::<16>().0);

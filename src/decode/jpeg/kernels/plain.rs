@@ -176,7 +176,8 @@ pub fn widen(samples: &[u8], wide: &mut [i16]) {
     }
 }
 
-/// Converts luma and half as many chroma sums to pixels. The first sum lies before the row.
+/// Converts a row of luma, and sums of chroma of half the width, to pixels. The first sum is the
+/// left neighbour of the row's first one.
 pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
     let pairs = pixels.as_chunks_mut::<6>().0.iter_mut().zip(luma.as_chunks::<2>().0);
     for (at, (pixels, luma)) in pairs.enumerate() {

@@ -294,7 +294,7 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Converts luma and half as many chroma sums to pixels. The first sum lies before the row.
+        /// Converts luma, and sums of chroma of half the width, to pixels. The first sum is a left neighbour.
         #[target_feature(enable = $features)]
         pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
             const N: usize = size_of::<$Vector>() / 2;

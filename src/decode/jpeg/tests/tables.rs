@@ -70,7 +70,7 @@ fn one_by_one(table: &AcTable, input: &mut Input<'_>) -> Option<[i16; BLOCK]> {
 #[test]
 fn blocks_of_any_code_are_those_of_its_symbols_one_by_one() {
     let mut random = Random(1);
-    // A code of one bit, for DC differences of zero.
+    // The DC code has one symbol of one bit, for differences of zero.
     let mut counts = [0; 17];
     counts[0] = 1;
     let dc = DcTable::new(&Code::read(&counts).expect("it is a prefix code").0);
