@@ -1,10 +1,11 @@
 // Tiled kernel, for chains that only move pixels or map single channels after the last resampling. Each block computes a tile of
 // one sample's tensor. `Shape::tiles` in src/gpu/shape.rs chooses the tiles.
 //
-// Both passes of a resampling are matrix products on the tensor cores (matrix.cu). A coefficient has 22 bits and a sign. Its
-// three bytes are multiplied separately and combined at the end. The integers equal those of resample.cu modulo 2^32. The highest
-// byte is signed, so a coefficient must be in [-2, 2) after scaling back, which holds for all filters. A matrix of coefficients
-// is a band. Its other entries are 0.
+// Both passes of a resampling are matrix products on the tensor cores (matrix.cu). A coefficient
+// has 22 bits and a sign. Its three bytes are multiplied separately, and the three products are
+// combined at the end. The resulting integers equal those of resample.cu modulo 2^32. The highest
+// byte is signed, so a coefficient must be in [-2, 2) after scaling back, which holds for all
+// filters. In a matrix of coefficients, only a band around the diagonal is not 0.
 //
 // The threads of a block work in phases with a barrier between them, and all of them run the same loops:
 //   tables   put the normalized and converted value of each byte, and the rows' coefficients, into shared memory;
@@ -235,9 +236,10 @@ template <class Src> struct Tile {
         }
     }
 
-    // Sums along the loaded rows of `words` words, and stores the sums in the ring from group `at` on. Coefficients for later
-    // words are 0. The left matrices are the pixel rows 4 r and 4 r + 1, and then 4 r + 2 and 4 r + 3. So each lane gets four
-    // rows of a column. The right matrices are coefficients.
+    // Sums along the loaded rows, of which the first `words` words are used, and stores the sums in
+    // the ring from group `at` on. Coefficients for later words are 0. The left matrices are
+    // pixels: rows 4 r and 4 r + 1 in the first product, rows 4 r + 2 and 4 r + 3 in the second. So
+    // each lane gets four rows of a column. The right matrices are coefficients.
     __device__ void sum(int warp, const TileAxis& strip, int words, int at, int groups) const {
         NOT_UNROLLED for (int column = 8 * warp; column < strip.len; column += blockDim.x / 4) {
             const int last = smaller(column + 7, strip.len - 1);

@@ -71,7 +71,7 @@ impl HostDecoder for LibjpegTurbo {
         let row = 4 * (u64::from(header.size.width) + 64);
         let library = match &header.jpeg {
             Some(jpeg) => memory::library_bytes(header.size, jpeg),
-            // This does not occur, because the header of every JPEG has `jpeg`.
+            // This case does not occur, because the header of every JPEG has `jpeg`.
             None => 8 * header.size.pixels(),
         };
         DecodeMemory { scratch: 0, rows: row * most_rows(header.size.height), library }

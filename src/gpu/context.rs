@@ -41,8 +41,8 @@ impl Device {
     }
 
     /// Makes this device current on the calling thread, without restoring the previous one.
-    /// Everything in this module enters the context itself. A thread of this crate must bind the
-    /// device only for calls of foreign code (a framework's, cudart's).
+    /// Functions of this module enter the context themselves. A thread of this crate needs this
+    /// binding only for calls of foreign code (a framework's, cudart's).
     pub fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained as long as `self` lives.
         driver("cuCtxSetCurrent", twice(|| unsafe { result::ctx::set_current(self.context) }))

@@ -349,8 +349,8 @@ impl Entry {
         let zeros = u32::from(self.action.last.place);
         let (last, [pattern, rest_last]): (u64, [u64; 2]) =
             (cast(self.action.last), cast(rest.action));
-        // Coefficients of `rest` that would not fit into the pattern after this symbol's
-        // coefficient.
+        // `outside` selects coefficients of `rest` that would not fit into the pattern after this
+        // symbol's coefficient.
         let outside = !0 << (56 - 8 * zeros);
         let follows = (rest.take != NOTHING) & (pattern & outside == 0);
         let has_coefficient = follows & (advance_of(rest.take) != END);

@@ -140,7 +140,8 @@ struct Found {
     /// Whether windows are correct. `None` if there is no program, if the program ended before the
     /// engines received a window, or if it ended for an unrelated reason.
     windows: Option<bool>,
-    /// Whether another process would get the same result.
+    /// Whether another process would get the same result. Only such results are stored in the cache
+    /// on disk.
     is_final: bool,
 }
 

@@ -18,7 +18,7 @@ impl Machine<'_> {
             Op::CopyAsync { bytes } => self.start_copies(block, at, i, bytes),
             Op::CopyCommit => block.warps[at.warp].copies.push(Vec::new()),
             Op::CopyWait { pending } => {
-                // The open group is not complete, so only `wait_all` includes it.
+                // The last group is still open (not committed), so only `wait_all` includes it.
                 let groups = block.warps[at.warp].copies.len();
                 let done = if pending == u32::MAX {
                     groups
