@@ -15,7 +15,7 @@ template <class Src> struct BoxBlurred {
 
     __device__ Bytes at(int x, int y) const {
         Bytes column[LINE], row[LINE];
-        // `row` and `column` have memory only for these pixels of the source.
+        // The arrays `row` and `column` hold only these pixels of the source.
         const int around = reach() * PASSES;
         for (int j = -around; j <= around; j++) {
             if (y + j < 0 || y + j >= p.height) continue;

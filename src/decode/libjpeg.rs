@@ -53,7 +53,7 @@ const MIN_WIDTH: u32 = 16;
 /// Maximum number of scans of a file.
 const MAX_SCANS: c_int = JpegLayout::MOST_SCANS as c_int;
 
-/// libjpeg-turbo. It accepts every JPEG.
+/// Decoder that uses libjpeg-turbo. Accepts every JPEG.
 #[derive(Debug, Default)]
 pub(super) struct LibjpegTurbo;
 

@@ -31,7 +31,7 @@ const CODE_BYTES: u64 = 24 << 20;
 /// Assumed maximum size of code tables per byte of a small file.
 const CODE_BYTES_PER_BYTE: u64 = 8 << 10;
 
-/// libwebp. It accepts every WebP.
+/// Decoder that uses libwebp. Accepts every WebP.
 #[derive(Debug, Default)]
 pub(super) struct Libwebp;
 

@@ -39,7 +39,8 @@ const LOOK_BACK_BYTES: u64 = 56 << 10;
 /// Chunk that is appended to end the stream that the `png` crate reads.
 const IEND: &[u8] = b"\0\0\0\0IEND\xaeB`\x82";
 
-/// The `png` crate, and Pillow's own loop for damaged images. Accepts every PNG.
+/// Decoder that uses the `png` crate, and a copy of Pillow's loop for damaged images. Accepts every
+/// PNG.
 #[derive(Debug, Default)]
 pub(super) struct Png;
 

@@ -201,7 +201,7 @@ impl Directory<'_> {
         value.map(Some).ok_or_else(|| truncated(&format!("the values of tag {tag}")))
     }
 
-    /// Whether all values of a tag equal `wanted`. True without the tag.
+    /// Whether all values of a tag equal `wanted`. Also true if there is no such tag.
     fn all(&self, tag: u32, wanted: u32) -> Result<bool, DataError> {
         let Some(values) = self.values(tag)? else { return Ok(true) };
         let mut all = true;

@@ -84,7 +84,7 @@ struct Walk<'a> {
     frame: Option<[u8; 4]>,
     /// Offset of each quantization table.
     quantisers: [Option<usize>; 4],
-    /// DC tables, then AC tables.
+    /// Huffman tables: first the DC tables, then the AC tables.
     codes: [[Option<HuffmanTable>; 4]; 2],
     restart: u16,
     /// Lowest coded bit of each component's coefficients.

@@ -201,7 +201,7 @@ fn the_longest_block_is_the_one_with_the_most_instructions() {
         let mut setup = Setup::new(body, 64, &[]);
         setup.launch.grid = [3, 1, 1];
         let counts = setup.run(&options).expect_clean();
-        // Three instructions before the body, and the return.
+        // The counts include three instructions before the body, and the return.
         assert_eq!(counts.longest_block, 2 * (3 + 5 + 1));
         assert_eq!(counts.instructions, counts.longest_block + 2 * 2 * (3 + 3 + 1));
     }

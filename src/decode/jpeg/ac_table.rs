@@ -20,7 +20,8 @@ const MOST_BITS: u32 = (56 - INDEX_BITS) / 2;
 
 /// Value that is added to the advance (number of coefficients) of an entry that ends its block.
 pub const END: usize = 128;
-/// Advance of an entry without a symbol, for example because the code is longer than the index.
+/// Advance that marks an entry without a symbol, for example because the code is longer than the
+/// index.
 pub const LONG_CODE: usize = 192;
 
 /// Number of bits that an entry takes (low byte) and number of coefficients by which it advances

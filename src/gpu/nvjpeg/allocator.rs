@@ -237,7 +237,7 @@ impl Allocators {
         self.pinned.pool.holds(bytes)
     }
 
-    /// Returns the error of this thread's last failed allocation, once.
+    /// Returns the error of this thread's last failed allocation, and forgets it.
     pub fn refusal(&self) -> Option<Error> {
         let of = thread::current().id();
         let take = |refused: &Mutex<HashMap<ThreadId, Error>>| {
