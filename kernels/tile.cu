@@ -29,10 +29,10 @@
 // together have 232 G cycles per second. At 20,000 images/s of 500x375 the kernel takes 0.5 to 0.8
 // % of them (goal: at most 2 %).
 //
-// The goal is a share of the device, because the model loses this share. The rate of a plain copy
-// is not the goal. Exactness needs three products instead of one: 5,500 of a sample's 218,600 warp
-// instructions. The cycles above do not include 228 bytes per thread of spilled registers, and bank
-// conflicts (39 % more passes).
+// The goal is a maximum share of the device's cycles, because the model that runs on the device
+// loses this share. Being as fast as a plain copy is not a goal. Exactness needs three products
+// instead of one: 5,500 of a sample's 218,600 warp instructions. The cycles above do not include
+// 228 bytes per thread of spilled registers, and bank conflicts (39 % more passes).
 
 // Half-open rectangle of the tensor.
 struct Window {
@@ -237,9 +237,9 @@ template <class Src> struct Tile {
     }
 
     // Sums along the loaded rows, of which the first `words` words are used, and stores the sums in
-    // the ring from group `at` on. Coefficients for later words are 0. The left matrices are
-    // pixels: rows 4 r and 4 r + 1 in the first product, rows 4 r + 2 and 4 r + 3 in the second. So
-    // each lane gets four rows of a column. The right matrices are coefficients.
+    // the ring from group `at` on. Coefficients for later words are 0. The right matrices are
+    // coefficients. The left matrices are pixels: rows 4 r and 4 r + 1 in the first product, and
+    // rows 4 r + 2 and 4 r + 3 in the second. So each lane gets four rows of a column.
     __device__ void sum(int warp, const TileAxis& strip, int words, int at, int groups) const {
         NOT_UNROLLED for (int column = 8 * warp; column < strip.len; column += blockDim.x / 4) {
             const int last = smaller(column + 7, strip.len - 1);

@@ -181,9 +181,9 @@ struct Raised;
 impl Session {
     fn new(bytes: &[u8], strict: bool) -> Self {
         Session {
-            // SAFETY: a C structure of integers, pointers and enumerations, all valid as zero; libjpeg fills it in.
+            // SAFETY: zero is valid for every field (integers, pointers, enumerations). libjpeg fills in the structure.
             cinfo: unsafe { mem::zeroed() },
-            // SAFETY: a C structure of integers, pointers and `Option`s of functions, all valid as zero; libjpeg fills it in.
+            // SAFETY: zero is valid for every field (integers, pointers, `Option`s of functions). libjpeg fills in the structure.
             errors: unsafe { mem::zeroed() },
             source: sys::jpeg_source_mgr {
                 next_input_byte: bytes.as_ptr(),
@@ -219,7 +219,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: `cinfo` is zeroed or was made by jpeg_CreateDecompress; destroying either is allowed after any
+        // SAFETY: `cinfo` is zeroed or was made by jpeg_CreateDecompress. Destroying either is allowed after any
         // error, frees all that libjpeg allocated and cannot fail.
         unsafe { sys::jpeg_destroy_decompress(&mut self.cinfo) }
     }
@@ -230,7 +230,7 @@ impl Drop for Session {
 /// # Safety
 /// `session` must be valid, and its target must not move until it is dropped.
 unsafe fn open(session: *mut Session) {
-    // SAFETY: guaranteed by the caller; the pointers stay valid as long as the decompressor, which is part of the
+    // SAFETY: guaranteed by the caller. The pointers stay valid as long as the decompressor, which is part of the
     // same session.
     unsafe {
         sys::jpeg_std_error(&mut (*session).errors);
@@ -285,7 +285,7 @@ unsafe fn read(
     if !unsafe { smooths(cinfo) } {
         let (left, mut width) = columns(window, full.width);
         x = left;
-        // SAFETY: decompression has started and no row has been read; columns and rows are inside the image.
+        // SAFETY: decompression has started and no row has been read. Columns and rows are inside the image.
         // libjpeg moves `x` left to the edge of an MCU.
         unsafe {
             sys::jpeg_crop_scanline(cinfo, &mut x, &mut width);
@@ -417,7 +417,7 @@ unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int)
         return;
     }
     let session = common.client_data.cast::<Session>();
-    // SAFETY: `client_data` is the session; nothing else refers to these fields during a call into libjpeg.
+    // SAFETY: `client_data` is the session. Nothing else refers to these fields during a call into libjpeg.
     if unsafe { (*session).strict } {
         // SAFETY: called by libjpeg with its own decompressor.
         unsafe { raise(common) }
@@ -440,7 +440,7 @@ unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
 
 /// `fill_input_buffer`: the buffer holds the whole file, so an empty buffer is the end of the file.
 unsafe extern "C-unwind" fn out_of_bytes(cinfo: &mut jpeg_decompress_struct) -> c_int {
-    // SAFETY: `client_data` is the session; nothing else refers to this field during a call into libjpeg.
+    // SAFETY: `client_data` is the session. Nothing else refers to this field during a call into libjpeg.
     if unsafe { (*cinfo.common.client_data.cast::<Session>()).finishing } {
         return 0;
     }
@@ -452,7 +452,7 @@ unsafe extern "C-unwind" fn out_of_bytes(cinfo: &mut jpeg_decompress_struct) -> 
 /// `skip_input_data`: skips `count` bytes.
 unsafe extern "C-unwind" fn skip(cinfo: &mut jpeg_decompress_struct, count: c_long) {
     let Ok(count) = usize::try_from(count) else { return };
-    // SAFETY: `src` is the session's source; its pointer and count describe the rest of the file.
+    // SAFETY: `src` is the session's source. Its pointer and count describe the rest of the file.
     let source = unsafe { &mut *cinfo.src };
     if count > source.bytes_in_buffer {
         source.bytes_in_buffer = 0;
@@ -473,7 +473,7 @@ unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 /// # Safety
 /// `client_data` is the session, and the frames up to `decode` are libjpeg's.
 unsafe fn throw(client_data: *mut c_void, error: DataError) -> ! {
-    // SAFETY: guaranteed by the caller; nothing else refers to this field during a call into libjpeg.
+    // SAFETY: guaranteed by the caller. Nothing else refers to this field during a call into libjpeg.
     unsafe { (*client_data.cast::<Session>()).error = Some(error) };
     resume_unwind(Box::new(Raised))
 }

@@ -245,7 +245,7 @@ impl HostKernel {
             (&raw mut height).cast(),
             (&raw mut shared_bytes).cast(),
         ];
-        // SAFETY: the entry has the signature in the module's documentation; the files in kernels/
+        // SAFETY: the entry has the signature in the module's documentation. The files in kernels/
         // declare it.
         let launch = unsafe { self.library.get::<Launch>(format!("{name}__host\0").as_bytes()) };
         let launch = launch.expect("a compiled kernel has the entry");

@@ -236,7 +236,8 @@ pub fn device_count(runtime: &Runtime) -> Result<usize> {
 /// Returns the CUDA version that the driver supports.
 fn driver_version() -> Result<u32> {
     let mut version = 0;
-    // SAFETY: writes one integer. `device_count` has checked that library and symbol exist.
+    // SAFETY: the call writes one integer. `device_count` has checked that library and symbol
+    // exist.
     driver("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version).result() })?;
     Ok(u32::try_from(version).unwrap_or(0))
 }

@@ -165,7 +165,7 @@ impl Nvml {
     }
 
     fn words(&self, status: c_int) -> String {
-        // SAFETY: returns a static string, or null, for every number.
+        // SAFETY: the call returns a static string, or null, for every number.
         let text = unsafe { (self.error_string)(status) };
         if text.is_null() {
             return format!("NVML error {status}");
@@ -194,14 +194,14 @@ impl Monitor {
         let mut rates = Rates::default();
         let rates = self
             .ask("nvmlDeviceGetUtilizationRates", self.utilisation, |call| {
-                // SAFETY: the handle is alive; writes the structure of nvml.h.
+                // SAFETY: the handle is alive. The call writes the structure of nvml.h.
                 unsafe { call(self.device, &mut rates) }
             })?
             .then_some(rates.gpu);
         let mut memory = MemoryInfo::default();
         let memory = self
             .ask("nvmlDeviceGetMemoryInfo", self.memory, |call| {
-                // SAFETY: the handle is alive; writes the structure of nvml.h.
+                // SAFETY: the handle is alive. The call writes the structure of nvml.h.
                 unsafe { call(self.device, &mut memory) }
             })?
             .then_some(memory);
@@ -219,7 +219,7 @@ impl Monitor {
     fn engine(&self, name: &'static str, call: Option<EngineUtilisation>) -> Result<Option<f64>> {
         let (mut percent, mut microseconds) = (0, 0);
         let told = self.ask(name, call, |call| {
-            // SAFETY: the handle is alive; writes two numbers.
+            // SAFETY: the handle is alive. The call writes two numbers.
             unsafe { call(self.device, &mut percent, &mut microseconds) }
         })?;
         Ok(told.then(|| share(percent)))
@@ -229,7 +229,7 @@ impl Monitor {
     fn throughput(&self, counter: c_uint) -> Result<Option<f64>> {
         let mut kilobytes = 0;
         let told = self.ask("nvmlDeviceGetPcieThroughput", self.pcie, |call| {
-            // SAFETY: the handle is alive; writes one number.
+            // SAFETY: the handle is alive. The call writes one number.
             unsafe { call(self.device, counter, &mut kilobytes) }
         })?;
         Ok(told.then(|| f64::from(kilobytes) * 1000.0))

@@ -168,7 +168,7 @@ impl Nvrtc {
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
 
         let mut raw = ptr::null_mut();
-        // SAFETY: writes one handle; the strings are NUL-terminated; no headers are given.
+        // SAFETY: the call writes one handle. The strings are NUL-terminated. No headers are given.
         let status = unsafe {
             (self.create)(
                 &mut raw,
@@ -205,7 +205,7 @@ impl Nvrtc {
         get: GetBytes,
     ) -> Result<Vec<u8>> {
         let mut bytes = 0usize;
-        // SAFETY: the program is alive; writes one number.
+        // SAFETY: the program is alive. The call writes one number.
         self.check(call, unsafe { size(program.raw, &mut bytes) })?;
         let mut content = vec![0u8; bytes];
         // SAFETY: the program is alive. The buffer has the size that NVRTC reported.
@@ -217,7 +217,7 @@ impl Nvrtc {
         if status == SUCCESS {
             return Ok(());
         }
-        // SAFETY: returns a static string, or null, for every number.
+        // SAFETY: the call returns a static string, or null, for every number.
         let words = unsafe { (self.words)(status) };
         let problem = if words.is_null() {
             format!("status {status}")

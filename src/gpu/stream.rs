@@ -233,7 +233,8 @@ impl Event {
     fn with_flags(device: &Arc<Device>, flags: u32) -> Result<Self> {
         let _entered = device.enter()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: writes one handle to `raw`. `result::event::create` accepts only one flag.
+        // SAFETY: the call writes one handle to `raw`. (`result::event::create` is not used, because it
+        // accepts only one flag.)
         driver("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags).result() })?;
         Ok(Self { raw, device: device.clone() })
     }
@@ -289,7 +290,7 @@ impl Event {
         let _entered = self.device.enter()?;
         let mut milliseconds = 0f32;
         let elapsed = elapsed_time(&self.device)?;
-        // SAFETY: both handles are alive; writes one number.
+        // SAFETY: both handles are alive. The call writes one number.
         let called = unsafe { elapsed(&mut milliseconds, earlier.raw, self.raw) }.result();
         match called {
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => Ok(None),

@@ -259,7 +259,7 @@ mod tests {
         let address = data.as_mut_ptr() as u64;
         let memory = feedwater_ptx_memory();
         let mut totals = Totals::default();
-        // SAFETY: the functions returned these pointers; the strings have NUL bytes.
+        // SAFETY: the functions returned these pointers. The strings have NUL bytes.
         unsafe {
             assert_eq!(feedwater_ptx_map(memory, address, 8), 0);
             assert_eq!(feedwater_ptx_map(memory, address + 4, 8), 1);

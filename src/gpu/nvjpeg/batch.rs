@@ -378,11 +378,11 @@ fn state_for(
 ) -> Result<Handle<sys::nvjpegJpegState_t>> {
     let calls = &jpeg.library.calls;
     let state = Handle::new(jpeg, calls.nvjpegJpegStateDestroy, |it| {
-        // SAFETY: the handle is alive; writes one handle.
+        // SAFETY: the handle is alive. The call writes one handle.
         let status = unsafe { (calls.nvjpegJpegStateCreate)(jpeg.handle, it) };
         jpeg.check("nvjpegJpegStateCreate", status)
     })?;
-    // SAFETY: the handles are alive; no number is negative.
+    // SAFETY: the handles are alive, and no number is negative.
     let status = unsafe {
         (calls.nvjpegDecodeBatchedPreAllocate)(
             jpeg.handle,
@@ -401,7 +401,7 @@ fn state_for(
 /// Resets the window to the whole image.
 pub(super) fn reset_roi(params: &Handle<sys::nvjpegDecodeParams_t>) -> Result<()> {
     let calls = &params.jpeg.library.calls;
-    // SAFETY: the parameters are alive; these numbers mean the whole image.
+    // SAFETY: the parameters are alive. These numbers mean the whole image.
     let status = unsafe { (calls.nvjpegDecodeParamsSetROI)(params.raw, 0, 0, -1, -1) };
     check("nvjpegDecodeParamsSetROI", status)
 }
@@ -413,7 +413,7 @@ pub(super) fn set_reduction(
     let calls = &params.jpeg.library.calls;
     // nvJPEG numbers the factors 1, 2, 4, 8 from 0 to 3.
     let factor = sys::nvjpegScaleFactor_t(reduction.trailing_zeros());
-    // SAFETY: the parameters are alive; the factor is one of nvJPEG's.
+    // SAFETY: the parameters are alive. The factor is one of nvJPEG's.
     let status = unsafe { (calls.nvjpegDecodeParamsSetScaleFactor)(params.raw, factor) };
     check("nvjpegDecodeParamsSetScaleFactor", status)
 }

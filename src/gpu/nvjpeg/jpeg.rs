@@ -281,7 +281,7 @@ fn create(
     let (call, status) = match allocators {
         Some(allocators) => {
             let (device, pinned) = (allocators.for_device(), allocators.for_pinned());
-            // SAFETY: the allocators outlive the handle; writes one handle.
+            // SAFETY: the allocators outlive the handle. The call writes one handle.
             let status = unsafe {
                 (library.calls.nvjpegCreateExV2)(of_handle, device, pinned, flags, &mut handle)
             };
@@ -291,7 +291,7 @@ fn create(
             let (device, pinned) = (ptr::null_mut(), ptr::null_mut());
             // `nvjpegCreateExV2` does not accept null allocators: "invalid parameter", at least
             // from 12.4 to 13.3.
-            // SAFETY: writes one handle.
+            // SAFETY: the call writes one handle.
             let status = unsafe {
                 (library.calls.nvjpegCreateEx)(of_handle, device, pinned, flags, &mut handle)
             };
@@ -311,7 +311,7 @@ fn create_decoder(
     backend: Backend,
 ) -> Result<sys::nvjpegJpegDecoder_t> {
     let mut decoder = ptr::null_mut();
-    // SAFETY: the handle is alive; writes one handle.
+    // SAFETY: the handle is alive. The call writes one handle.
     let status =
         unsafe { (library.calls.nvjpegDecoderCreate)(handle, backend.raw(), &mut decoder) };
     check("nvjpegDecoderCreate", status).map(|()| decoder)
@@ -320,7 +320,7 @@ fn create_decoder(
 /// Returns the engines of a handle of [`Backend::Hardware`].
 fn find_engines(library: &Library, handle: sys::nvjpegHandle_t) -> Result<Engines> {
     let (mut engines, mut cores_per_engine) = (0, 0);
-    // SAFETY: the handle is alive; writes two numbers.
+    // SAFETY: the handle is alive. The call writes two numbers.
     let status = unsafe {
         (library.calls.nvjpegGetHardwareDecoderInfo)(handle, &mut engines, &mut cores_per_engine)
     };

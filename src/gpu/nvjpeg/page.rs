@@ -132,12 +132,12 @@ impl PageDecoder {
         let calls = &self.jpeg.library.calls;
         let (mut device, mut pinned, mut address) = (0, 0, ptr::null_mut());
         let buffer = self.buffers.device.raw;
-        // SAFETY: the buffer is alive; writes a number and an address.
+        // SAFETY: the buffer is alive. The call writes a number and an address.
         let status =
             unsafe { (calls.nvjpegBufferDeviceRetrieve)(buffer, &mut device, &mut address) };
         check("nvjpegBufferDeviceRetrieve", status)?;
         let buffer = self.buffers.pinned.raw;
-        // SAFETY: the buffer is alive; writes a number and an address.
+        // SAFETY: the buffer is alive. The call writes a number and an address.
         let status =
             unsafe { (calls.nvjpegBufferPinnedRetrieve)(buffer, &mut pinned, &mut address) };
         check("nvjpegBufferPinnedRetrieve", status)?;
@@ -163,7 +163,7 @@ impl PageDecoder {
         jpeg.check_decode("nvjpegJpegStreamParse", status)?;
         let mut image = Size::default();
         let Size { width, height } = &mut image;
-        // SAFETY: the bitstream is alive and parsed; writes two numbers.
+        // SAFETY: the bitstream is alive and parsed. The call writes two numbers.
         let status =
             unsafe { (calls.nvjpegJpegStreamGetFrameDimensions)(bitstream.raw, width, height) };
         jpeg.check_decode("nvjpegJpegStreamGetFrameDimensions", status)?;
@@ -284,7 +284,7 @@ pub(super) fn image(window: Window, destination: &DeviceBuffer) -> sys::nvjpegIm
 pub(super) fn rgb_params(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegDecodeParams_t>> {
     let calls = &jpeg.library.calls;
     let params = Handle::new(jpeg, calls.nvjpegDecodeParamsDestroy, |it| {
-        // SAFETY: the handle is alive; writes one handle.
+        // SAFETY: the handle is alive. The call writes one handle.
         check("nvjpegDecodeParamsCreate", unsafe {
             (calls.nvjpegDecodeParamsCreate)(jpeg.handle, it)
         })
@@ -300,7 +300,7 @@ pub(super) fn rgb_params(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegDecodePar
 pub(super) fn set_roi(params: &Handle<sys::nvjpegDecodeParams_t>, roi: Roi) -> Result<()> {
     let Roi { x, y, width, height } = roi;
     let calls = &params.jpeg.library.calls;
-    // SAFETY: the parameters are alive; no number is negative.
+    // SAFETY: the parameters are alive, and no number is negative.
     let status = unsafe {
         (calls.nvjpegDecodeParamsSetROI)(
             params.raw,
@@ -316,7 +316,7 @@ pub(super) fn set_roi(params: &Handle<sys::nvjpegDecodeParams_t>, roi: Roi) -> R
 pub(super) fn new_bitstream(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegJpegStream_t>> {
     let calls = &jpeg.library.calls;
     Handle::new(jpeg, calls.nvjpegJpegStreamDestroy, |it| {
-        // SAFETY: the handle is alive; writes one handle.
+        // SAFETY: the handle is alive. The call writes one handle.
         check("nvjpegJpegStreamCreate", unsafe { (calls.nvjpegJpegStreamCreate)(jpeg.handle, it) })
     })
 }
@@ -324,14 +324,14 @@ pub(super) fn new_bitstream(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegJpegSt
 fn new_state(jpeg: &Arc<Jpeg>, buffers: &Buffers) -> Result<Handle<sys::nvjpegJpegState_t>> {
     let calls = &jpeg.library.calls;
     let state = Handle::new(jpeg, calls.nvjpegJpegStateDestroy, |it| {
-        // SAFETY: the handles are alive; writes one handle.
+        // SAFETY: the handles are alive. The call writes one handle.
         let status = unsafe { (calls.nvjpegDecoderStateCreate)(jpeg.handle, jpeg.decoder, it) };
         jpeg.check("nvjpegDecoderStateCreate", status)
     })?;
-    // SAFETY: all handles are alive; the buffers outlive the state.
+    // SAFETY: all handles are alive. The buffers outlive the state.
     let status = unsafe { (calls.nvjpegStateAttachPinnedBuffer)(state.raw, buffers.pinned.raw) };
     check("nvjpegStateAttachPinnedBuffer", status)?;
-    // SAFETY: all handles are alive; the buffers outlive the state.
+    // SAFETY: all handles are alive. The buffers outlive the state.
     let status = unsafe { (calls.nvjpegStateAttachDeviceBuffer)(state.raw, buffers.device.raw) };
     check("nvjpegStateAttachDeviceBuffer", status)?;
     Ok(state)

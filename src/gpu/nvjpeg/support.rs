@@ -89,7 +89,7 @@ impl Support {
         check_decode("nvjpegJpegStreamParseHeader", status)?;
         // nvJPEG writes 0 if the engines can decode the file, and another number if not.
         let mut refused = -1;
-        // SAFETY: the handles and the parameters are alive; writes one number.
+        // SAFETY: the handles and the parameters are alive. The call writes one number.
         let status = unsafe {
             (calls.nvjpegDecodeBatchedSupportedEx)(
                 jpeg.handle,
