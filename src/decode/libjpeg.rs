@@ -183,7 +183,7 @@ impl Session {
         Session {
             // SAFETY: zero is valid for every field (integers, pointers, enumerations). libjpeg fills in the structure.
             cinfo: unsafe { mem::zeroed() },
-            // SAFETY: zero is valid for every field (integers, pointers, `Option`s of functions). libjpeg fills in the structure.
+            // SAFETY: zero is valid for every field (integers, pointers, `Option`s of functions). libjpeg fills it in.
             errors: unsafe { mem::zeroed() },
             source: sys::jpeg_source_mgr {
                 next_input_byte: bytes.as_ptr(),

@@ -5,8 +5,7 @@
 //! | gray of 1, 2, 4 bits | spread over 0 to 255 |
 //! | gray of 16 bits | clipped to 255, so nearly white, as Pillow converts `I;16` to `RGB` |
 //! | gray with alpha, RGB, RGBA of 16 bits | the high byte |
-//! | palette index | its color; if there is no palette: `Corrupt`, or black if not strict, as in
-//! Pillow |
+//! | palette | its color; if there is no palette: `Corrupt`, or black if not strict, as in Pillow |
 //! | alpha and tRNS | dropped |
 
 use std::io::{self, BufRead, ErrorKind, Read, Seek, SeekFrom};

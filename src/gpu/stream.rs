@@ -233,8 +233,8 @@ impl Event {
     fn with_flags(device: &Arc<Device>, flags: u32) -> Result<Self> {
         let _entered = device.enter()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: the call writes one handle to `raw`. (`result::event::create` is not used, because it
-        // accepts only one flag.)
+        // SAFETY: the call writes one handle to `raw`. `result::event::create` is not used, because
+        // it accepts only one flag.
         driver("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags).result() })?;
         Ok(Self { raw, device: device.clone() })
     }
