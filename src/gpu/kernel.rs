@@ -225,8 +225,8 @@ impl Kernel {
         self.enqueue(stream, address, count, numbers, Shape::program(blocks, count))
     }
 
-    /// Returns the address of the descriptions of `count` samples. Returns an error if they exceed
-    /// the buffer.
+    /// Returns the address of the descriptions of `count` samples. Returns an error if the
+    /// descriptions extend beyond the buffer.
     fn address_of(&self, samples: &DeviceBuffer, offset: usize, count: u32) -> Result<u64> {
         let end = (count as usize).checked_mul(self.sample_bytes);
         let end = end.and_then(|bytes| bytes.checked_add(offset));

@@ -94,7 +94,7 @@ pub enum Line<'a> {
     /// Luma samples, and half as many chroma samples in each of two rows: the nearest row and the
     /// second nearest.
     Between(&'a [u8], [&'a [u8]; 2], [&'a [u8]; 2]),
-    /// Luma samples, and a quarter as many chroma samples.
+    /// Luma samples, and a quarter of that number of chroma samples.
     Quarter(&'a [u8], [&'a [u8]; 2]),
     /// Luma samples, and the same number of chroma samples in each of two rows: the nearest row and
     /// the second nearest. The number is added to the weighted sum of both rows for rounding.

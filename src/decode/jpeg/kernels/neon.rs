@@ -83,8 +83,8 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
 }
 
 /// One dimension of the inverse DCT (`jidctint.c`). Factors have 13 fractional bits. Sums of inputs
-/// wrap at 16 bits. A `SHIFT` of 18 leaves two fractional bits.
-/// `SPARSE`: rows 4 to 7 are zero. `HALF`: columns 4 to 7 are zero.
+/// wrap at 16 bits. A `SHIFT` of 18 leaves two fractional bits. With `SPARSE`, rows 4 to 7 are
+/// zero. With `HALF`, columns 4 to 7 are zero.
 #[inline]
 #[target_feature(enable = "neon")]
 fn pass<const SHIFT: i32, const SPARSE: bool, const HALF: bool>(
@@ -229,7 +229,7 @@ pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut
     }
 }
 
-/// Converts luma and as many chroma samples to pixels.
+/// Converts luma and chroma samples of the same width to pixels.
 #[target_feature(enable = "neon")]
 pub fn whole_chroma(luma: &[u8], chroma: [&[u8]; 2], pixels: &mut [u8]) {
     let (pixels, luma) = (pixels.as_chunks_mut::<48>().0, luma.as_chunks::<16>().0);

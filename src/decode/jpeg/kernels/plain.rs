@@ -194,7 +194,7 @@ pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut
     }
 }
 
-/// Converts luma and as many chroma samples to pixels.
+/// Converts luma and chroma samples of the same width to pixels.
 pub fn whole_chroma(luma: &[u8], [blue, red]: [&[u8]; 2], pixels: &mut [u8]) {
     let pixels = pixels.as_chunks_mut::<3>().0.iter_mut();
     for (pixel, ((luma, blue), red)) in pixels.zip(luma.iter().zip(blue).zip(red)) {
