@@ -77,7 +77,7 @@ struct Quad {
 };
 
 // Reads four pixels of a row one by one, as one word per channel. Pixels outside `first..end` are
-// not used, so arbitrary pixels inside are read in their place.
+// not used, so the nearest pixel inside is read in their place.
 template <class Src> NOT_INLINE __device__ Quad quad_of_pixels(const Src& src, int x, int y, int first, int end) {
     Quad quad = {0, 0, 0};
     for (int i = 0; i < 4; i++) {

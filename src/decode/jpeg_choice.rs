@@ -34,7 +34,7 @@ pub enum JpegRefusal {
     /// Chroma sampling other than 4:4:4, 4:2:2, 4:4:0, 4:2:0 or 4:1:1, or half-width chroma with at
     /// most two samples per row.
     Sampling,
-    /// Several scans, one for each component.
+    /// Components of a sequential JPEG that are coded in several scans.
     Scans,
     /// A reduction during decoding that changes how chroma is upsampled: 4:2:2 and 4:4:0 at 1/8, or
     /// narrow 4:2:2.
