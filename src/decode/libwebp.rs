@@ -133,7 +133,8 @@ impl Parts {
                 Self { lossless: true, lossy: false, alpha }
             }
             _ => {
-                // The flags of the VP8X chunk.
+                // These are the flags of the VP8X chunk. If the byte is missing, all flags are
+                // assumed.
                 let flags = head.get(20).copied().unwrap_or(0xFF);
                 // Frames of animations may have alpha even if the flag is not set.
                 let alpha = flags & (0x10 | 0x02) != 0;

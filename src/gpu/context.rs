@@ -97,9 +97,9 @@ impl Drop for Entered {
     }
 }
 
-/// Calls a function, and calls it again if the first call returned an error. That error may come
-/// from earlier asynchronous work (CUDA driver API, "Context Management"). Destructors depend on
-/// the second call.
+/// Calls a function, and calls it once more if the first call returned an error. Such an error may
+/// come from earlier asynchronous work instead of this call (CUDA driver API, "Context
+/// Management"), and destructors need the function to succeed even then.
 fn twice<T>(call: impl Fn() -> Result<T, DriverError>) -> Result<T, DriverError> {
     call().or_else(|_| call())
 }

@@ -103,7 +103,7 @@ impl Code {
 
     /// Whether all symbols are valid for DC coefficients of 8-bit samples.
     pub fn is_dc(&self) -> bool {
-        // Unused symbols are 0.
+        // Symbols that the code does not use are stored as 0, so they do not affect the maximum.
         self.symbols.iter().fold(0, |most, symbol| most.max(*symbol)) <= 11
     }
 

@@ -104,7 +104,8 @@ macro_rules! arithmetic {
                 let products = |pairs: $Vector, first: i32, second: i32| {
                     multiply_add(pairs, splat32(x86::pair(first, second)))
                 };
-                // Scales to 13 fractional bits. The second product is the rounding, half of what the shift drops.
+                // Scales to 13 fractional bits. The second product is the constant for rounding: half of what the shift
+                // drops.
                 const ROUNDING: i32 = 1 << ($shift - 1);
                 let other = if ROUNDING < 1 << 13 { ROUNDING } else { 1 << 13 };
                 let wide = |row: $Vector| {
