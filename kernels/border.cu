@@ -1,4 +1,5 @@
-// Extends the image by repeating or mirroring it. Same results as src/op/spatial/border.rs, which describes the modes.
+// Extends the image by repeating its border or mirroring it. Same results as
+// src/op/spatial/border.rs, which describes the modes.
 enum BorderMode { BORDER_EDGE, BORDER_REFLECT, BORDER_SYMMETRIC };
 
 struct BorderParams {

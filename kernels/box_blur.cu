@@ -15,7 +15,7 @@ template <class Src> struct BoxBlurred {
 
     __device__ Bytes at(int x, int y) const {
         Bytes column[LINE], row[LINE];
-        // `row` and `column` have memory only for these pixels of the source.
+        // The arrays `row` and `column` hold only these pixels of the source.
         const int around = reach() * PASSES;
         for (int j = -around; j <= around; j++) {
             if (y + j < 0 || y + j >= p.height) continue;
@@ -29,7 +29,8 @@ template <class Src> struct BoxBlurred {
     // Number of pixels on each side that a pass reads, at most REACH.
     __device__ int reach() const { return (int)p.radius + 1; }
 
-    // Returns the result at position `at` of a line of `len` pixels. `line` holds the pixels around it.
+    // Returns the result at position `at` of a line of `len` pixels. `line` holds the pixels around
+    // this position.
     __device__ Bytes filtered(Bytes (&line)[LINE], int at, int len) const {
         for (int pass = PASSES - 1; pass >= 0; pass--) {
             Bytes out[LINE];

@@ -9,7 +9,7 @@
 #define HISTOGRAM_BINS 1024
 struct Histograms {
     unsigned channel[3][256], gray[256];
-    // Returns a bin. All bins are numbered one after another.
+    // Returns the bin with this number. The bins of all histograms are numbered consecutively.
     __device__ unsigned& bin(int number) { return ((unsigned*)this)[number]; }
 };
 

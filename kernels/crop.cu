@@ -1,9 +1,10 @@
-// Window of the image, with a fill color outside the image. Same results as src/op/crop.rs. All crops use it.
+// Window of the image, with a fill color outside the image. Same results as src/op/crop.rs. All
+// crop operators use this kind of action.
 struct CropParams {
     int x, y, width, height;        // the window, which may begin left of or above the image
     int src_width, src_height;
     float fill[3];
-    int drops_objects;              // used for boxes only
+    int drops_objects;              // only boxes depend on it, not pixels
 };
 
 template <class Src> struct Crop {

@@ -1,5 +1,6 @@
-// Fused kernel: one thread per output pixel, blocks of 32 x 8 pixels, one grid layer per sample. `width` and `height`
-// are those of the largest output. The host prepends the types `Pixels` (the chain), `Out`, `Order`, and SAMPLE_BYTES.
+// Fused kernel: one thread per output pixel, blocks of 32 x 8 pixels, one grid layer per sample.
+// The arguments `width` and `height` are those of the largest output. The host prepends the types
+// `Pixels` (the chain), `Out`, `Order`, and SAMPLE_BYTES.
 struct Sample {
     Out::type* out;
     int width, height;          // size of the output
@@ -17,8 +18,8 @@ extern "C" __global__ void fused(const Sample* samples, int count, int width, in
 }
 
 #ifndef __CUDACC__
-// Launch on the host: runs all threads of all blocks, one after another. `params` has the layout of cuLaunchKernel, the
-// addresses of the arguments.
+// Launch on the host: runs all threads of all blocks, one after another. `params` holds the
+// addresses of the arguments, like the parameter of cuLaunchKernel.
 extern "C" void fused__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                             unsigned bz) {
     gridDim = {gx, gy, gz};

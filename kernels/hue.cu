@@ -19,7 +19,7 @@ struct Hue {
         at = at < 510 ? at : at - 510;
         const int weight = lesser(greater(lesser(at, 340 - at), 0), 85);
         const float level = (float)(max * (21675 - saturation * weight)) * (1.0f / 21675.0f);
-        // The addition rounds to an integer.
+        // Adding this number rounds to an integer.
         const float rounds = 12582912.0f;
         return (unsigned char)((level + rounds) - rounds);
     }

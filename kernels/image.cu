@@ -2,9 +2,10 @@
 // host. An image is any type with a member type `Pixel` and a function `at(x, y)`. An operator wraps an image and is
 // itself an image. Same layout as the leaf structs in src/op/kernel_text.rs.
 //
-// An operator that may follow the resampling in a tiled kernel (src/op/mod.rs, `Tiling`) has four more members.
-// `resampled()` is the resampling below it. `columns()` and `rows()` are the origins of its pixels in the resampled
-// image. `of(pixel)` maps such a pixel, each channel by itself.
+// An operator that may follow the resampling in a tiled kernel (src/op/mod.rs, `Tiling`) has four
+// more members. `resampled()` returns the resampling that it wraps. `columns()` and `rows()` return
+// the origins of its pixels in the resampled image. `of(pixel)` maps a pixel of the resampled
+// image, each channel by itself.
 #ifndef __CUDACC__
 #define __device__
 #define __global__
@@ -14,8 +15,9 @@ struct Index3 {
 static thread_local Index3 threadIdx, blockIdx, blockDim, gridDim;
 #endif
 
-// Origin of the columns or rows of an image in the resampled image below it. Column or row `p` in `begin..end` is
-// number `at + step * p` there. All others are fill.
+// Where the columns or rows of an operator's image lie in the resampled image. Column or row `p` in
+// `begin..end` is number `at + step * p` of the resampled image. All other columns or rows are
+// fill.
 struct Origin {
     int at, step, begin, end;
     // Origin for a mirrored image of length `len`.

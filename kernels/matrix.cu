@@ -1,7 +1,8 @@
 // Matrix products of bytes: on the tensor cores one warp at a time, on the host with loops over the lanes of a warp.
 //
-// A warp multiplies 16 rows of 32 bytes by 8 columns of 32 bytes, and adds the products to 16 x 8 sums. Each lane holds
-// a part of all three, in words of four bytes (PTX ISA, "Matrix Fragments for mma.m16n8k32"). Lane 4 r + q holds
+// A warp multiplies 16 rows of 32 bytes (left) by 8 columns of 32 bytes (right), and adds the
+// products to 16 x 8 sums. Each lane holds a part of left, right and sums, in words of four bytes
+// (PTX ISA, "Matrix Fragments for mma.m16n8k32"). Lane 4 r + q holds
 //   left     words q and q + 4 of row r (of[0] and of[2]) and of row r + 8 (of[1] and of[3])
 //   right    words q and q + 4 of column r
 //   sums     columns 2 q and 2 q + 1 of row r (of[0] and of[1]) and of row r + 8 (of[2] and of[3])
@@ -46,7 +47,8 @@ enum Signed { NEITHER, LEFT, RIGHT };
                  : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "r"(b.of[0]), "r"(b.of[1]), "r"(c.of[0]), \
                    "r"(c.of[1]), "r"(c.of[2]), "r"(c.of[3]))
 #else
-// Turing multiplies 8 rows of 16 bytes at once, a quarter of the product. Its parts lie in the same lanes.
+// Turing multiplies 8 rows of 16 bytes at once, a quarter of the product. The parts of each quarter
+// lie in the same lanes as in the whole product.
 #define QUARTER(LEFT_TYPE, RIGHT_TYPE, ROWS, HALF)                                                                   \
     asm volatile("mma.sync.aligned.m8n8k16.row.col.s32." LEFT_TYPE "." RIGHT_TYPE                                    \
                  ".s32 {%0, %1}, {%2}, {%3}, {%0, %1};"                                                              \
@@ -96,8 +98,9 @@ void multiply(Lanes<Sums>& sums, const Lanes<Sums>& start, const Lanes<Left>& le
 }
 #endif
 
-// Four coefficients of 22 bits and a sign, split into bytes. The highest bytes are signed. The three words are loaded
-// separately where products need them. Three is odd, so neighbours lie in different banks.
+// Four coefficients of 22 bits and a sign, split into bytes. The highest bytes are signed. The
+// three words are loaded separately where products need them. Because the number of words is odd,
+// neighbouring entries lie in different banks of shared memory.
 struct Factors {
     unsigned low, middle, high;
 };
@@ -120,7 +123,8 @@ template <class Side> struct Parts {
 // Sums of products with coefficients, one sum for each of the three bytes of a coefficient.
 struct Weighted {
     Lanes<Sums> low, middle, high;
-    // Returns empty sums. Their offset turns dropping 22 bits into rounding.
+    // Returns sums of no products. They contain half a unit of the result, so that dropping the
+    // lowest 22 bits rounds.
     static __device__ Weighted none() {
         Weighted none;
         EACH_LANE for (int i = 0; i < 4; i++) {

@@ -19,8 +19,8 @@ __device__ inline int smaller(int a, int b) { return a < b ? a : b; }
 __device__ inline int larger(int a, int b) { return a < b ? b : a; }
 
 #ifdef __CUDACC__
-// Clamps `low` and `high` to 0..255 and packs them as the lowest bytes of a word. Its upper half is the lower half of
-// `above`.
+// Clamps `low` and `high` to 0..255 and packs them as the lowest bytes of a word. The upper half of
+// this word is the lower half of `above`.
 __device__ inline unsigned clamped(int low, int high, unsigned above) {
     unsigned word;
     asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(high), "r"(low), "r"(above));
@@ -33,7 +33,8 @@ __device__ inline unsigned picked(unsigned low, unsigned high, unsigned places) 
     return __byte_perm(low, high, places);
 }
 __device__ inline unsigned high_product(unsigned a, unsigned b) { return __umulhi(a, b); }
-// Casts a generic address to one in global memory, because the compiler cannot infer the address space.
+// Casts a generic address to an address in global memory, because the compiler cannot infer the
+// address space.
 template <class T> __device__ inline T* global(T* address) {
     __builtin_assume(__isGlobal(address));
     return address;
@@ -75,8 +76,8 @@ struct Quad {
     unsigned r, g, b;
 };
 
-// Reads four pixels of a row one by one, as one word per channel. Pixels outside `first..end` are not used, so other
-// pixels are read in their place.
+// Reads four pixels of a row one by one, as one word per channel. Pixels outside `first..end` are
+// not used, so the nearest pixel inside is read in their place.
 template <class Src> NOT_INLINE __device__ Quad quad_of_pixels(const Src& src, int x, int y, int first, int end) {
     Quad quad = {0, 0, 0};
     for (int i = 0; i < 4; i++) {
@@ -101,8 +102,9 @@ struct Sixteen {
     }
 };
 
-// Reader of a rectangle: `rows` rows from row `y` on, and `count` times 16 pixels from pixel `x` on. It is fastest if
-// `x` is `start` or a multiple of 16 pixels from it. Pixels outside `first..end` are not used.
+// Reader of a rectangle: `rows` rows from row `y` on, and `count` times 16 pixels from pixel `x`
+// on. Reading is fastest if the distance from `start` to `x` is a multiple of 16 pixels. Pixels
+// outside `first..end` are not used.
 template <class Src> struct Pieces {
     const Src& src;
     int x, y, first, end;
@@ -125,10 +127,10 @@ __device__ inline Quad quad_of_words(unsigned low, unsigned middle, unsigned hig
     return quad;
 }
 
-// Reads 48 bytes for 16 upright pixels. If all rows begin at multiples of 16 bytes, as in feedwater's buffers, it reads
-// 16 bytes at once. Otherwise it reads aligned words, up to four bytes more than needed, and shifts them together. If
-// some of these bytes lie outside the memory (before the first row or after the last one), it reads the pixels one by
-// one.
+// Reads 48 bytes for 16 upright pixels. If all rows begin at multiples of 16 bytes, as in
+// feedwater's buffers, `at` loads 16 bytes at once. Otherwise it loads aligned words, up to four
+// bytes more than needed, and shifts them together. If some of these bytes lie outside the memory
+// (before the first row or after the last one), it reads the pixels one by one.
 template <> struct Pieces<Roi> {
     const Roi& src;
     int x, y, first, end;

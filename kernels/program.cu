@@ -1,7 +1,7 @@
-// Program kernel: executes the part of a chain after the fused part. Passes compute one image after another in scratch
-// memory, which is small enough to stay in the L2 cache, and finally the tensor. All work of a sample is described by
-// data, so samples of one launch may differ in every step. Same results as src/transform/. src/op/program/ writes the
-// data.
+// Program kernel: executes the part of a chain after the fused part. Each pass computes an image in
+// scratch memory, which is small enough to stay in the L2 cache. The last pass computes the tensor.
+// All work of a sample is described by data, so samples of one launch may differ in every step.
+// Same results as src/transform/. src/op/program/ writes the data.
 //
 // Passes with the same number are launched together, with several blocks for each sample, because a pass reads what
 // other blocks stored in the previous launch. Blocks beyond a sample's image or after its last pass do nothing. A table

@@ -1,5 +1,6 @@
-// Pillow's resampling: horizontal sums of each source row, rounded to bytes, then vertical sums of those. All
-// resampling operators use it. Same results as src/op/resample/mod.rs, which describes the table.
+// Pillow's resampling: horizontal sums of each source row, rounded to bytes, then vertical sums of
+// the rounded bytes. All resampling operators use it. Same results as src/op/resample/mod.rs, which
+// describes the table.
 struct ResampleParams {
     const int* table;
     int x, y, width, height;            // output window of the table

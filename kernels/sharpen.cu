@@ -5,7 +5,8 @@ struct SharpenParams {
 };
 
 struct Sharpen {
-    // Returns the filtered value of a channel. `sum` is the sum of its 3 x 3 neighbourhood.
+    // Returns the filtered value of a channel. `sum` is the sum of the channel's 3 x 3
+    // neighbourhood.
     static __device__ unsigned char sharp(int sum, unsigned char middle) { return clamped((34 * middle - 2 * sum + 8) >> 4); }
     // `around` is the neighbourhood in row order. Pixels at the border of the image are not changed.
     static __device__ Bytes of(const SharpenParams& p, const Bytes (&around)[9]) {

@@ -5,7 +5,8 @@ struct SharpnessParams {
 };
 
 struct Sharpness {
-    // Returns the smoothed value of a channel. `sum` is the sum of its 3 x 3 neighbourhood.
+    // Returns the smoothed value of a channel. `sum` is the sum of the channel's 3 x 3
+    // neighbourhood.
     static __device__ unsigned char smooth(int sum, unsigned char middle) { return (unsigned char)((2 * (sum + 4 * middle) + 13) / 26); }
     // `around` is the neighbourhood in row order. Pixels at the border of the image are not changed.
     static __device__ Bytes of(const SharpnessParams& p, const Bytes (&around)[9]) {

@@ -41,12 +41,12 @@ struct Pass {
     int width, height;
     int left, top, right, bottom;       // range of positions that can be read; a step fills the others
     int whole_width, whole_height;      // size of the source
-    // Parameters of the reader's type: those of the source, then its own.
+    // Parameters of the reader's type: first those of its source, then the reader's own.
     unsigned long long source[(LEAF_BYTES + MAX_PARAMS_BYTES) / 8];
     template <class Src> __device__ const Src& as() const { return *(const Src*)source; }
 };
 
-// Memory for the tables of a sample's passes, which use it one after another.
+// Memory for look-up tables. The passes of a sample use it one after another.
 struct Statistics {
     Histograms histograms;      // 0 before the pixels of a pass are counted
     float made[768];            // look-up table of the first step
@@ -80,7 +80,8 @@ static __device__ inline Bytes sum_down(const Resample<Roi>& resample, int x, in
     return sums.rounded();
 }
 
-// Pixel of a stencil. The data is a source and the stencil's parameters. Pixels at the border are not changed.
+// Returns a pixel of a stencil's result. The data of `pass` is a source followed by the stencil's
+// parameters. Pixels at the border are not changed.
 template <class Formula, class Params> __device__ Bytes stencil_at(const Pass& pass, int x, int y) {
     struct Image {
         Roi src;

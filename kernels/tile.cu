@@ -1,10 +1,11 @@
 // Tiled kernel, for chains that only move pixels or map single channels after the last resampling. Each block computes a tile of
 // one sample's tensor. `Shape::tiles` in src/gpu/shape.rs chooses the tiles.
 //
-// Both passes of a resampling are matrix products on the tensor cores (matrix.cu). A coefficient has 22 bits and a sign. Its
-// three bytes are multiplied separately and combined at the end. The integers equal those of resample.cu modulo 2^32. The highest
-// byte is signed, so a coefficient must be in [-2, 2) after scaling back, which holds for all filters. A matrix of coefficients
-// is a band. Its other entries are 0.
+// Both passes of a resampling are matrix products on the tensor cores (matrix.cu). A coefficient
+// has 22 bits and a sign. Its three bytes are multiplied separately, and the three products are
+// combined at the end. The resulting integers equal those of resample.cu modulo 2^32. The highest
+// byte is signed, so a coefficient must be in [-2, 2) after scaling back, which holds for all
+// filters. In a matrix of coefficients, only a band around the diagonal is not 0.
 //
 // The threads of a block work in phases with a barrier between them, and all of them run the same loops:
 //   tables   put the normalized and converted value of each byte, and the rows' coefficients, into shared memory;
@@ -15,18 +16,23 @@
 //   store    the complete blocks of output rows: sums along the columns, 16 rows by 16 columns at once, table look-up,
 //            four elements per store.
 //
-// The method is chosen for each sample (`Tile::fits`). Pixels are computed one by one as in fused.cu in two cases: shared memory
-// is too small for one row of 16 columns, or there is one tap per axis (nearest), where tiling gains nothing. So one launch
-// handles samples of every size, and an unusual one slows down only itself.
+// The method is chosen for each sample (`Tile::fits`). Pixels are computed one by one, as in
+// fused.cu, in two cases: shared memory is too small for one row of 16 columns, or there is one tap
+// per axis (nearest), where tiling gains nothing. So one launch handles samples of every size, and
+// an unusual sample slows down only itself.
 //
-// Cost, counted in the PTX for sm_90 and not measured on a device (benches/results/device-code-2026-11-23.md). A multiprocessor
-// issues four warp instructions per cycle. A 224x224 sample from an average window of a 500x375 image (318x318) takes 54,650
-// issue cycles of a multiprocessor in high tiles, and 95,208 in low ones. From a 2048x1536 image (1303x1303) it takes 317,768 and
-// 419,261. An H100 has 232 G cycles per second. At 20,000 images/s of 500x375 the kernel takes 0.5 to 0.8 % (goal: at most 2 %).
+// Cost, counted in the PTX for sm_90 and not measured on a device
+// (benches/results/device-code-2026-11-23.md). A multiprocessor issues four warp instructions per
+// cycle. A 224x224 sample from an average window (318x318) of a 500x375 image takes 54,650 issue
+// cycles of a multiprocessor with high tiles, and 95,208 with low tiles. A sample from a window
+// (1303x1303) of a 2048x1536 image takes 317,768 and 419,261 cycles. All multiprocessors of an H100
+// together have 232 G cycles per second. At 20,000 images/s of 500x375 the kernel takes 0.5 to 0.8
+// % of them (goal: at most 2 %).
 //
-// The rate of a plain copy is not the goal: a model loses the kernel's share of the device, however long such a copy takes.
-// Exactness needs three products instead of one: 5,500 of a sample's 218,600 warp instructions. Not included: 228 bytes per
-// thread of spilled registers, and bank conflicts (39 % more passes).
+// The goal is a maximum share of the device's cycles, because the model that runs on the device
+// loses this share. Being as fast as a plain copy is not a goal. Exactness needs three products
+// instead of one: 5,500 of a sample's 218,600 warp instructions. The cycles above do not include
+// 228 bytes per thread of spilled registers, and bank conflicts (39 % more passes).
 
 // Half-open rectangle of the tensor.
 struct Window {
@@ -34,7 +40,7 @@ struct Window {
     __device__ bool has(int x, int y) const { return x >= left && x < right && y >= top && y < bottom; }
 };
 
-// Outputs of one axis of a tile, in source order, and their inputs.
+// Outputs of one axis of a tile, in the order of the source, and the inputs that they need.
 struct TileAxis {
     const int* bounds;          // (first, count) of the inputs of each output
     const int* coefs;
@@ -54,8 +60,9 @@ struct TileAxis {
             reach = bounds[2 * len - 2] - first;
         }
     }
-    // Maximum number of inputs of `outputs` consecutive outputs. The centres of taps are evenly spaced. The first taps are
-    // rounded. At the border of the source they are moved by less than the number of taps.
+    // Maximum number of inputs of `outputs` consecutive outputs. The first inputs of consecutive
+    // outputs are evenly spaced, with two exceptions: each is rounded to an integer, and at the
+    // border of the source it is moved by less than the number of taps.
     __device__ int span(int outputs) const {
         if (outputs >= len) return end - first;
         return (outputs - 1) * (reach + 1 + taps) / (len - 1) + 2 + taps;
@@ -77,7 +84,7 @@ template <class Src> struct Tile {
         }
     };
 
-    // Four bytes of each of two rows.
+    // Bytes of four adjacent columns, in each of two rows.
     struct Quads {
         unsigned of[2];
     };
@@ -130,8 +137,9 @@ template <class Src> struct Tile {
         return strip.first - ((strip.first - Pieces<Src>::start(src)) & 15);
     }
 
-    // Lays out shared memory with as few strips as possible and 32 rows at once. If it is too small, uses strips of 16 columns
-    // and fewer rows. Returns whether a layout fits.
+    // Lays out shared memory with as few strips as possible and 32 source rows at once. If shared
+    // memory is too small for that, uses strips of 16 columns and fewer rows. Returns whether a
+    // layout fits.
     __device__ bool fits(int shared_bytes) {
         if (is_empty() || (p.h_taps == 1 && p.v_taps == 1)) return false;
         const TileAxis all(p, true, across, window.left, window.right);
@@ -154,7 +162,8 @@ template <class Src> struct Tile {
             if (2 * loaded >= block_rows) break;
         }
         if (block_rows == 0) return false;
-        // A tile with few source rows needs less memory, but products advance in the ring by four groups.
+        // A tile with few source rows needs less memory. The ring still holds at least four groups,
+        // because products advance by four groups.
         const int most = (rows.end - rows.first + 3) / 4;
         loaded = smaller(loaded, most);
         kept = smaller(kept, larger(4, most));
@@ -202,7 +211,8 @@ template <class Src> struct Tile {
         }
     }
 
-    // Returns group `group` of an output's coefficients, if the source is in groups of four from `from` on.
+    // Returns group number `group` of an output's coefficients. A group belongs to four source
+    // pixels, counted from pixel `from`.
     __device__ static Factors factors_of(const TileAxis& axis, int output, int from, int group) {
         return factors(axis.coefs + (long long)axis.taps * output, axis.bounds[2 * output + 1],
                        4 * group - ((axis.bounds[2 * output] - from) & 3));
@@ -226,9 +236,10 @@ template <class Src> struct Tile {
         }
     }
 
-    // Sums along the loaded rows of `words` words, and stores the sums in the ring from group `at` on. Coefficients for later
-    // words are 0. The left matrices are the pixel rows 4 r and 4 r + 1, and then 4 r + 2 and 4 r + 3. So each lane gets four
-    // rows of a column. The right matrices are coefficients.
+    // Sums along the loaded rows, of which the first `words` words are used, and stores the sums in
+    // the ring from group `at` on. Coefficients for later words are 0. The right matrices are
+    // coefficients. The left matrices are pixels: rows 4 r and 4 r + 1 in the first product, and
+    // rows 4 r + 2 and 4 r + 3 in the second. So each lane gets four rows of a column.
     __device__ void sum(int warp, const TileAxis& strip, int words, int at, int groups) const {
         NOT_UNROLLED for (int column = 8 * warp; column < strip.len; column += blockDim.x / 4) {
             const int last = smaller(column + 7, strip.len - 1);
@@ -378,7 +389,8 @@ template <class Src> struct Tile {
         return k;
     }
 
-    // Stores four adjacent pixels. Their bytes are the words with number `which` of `quads`.
+    // Stores four adjacent pixels. For each channel, the word number `which` of `quads` holds the
+    // four bytes.
     __device__ void store_four(const Lanes<Quads> quads[3], int lane, int which, int x, int row) const {
         Element pixels[3][4];
         for (int channel = 0; channel < 3; channel++)
@@ -386,7 +398,7 @@ template <class Src> struct Tile {
                 pixels[channel][i] = element_at(channel, quads[channel][lane].of[which], i);
         Order::store_four<Out>(out, x, tensor_row(row), width, height, pixels);
     }
-    // Stores the first `count` of these pixels.
+    // Stores the first `count` of the four adjacent pixels that `store_four` would store.
     __device__ void store_some(const Lanes<Quads> quads[3], int lane, int which, int x, int row, int count) const {
         NOT_UNROLLED for (int i = 0; i < count; i++) {
             Element pixel[3];

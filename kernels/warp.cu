@@ -7,9 +7,9 @@ struct WarpParams {
     union {
         double real[9];
         int integer[18];
-        // The last pointer. For WARP_DISPLACED: pairs of displacements in 1/65536 pixel. For WARP_SUMMED: 64 start
-        // values of columns and 64 of rows, two words each. The integers 12 and 13 are their distances, or 0 without
-        // start values.
+        // The last of these pointers, for WARP_DISPLACED: pairs of displacements in 1/65536 pixel.
+        // For WARP_SUMMED: 64 start values of columns and 64 of rows, two words each. The integers
+        // 12 and 13 are the distances between start values, or 0 without start values.
         const int* table[9];
     } data;
     int width, height;              // size of the input
@@ -50,7 +50,7 @@ template <class Src> struct Warp {
 
     __device__ double real(int number) const { return p.data.real[number]; }
 
-    // Products and sums wrap around.
+    // Integer products and sums wrap around.
     __device__ int whole(int first, int x, int y) const {
         const int* of = p.data.integer + first;
         const unsigned moved = (unsigned)of[0] * (unsigned)x + (unsigned)of[1] * (unsigned)y;
@@ -59,7 +59,8 @@ template <class Src> struct Warp {
     __device__ double product(int first, int x, int y) const {
         return real(first) * (x + 0.5) + real(first + 1) * (y + 0.5);
     }
-    // Position of a column (axis 0) or row (axis 1), summed up from the nearest start value before it.
+    // Position of a column (axis 0) or row (axis 1), summed up from the nearest start value before
+    // that column or row.
     __device__ double started(int axis, int at) const {
         const int distance = p.data.integer[12 + axis], start = at / distance;
         const unsigned* word = (const unsigned*)p.data.table[8] + 2 * (64 * axis + start);
@@ -72,9 +73,10 @@ template <class Src> struct Warp {
         return added(added(at, real(first + 1), y), real(first), x);
     }
 
-    // `at` after `count` additions of `step`, each of which rounds. Between two powers of two, sums are multiples of
-    // one unit. After two sums there, each addition adds the same amount, even if it rounds to even. Many of them are
-    // then one exact product.
+    // Returns `at` after `count` additions of `step`, each of which rounds. Between two powers of
+    // two, all sums are multiples of one unit. After two additions in such an interval, each
+    // further addition adds the same amount, even if it rounds to even. Many further additions are
+    // then computed as one exact product.
     static __device__ double added(double at, double step, int count) {
         while (count >= 3) {
             const double one = at + step, two = one + step, each = two + step - two;

@@ -57,13 +57,13 @@ pub enum Format {
     Gif,
     /// TIFF. Only the first image is read. Needs the feature `tiff`.
     Tiff,
-    /// Decoded pixels, three bytes per pixel, rows without padding. A cache produces them; no file
-    /// has this format.
+    /// Decoded pixels, three bytes per pixel, rows without padding. A cache produces such images.
+    /// No file has this format.
     Pixels,
 }
 
 impl Format {
-    /// Name in reports.
+    /// Name of the format in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Format::Jpeg => "JPEG",
@@ -103,10 +103,10 @@ pub struct Header {
 impl Header {
     /// Parses the header of a whole file. Never panics, whatever the bytes.
     ///
-    /// Errors: `Empty` for no bytes. `Unsupported` for another format; the text says what the bytes
-    /// look like. `Truncated` if the file ends inside its header; also for a JPEG without an
-    /// end-of-image marker after its first scan, and for a PNM that is too short for its pixels.
-    /// `Corrupt` if the header contradicts the format.
+    /// Errors: `Empty` for no bytes. `Unsupported` for another format, with a text that names the
+    /// format if it is known. `Truncated` if the file ends inside its header. `Truncated` also for
+    /// a JPEG without an end-of-image marker after its first scan, and for a PNM that is too short
+    /// for its pixels. `Corrupt` if the header contradicts the format.
     pub fn parse(bytes: &[u8]) -> Result<Self, DataError> {
         Self::parse_as(bytes, true)
     }
@@ -138,8 +138,8 @@ impl Header {
     /// Parses the header from the first bytes of a file, which need not include the pixels. An
     /// orientation that is stored after these bytes is not found.
     ///
-    /// Errors: those of [`parse_as`](Self::parse_as). `Truncated` if the header extends beyond
-    /// these bytes.
+    /// Returns the errors of [`parse_as`](Self::parse_as), and `Truncated` if the header extends
+    /// beyond these bytes.
     pub fn parse_head(head: &[u8], strict: bool) -> Result<Self, DataError> {
         match recognise(head) {
             Ok(Format::Jpeg) => jpeg::parse_head(head, strict).map(|(header, _)| header),
@@ -148,25 +148,25 @@ impl Header {
         }
     }
 
-    /// Checks that a JPEG with this header is well formed. Decoders that are unsafe for corrupt
-    /// files may then decode it. The check reads every marker up to the end in one pass and does
-    /// not decode. Never panics, whatever the bytes.
+    /// Checks that a JPEG with this header is well formed. After this check, decoders that are
+    /// unsafe for corrupt files may decode the file. The check reads every marker up to the end in
+    /// one pass and does not decode. Never panics, whatever the bytes.
     ///
-    /// The check covers 8-bit Huffman-coded images of ITU-T T.81. It refuses all others.
+    /// The check covers 8-bit Huffman-coded images of ITU-T T.81. It refuses all other images.
     ///
-    /// * Segments follow one another without stray bytes. There is exactly one frame header, that
-    ///   of this header.
+    /// * Segments follow one another without stray bytes. There is exactly one frame header, and it
+    ///   matches this `Header`.
     /// * Quantization and Huffman tables are well formed: lengths fit, no step is 0, codes do not
     ///   overlap, and the coding process allows all symbols.
     /// * Each scan refers to components of the frame, in the frame's order, with tables that are
-    ///   defined before it. Its band and bits are a valid continuation of the scans before it. All
-    ///   components are coded at the end.
+    ///   defined before the scan. The scan's band and bits are a valid continuation of earlier
+    ///   scans. All components are coded at the end.
     /// * Restart markers are in order and match the interval. The coded data between markers is
     ///   neither shorter nor longer than its blocks can be.
     /// * There is an end-of-image marker. Bytes after it do not matter.
     ///
     /// A refused file is not necessarily corrupt. The CPU decodes it, or finds it corrupt. Refusing
-    /// too much costs speed; accepting too much would cost safety.
+    /// an intact file only costs speed, but accepting a malformed file would be unsafe.
     ///
     /// Errors: `Truncated` if the file ends before the image. `Unsupported` for images that the
     /// check does not cover (other formats, arithmetic coding, other precisions, lossless and
@@ -176,9 +176,10 @@ impl Header {
     }
 
     /// Verifies a JPEG like [`verify`](Self::verify). In the same pass, fills `layout` with the
-    /// offsets of its tables and scans, and with `restarts` also with those of its restart markers.
+    /// offsets of the JPEG's tables and scans. With `restarts`, also adds the offsets of its
+    /// restart markers.
     ///
-    /// Errors: those of [`verify`](Self::verify), and `Unsupported` for more than
+    /// Returns the errors of [`verify`](Self::verify), and `Unsupported` for more than
     /// [`JpegLayout::MOST_SCANS`] scans. After an error `layout` is empty.
     pub fn layout(
         &self,

@@ -6,8 +6,8 @@ fn main() {
 }
 
 /// Reads `nvjpeg.h` from the directory `NVJPEG_INCLUDE` and writes its declarations, without
-/// comments, to `src/bindings.rs`. CUDA's own headers are not needed: `include-stubs/` declares the
-/// two types of them that `nvjpeg.h` uses.
+/// comments, to `src/bindings.rs`. CUDA's own headers are not needed, because `include-stubs/`
+/// declares the two CUDA types that `nvjpeg.h` uses.
 #[cfg(feature = "bindgen")]
 fn regenerate() {
     println!("cargo:rerun-if-env-changed=NVJPEG_INCLUDE");

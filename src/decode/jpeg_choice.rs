@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum JpegDecoder {
-    /// feedwater's own decoder, and libjpeg-turbo for images that it refuses ([`JpegRefusal`]). On
-    /// CPUs without vector instructions for our decoder (x86-64 without SSE4.1), libjpeg-turbo
-    /// decodes all images.
+    /// feedwater's own decoder. libjpeg-turbo decodes the images that our decoder refuses
+    /// ([`JpegRefusal`]). On CPUs without vector instructions for our decoder (x86-64 without
+    /// SSE4.1), libjpeg-turbo decodes all images.
     #[default]
     Auto,
-    /// feedwater's own decoder only, for measurements and tests. Images that it refuses are sample
-    /// errors.
+    /// feedwater's own decoder only, for measurements and tests. Images that this decoder refuses
+    /// are sample errors.
     Feedwater,
     /// libjpeg-turbo only.
     Libjpeg,
@@ -27,14 +27,14 @@ pub enum JpegRefusal {
     Progressive,
     /// Arithmetic coding.
     Arithmetic,
-    /// Lossless or hierarchical coding, or not 8 bits per sample.
+    /// Lossless or hierarchical coding, or a sample size other than 8 bits.
     Process,
     /// RGB, CMYK or YCCK colors, or two components.
     Color,
     /// Chroma sampling other than 4:4:4, 4:2:2, 4:4:0, 4:2:0 or 4:1:1, or half-width chroma with at
     /// most two samples per row.
     Sampling,
-    /// One scan per component.
+    /// Components of a sequential JPEG that are coded in several scans.
     Scans,
     /// A reduction during decoding that changes how chroma is upsampled: 4:2:2 and 4:4:0 at 1/8, or
     /// narrow 4:2:2.

@@ -4,9 +4,9 @@
 //! A decompressor is created per image. libjpeg could reuse one, but a file without quantization or Huffman tables
 //! would then silently use those of the previous file. Creation takes about a microsecond.
 //!
-//! Errors unwind. libjpeg's `error_exit` must not return, so it records the error and starts a panic without the hook's
-//! message. The panic passes through the C frames, which have unwind tables, and is caught in `decode`. With
-//! `panic = "abort"` a corrupt image would end the process, so such a build is refused.
+//! Errors unwind. libjpeg's `error_exit` must not return, so our version of it records the error and starts a panic
+//! without the hook's message. The panic passes through the C frames, which have unwind tables, and is caught in
+//! `decode`. With `panic = "abort"` a corrupt image would end the process, so such a build is refused.
 #![allow(unsafe_code)]
 
 #[cfg(panic = "abort")]
@@ -46,14 +46,14 @@ pub(super) const NAME: &str = "libjpeg-turbo";
 /// crop as the edge of the image, where the upsampling filter has no neighbour. Only that column differs.
 const MARGIN: u32 = 1;
 
-/// Minimum width of a crop. libjpeg uses plain upsampling if a component is at most 2 samples wide, and a crop must not
-/// cause that. 2 samples are at most 8 columns.
+/// Minimum width of a crop. libjpeg uses plain upsampling if a component is at most 2 samples wide (at most 8 columns).
+/// A crop of this width is wide enough not to cause that.
 const MIN_WIDTH: u32 = 16;
 
-/// Maximum number of scans.
+/// Maximum number of scans of a file.
 const MAX_SCANS: c_int = JpegLayout::MOST_SCANS as c_int;
 
-/// libjpeg-turbo. It accepts every JPEG.
+/// Decoder that uses libjpeg-turbo. Accepts every JPEG.
 #[derive(Debug, Default)]
 pub(super) struct LibjpegTurbo;
 
@@ -67,11 +67,11 @@ impl HostDecoder for LibjpegTurbo {
     }
 
     fn memory(&self, header: &Header, _: &[u8], _: u64) -> DecodeMemory {
-        // Four bytes per CMYK pixel, and libjpeg's rounding to whole blocks.
+        // A CMYK pixel has four bytes. libjpeg rounds the width up to whole blocks.
         let row = 4 * (u64::from(header.size.width) + 64);
         let library = match &header.jpeg {
             Some(jpeg) => memory::library_bytes(header.size, jpeg),
-            // The header of every JPEG has `jpeg`.
+            // This case does not occur, because the header of every JPEG has `jpeg`.
             None => 8 * header.size.pixels(),
         };
         DecodeMemory { scratch: 0, rows: row * most_rows(header.size.height), library }
@@ -130,11 +130,11 @@ fn decode(
             let cinfo = &mut (*address).cinfo;
             read(cinfo, image, rows, sink)?;
             if (*address).cinfo.output_scanline == (*address).cinfo.output_height {
-                // As in Pillow, errors after the last row count, but the end of the file does not.
+                // As in Pillow, an error after the last row fails the decode, but the end of the file does not.
                 (*address).finishing = true;
                 let ended = sys::jpeg_finish_decompress(&mut (*address).cinfo);
-                // Pillow's libjpeg refuses a second frame header before it reads it. This libjpeg stops before the
-                // header's content.
+                // Pillow's libjpeg refuses a second frame header at its marker. This libjpeg first reads the header's
+                // content. If the file ends there, it stops right after the marker without an error.
                 let at = image.bytes.len() - (*address).source.bytes_in_buffer;
                 let marker = image.bytes[..at].last_chunk();
                 if ended == 0 && matches!(marker, Some([0xFF, 0xC0..=0xC2 | 0xC9 | 0xCA])) {
@@ -181,9 +181,9 @@ struct Raised;
 impl Session {
     fn new(bytes: &[u8], strict: bool) -> Self {
         Session {
-            // SAFETY: a C structure of integers, pointers and enumerations, all valid as zero; libjpeg fills it in.
+            // SAFETY: zero is valid for every field (integers, pointers, enumerations). libjpeg fills in the structure.
             cinfo: unsafe { mem::zeroed() },
-            // SAFETY: a C structure of integers, pointers and `Option`s of functions, all valid as zero; libjpeg fills it in.
+            // SAFETY: zero is valid for every field (integers, pointers, `Option`s of functions). libjpeg fills it in.
             errors: unsafe { mem::zeroed() },
             source: sys::jpeg_source_mgr {
                 next_input_byte: bytes.as_ptr(),
@@ -219,7 +219,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: `cinfo` is zeroed or was made by jpeg_CreateDecompress; destroying either is allowed after any
+        // SAFETY: `cinfo` is zeroed or was made by jpeg_CreateDecompress. Destroying either is allowed after any
         // error, frees all that libjpeg allocated and cannot fail.
         unsafe { sys::jpeg_destroy_decompress(&mut self.cinfo) }
     }
@@ -228,9 +228,9 @@ impl Drop for Session {
 /// Creates the decompressor and connects the session's parts to it.
 ///
 /// # Safety
-/// `session` is valid, and its target does not move until it is dropped.
+/// `session` must be valid, and its target must not move until it is dropped.
 unsafe fn open(session: *mut Session) {
-    // SAFETY: guaranteed by the caller; the pointers stay valid as long as the decompressor, which is part of the
+    // SAFETY: guaranteed by the caller. The pointers stay valid as long as the decompressor, which is part of the
     // same session.
     unsafe {
         sys::jpeg_std_error(&mut (*session).errors);
@@ -273,7 +273,7 @@ unsafe fn read(
     cinfo.scale_denom = reduction;
     cinfo.dct_method = sys::J_DCT_METHOD::JDCT_ISLOW;
     cinfo.do_fancy_upsampling = 1;
-    // SAFETY: as above; the header has been read.
+    // SAFETY: `cinfo` is open, and the header has been read.
     unsafe { sys::jpeg_start_decompress(cinfo) };
     let full = Size::new(cinfo.output_width, cinfo.output_height);
     if full != size.reduced(reduction) {
@@ -285,7 +285,7 @@ unsafe fn read(
     if !unsafe { smooths(cinfo) } {
         let (left, mut width) = columns(window, full.width);
         x = left;
-        // SAFETY: decompression has started and no row has been read; columns and rows are inside the image.
+        // SAFETY: decompression has started and no row has been read. Columns and rows are inside the image.
         // libjpeg moves `x` left to the edge of an MCU.
         unsafe {
             sys::jpeg_crop_scanline(cinfo, &mut x, &mut width);
@@ -304,8 +304,8 @@ unsafe fn read(
         let end = if first < window.y { window.y } else { window.bottom() };
         let count = group_end(first, end) - first;
         let group = &mut rows[..pitch * count as usize];
-        // SAFETY: the group holds `count` rows of `output_width` pixels with `samples` bytes each, which is the size of a row of the
-        // chosen colour space takes.
+        // SAFETY: the group holds `count` rows of `output_width` pixels with `samples` bytes each. A row in the chosen
+        // color space has this size.
         unsafe { read_group(cinfo, group, count)? };
         if first < window.y {
             continue;
@@ -324,7 +324,7 @@ unsafe fn read(
 /// Reads the next `count` rows (at most [`MOST_ROWS`]) consecutively into `group`.
 ///
 /// # Safety
-/// Decompression has started, and `group` holds that many rows.
+/// Decompression must have started, and `group` must hold `count` rows.
 unsafe fn read_group(
     cinfo: &mut jpeg_decompress_struct,
     group: &mut [u8],
@@ -359,7 +359,7 @@ fn columns(window: Roi, width: u32) -> (u32, u32) {
 /// blocks, which a crop does not have, so such files are decoded whole.
 ///
 /// # Safety
-/// Decompression has started.
+/// Decompression must have started.
 unsafe fn smooths(cinfo: &jpeg_decompress_struct) -> bool {
     /// Number of coefficients that affect libjpeg's smoothing: the DC coefficient and the 9 AC coefficients that it
     /// estimates.
@@ -393,7 +393,7 @@ unsafe extern "C-unwind" fn raise(common: &mut jpeg_common_struct) {
         | sys::JERR_WIDTH_OVERFLOW => Reason::Unsupported,
         _ => Reason::Corrupt,
     };
-    // SAFETY: as above.
+    // SAFETY: called by libjpeg with its own decompressor.
     unsafe {
         let problem = words(common);
         throw(common.client_data, DataError::new(reason, problem))
@@ -417,12 +417,12 @@ unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int)
         return;
     }
     let session = common.client_data.cast::<Session>();
-    // SAFETY: `client_data` is the session; nothing else refers to these fields during a call into libjpeg.
+    // SAFETY: `client_data` is the session. Nothing else refers to these fields during a call into libjpeg.
     if unsafe { (*session).strict } {
-        // SAFETY: as above.
+        // SAFETY: called by libjpeg with its own decompressor.
         unsafe { raise(common) }
     }
-    // SAFETY: as above.
+    // SAFETY: `client_data` is the session, as for `strict`.
     unsafe { (*session).warned = true };
 }
 
@@ -440,7 +440,7 @@ unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
 
 /// `fill_input_buffer`: the buffer holds the whole file, so an empty buffer is the end of the file.
 unsafe extern "C-unwind" fn out_of_bytes(cinfo: &mut jpeg_decompress_struct) -> c_int {
-    // SAFETY: `client_data` is the session; nothing else refers to this field during a call into libjpeg.
+    // SAFETY: `client_data` is the session. Nothing else refers to this field during a call into libjpeg.
     if unsafe { (*cinfo.common.client_data.cast::<Session>()).finishing } {
         return 0;
     }
@@ -452,7 +452,7 @@ unsafe extern "C-unwind" fn out_of_bytes(cinfo: &mut jpeg_decompress_struct) -> 
 /// `skip_input_data`: skips `count` bytes.
 unsafe extern "C-unwind" fn skip(cinfo: &mut jpeg_decompress_struct, count: c_long) {
     let Ok(count) = usize::try_from(count) else { return };
-    // SAFETY: `src` is the session's source; its pointer and count describe the rest of the file.
+    // SAFETY: `src` is the session's source. Its pointer and count describe the rest of the file.
     let source = unsafe { &mut *cinfo.src };
     if count > source.bytes_in_buffer {
         source.bytes_in_buffer = 0;
@@ -473,7 +473,7 @@ unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 /// # Safety
 /// `client_data` is the session, and the frames up to `decode` are libjpeg's.
 unsafe fn throw(client_data: *mut c_void, error: DataError) -> ! {
-    // SAFETY: guaranteed by the caller; nothing else refers to this field during a call into libjpeg.
+    // SAFETY: guaranteed by the caller. Nothing else refers to this field during a call into libjpeg.
     unsafe { (*client_data.cast::<Session>()).error = Some(error) };
     resume_unwind(Box::new(Raised))
 }

@@ -31,7 +31,7 @@ const CODE_BYTES: u64 = 24 << 20;
 /// Assumed maximum size of code tables per byte of a small file.
 const CODE_BYTES_PER_BYTE: u64 = 8 << 10;
 
-/// libwebp. It accepts every WebP.
+/// Decoder that uses libwebp. Accepts every WebP.
 #[derive(Debug, Default)]
 pub(super) struct Libwebp;
 
@@ -53,11 +53,11 @@ impl HostDecoder for Libwebp {
         let expected = CODE_BYTES.min(CODE_BYTES_PER_BYTE * file_bytes);
         let chunks = webp_layout(head).ok().map(|it| it.chunks).or(head.get(12..));
         let codes = chunks.and_then(webp_code_bytes).unwrap_or(expected);
-        // 4 bytes per pixel for red, green, blue and alpha, and 1 for transforms and code groups of
-        // 4 × 4 blocks.
+        // libwebp needs 4 bytes per pixel for red, green, blue and alpha. One more byte per pixel
+        // covers transforms and the code groups of blocks of 4 × 4 pixels.
         let lossless = 5 * pixels + codes;
-        // Luma, two chroma planes of a quarter each, and macroblock data. libwebp copies the file's
-        // partitions.
+        // Luma, two chroma planes with a quarter of the samples each, and data of macroblocks.
+        // libwebp also copies the file's partitions.
         let lossy = 2 * pixels + file_bytes;
         let alpha = if found.alpha { lossless + pixels } else { 0 };
         let frame = match (found.lossless, found.lossy) {
@@ -114,8 +114,8 @@ impl HostDecoder for Libwebp {
     }
 }
 
-/// Kinds of data that the first chunks of a WebP announce. All kinds if the chunks are not
-/// complete.
+/// Kinds of data that the first chunks of a WebP announce. If the chunks are incomplete, every kind
+/// is assumed.
 struct Parts {
     lossless: bool,
     lossy: bool,
@@ -133,7 +133,8 @@ impl Parts {
                 Self { lossless: true, lossy: false, alpha }
             }
             _ => {
-                // The flags of VP8X.
+                // These are the flags of the VP8X chunk. If the byte is missing, all flags are
+                // assumed.
                 let flags = head.get(20).copied().unwrap_or(0xFF);
                 // Frames of animations may have alpha even if the flag is not set.
                 let alpha = flags & (0x10 | 0x02) != 0;
@@ -143,8 +144,8 @@ impl Parts {
     }
 }
 
-/// Returns the part of a frame to request from libwebp. The pixels in `seen` then equal those of a
-/// whole decode.
+/// Returns the part of a frame to request from libwebp. With this part, the pixels in `seen` equal
+/// those of a decode of the whole frame.
 fn crop(seen: Roi, frame: Roi) -> Roi {
     if seen.is_empty() {
         return Roi::default();

@@ -99,7 +99,7 @@ pub trait HostDecoder: fmt::Debug {
     }
 
     /// Decodes an accepted image in one of its layouts and returns the damage that was tolerated.
-    /// An error does not affect how the next image is decoded.
+    /// An error in this image does not affect how the next image is decoded.
     fn decode(
         &mut self,
         image: &EncodedImage<'_>,
@@ -173,15 +173,15 @@ const LIBRARY_BYTES: u64 = 96 << 10;
 /// `file_bytes` is the length of the whole file. The result is an upper bound if `head` is the
 /// whole file. If `head` is shorter, the size of a lossless WebP's code tables is an estimate.
 ///
-/// * JPEG with one scan: rows and tables. With several scans, progressive or not: also all
-///   coefficients.
-/// * PNG: rows. An interlaced PNG: the whole image.
-/// * WebP: the whole image, and libwebp's planes and tables.
-/// * GIF, and BMP with run-length coding: the whole image, one byte per pixel.
-/// * TIFF: one row of strips or tiles. If `head` does not contain the directory: an upper bound for
-///   every TIFF.
-/// * PNM and other BMPs: rows.
-/// * Decoded pixels: nothing.
+/// * A JPEG with one scan needs memory for rows and tables. With several scans, progressive or not,
+///   it also needs memory for all coefficients.
+/// * A PNG needs memory for rows, or for the whole image if it is interlaced.
+/// * A WebP needs memory for the whole image, and for libwebp's planes and tables.
+/// * A GIF, and a BMP with run-length coding, need memory for the whole image, one byte per pixel.
+/// * A TIFF needs memory for one row of strips or tiles. If `head` does not contain the directory,
+///   the result is an upper bound for every TIFF.
+/// * A PNM, and a BMP without run-length coding, need memory for rows.
+/// * An image that is already decoded (from a cache) needs no memory.
 pub fn memory_bytes(header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
     Decoders::new().memory(header, head, file_bytes)
 }
@@ -189,7 +189,7 @@ pub fn memory_bytes(header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemo
 /// CPU decoders for one thread. Their buffers grow to the size that the largest image needs, and
 /// are reused. [`memory_bytes`] is an upper bound for one image.
 ///
-/// An error has no effect on later images.
+/// An error in one image has no effect on later images.
 #[derive(Debug, Default)]
 pub struct Decoders {
     tolerant: bool,
@@ -261,13 +261,13 @@ impl Decoders {
     /// malformed chunks. A strict decoder refuses every PNG that Pillow refuses, even because of a
     /// chunk that does not affect pixels (a `gAMA` chunk of three bytes).
     ///
-    /// Both modes refuse a PNG whose header violates the standard, although Pillow guesses its
-    /// meaning: IHDR is not the first chunk or has more than 13 bytes; a second IHDR differs; the
-    /// compression or interlace method is unknown; there is no IDAT chunk; or the first frame of an
-    /// animation is only a part of the image.
+    /// Strict and tolerant decoders both refuse a PNG whose header violates the standard, although
+    /// Pillow guesses the header's meaning: IHDR is not the first chunk or has more than 13 bytes;
+    /// a second IHDR differs; the compression or interlace method is unknown; there is no IDAT
+    /// chunk; or the first frame of an animation is only a part of the image.
     ///
-    /// One known difference: damage after the last pixel that only zlib detects, in a chunk with a
-    /// correct checksum, may be accepted here.
+    /// One difference from Pillow is known. Damage after the last pixel that only zlib detects, in
+    /// a chunk with a correct checksum, may be accepted here.
     pub fn strict(self, strict: bool) -> Self {
         Self { tolerant: !strict, ..self }
     }
@@ -368,7 +368,7 @@ impl Decoders {
         let list = &self.all.list();
         let only = match (self.jpeg, header.format) {
             (JpegDecoder::Feedwater, Format::Jpeg) => {
-                // This decoder returns the reason if it refuses the image.
+                // feedwater's own decoder then returns the reason why it refuses the image.
                 return list.iter().position(|it| it.name() == jpeg::NAME);
             }
             (JpegDecoder::Libjpeg, Format::Jpeg) => Some(libjpeg::NAME),
@@ -385,8 +385,8 @@ fn place(list: &[&dyn HostDecoder], only: Option<&str>, header: &Header) -> Opti
     list.iter().position(|it| allowed(it.name()) && it.accepts(header))
 }
 
-/// Whether libjpeg-turbo's SIMD code was built in. On x86-64 the build needs nasm for it. Without
-/// it the pixels are the same, but decoding is slower.
+/// Whether libjpeg-turbo's SIMD code was built in. On x86-64 the build needs nasm for this code.
+/// Without SIMD code the pixels are the same, but decoding is slower.
 pub fn simd() -> bool {
     libjpeg::simd()
 }

@@ -5,7 +5,7 @@
 //! | gray of 1, 2, 4 bits | spread over 0 to 255 |
 //! | gray of 16 bits | clipped to 255, so nearly white, as Pillow converts `I;16` to `RGB` |
 //! | gray with alpha, RGB, RGBA of 16 bits | the high byte |
-//! | palette | its color; without one: `Corrupt`, or black if not strict, as in Pillow |
+//! | palette | its color; if there is no palette: `Corrupt`, or black if not strict, as in Pillow |
 //! | alpha and tRNS | dropped |
 
 use std::io::{self, BufRead, ErrorKind, Read, Seek, SeekFrom};
@@ -25,18 +25,21 @@ mod damaged;
 
 use damaged::Shape;
 
-/// Memory that the crate may allocate for chunks besides the rows, in bytes.
+/// Memory that the `png` crate may allocate for chunks besides the rows, in bytes.
 const SLACK_BYTES: usize = 1 << 16;
 
-/// The crate shifts its buffer of unpacked data back after this many rows or bytes.
+/// Number of rows, and number of bytes, after which the `png` crate moves the unpacked data to the
+/// start of its buffer.
 const SHIFT: (u64, u64) = (4, 128 << 10);
-/// Amount of unpacked data that the crate keeps for references (32 KiB), with a margin, in bytes.
+/// Amount of unpacked data that the `png` crate keeps for references (32 KiB), with a margin, in
+/// bytes.
 const LOOK_BACK_BYTES: u64 = 56 << 10;
 
-/// Chunk that is appended to end the stream for the crate.
+/// Chunk that is appended to end the stream that the `png` crate reads.
 const IEND: &[u8] = b"\0\0\0\0IEND\xaeB`\x82";
 
-/// The `png` crate, and Pillow's own loop for damaged images. Accepts every PNG.
+/// Decoder that uses the `png` crate, and a copy of Pillow's loop for damaged images. Accepts every
+/// PNG.
 #[derive(Debug, Default)]
 pub(super) struct Png;
 
@@ -87,15 +90,15 @@ impl HostDecoder for Png {
     }
 }
 
-/// Returns the maximum memory that the crate allocates for an image with `width` columns, in bytes.
-/// A pixel takes at most 8 bytes.
+/// Returns the maximum memory that the `png` crate allocates for an image with `width` columns, in
+/// bytes. A pixel takes at most 8 bytes.
 fn crate_bytes(width: u32) -> usize {
     4 * 8 * width as usize + SLACK_BYTES
 }
 
-/// Passes only IHDR and IDAT to the crate, because other chunks cannot change the pixels and must
-/// not cause errors. If the crate refuses an image and the decode is not strict, the image is read
-/// again in the way that Pillow reads it.
+/// Passes only IHDR and IDAT to the `png` crate, because other chunks cannot change the pixels and
+/// must not cause errors. If the crate refuses an image and the decode is not strict, the image is
+/// read again in the way that Pillow reads it.
 fn decode(
     image: &EncodedImage<'_>,
     Buffers { scratch, rows }: &mut Buffers,
@@ -118,7 +121,8 @@ fn decode(
     let shape = Shape::new(reader.info());
     let samples = Samples::new(reader.info(), layout.palette, strict)?;
     let groups = RowGroups::new(rows, window, sink)?;
-    // If the whole image is decoded, the data after its rows is checked too, whatever the window.
+    // If the last row is decoded, as always in an interlaced image, the data after the rows is
+    // checked too.
     let whole = shape.interlaced || window.bottom() == size.height;
     let mut rows = Rows { samples, window, groups };
     let intact = strict || layout.checksums_hold();
@@ -134,7 +138,8 @@ fn decode(
         }
         sound => {
             damaged = true;
-            // If both fail, the crate's error is more precise.
+            // If the second reading fails too, the crate's error is returned, because it is more
+            // precise.
             let all = rows
                 .damaged(&layout, shape, scratch)
                 .map_err(|error| sound.err().unwrap_or(error))?;
@@ -243,7 +248,7 @@ fn ending(layout: &PngLayout<'_>, strict: bool) -> Result<Option<Tolerated>, Dat
     Err(DataError::new(Reason::Truncated, problem))
 }
 
-/// The parts of the stream that the crate sees, in order.
+/// Parts of the stream that the `png` crate reads, in order.
 struct Chunks<'a> {
     parts: [&'a [u8]; 3],
 }
@@ -276,7 +281,7 @@ impl Read for Chunks<'_> {
     }
 }
 
-/// The crate requires this trait, but does not use it here.
+/// The `png` crate requires this trait, but does not use it here.
 impl Seek for Chunks<'_> {
     fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
         Err(ErrorKind::Unsupported.into())

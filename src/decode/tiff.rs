@@ -31,7 +31,8 @@ impl HostDecoder for Tiff {
     fn memory(&self, header: &Header, head: &[u8], _: u64) -> DecodeMemory {
         let scratch = match tiff_layout(head) {
             Ok(layout) => band_bytes(&layout).saturating_add(tile_bytes(&layout)),
-            // The directory is usually at the end of the file.
+            // The directory is usually at the end of the file, so `head` may lack it. The result is
+            // then an upper bound.
             Err(_) => header.size.pixels().saturating_mul(MOST_PIXEL_BYTES),
         };
         let row = CHANNELS as u64 * u64::from(header.size.width);
@@ -233,7 +234,7 @@ fn color(layout: &TiffLayout, palette: &[[u8; 3]; 256], row: &[u8], x: usize) ->
                 _ => palette[usize::from(value)],
             }
         }
-        // As in Pillow's conversion of mode `I;16`, which clips instead of scaling.
+        // The value is clipped instead of scaled, as in Pillow's conversion of mode `I;16`.
         TiffColors::Gray { .. } if layout.bits == 16 => {
             let value = word(layout.little, [row[2 * x], row[2 * x + 1]]);
             [value.min(255) as u8; CHANNELS]

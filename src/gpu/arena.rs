@@ -1,9 +1,10 @@
-//! Allocation bookkeeping for a block of memory. The memory itself is elsewhere.
+//! Bookkeeping of the used and free ranges of a block of memory. The block itself belongs to the
+//! pool (`pool.rs`).
 
 use std::collections::BTreeMap;
 
-/// Block of `capacity` bytes with first-fit allocation. Pieces may be freed in any order. They
-/// begin at multiples of the alignment, and their lengths are rounded up to it.
+/// Block of `capacity` bytes with first-fit allocation. Pieces may be freed in any order. Pieces
+/// begin at multiples of the alignment, and their lengths are rounded up to multiples of it.
 #[derive(Debug)]
 pub(super) struct Arena {
     capacity: usize,

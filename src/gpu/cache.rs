@@ -3,10 +3,10 @@
 //! Each kernel has one file in the cache's directory (`storage/cache_dir.rs`). The file name is the
 //! hash of everything that the compiler's result depends on, except the compiler. The file itself
 //! records the compiler by its library's path, length and modification time, because opening a 100
-//! MB library only to query its version would take longer than everything else. If the library has
-//! changed or is gone, the kernel is compiled again. A file is written under a temporary name and
-//! then renamed. Readers therefore see a complete file or none, and concurrent writers do not
-//! interfere.
+//! MB library only to query its version would take longer than the rest of loading a cached kernel.
+//! If the library has changed or is gone, the kernel is compiled again. A file is written under a
+//! temporary name and then renamed. Readers therefore see a complete file or none, and concurrent
+//! writers do not interfere.
 //!
 //! A kernel is code that this program runs, so only files of this user are read. The directory and
 //! the file must belong to this user, and nobody else may be able to write to the directory. The
@@ -31,7 +31,7 @@ const MAGIC: &[u8; 16] = b"feedwater cubin3";
 const HASH_BYTES: usize = 32;
 /// Name of the file with the key of the digests.
 const KEY: &str = "cubin.key";
-/// Maximum size of a file that is read, in bytes. Kernels have some 100 KiB.
+/// Maximum size of a file that is read, in bytes. A compiled kernel has about 100 KiB.
 const MOST_BYTES: u64 = 256 << 20;
 /// Block size of SHA-256 in bytes.
 const BLOCK: usize = 64;
@@ -73,8 +73,8 @@ pub(super) fn digits(parts: &[&[u8]]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the content stored under this name. Returns `None` if there is no file, if it is
-/// damaged, or if the compiler has changed since.
+/// Returns the content stored under the name `key`. Returns `None` if there is no such file, if the
+/// file is damaged, or if the compiler has changed since the file was written.
 pub(super) fn read(directory: &Path, key: &str) -> Option<Vec<u8>> {
     check_private_folder(directory).ok()?;
     let secret = secret(directory).ok()?;
@@ -201,7 +201,8 @@ mod tests {
         assert_eq!(digits, "5bde08d30d2f9eb0d4b30b3d8fcbb400445c6e89f6bcc35aeeaa84657612a59e");
     }
 
-    /// Tests a digest that anybody can compute, and a directory or key that others can write.
+    /// A file is not read if its digest was computed without the secret key, or if other users can
+    /// write to the directory or read the key.
     #[test]
     fn what_others_may_have_written_is_not_read() {
         use std::os::unix::fs::{PermissionsExt, symlink};
@@ -259,7 +260,7 @@ mod tests {
                 }
             });
         });
-        // Only the kernel and the key are left.
+        // Only the files of the kernel and of the key are left in the directory.
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "temporary files are left");
     }
 

@@ -23,8 +23,8 @@ const RELAXED: c_int = 2;
 #[derive(Debug)]
 #[must_use = "the context is current only until this is dropped"]
 pub(super) struct Entered {
-    /// Previous context, null if there was none. `None` if there is nothing to restore. The pointer
-    /// makes this type `!Send`.
+    /// Previous context, or a null pointer if no context was current. `None` if nothing must be
+    /// restored. The pointer makes this type `!Send`.
     before: Option<sys::CUcontext>,
 }
 
@@ -41,8 +41,8 @@ impl Device {
     }
 
     /// Makes this device current on the calling thread, without restoring the previous one.
-    /// Everything in this module enters the context itself. Only foreign calls (a framework's,
-    /// cudart's) on a thread of this crate need this.
+    /// Functions of this module enter the context themselves. A thread of this crate needs this
+    /// binding only for calls of foreign code (a framework's, cudart's).
     pub fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained as long as `self` lives.
         driver("cuCtxSetCurrent", twice(|| unsafe { result::ctx::set_current(self.context) }))
@@ -51,8 +51,8 @@ impl Device {
     /// Prepares a thread of this crate, whose streams are never captured. Binds the device until
     /// the thread ends. Also lets the thread call the driver while another thread of the process
     /// captures a graph in the default (global) mode. Otherwise the driver refuses calls that may
-    /// be unsafe during a capture (event queries, allocations) and invalidates the capture. Drivers
-    /// without capture modes ignore the second part.
+    /// be unsafe during a capture (event queries, allocations) and invalidates the capture. On
+    /// drivers without capture modes, the thread is only bound.
     #[doc(hidden)]
     pub fn adopt_thread(&self) {
         // If binding fails, every later call enters the context by itself.
@@ -61,8 +61,9 @@ impl Device {
     }
 
     /// Runs code that may call the driver while another thread of the process captures a graph,
-    /// then restores the calling thread's capture mode. For destructors, which may run on the
-    /// user's threads. Threads prepared by [`adopt_thread`](Self::adopt_thread) do not need it.
+    /// then restores the calling thread's capture mode. Destructors use this function, because they
+    /// may run on the user's threads. Threads prepared by [`adopt_thread`](Self::adopt_thread) do
+    /// not need it.
     pub(super) fn beside_captures<R>(&self, run: impl FnOnce() -> R) -> R {
         let before = self.exchange_capture_mode(RELAXED);
         let value = run();
@@ -77,7 +78,7 @@ impl Device {
     fn exchange_capture_mode(&self, mut mode: c_int) -> Option<c_int> {
         type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
         let driver = library::open(&self.runtime, LibraryName::Driver, None).ok()?;
-        // SAFETY: the type is that of cuda.h, with enumerations as integers.
+        // SAFETY: the function pointer type is that of cuda.h, with enumerations as integers.
         let exchange = unsafe { driver.function::<Exchange>("cuThreadExchangeStreamCaptureMode") };
         let exchange = exchange.ok()?;
         // SAFETY: the function reads one number and writes one. It affects the calling thread only.
@@ -96,8 +97,9 @@ impl Drop for Entered {
     }
 }
 
-/// Calls a function again after an error. These functions may return the error of earlier
-/// asynchronous work (CUDA driver API, "Context Management"), and destructors depend on them.
+/// Calls a function, and calls it once more if the first call returned an error. Such an error may
+/// come from earlier asynchronous work instead of this call (CUDA driver API, "Context
+/// Management"), and destructors need the function to succeed even then.
 fn twice<T>(call: impl Fn() -> Result<T, DriverError>) -> Result<T, DriverError> {
     call().or_else(|_| call())
 }

@@ -1,8 +1,8 @@
 //! Driver functions that this crate needs.
 
-/// Functions of the driver, each with the code that calls it. cudarc panics if one is missing, so
-/// all of them are looked up before the driver is first called. The tests below detect calls that
-/// are not listed.
+/// Functions of the driver, each with the code that calls it. cudarc panics if a function is
+/// missing, so all functions are looked up before the driver is first called. The tests below
+/// detect calls of functions that are not listed.
 pub(super) const DRIVER_SYMBOLS: &[(&str, &str)] = &[
     ("cuCtxGetCurrent", "result::ctx::get_current"),
     ("cuCtxSetCurrent", "result::ctx::set_current"),

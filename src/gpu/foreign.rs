@@ -51,11 +51,11 @@ impl<T: Element, K> BorrowedSlice<T, K> {
     /// Creates a slice of the first `len` elements of a buffer, for work in a cudarc stream.
     ///
     /// # Errors
-    /// [`Error::Config`] for a stream of another context. [`Error::Internal`] if the buffer is
-    /// shorter.
+    /// [`Error::Config`] for a stream of another context. [`Error::Internal`] if the buffer has
+    /// fewer than `len` elements.
     ///
     /// # Panics
-    /// If cudarc tracks events (its default) and the driver has no memory for an event.
+    /// Panics if cudarc tracks events (its default) and the driver has no memory for an event.
     pub fn new(
         buffer: Arc<DeviceBuffer>,
         len: usize,
@@ -105,8 +105,8 @@ impl<T: Element, K> Deref for BorrowedSlice<T, K> {
 impl<T: Element, K> Drop for BorrowedSlice<T, K> {
     fn drop(&mut self) {
         let _entered = self.buffer.device().enter();
-        // SAFETY: taken once, here. `leak` frees what cudarc created for the slice, but not the
-        // memory.
+        // SAFETY: the slice is taken only once, in this destructor. `leak` frees what cudarc
+        // created for the slice, but not the memory.
         let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
         slice.leak();
     }

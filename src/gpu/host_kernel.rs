@@ -53,8 +53,8 @@ pub enum CompileError {
 }
 
 impl HostCompiler {
-    /// Stores shared objects in this folder. Only this user must be able to write to it, because
-    /// its contents are executed.
+    /// Stores shared objects in this folder. Only this user must be able to write to the folder,
+    /// because its contents are executed.
     pub fn keeping_in(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(&folder)?;
@@ -175,8 +175,8 @@ impl HostKernel {
     }
 
     /// Launches the kernel `fused` for `count` samples with outputs of `size`, in blocks of `block`
-    /// threads. Their parameters are in `samples`. Like every launch, it is only as safe as the
-    /// kernel's source and the addresses in the parameters.
+    /// threads. `samples` holds the samples' parameters. A launch is only as safe as the kernel's
+    /// source and the addresses in these parameters.
     pub fn launch(&self, samples: &[u8], count: usize, size: Size, block: (u32, u32)) {
         self.launch_named("fused", samples, count, size, block);
     }
@@ -184,7 +184,7 @@ impl HostKernel {
     /// Launches the kernel `name` like [`launch`](Self::launch).
     ///
     /// # Panics
-    /// If the source has no kernel of this name.
+    /// Panics if the source has no kernel of this name.
     pub fn launch_named(
         &self,
         name: &str,
@@ -201,7 +201,7 @@ impl HostKernel {
     /// Launches the kernel `tiled`.
     ///
     /// # Panics
-    /// If the source has no such kernel.
+    /// Panics if the source has no kernel `tiled`.
     pub fn launch_tiled(&self, samples: &[u8], count: usize, size: Size, tiles: Tiles) {
         let Tiles { columns, rows, threads, shared_bytes } = tiles;
         let grid = [columns, rows, count as u32];
@@ -212,7 +212,7 @@ impl HostKernel {
     /// are the kernel's last two arguments.
     ///
     /// # Panics
-    /// If the source has no such kernel.
+    /// Panics if the source has no kernel `program`.
     pub fn launch_program(
         &self,
         samples: &[u8],
@@ -245,7 +245,7 @@ impl HostKernel {
             (&raw mut height).cast(),
             (&raw mut shared_bytes).cast(),
         ];
-        // SAFETY: the entry has the signature in the module's documentation; the files in kernels/
+        // SAFETY: the entry has the signature in the module's documentation. The files in kernels/
         // declare it.
         let launch = unsafe { self.library.get::<Launch>(format!("{name}__host\0").as_bytes()) };
         let launch = launch.expect("a compiled kernel has the entry");
@@ -255,8 +255,8 @@ impl HostKernel {
     }
 }
 
-/// Buffer that ends directly before an unreadable memory page. If its length is a multiple of 16,
-/// so is its address.
+/// Buffer that ends directly before an unreadable memory page. Tests use it to detect reads past
+/// the end. A buffer whose length is a multiple of 16 also begins at a multiple of 16.
 pub struct Guarded {
     mapping: *mut u8,
     /// Number of readable bytes of the mapping. One unreadable memory page follows.
@@ -269,9 +269,9 @@ impl Guarded {
     /// Allocates `len` zeroed bytes.
     ///
     /// # Panics
-    /// If the system has not enough memory.
+    /// Panics if the system does not have enough memory.
     pub fn new(len: usize) -> Self {
-        // SAFETY: returns a constant of the system.
+        // SAFETY: `sysconf` only returns a constant of the system.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let readable = len.next_multiple_of(page);
         let (access, kind) =

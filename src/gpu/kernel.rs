@@ -20,32 +20,32 @@ use crate::geometry::Size;
 /// Name of the kernel whose blocks compute tiles.
 pub const TILED: &str = "tiled";
 
-/// Name of the kernel whose threads compute one pixel each. Every source contains it.
+/// Name of the kernel whose threads compute one pixel each. Every source contains this kernel.
 pub const FUSED: &str = "fused";
 
-/// Name of the kernel that executes the chain in passes and stages, one launch for each.
+/// Name of the kernel that executes the chain in passes, which consist of stages. Each stage is one
+/// launch.
 pub const PROGRAM: &str = "program";
 
-/// Loaded kernel
-/// `extern "C" __global__ void name(const Sample* samples, int count, int width, int height)`. Each
-/// thread computes one pixel of the output. `blockIdx.z` is the sample. The last two arguments of
-/// the kernel [`PROGRAM`] are the pass and the stage.
+/// Loaded kernel with the signature `extern "C" __global__ void name(const Sample* samples, int
+/// count, int width, int height)`. Each thread computes one pixel of the output. `blockIdx.z` is
+/// the sample. The last two arguments of the kernel [`PROGRAM`] are the pass and the stage.
 ///
 /// The kernel [`TILED`] has one more parameter, `int shared_bytes`. Each of its blocks computes a
-/// tile of the output. Tiles are multiples of 16 columns and rows. On devices without matrix
-/// products of bytes, `fused` of the same source is loaded instead.
+/// tile of the output. The sides of a tile are multiples of 16 pixels. On devices whose instruction
+/// set has no matrix products of bytes, the kernel `fused` of the same source is loaded instead.
 #[derive(Debug)]
 pub struct Kernel {
     module: sys::CUmodule,
     function: sys::CUfunction,
     sample_bytes: usize,
     blocks: Blocks,
-    /// Last launches. The code must not be unloaded before they end.
+    /// Last launches of this kernel. The code must not be unloaded before they end.
     launches: LastUses,
     device: Arc<Device>,
 }
 
-/// Work of a block.
+/// Part of the output that one block of the kernel computes.
 #[derive(Clone, Copy, Debug)]
 enum Blocks {
     Pixels,
@@ -54,14 +54,15 @@ enum Blocks {
     Program,
 }
 
-/// First compute capability with matrix products of bytes (Turing), which tiled kernels use. For
-/// older devices, sources omit the kernel.
+/// First compute capability (Turing) with matrix products of bytes, which tiled kernels use. For
+/// older devices, sources omit the tiled kernel.
 const PRODUCTS_SINCE: (u32, u32) = (7, 5);
 
 // SAFETY: with the context bound, every thread may use module and function handles (CUDA driver
 // API, "Module Management").
 unsafe impl Send for Kernel {}
-// SAFETY: as above; a lock protects the list of launches.
+// SAFETY: every thread may use module and function handles with the context bound. A lock protects
+// the list of launches.
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
@@ -133,9 +134,9 @@ impl Kernel {
     /// pixels for `count` samples, whose descriptions begin at byte `samples_offset` of `samples`.
     /// With 0 samples nothing is launched.
     ///
-    /// The caller is responsible for the addresses in the descriptions. Until the kernel has
-    /// finished, they must point to buffers that contain its input and are large enough for its
-    /// output.
+    /// The caller is responsible for the addresses in the samples' descriptions. Until the kernel
+    /// has finished, these addresses must point to buffers that contain the kernel's input and are
+    /// large enough for its output.
     ///
     /// # Errors
     /// [`Error::Internal`] if the descriptions exceed the buffer, or if the grid exceeds CUDA's
@@ -153,10 +154,10 @@ impl Kernel {
         self.launch_for(goal, stream, samples, samples_offset, count, size)
     }
 
-    /// Enqueues a launch like [`launch`](Self::launch), for another goal.
+    /// Enqueues a launch like [`launch`](Self::launch), with tiles for the goal `goal`.
     ///
     /// # Errors
-    /// Errors of [`launch`](Self::launch).
+    /// Returns the same errors as [`launch`](Self::launch).
     pub fn launch_for(
         &self,
         goal: LaunchGoal,
@@ -170,11 +171,11 @@ impl Kernel {
         self.launch_shape(stream, samples, samples_offset, count, size, shape)
     }
 
-    /// Enqueues a launch like [`launch`](Self::launch), with another grid and block that the kernel
-    /// allows.
+    /// Enqueues a launch like [`launch`](Self::launch), with the given grid and block. The kernel
+    /// must support their sizes.
     ///
     /// # Errors
-    /// Errors of [`launch`](Self::launch).
+    /// Returns the same errors as [`launch`](Self::launch).
     pub fn launch_shape(
         &self,
         stream: &Stream,
@@ -203,7 +204,7 @@ impl Kernel {
     /// kernel's last two arguments.
     ///
     /// # Errors
-    /// Errors of [`launch`](Self::launch).
+    /// Returns the same errors as [`launch`](Self::launch).
     pub fn launch_program(
         &self,
         stream: &Stream,
@@ -224,8 +225,8 @@ impl Kernel {
         self.enqueue(stream, address, count, numbers, Shape::program(blocks, count))
     }
 
-    /// Returns the address of the descriptions of `count` samples. Returns an error if they exceed
-    /// the buffer.
+    /// Returns the address of the descriptions of `count` samples. Returns an error if the
+    /// descriptions extend beyond the buffer.
     fn address_of(&self, samples: &DeviceBuffer, offset: usize, count: u32) -> Result<u64> {
         let end = (count as usize).checked_mul(self.sample_bytes);
         let end = end.and_then(|bytes| bytes.checked_add(offset));
@@ -291,7 +292,7 @@ impl Kernel {
 
 /// Returns the version of the compiler (NVRTC) for a device. Checks that the device can run the
 /// compiler's code: if the compiler does not support the device's architecture, a small kernel is
-/// compiled for an older one and loaded.
+/// compiled for an older architecture and loaded.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if there is no compiler for this device; the message says what to
@@ -313,7 +314,7 @@ extern "C" void fused__host(void**, unsigned, unsigned, unsigned, unsigned, unsi
 #endif
 "#;
 
-/// Maximum number of blocks in the second and in the third dimension.
+/// Maximum number of blocks in the second and in the third dimension of a grid (a limit of CUDA).
 const MAX_GRID: u32 = 65535;
 
 impl Drop for Kernel {
@@ -335,12 +336,13 @@ impl Drop for Kernel {
 const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 
 /// Compiles a source for this device with NVRTC, or reads the result from the cache. Kernels that
-/// are launched by other means than [`Kernel`] use it too. A cached result is read without opening
-/// the compiler library, because opening it takes longer than everything else.
+/// are launched by other means than [`Kernel`] use this function too. A cached result is read
+/// without opening the compiler library, because opening it takes longer than all other steps.
 ///
 /// The result is a cubin for the device's exact architecture, because a driver may reject the PTX
 /// of a newer compiler. If the compiler does not support the architecture, the result is PTX for
-/// the newest older one, which the driver compiles. `cuModuleLoadData` accepts both.
+/// the newest older architecture, and the driver compiles that PTX. `cuModuleLoadData` accepts
+/// cubins and PTX.
 ///
 /// # Errors
 /// [`Error::Compile`] with the compiler's log. [`Error::Unavailable`] if NVRTC is missing, or if

@@ -1,19 +1,21 @@
 //! Finds the CUDA driver, nvJPEG, NVRTC and NVML at run time.
 //!
-//! Nothing links CUDA. For each library, these places are searched in order. The first file that opens is used until
-//! the process ends. CUDA libraries must never be closed, so the handles are leaked.
+//! No CUDA library is linked at build time. Each library is searched for in the following places,
+//! in this order. The first file that opens is used until the process ends. CUDA libraries must
+//! never be closed, so the handles are leaked.
 //!
 //! 1. The path in the [`Runtime`], or else in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`, `FEEDWATER_LIBNVRTC`
 //!    or `FEEDWATER_LIBNVML`. If that file does not open, the result is an error.
 //! 2. For nvJPEG and NVRTC: a library of that name that the process has already loaded, for example PyTorch's.
-//! 3. The dynamic linker's search by name (`LD_LIBRARY_PATH`, `ldconfig`). For the driver, and for NVML, which is
-//!    installed with it, the search ends here.
+//! 3. The dynamic linker's search by name (`LD_LIBRARY_PATH`, `ldconfig`). For the driver and NVML,
+//!    which is installed with the driver, the search ends here.
 //! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`, `/usr/local/cuda-*` and
 //!    `/opt/cuda`.
 //! 5. The Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of `VIRTUAL_ENV`,
 //!    `CONDA_PREFIX` and `/usr/local`, then `CONDA_PREFIX/lib`.
 //!
-//! A profiler's library for NVTX is not searched for, because the profiler sets its path (`nvtx`).
+//! A profiler's library for NVTX is not searched for. The profiler sets the library's path (see
+//! `nvtx`).
 //!
 //! A missing library is an [`Error::Unavailable`]. Its message lists the searched places and says what to install.
 
@@ -58,7 +60,7 @@ impl Found {
         unsafe { self.library.get::<*const ()>(symbol.as_bytes()) }.is_ok()
     }
 
-    /// Returns the function of that name, or an error that names the missing function.
+    /// Returns the function named `symbol`, or an error that names the missing function.
     ///
     /// # Safety
     /// `F` must be a function pointer type that fits the function of that name.
@@ -70,11 +72,11 @@ impl Found {
     }
 }
 
-/// Returns the file that contains a loaded function, if the system reports it. A library that was opened by name may be
-/// anywhere.
+/// Returns the file that contains a loaded function, if the system reports it. The file of a
+/// library that was opened by name may be in any directory.
 pub(super) fn file_at(function: usize) -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    // "from-to rwxp offset device inode   path", addresses in hex.
+    // Each line is "from-to rwxp offset device inode path", with addresses in hexadecimal.
     let line = maps.lines().find(|line| {
         let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
         let hex = |text| usize::from_str_radix(text, 16);
@@ -99,9 +101,9 @@ pub(super) fn mapped_files(names: &[&str]) -> Vec<PathBuf> {
     files
 }
 
-/// Opens a library, or returns the reason why it cannot be opened. `cuda_major` is the driver's CUDA version (13 for
-/// 13.0), if known. All runtimes that specify the same file, or none, share an open library. After a failure, the next
-/// call searches again.
+/// Opens a library, or returns the reason why it cannot be opened. `cuda_major` is the driver's
+/// CUDA version (13 for 13.0), if known. All runtimes that specify the same file share one open
+/// library, and so do all that specify none. After a failure, the next call searches again.
 pub fn open(runtime: &Runtime, name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
     let named = runtime.file_of(name);
     let mut open = lock(&FOUND[name as usize]);
@@ -132,8 +134,8 @@ pub fn open(runtime: &Runtime, name: Name, cuda_major: Option<u32>) -> Result<&'
     Ok(found)
 }
 
-/// Returns a text of all settings that affect which library [`open`] finds. Different texts mean different searches.
-/// Installed files are not included.
+/// Returns a text of all settings that affect which library [`open`] finds. Different texts mean
+/// different searches. The text does not list which files are installed.
 pub(super) fn search_key(runtime: &Runtime, name: Name, cuda_major: u32) -> String {
     let explicit = runtime.file_of(name);
     let searched = ["LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"];
@@ -157,7 +159,7 @@ impl Name {
         }
     }
 
-    /// Name in error messages.
+    /// Name of the library in error messages.
     pub const fn noun(self) -> &'static str {
         match self {
             Name::Driver => "the CUDA driver (libcuda.so.1)",
@@ -258,8 +260,8 @@ fn search(name: Name, names: &[String], directories: &[PathBuf]) -> Result<Found
     Err(Error::unavailable(name.noun(), format!("{reason}; {}", name.remedy())))
 }
 
-/// Opens a file. NVRTC needs the library of its built-in headers in the same directory. Some releases do not find it
-/// themselves.
+/// Opens a library file. For NVRTC, first loads the library of its built-in headers from the same
+/// directory, because some NVRTC releases do not find that library themselves.
 fn open_file(name: Name, path: &Path) -> Result<Found, String> {
     if name == Name::Nvrtc
         && let Some(directory) = path.parent()
@@ -342,8 +344,9 @@ fn entries(directory: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     found
 }
 
-/// Checks that cudarc will work. cudarc panics if the driver or a symbol is missing, and it opens the driver by name
-/// itself. So all needed symbols must exist, and the library that cudarc will find must be the one opened here.
+/// Checks that cudarc will work. cudarc opens the driver by name itself, and panics if the driver
+/// or a symbol is missing. So this function checks that all needed symbols exist and that cudarc
+/// will find the library that was opened here.
 fn check_driver(found: &Found) -> Result<()> {
     if let Some((symbol, _)) = DRIVER_SYMBOLS.iter().find(|(symbol, _)| !found.has(symbol)) {
         return Err(missing(&found.path, symbol));
@@ -367,7 +370,8 @@ fn check_driver(found: &Found) -> Result<()> {
 /// Names by which cudarc opens the driver, in order.
 const CUDARC_NAMES: [&str; 2] = ["libcuda.so", "libcuda.so.1"];
 
-/// Checks that a second driver file is the driver in use, because cudarc opens one driver per process.
+/// Checks that a second driver file is the same library as the open one, because cudarc opens one
+/// driver per process.
 fn check_same_driver(first: &Found, other: &Found, named_by: &str) -> Result<()> {
     if address(&first.library) == address(&other.library) {
         return Ok(());
@@ -381,7 +385,7 @@ fn check_same_driver(first: &Found, other: &Found, named_by: &str) -> Result<()>
 
 /// Returns the address of a function that every driver has. Equal libraries have equal addresses.
 fn address(library: &Library) -> Option<usize> {
-    // SAFETY: only reads the address.
+    // SAFETY: only the address of the symbol is read.
     unsafe { library.get::<*const ()>(b"cuInit") }.ok().map(|symbol| symbol.as_raw_ptr() as usize)
 }
 
@@ -423,7 +427,8 @@ mod tests {
         );
     }
 
-    /// On WSL and on build machines `libcuda.so` may be a toolkit's stub.
+    /// The name `libcuda.so.1` is tried before `libcuda.so`, which may be a toolkit's stub on WSL
+    /// and on build machines.
     #[test]
     fn the_drivers_own_name_is_tried_before_that_of_a_stub() {
         assert_eq!(Name::Driver.file_names(Some(12)), ["libcuda.so.1", "libcuda.so"]);
@@ -463,11 +468,12 @@ mod tests {
         let error = search(Name::Nvrtc, &names, &[directory.path().to_owned()]).unwrap_err();
         let text = error.to_string();
         let file = file.to_str().unwrap();
-        // The opened file, the linker's problem with it, the package to install, and the variable for the path.
+        // The message names the opened file, the linker's error, the package to install, and the
+        // variable for the path.
         for value in [file, "file too short", "nvidia-cuda-nvrtc", "FEEDWATER_LIBNVRTC"] {
             assert!(text.contains(value), "{value}: {text}");
         }
-        // The name that the dynamic linker searched for.
+        // The message also contains the name that the dynamic linker searched for.
         assert!(text.replace(file, "").contains("libfeedwater-nowhere.so.13"), "{text}");
     }
 }

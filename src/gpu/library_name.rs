@@ -13,5 +13,5 @@ pub enum LibraryName {
     Nvml,
 }
 
-/// Number of libraries. Must use the last declared variant.
+/// Number of libraries. This expression must use the last declared variant.
 pub(super) const NAMES: usize = LibraryName::Nvml as usize + 1;

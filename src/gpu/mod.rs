@@ -1,18 +1,21 @@
 //! CUDA access: device, streams, events, memory, kernels, nvJPEG.
 //!
-//! The crate builds and runs without CUDA. [`Device::open`] finds the driver at run time. If
-//! something is missing, it returns an error that names it and does not panic. This module does not
-//! depend on operators or plans: it takes kernels as source code and parameters as bytes.
+//! The crate builds and runs without CUDA. [`Device::open`] finds the driver at run time. If a
+//! library or a function is missing, `Device::open` returns an error that names the missing part,
+//! and does not panic. This module does not depend on operators or plans: it takes kernels as
+//! source code and parameters as bytes.
 //!
 //! This module uses `unsafe` for these purposes only:
-//! * calls of C functions of the driver, NVRTC, NVTX, nvJPEG and NVML, whose handles are owned by
-//!   the types here;
-//! * functions and initialisers of libraries that are opened at run time (`library.rs`);
-//! * slices over page-locked memory (`pool.rs`);
-//! * cudarc's slices over memory of our pools (`foreign.rs`);
-//! * kernels that were compiled for the host, and unreadable memory pages, for tests
-//!   (`host_kernel.rs`);
-//! * nvJPEG's allocator callbacks, which receive a pointer of ours from C (`nvjpeg/allocator.rs`).
+//! * It calls C functions of the driver, NVRTC, NVTX, nvJPEG and NVML. Types of this module own the
+//!   handles.
+//! * `library.rs` opens libraries at run time, which runs their initialisers, and looks up
+//!   functions.
+//! * `pool.rs` creates slices over page-locked memory.
+//! * `foreign.rs` creates cudarc's slices over memory of our pools.
+//! * `host_kernel.rs` runs kernels that were compiled for the host, and maps unreadable memory
+//!   pages, for tests.
+//! * `nvjpeg/allocator.rs` has nvJPEG's allocator callbacks, to which C code passes a pointer of
+//!   ours.
 
 #![allow(unsafe_code)]
 
@@ -77,7 +80,7 @@ pub struct Device {
 // SAFETY: several threads may bind a context at the same time (CUDA driver API, "Context
 // Management").
 unsafe impl Send for Device {}
-// SAFETY: as above; a lock protects the list of modules.
+// SAFETY: several threads may bind a context at the same time. A lock protects the list of modules.
 unsafe impl Sync for Device {}
 
 impl Device {
@@ -94,7 +97,7 @@ impl Device {
     /// of compiled kernels.
     ///
     /// # Errors
-    /// Errors of [`open`](Self::open).
+    /// Returns the same errors as [`open`](Self::open).
     pub fn open_with(ordinal: usize, runtime: &Runtime) -> Result<Arc<Self>> {
         let count = device_count(runtime)?;
         if ordinal >= count {
@@ -135,9 +138,9 @@ impl Device {
     }
 
     /// Retains the primary context until the process ends, as frameworks do. nvJPEG contains CUDA's
-    /// runtime. The runtime's code and handles belong to the context in which it was first used.
-    /// Once that context is destroyed, its calls fail, even in a new context (CUDA runtime API,
-    /// "Interactions with the CUDA Driver API").
+    /// runtime. The runtime's code and handles belong to the context in which the runtime was first
+    /// used. Once that context is destroyed, the runtime's calls fail, even in a new context (CUDA
+    /// runtime API, "Interactions with the CUDA Driver API").
     fn keep_context(self: &Arc<Self>) {
         static KEPT: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +174,7 @@ impl Device {
         self.driver_version
     }
 
-    /// Returns the properties that launches depend on.
+    /// Returns the properties of the GPU on which the grids and blocks of launches depend.
     fn multiprocessors(&self) -> Result<Multiprocessors> {
         use sys::CUdevice_attribute::{
             CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR as SHARED,
@@ -181,7 +184,7 @@ impl Device {
         Ok(Multiprocessors { count, shared_bytes })
     }
 
-    /// Returns free and total device memory in bytes. All processes count.
+    /// Returns free and total device memory in bytes. Memory of all processes counts as used.
     pub fn memory_bytes(&self) -> Result<(u64, u64)> {
         let _entered = self.enter()?;
         let (free, total) = driver("cuMemGetInfo", result::mem_get_info())?;
@@ -189,8 +192,8 @@ impl Device {
     }
 
     /// Blocks until all work of the context is done, including that of other libraries. Fails while
-    /// one of the context's streams is captured. For tests and tools; loaders wait for their own
-    /// streams and events.
+    /// one of the context's streams is captured. Only tests and tools use this function. Loaders
+    /// wait for their own streams and events.
     pub fn synchronize(&self) -> Result<()> {
         let _entered = self.enter()?;
         driver("cuCtxSynchronize", result::ctx::synchronize())
@@ -213,7 +216,7 @@ impl Drop for Device {
     }
 }
 
-/// Returns the number of GPUs that the driver shows.
+/// Returns the number of GPUs that the driver reports.
 ///
 /// # Errors
 /// [`Error::Unavailable`] without a working driver. Zero devices are not an error here.
@@ -233,7 +236,8 @@ pub fn device_count(runtime: &Runtime) -> Result<usize> {
 /// Returns the CUDA version that the driver supports.
 fn driver_version() -> Result<u32> {
     let mut version = 0;
-    // SAFETY: writes one integer. `device_count` has checked that library and symbol exist.
+    // SAFETY: the call writes one integer. `device_count` has checked that library and symbol
+    // exist.
     driver("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version).result() })?;
     Ok(u32::try_from(version).unwrap_or(0))
 }

@@ -1,8 +1,8 @@
 //! GPU utilization as NVML, the driver's monitoring library, reports it.
 //!
-//! The library is installed with the driver and opened at run time. Without it everything works,
-//! but utilization is not reported. The declarations follow the documentation of `nvml.h`
-//! (docs.nvidia.com/deploy, "NVML API Reference").
+//! The library is installed with the driver and opened at run time. If it is missing, utilization
+//! is not reported, and everything else works. The declarations follow the documentation of
+//! `nvml.h` (docs.nvidia.com/deploy, "NVML API Reference").
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use super::{Device, Runtime};
 use crate::error::{Error, Result};
 use crate::measure::DeviceReading;
 
-/// Initialised library. Dropping it shuts NVML down, unless other code in the process uses it.
+/// Initialised NVML library. Dropping it shuts NVML down, unless other code in the process uses
+/// NVML.
 #[derive(Debug)]
 pub struct Nvml {
     found: &'static Found,
@@ -23,7 +24,7 @@ pub struct Nvml {
     error_string: unsafe extern "C" fn(c_int) -> *const c_char,
 }
 
-/// Device to monitor.
+/// One device whose utilization NVML reports.
 #[derive(Debug)]
 pub struct Monitor {
     nvml: Arc<Nvml>,
@@ -39,7 +40,7 @@ pub struct Monitor {
 /// `nvmlDevice_t`.
 type Handle = *mut c_void;
 
-/// Writes utilization in percent and the sampling period in microseconds.
+/// Function that writes an engine's utilization in percent and the sampling period in microseconds.
 type EngineUtilisation = unsafe extern "C" fn(Handle, *mut c_uint, *mut c_uint) -> c_int;
 
 /// `nvmlUtilization_t`, in percent.
@@ -59,22 +60,23 @@ struct MemoryInfo {
     used: c_ulonglong,
 }
 
-/// `nvmlPcieUtilCounter_t`: bytes that the device sent.
+/// Value of `nvmlPcieUtilCounter_t` for the bytes that the device sent.
 const SENT: c_uint = 0;
-/// `nvmlPcieUtilCounter_t`: bytes that the device received.
+/// Value of `nvmlPcieUtilCounter_t` for the bytes that the device received.
 const RECEIVED: c_uint = 1;
 
 // SAFETY: NVML is thread-safe (its reference, "Multi-threading"). A device's handle stays valid
 // until the library is shut down, and `nvml` prevents that.
 unsafe impl Send for Monitor {}
-// SAFETY: as above; no field changes.
+// SAFETY: NVML is thread-safe (its reference, "Multi-threading"), and no field of `Monitor`
+// changes.
 unsafe impl Sync for Monitor {}
 
 impl Nvml {
     /// Opens and initialises the library.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if there is no library, or if it finds no driver.
+    /// [`Error::Unavailable`] if the NVML library is missing, or if it finds no driver.
     pub fn open(runtime: &Runtime) -> Result<Arc<Self>> {
         let found = library::open(runtime, Name::Nvml, None)?;
         // SAFETY: the types are those of nvml.h.
@@ -163,7 +165,7 @@ impl Nvml {
     }
 
     fn words(&self, status: c_int) -> String {
-        // SAFETY: returns a static string, or null, for every number.
+        // SAFETY: the call returns a static string, or null, for every number.
         let text = unsafe { (self.error_string)(status) };
         if text.is_null() {
             return format!("NVML error {status}");
@@ -176,30 +178,30 @@ impl Nvml {
 
 impl Drop for Nvml {
     fn drop(&mut self) {
-        // SAFETY: initialised once, shut down once.
+        // SAFETY: NVML was initialised once and is shut down once.
         let _ = unsafe { (self.shutdown)() };
     }
 }
 
 impl Monitor {
     /// Reads the current values. Takes about 40 ms, in which PCIe traffic is counted. Threads that
-    /// process samples must not call it.
+    /// process samples must not call this function.
     ///
     /// # Errors
-    /// [`Error::Device`], for example if the device is lost. Unsupported or unpermitted values are
-    /// not errors.
+    /// [`Error::Device`], for example if the device is lost. A value that the device does not
+    /// support or that this process may not read is not an error.
     pub fn read(&self) -> Result<DeviceReading> {
         let mut rates = Rates::default();
         let rates = self
             .ask("nvmlDeviceGetUtilizationRates", self.utilisation, |call| {
-                // SAFETY: the handle is alive; writes the structure of nvml.h.
+                // SAFETY: the handle is alive. The call writes the structure of nvml.h.
                 unsafe { call(self.device, &mut rates) }
             })?
             .then_some(rates.gpu);
         let mut memory = MemoryInfo::default();
         let memory = self
             .ask("nvmlDeviceGetMemoryInfo", self.memory, |call| {
-                // SAFETY: as above.
+                // SAFETY: the handle is alive. The call writes the structure of nvml.h.
                 unsafe { call(self.device, &mut memory) }
             })?
             .then_some(memory);
@@ -217,7 +219,7 @@ impl Monitor {
     fn engine(&self, name: &'static str, call: Option<EngineUtilisation>) -> Result<Option<f64>> {
         let (mut percent, mut microseconds) = (0, 0);
         let told = self.ask(name, call, |call| {
-            // SAFETY: the handle is alive; writes two numbers.
+            // SAFETY: the handle is alive. The call writes two numbers.
             unsafe { call(self.device, &mut percent, &mut microseconds) }
         })?;
         Ok(told.then(|| share(percent)))
@@ -227,13 +229,13 @@ impl Monitor {
     fn throughput(&self, counter: c_uint) -> Result<Option<f64>> {
         let mut kilobytes = 0;
         let told = self.ask("nvmlDeviceGetPcieThroughput", self.pcie, |call| {
-            // SAFETY: the handle is alive; writes one number.
+            // SAFETY: the handle is alive. The call writes one number.
             unsafe { call(self.device, counter, &mut kilobytes) }
         })?;
         Ok(told.then(|| f64::from(kilobytes) * 1000.0))
     }
 
-    /// Calls the function. Returns whether the device supports the query.
+    /// Calls a function of NVML. Returns whether the device supports the query.
     fn ask<F>(
         &self,
         name: &'static str,

@@ -1,5 +1,5 @@
-//! NVRTC, the run-time compiler. It compiles C++ source to machine code for one architecture, or to
-//! PTX for newer ones.
+//! NVRTC, CUDA's run-time compiler. It compiles C++ source to machine code for one architecture, or
+//! to PTX, which the driver compiles for newer architectures.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -13,8 +13,9 @@ use crate::error::{Error, Result};
 type Program = *mut c_void;
 type Status = c_int;
 
-/// Functions of NVRTC that are needed. They are declared here because cudarc panics if the library
-/// is missing and offers only PTX, which an older driver may not be able to read.
+/// Functions of NVRTC that this crate uses. They are declared here because cudarc's bindings panic
+/// if the library is missing. cudarc also offers only PTX, which an older driver may not be able to
+/// read.
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     found: &'static Found,
@@ -49,13 +50,14 @@ type GetBytes = unsafe extern "C" fn(Program, *mut c_char) -> Status;
 pub(super) enum Target {
     /// Machine code (a cubin) for this architecture.
     Exact(u32),
-    /// Intermediate code (PTX) for this architecture, which the driver compiles for newer ones.
+    /// Intermediate code (PTX) for this architecture. The driver compiles it for newer
+    /// architectures.
     Virtual(u32),
 }
 
 impl Target {
     /// Returns the target for a device: the device's architecture if it is in `known`, otherwise
-    /// the newest older one. Returns `None` if there is no older one.
+    /// the newest older architecture. Returns `None` if all known architectures are newer.
     fn of(device: u32, known: &[u32]) -> Option<Self> {
         let newest = known.iter().copied().filter(|it| *it <= device).max()?;
         Some(if newest == device { Target::Exact(device) } else { Target::Virtual(newest) })
@@ -125,8 +127,8 @@ impl Nvrtc {
         self.found.path()
     }
 
-    /// Returns the file from which the library was loaded, if the system reports it. A library that
-    /// was opened by name may be anywhere.
+    /// Returns the file from which the library was loaded, if the system reports it. The file of a
+    /// library that was opened by name may be in any directory.
     pub fn file(&self) -> Option<PathBuf> {
         library::file_at(self.compile as usize)
     }
@@ -166,7 +168,7 @@ impl Nvrtc {
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
 
         let mut raw = ptr::null_mut();
-        // SAFETY: writes one handle; the strings are NUL-terminated; no headers are given.
+        // SAFETY: the call writes one handle. The strings are NUL-terminated. No headers are given.
         let status = unsafe {
             (self.create)(
                 &mut raw,
@@ -203,10 +205,10 @@ impl Nvrtc {
         get: GetBytes,
     ) -> Result<Vec<u8>> {
         let mut bytes = 0usize;
-        // SAFETY: the program is alive; writes one number.
+        // SAFETY: the program is alive. The call writes one number.
         self.check(call, unsafe { size(program.raw, &mut bytes) })?;
         let mut content = vec![0u8; bytes];
-        // SAFETY: as above. The buffer has the size that NVRTC reported.
+        // SAFETY: the program is alive. The buffer has the size that NVRTC reported.
         self.check(call, unsafe { get(program.raw, content.as_mut_ptr().cast()) })?;
         Ok(content)
     }
@@ -215,12 +217,12 @@ impl Nvrtc {
         if status == SUCCESS {
             return Ok(());
         }
-        // SAFETY: returns a static string, or null, for every number.
+        // SAFETY: the call returns a static string, or null, for every number.
         let words = unsafe { (self.words)(status) };
         let problem = if words.is_null() {
             format!("status {status}")
         } else {
-            // SAFETY: not null, NUL-terminated, static.
+            // SAFETY: the pointer is not null. The string is static and ends with a NUL byte.
             unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned()
         };
         Err(Error::Device { call, problem })
@@ -235,7 +237,7 @@ struct Guard<'a> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        // SAFETY: created once, destroyed once.
+        // SAFETY: the program was created once and is destroyed once.
         unsafe { (self.nvrtc.destroy)(&mut self.raw) };
     }
 }

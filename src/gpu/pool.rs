@@ -1,10 +1,10 @@
 //! Memory pools: allocated once at start, and divided into the rows of the memory plan.
 //!
-//! A pool allocates exactly the bytes of the footprint's rows, in one allocation. Each piece is
-//! rounded up to [`ALIGN_BYTES`]. Buffers are pieces of a row. A request that does not fit into its
-//! row is an error; rows never grow. A buffer holds its pool, and the pool its device, so
-//! everything is freed in the right order, whatever is dropped first. Allocating and freeing a
-//! buffer never calls the driver.
+//! A pool allocates exactly the bytes of the rows that the footprint lists, in one allocation. Each
+//! piece is rounded up to [`ALIGN_BYTES`]. Buffers are pieces of a row. A request that does not fit
+//! into its row is an error, because rows never grow. A buffer holds its pool, and the pool its
+//! device. Everything is therefore freed in the right order, whatever is dropped first. Allocating
+//! and freeing a buffer never calls the driver.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -23,13 +23,13 @@ pub const ALIGN_BYTES: usize = 256;
 /// Pool of device memory.
 pub type DevicePool = Pool<OnDevice>;
 
-/// Pool of page-locked host memory. The memory is cached, not write-combined, because the CPU reads
-/// it.
+/// Pool of page-locked host memory. The memory is cached, not write-combined, because the CPU also
+/// reads it.
 pub type PinnedPool = Pool<Pinned>;
 
-/// Piece of device memory. Dropping it returns it to its pool.
+/// Piece of device memory. Dropping a buffer returns its memory to the pool.
 ///
-/// Dropping does not wait for work that still reads or writes the buffer. The memory stays
+/// Dropping a buffer does not wait for work that still reads or writes it. The memory stays
 /// allocated, but the next buffer may reuse it.
 pub type DeviceBuffer = Buffer<OnDevice>;
 
@@ -57,7 +57,7 @@ pub trait Place: Send + Sync + 'static {
     /// Allocates `bytes` from the driver. The device must be bound.
     #[doc(hidden)]
     fn allocate(bytes: usize) -> Result<u64>;
-    /// Frees memory of `allocate`. The device must be bound.
+    /// Frees memory that `allocate` returned. The device must be bound.
     ///
     /// # Safety
     /// `address` must come from `allocate` and be freed once.
@@ -89,7 +89,7 @@ struct Row {
 }
 
 struct State {
-    /// One arena per row.
+    /// One arena (list of free ranges) per row.
     arenas: Vec<Arena>,
     used: usize,
     peak: usize,
@@ -100,7 +100,7 @@ impl<M: Place> Pool<M> {
     /// Allocates the memory of all rows of this kind.
     ///
     /// # Errors
-    /// [`Error::Device`] if the driver has not enough memory.
+    /// [`Error::Device`] if the driver does not have enough memory.
     pub fn take(device: &Arc<Device>, footprint: &Footprint) -> Result<Self> {
         let mut rows = Vec::new();
         let mut arenas = Vec::new();
@@ -145,7 +145,8 @@ impl<M: Place> Pool<M> {
         self.shared.bytes as u64
     }
 
-    /// Returns the number of bytes in buffers now. Each buffer is rounded up to [`ALIGN_BYTES`].
+    /// Returns the number of bytes that are in buffers now. Each buffer is rounded up to
+    /// [`ALIGN_BYTES`].
     pub fn used_bytes(&self) -> u64 {
         self.shared.state().used as u64
     }
@@ -202,7 +203,7 @@ impl<M: Place> Buffer<M> {
     }
 
     /// Drops the buffer without making its memory available again, because the device may still use
-    /// it. The memory is freed with the pool.
+    /// the memory. The memory is freed with the pool.
     pub(super) fn withhold(mut self) {
         self.shared.state().withheld += self.len.next_multiple_of(ALIGN_BYTES);
         self.withheld = true;
@@ -222,7 +223,8 @@ impl Deref for Buffer<Pinned> {
 
 impl DerefMut for Buffer<Pinned> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`; `&mut self` is the only access.
+        // SAFETY: the bytes are page-locked and initialised, and the pool outlives the buffer.
+        // `&mut self` excludes all other accesses.
         unsafe { std::slice::from_raw_parts_mut(self.address() as *mut u8, self.len) }
     }
 }
@@ -287,7 +289,8 @@ impl Place for OnDevice {
     }
 
     unsafe fn free(address: u64) {
-        // SAFETY: guaranteed by the caller. The driver waits for work that uses the memory.
+        // SAFETY: the caller guarantees that the address comes from `allocate` and is freed once.
+        // The driver waits for work that uses the memory.
         let _ = unsafe { result::free_sync(address) };
     }
 }
@@ -299,14 +302,15 @@ impl Place for Pinned {
         // SAFETY: a context is bound. The pool owns the address.
         let address = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
         let address = driver("cuMemHostAlloc", address)?;
-        // SAFETY: that many bytes were just allocated. They are zeroed, because slices of them are
-        // handed out.
+        // SAFETY: `bytes` bytes were just allocated. They are zeroed, because callers get slices of
+        // them.
         unsafe { address.cast::<u8>().write_bytes(0, bytes) };
         Ok(address as u64)
     }
 
     unsafe fn free(address: u64) {
-        // SAFETY: guaranteed by the caller. The driver waits for work that uses the memory.
+        // SAFETY: the caller guarantees that the address comes from `allocate` and is freed once.
+        // The driver waits for work that uses the memory.
         let _ = unsafe { result::free_host(address as *mut std::ffi::c_void) };
     }
 }

@@ -5,8 +5,8 @@ use super::nvml::Nvml;
 use super::nvrtc::Nvrtc;
 use super::{Device, LibraryName, Runtime, device_count, driver_version, library};
 
-/// Report about the CUDA installation. Errors are texts that say what is missing and how to install
-/// it.
+/// Report about the CUDA installation. An error is a text that says what is missing and how to
+/// install it.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// libcuda. Its version is the CUDA version that the driver supports.
@@ -17,7 +17,7 @@ pub struct Probe {
     pub nvjpeg: Result<LibraryReport, String>,
     /// NVRTC, the run-time compiler.
     pub nvrtc: Result<LibraryReport, String>,
-    /// NVML, which reports GPU utilization. It has no other use.
+    /// NVML, which is used only to report GPU utilization.
     pub nvml: Result<LibraryReport, String>,
 }
 
@@ -47,8 +47,8 @@ pub struct DeviceReport {
     pub total_bytes: u64,
 }
 
-/// Probes all libraries that the runtime specifies or finds. Opens the libraries and, briefly,
-/// every GPU. Never panics.
+/// Probes all libraries that the runtime specifies or finds. Opens the libraries and, for a short
+/// time, every GPU. Never panics.
 pub fn probe(runtime: &Runtime) -> Probe {
     let count = device_count(runtime);
     let version = count.as_ref().ok().and_then(|_| driver_version().ok());

@@ -12,14 +12,16 @@ use crate::storage;
 /// kernels are cached. Passed to [`Device::open_with`](super::Device::open_with) and to
 /// [`LoaderBuilder::runtime`](crate::loader::LoaderBuilder::runtime). Cheap to clone.
 ///
-/// * A library without a path in this value is opened from the path in the environment
-///   (`FEEDWATER_LIBNVJPEG` and similar). Without that, the default search finds it. Without a
-///   directory in this value, compiled kernels are cached in `$FEEDWATER_CACHE`, otherwise in
-///   `$XDG_CACHE_HOME/feedwater`, otherwise in `~/.cache/feedwater`.
-/// * Runtimes of one process may specify different files for nvJPEG, NVRTC and NVML. Each uses
-///   its own. A library stays open until the process ends.
-/// * A process has one CUDA driver. A runtime that specifies another driver than the open one gets
-///   an error.
+/// * If this value has no path for a library, the environment variable for that library
+///   (`FEEDWATER_LIBNVJPEG` and similar) is read. If that variable is not set either, the default
+///   search is used. If this value has no directory, compiled kernels are cached in
+///   `$FEEDWATER_CACHE`, otherwise in `$XDG_CACHE_HOME/feedwater`, otherwise in
+///   `~/.cache/feedwater`.
+/// * Several `Runtime` values in one process may specify different files for nvJPEG, NVRTC and
+///   NVML. Each loader uses the files of its own `Runtime`. A library stays open until the process
+///   ends.
+/// * A process has only one CUDA driver. Using a `Runtime` that specifies a second driver is an
+///   error.
 #[derive(Clone, Debug, Default)]
 pub struct Runtime(Arc<Named>);
 
@@ -44,7 +46,8 @@ impl Runtime {
         self
     }
 
-    /// Returns the reason why the directory for compiled kernels is not used, if it is unusable.
+    /// Returns the reason why the directory for compiled kernels is unusable, or `None` if it can
+    /// be used or is not set.
     pub(crate) fn cache_warning(&self) -> Option<String> {
         let directory = self.cache_directory()?;
         check_private_folder(&directory).err().map(|error| error.to_string())
@@ -55,14 +58,14 @@ impl Runtime {
         self.0.cache_directory.clone().or_else(storage::cache_directory)
     }
 
-    /// Returns the file of a library that this value or the environment specifies. No other file
-    /// may then be used.
+    /// Returns the file that this value or the environment specifies for a library. If a file is
+    /// specified, no other file may be used.
     pub(super) fn file_of(&self, name: LibraryName) -> Option<PathBuf> {
         let named = self.0.libraries[name as usize].clone();
         named.or_else(|| from_env(name.variable()))
     }
 
-    /// Returns the place that specifies the file of a library, for error messages.
+    /// Returns the setting or variable that specifies the file of a library, for error messages.
     pub(super) fn named_by(&self, name: LibraryName) -> &'static str {
         match self.0.libraries[name as usize] {
             Some(_) => "the runtime",

@@ -1,10 +1,10 @@
 //! Grids and blocks of kernel launches.
 
-/// Threads per block, as columns and rows of the output. A warp covers 32 columns, so neighbouring
-/// threads write neighbouring addresses.
+/// Number of threads per block, as columns and rows of the output. A warp covers 32 columns, so
+/// neighbouring threads write neighbouring addresses.
 pub const BLOCK: (u32, u32) = (32, 8);
 
-/// Threads per block of the program kernel.
+/// Number of threads per block of the kernel `program`.
 pub const PROGRAM_THREADS: u32 = 256;
 
 /// GPU properties on which the launch of a tiled kernel depends.
@@ -27,13 +27,13 @@ pub struct Shape {
     pub shared_bytes: u32,
 }
 
-/// Optimization goal for the tiles of a launch. The result is the same, bit for bit.
+/// Optimization goal for the size of the tiles of a launch. Both goals give the same result, bit
+/// for bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchGoal {
-    /// Ends the launch soon: low tiles, so that there are enough of them for the whole device.
+    /// Ends the launch soon. Low tiles give enough blocks for the whole device.
     Latency,
-    /// Leaves most of the device to other work: the highest tiles, which need the fewest
-    /// instructions.
+    /// Leaves most of the device to other work. The highest tiles need the fewest instructions.
     Throughput,
 }
 
@@ -51,16 +51,16 @@ impl Shape {
 
     /// Returns a launch with one block per tile.
     ///
-    /// A thread's 64 registers let a multiprocessor hold four blocks, which hide each other's
+    /// With 64 registers per thread, a multiprocessor can hold four blocks, which hide each other's
     /// latency. So the shared memory per block is a quarter of a multiprocessor's, but at least 32
     /// KiB and at most 56 KiB. With less, tiles become strips of few columns. 56 KiB suffice for a
     /// tile of a photograph.
     ///
-    /// A tile is at most 112 columns wide: 16 per warp, the width of its matrix products. A tile is
-    /// 16 to 112 rows high, in steps of 16 rows, the height of a product. Higher tiles need less
-    /// work per sample, because the source rows at an edge are summed for both neighbours. For
-    /// [`LaunchGoal::Latency`], tiles are as high as possible while there are at least 1.5 times as
-    /// many blocks as run at the same time.
+    /// A tile is at most 112 columns wide: each warp computes 16 columns, the width of its matrix
+    /// products. A tile is 16 to 112 rows high, in steps of 16 rows, the height of a product.
+    /// Higher tiles need less work per sample, because two neighbouring tiles both sum the source
+    /// rows at their common edge. For [`LaunchGoal::Latency`], tiles are as high as possible while
+    /// the launch has at least 1.5 times as many blocks as the GPU runs at the same time.
     pub fn tiles(
         on: Multiprocessors,
         goal: LaunchGoal,
@@ -84,14 +84,16 @@ impl Shape {
         Self { grid, block: (threads, 1), shared_bytes }
     }
 
-    /// Returns the launch for one pixel. All launches have the same shared memory per block.
+    /// Returns the launch for an output of one pixel. All tiled launches have the same shared
+    /// memory per block.
     pub(super) fn smallest(on: Multiprocessors) -> Self {
         Self::tiles(on, LaunchGoal::Latency, 1, 1, 1)
     }
 
     /// Returns the share of a multiprocessor's memory that the blocks of a tiled kernel need as
-    /// shared memory, in percent. Multiprocessors divide one memory into L1 cache and shared
-    /// memory. The driver's default division may hold fewer blocks than the registers allow.
+    /// shared memory, in percent. Each multiprocessor divides its memory into L1 cache and shared
+    /// memory. With the driver's default division, a multiprocessor may hold fewer blocks than the
+    /// registers allow.
     pub(super) fn carveout(on: Multiprocessors) -> u32 {
         let block = Self::smallest(on).shared_bytes + RESERVED_SHARED;
         let blocks = (on.shared_bytes / block).clamp(1, BLOCKS);
@@ -130,7 +132,8 @@ mod tests {
         assert_eq!([1, 112, 113, 336, 337].map(|height| rows(16, height)), [1, 1, 2, 3, 4]);
     }
 
-    /// A kernel is set up once, with the shared memory and threads of all its launches.
+    /// The goal must not change shared memory or threads per block, because a kernel is set up once
+    /// for all its launches.
     #[test]
     fn the_goal_changes_only_the_number_of_rows_of_tiles() {
         for (count, width, height) in [(1, 1, 1), (16, 224, 224), (16, 1000, 30)] {

@@ -8,13 +8,14 @@ use super::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::ring::Slot;
 
-/// Tensor that one stream fills and another stream uses in turn. Two events synchronize them.
+/// Tensor in device memory that one stream fills and another stream then uses. Two events
+/// synchronize the streams.
 ///
 /// The producer's stream waits for the event `free` before it fills the slot. The consumer's stream
-/// waits for `ready` before it uses the slot. The consumer's stream is fixed here, because dropping
-/// a batch on any thread must record the consumer's work that uses the slot. Other streams can be
-/// admitted while the slot is in use ([`lend`](Self::lend)). The slot is then free after the work
-/// of all of them.
+/// waits for `ready` before it uses the slot. The consumer's stream is fixed when the slot is
+/// created, because dropping a batch on any thread must record the consumer's work that uses the
+/// slot. Other streams can be admitted while the slot is in use ([`lend`](Self::lend)). The slot is
+/// then free after the work of all of them.
 #[derive(Debug)]
 pub struct TensorSlot {
     buffer: Arc<DeviceBuffer>,
@@ -24,7 +25,7 @@ pub struct TensorSlot {
     consumer: Arc<Stream>,
     /// Streams, besides the consumer's, that currently use the slot.
     lent: Mutex<Vec<Arc<Stream>>>,
-    /// Whether streams with unknown handles may use the slot.
+    /// Whether streams whose handles are unknown may use the slot.
     lent_to_unnamed: AtomicBool,
 }
 
@@ -39,9 +40,9 @@ impl TensorSlot {
         Ok(Self { buffer, ready, free, producer, consumer, lent, lent_to_unnamed })
     }
 
-    /// Admits another stream to the tensor until the use ends. Work that is enqueued in the stream
-    /// from now on waits until the tensor is filled. The next filling waits for the work that is in
-    /// the stream when the use ends. Does not block the host.
+    /// Admits another stream to the tensor until the current use of the slot ends. Work that is
+    /// enqueued in the stream from now on waits until the tensor is filled. The slot is filled
+    /// again only after the work that is in the stream when the use ends. Does not block the host.
     ///
     /// # Errors
     /// [`Error::Config`] for a stream of another device. [`Error::Device`] if a driver call fails.
@@ -56,7 +57,8 @@ impl TensorSlot {
         }
         let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
         stream.wait(&self.ready)?;
-        // The default streams of several threads need one entry only.
+        // The stream may already be in the list. One entry is enough for the default streams of
+        // several threads.
         if !lent.iter().any(|it| it.is(stream)) {
             lent.push(stream.clone());
         }
@@ -64,7 +66,8 @@ impl TensorSlot {
     }
 
     /// Admits streams whose handles are unknown. Blocks the host until the tensor is filled. The
-    /// next filling waits for all work that is in the device's primary context when the use ends.
+    /// slot is filled again only after all work that is in the device's primary context when the
+    /// use ends.
     ///
     /// # Errors
     /// [`Error::Device`] if a driver call fails.
@@ -73,7 +76,7 @@ impl TensorSlot {
         self.ready.synchronize()
     }
 
-    /// Returns the tensor's memory. Code that fills a part of it may hold the `Arc`.
+    /// Returns the tensor's memory. Code that fills a part of the memory may hold the `Arc`.
     pub fn buffer(&self) -> &Arc<DeviceBuffer> {
         &self.buffer
     }
@@ -88,8 +91,8 @@ impl TensorSlot {
         &self.consumer
     }
 
-    /// Event that is reached when the last use has ended. Decoders that write outside the stream's
-    /// order must check it on the host.
+    /// Event that is reached when the last use has ended. Decoders whose writes do not follow the
+    /// stream's order must check this event on the host.
     pub fn free(&self) -> &Event {
         &self.free
     }
@@ -113,8 +116,8 @@ impl Slot for TensorSlot {
         self.consumer.wait(&self.ready)
     }
 
-    /// One event can serve all streams in turn, because a wait covers the work recorded before the
-    /// wait.
+    /// One event can be recorded in several streams in turn, because a wait refers to the last
+    /// record before the wait.
     fn end_use(&mut self) -> Result<()> {
         if std::mem::take(self.lent_to_unnamed.get_mut()) {
             self.free.record_behind_all()?;
@@ -136,5 +139,5 @@ impl Slot for TensorSlot {
     }
 }
 
-/// Number of lent streams for which the list needs no further allocation.
+/// Number of lent streams for which memory is allocated in advance.
 const LENT: usize = 4;

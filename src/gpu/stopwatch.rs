@@ -1,4 +1,4 @@
-//! Measures the device time of parts of streams, without blocking.
+//! Measures the device time of spans of work in streams, without blocking.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,20 +9,21 @@ use crate::error::Result;
 use crate::measure::DeviceMeter;
 
 /// Pause after a measurement, as a multiple of the host time that the measurement took. A thread
-/// therefore spends at most 0.5 % of its time on measuring. An event with a time stamp usually
-/// costs a few microseconds, but 0.7 ms on average were seen on one GPU (B200).
+/// therefore spends at most 0.5 % of its time on measuring. Recording an event with a time stamp
+/// usually takes a few microseconds, but took 0.7 ms on average on one GPU (B200).
 const REST: u32 = 200;
 
-/// Maximum pause. A measurement may have taken long only because the thread was descheduled.
+/// Maximum pause. It limits the effect of a measurement that took long only because the operating
+/// system interrupted the thread.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// Measures spans of streams between two events, by the device's clock.
 ///
-/// * All events are created at the beginning.
-/// * The stopwatch never blocks. It checks whether a span has ended when the next one begins, and
-///   at the end of a run.
-/// * A span is measured if the pause after the last measured one is over and a pair of events is
-///   free. Otherwise it is only counted.
+/// * All events are created when the stopwatch is created.
+/// * The stopwatch never blocks. When a span begins, and at the end of a run, it checks whether
+///   earlier spans have ended.
+/// * A span is measured if the pause after the last measurement is over and a pair of events is
+///   free. Otherwise the span is only counted.
 /// * A span that is dropped before its end has no effect.
 #[derive(Debug)]
 pub struct Stopwatch {
@@ -33,8 +34,8 @@ pub struct Stopwatch {
 #[derive(Debug)]
 struct State {
     free: Vec<Pair>,
-    /// Pairs of events in a stream, each with its number of samples, in the order in which they
-    /// were enqueued.
+    /// Spans whose times are not read yet, in the order of the stream. Each has a pair of events
+    /// and a number of samples.
     pending: VecDeque<(Pair, u64)>,
     rests_until: Option<Instant>,
 }
@@ -45,12 +46,12 @@ struct Pair {
     end: Event,
 }
 
-/// Span of a stream. Dropping it before its end means that it is not counted.
+/// Span of work in a stream. A span that is dropped before its end is not counted.
 #[derive(Debug)]
 #[must_use = "a span that is dropped before its end is not counted"]
 pub struct Lap<'a> {
     watch: &'a Stopwatch,
-    /// `None` if the span is not measured.
+    /// The two events of the span. `None` if the span is not measured.
     pair: Option<Pair>,
     /// Host time that measuring has taken so far.
     cost: Duration,
@@ -73,7 +74,8 @@ impl Stopwatch {
     /// Creates a span that is about to begin.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device), also if earlier work in a stream has failed.
+    /// [`Error::Device`](crate::Error::Device) if a driver call fails or if earlier work in a
+    /// stream has failed.
     pub fn lap(&self) -> Result<Lap<'_>> {
         let mut lap = Lap { watch: self, pair: None, cost: Duration::ZERO, started: false };
         let begin = Instant::now();
@@ -94,14 +96,15 @@ impl Stopwatch {
     /// Records the times of spans that have ended. Does not block.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device), also if earlier work in a stream has failed.
+    /// [`Error::Device`](crate::Error::Device) if a driver call fails or if earlier work in a
+    /// stream has failed.
     pub fn harvest(&self) -> Result<()> {
         self.lock().harvest(&self.meter)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent between any two statements, so a panic elsewhere does not damage
-        // it.
+        // The state is consistent after every statement, so a panic of another thread leaves it
+        // valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -127,7 +130,7 @@ impl State {
 }
 
 impl Lap<'_> {
-    /// Begins the span at the current end of the stream. A second call moves the beginning.
+    /// Begins the span after the work that is in the stream now. A second call moves the beginning.
     pub fn start(&mut self, stream: &Stream) -> Result<()> {
         if let Some(pair) = &self.pair {
             let begin = Instant::now();

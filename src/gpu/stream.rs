@@ -25,17 +25,17 @@ pub struct Stream {
 #[derive(Debug)]
 enum Owner {
     Us,
-    /// An external owner that keeps the stream alive, or no owner: the default streams always
-    /// exist.
+    /// An external owner that keeps the stream alive. The default streams have no owner, because
+    /// they always exist.
     Other,
-    /// cudarc. The `Arc` keeps its stream alive.
+    /// cudarc owns the stream. The `Arc` keeps the stream alive.
     Cudarc(Arc<CudaStream>),
 }
 
 // SAFETY: every thread may use a stream handle (CUDA driver API, "Stream Management"). The context
 // is bound before each call.
 unsafe impl Send for Stream {}
-// SAFETY: as above; the driver serializes calls on one stream.
+// SAFETY: every thread may use a stream handle, and the driver serializes calls on one stream.
 unsafe impl Sync for Stream {}
 
 impl Stream {
@@ -51,16 +51,17 @@ impl Stream {
     ///
     /// # Safety
     /// `raw` must be a `CUstream` of this device's primary context, or null for the legacy default
-    /// stream. It must stay valid as long as the result and everything created from it.
+    /// stream. The handle must stay valid as long as the returned value and everything created from
+    /// it.
     pub unsafe fn borrowed(device: &Arc<Device>, raw: *mut std::ffi::c_void) -> Self {
         Self { raw: raw.cast(), owner: Owner::Other, device: device.clone() }
     }
 
-    /// Wraps a stream of cudarc. The result keeps it alive.
+    /// Wraps a stream of cudarc. The returned value keeps the cudarc stream alive.
     ///
     /// # Errors
-    /// [`Error::Config`] if the stream does not belong to this device's primary context. Only in
-    /// that context can its work and ours share memory and events.
+    /// [`Error::Config`] if the stream does not belong to this device's primary context. A stream
+    /// of another context cannot share memory and events with our streams.
     pub fn of_cudarc(device: &Arc<Device>, stream: &Arc<CudaStream>) -> Result<Self> {
         if stream.context().cu_ctx() != device.context {
             let problem = format!(
@@ -74,13 +75,13 @@ impl Stream {
         Ok(Self { raw, owner, device: device.clone() })
     }
 
-    /// Returns the legacy default stream, which always exists. It and every blocking stream wait
-    /// for each other's work. This crate's streams are non-blocking.
+    /// Returns the legacy default stream, which always exists. The legacy default stream and every
+    /// blocking stream wait for each other's work. This crate's streams are non-blocking.
     pub fn legacy_default(device: &Arc<Device>) -> Self {
         Self { raw: LEGACY as sys::CUstream, owner: Owner::Other, device: device.clone() }
     }
 
-    /// Returns the handle that means the default stream of the calling thread.
+    /// Returns the default stream of the calling thread. Its handle is the same in every thread.
     pub fn per_thread_default(device: &Arc<Device>) -> Self {
         Self { raw: PER_THREAD as sys::CUstream, owner: Owner::Other, device: device.clone() }
     }
@@ -96,14 +97,15 @@ impl Stream {
         })
     }
 
-    /// Blocks until the stream is empty. Returns errors of its work.
+    /// Blocks until the stream is empty. Returns errors of the stream's work.
     pub fn synchronize(&self) -> Result<()> {
         let _entered = self.device.enter()?;
         // SAFETY: the handle is alive.
         driver("cuStreamSynchronize", unsafe { result::stream::synchronize(self.raw) })
     }
 
-    /// Returns the `CUstream` handle, for nvJPEG and frameworks. Valid as long as this stream.
+    /// Returns the `CUstream` handle, for nvJPEG and frameworks. The handle is valid as long as
+    /// this stream.
     pub fn raw(&self) -> *mut std::ffi::c_void {
         self.raw.cast()
     }
@@ -136,17 +138,17 @@ impl Stream {
     }
 }
 
-/// Events after the last use of an object in each stream that used it. Waiting for these events
-/// does not wait for other work of the context, such as a framework's.
+/// Events after the last use of an object, one event for each stream that used the object. Waiting
+/// for these events does not wait for other work of the context, such as a framework's.
 #[derive(Debug, Default)]
 pub(super) struct LastUses(Mutex<Vec<(Queue, Event)>>);
 
-/// Identity of a queue: the stream's handle, and the thread if the handle means another queue in
-/// each thread.
+/// Identity of a stream's queue: the stream's handle. The handle of the per-thread default stream
+/// means another queue in each thread, so its identity includes the thread.
 type Queue = (usize, Option<ThreadId>);
 
 impl LastUses {
-    /// Records an event after the work that is in the stream now. If that fails, waits for the
+    /// Records an event after the work that is in the stream now. If recording fails, waits for the
     /// stream instead.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let queue = (stream.number(), stream.is_per_thread().then(|| thread::current().id()));
@@ -181,7 +183,8 @@ impl Drop for Stream {
     fn drop(&mut self) {
         match mem::replace(&mut self.owner, Owner::Other) {
             Owner::Other => {}
-            // cudarc may destroy the stream, and binds its own context to do so.
+            // When cudarc destroys the stream, it binds its own context. `_entered` restores the
+            // previous context afterwards.
             Owner::Cudarc(stream) => {
                 let _entered = self.device.enter();
                 drop(stream);
@@ -197,7 +200,7 @@ impl Drop for Stream {
     }
 }
 
-/// Mark in a stream. Recording the event again moves the mark.
+/// Mark in a stream. Recording an event again moves its mark.
 #[derive(Debug)]
 pub struct Event {
     raw: sys::CUevent,
@@ -207,13 +210,13 @@ pub struct Event {
 // SAFETY: every thread may use an event handle (CUDA driver API, "Event Management"). The context
 // is bound before each call.
 unsafe impl Send for Event {}
-// SAFETY: as above.
+// SAFETY: every thread may use an event handle (CUDA driver API, "Event Management").
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Creates an event that counts as reached until it is recorded. It has no time stamps, which
-    /// cost hundreds of microseconds on some devices. A host thread that waits for it sleeps
-    /// instead of spinning.
+    /// Creates an event that counts as reached until it is recorded. The event has no time stamp,
+    /// because time stamps cost hundreds of microseconds on some devices. A host thread that waits
+    /// for the event sleeps instead of spinning.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32
             | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
@@ -221,7 +224,8 @@ impl Event {
     }
 
     /// Creates an event with a time stamp, for [`elapsed_since`](Self::elapsed_since) and
-    /// [`Stopwatch`](super::Stopwatch). Nothing should wait for it.
+    /// [`Stopwatch`](super::Stopwatch). Neither streams nor host threads should wait for this
+    /// event. A host thread would spin.
     pub fn timed(device: &Arc<Device>) -> Result<Self> {
         Self::with_flags(device, sys::CUevent_flags::CU_EVENT_DEFAULT as u32)
     }
@@ -229,7 +233,8 @@ impl Event {
     fn with_flags(device: &Arc<Device>, flags: u32) -> Result<Self> {
         let _entered = device.enter()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: writes one handle to `raw`. `result::event::create` accepts only one flag.
+        // SAFETY: the call writes one handle to `raw`. `result::event::create` is not used, because
+        // it accepts only one flag.
         driver("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags).result() })?;
         Ok(Self { raw, device: device.clone() })
     }
@@ -242,8 +247,8 @@ impl Event {
     }
 
     /// Records the event after all work that is now enqueued in the device's primary context, by
-    /// all libraries of the process. Drivers before CUDA 12.5 lack the function; the host then
-    /// waits for the work.
+    /// all libraries of the process. Drivers before CUDA 12.5 lack the function `cuCtxRecordEvent`.
+    /// With these drivers the host waits for the work.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) if a stream of the context is being captured. The
@@ -251,7 +256,7 @@ impl Event {
     pub(super) fn record_behind_all(&self) -> Result<()> {
         type RecordBehindAll = unsafe extern "C" fn(sys::CUcontext, sys::CUevent) -> sys::CUresult;
         let libcuda = library::open(self.device.runtime(), super::LibraryName::Driver, None)?;
-        // SAFETY: the type is that of cuda.h.
+        // SAFETY: the function pointer type is that of cuda.h.
         let function = unsafe { libcuda.function::<RecordBehindAll>("cuCtxRecordEvent") };
         let Ok(record) = function else { return self.device.synchronize() };
         let _entered = self.device.enter()?;
@@ -274,9 +279,9 @@ impl Event {
         }
     }
 
-    /// Returns the device time between an earlier event and this one, or `None` if one of them is
-    /// not reached. Does not block. CUDA returns milliseconds in single precision, in steps of
-    /// about half a microsecond.
+    /// Returns the device time between an earlier event and this one, or `None` if one of the two
+    /// events is not reached. Does not block. CUDA returns milliseconds in single precision, in
+    /// steps of about half a microsecond.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) if one of the events is not [`timed`](Self::timed)
@@ -285,7 +290,7 @@ impl Event {
         let _entered = self.device.enter()?;
         let mut milliseconds = 0f32;
         let elapsed = elapsed_time(&self.device)?;
-        // SAFETY: both handles are alive; writes one number.
+        // SAFETY: both handles are alive. The call writes one number.
         let called = unsafe { elapsed(&mut milliseconds, earlier.raw, self.raw) }.result();
         match called {
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => Ok(None),
@@ -297,13 +302,14 @@ impl Event {
         }
     }
 
-    /// Like [`synchronize`](Self::synchronize), for destructors. They may run on a thread that
-    /// captures a graph, or while another thread captures one.
+    /// Like [`synchronize`](Self::synchronize), for destructors. A destructor may run on a thread
+    /// that captures a graph, or while another thread captures one.
     pub(super) fn synchronize_in_drop(&self) -> Result<()> {
         self.device.beside_captures(|| self.synchronize())
     }
 
-    /// Returns the `CUevent` handle, for streams of other code. Valid as long as this event.
+    /// Returns the `CUevent` handle, for streams of other code. The handle is valid as long as this
+    /// event.
     pub fn raw(&self) -> *mut std::ffi::c_void {
         self.raw.cast()
     }
@@ -318,15 +324,15 @@ impl Event {
 
 type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
 
-/// Returns `cuEventElapsedTime`, which every driver has. cudarc has only its successor of CUDA
-/// 12.8, which older drivers lack.
+/// Returns `cuEventElapsedTime`, which every driver has. cudarc declares only the successor of this
+/// function from CUDA 12.8, which older drivers lack.
 fn elapsed_time(device: &Device) -> Result<ElapsedTime> {
     static FOUND: OnceLock<ElapsedTime> = OnceLock::new();
     if let Some(found) = FOUND.get() {
         return Ok(*found);
     }
     let driver = library::open(device.runtime(), super::LibraryName::Driver, None)?;
-    // SAFETY: the type is that of cuda.h.
+    // SAFETY: the function pointer type is that of cuda.h.
     let found = unsafe { driver.function("cuEventElapsedTime") }?;
     Ok(*FOUND.get_or_init(|| found))
 }

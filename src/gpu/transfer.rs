@@ -1,4 +1,5 @@
-//! Copies between host and device in the order of streams, without data races on the host.
+//! Copies between host and device in the order of streams. The types prevent data races on the
+//! host.
 
 use std::ops::Range;
 
@@ -10,8 +11,8 @@ use crate::error::{Error, Result};
 
 /// Page-locked buffer that the host writes and that streams copy to the device.
 ///
-/// The host can access the bytes only after their last copy has ended, because
-/// [`bytes`](Self::bytes) waits for it.
+/// [`bytes`](Self::bytes) waits for the last copy, so the host can access the bytes only after that
+/// copy has ended.
 #[derive(Debug)]
 pub struct Upload {
     host: PinnedBuffer,
@@ -25,7 +26,7 @@ impl Upload {
         Ok(Self { host, copied })
     }
 
-    /// Returns the host's bytes for writing. Blocks until the last copy has read them.
+    /// Returns the host's bytes for writing. Blocks until the last copy has read the old bytes.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
         self.copied.synchronize()?;
         Ok(&mut self.host)
@@ -78,8 +79,8 @@ impl Drop for Upload {
 
 /// Page-locked buffer into which a stream copies from the device.
 ///
-/// The host can read the bytes only after the last copy has ended, because [`bytes`](Self::bytes)
-/// waits for it.
+/// [`bytes`](Self::bytes) waits for the last copy, so the host can read the bytes only after that
+/// copy has ended.
 #[derive(Debug)]
 pub struct Download {
     host: PinnedBuffer,
@@ -123,7 +124,7 @@ impl Download {
         mark(&self.copied, stream)
     }
 
-    /// Returns the host's bytes. Blocks until the last copy has written them.
+    /// Returns the host's bytes. Blocks until the last copy has written these bytes.
     pub fn bytes(&self) -> Result<&[u8]> {
         self.copied.synchronize()?;
         Ok(&self.host)
@@ -137,8 +138,8 @@ impl Drop for Download {
     }
 }
 
-/// Page-locked buffer with a counterpart on the device. The host writes the page-locked buffer, and
-/// a stream copies it to the device.
+/// Page-locked buffer together with a device buffer of the same length. The host writes the
+/// page-locked buffer, and a stream copies it to the device buffer.
 ///
 /// Streams must order their accesses to the device buffer: a reader in another stream waits for an
 /// event recorded after the copy, and the next upload waits for all readers.
@@ -162,7 +163,7 @@ impl Staged {
         Ok(Self { host: Upload::new(host)?, device })
     }
 
-    /// Returns the host's bytes for writing. Blocks until the last upload has read them.
+    /// Returns the host's bytes for writing. Blocks until the last upload has read the old bytes.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
         self.host.bytes()
     }
@@ -173,8 +174,8 @@ impl Staged {
         self.host.copy(stream, range, &self.device, offset)
     }
 
-    /// Event that is reached when the last upload has ended. Streams that read the device buffer
-    /// must wait for it.
+    /// Event that is reached when the last upload has ended. Other streams must wait for this event
+    /// before they read the device buffer.
     pub fn uploaded(&self) -> &Event {
         &self.host.copied
     }
@@ -195,14 +196,14 @@ impl Staged {
         self.device.len()
     }
 
-    /// Whether the buffers are empty.
+    /// Whether both buffers are empty.
     pub fn is_empty(&self) -> bool {
         self.device.is_empty()
     }
 }
 
 /// Copies bytes from the device to the host, after all work that is in the stream now. Blocks until
-/// they are copied.
+/// the bytes are copied.
 pub fn read_back(
     stream: &Stream,
     source: &DeviceBuffer,
@@ -263,8 +264,8 @@ pub fn copy(
     driver("cuMemcpyDtoDAsync", copied)
 }
 
-/// Enqueues a copy of piece `from` of a buffer to piece `to`. A piece has `bytes` bytes. Pieces are
-/// numbered from 0.
+/// Enqueues a copy of piece `from` of a buffer to piece `to` of the same buffer. Each piece has
+/// `bytes` bytes. Pieces are numbered from 0.
 pub fn copy_within(
     stream: &Stream,
     buffer: &DeviceBuffer,

@@ -4,7 +4,8 @@ use super::{Format, Header, corrupt, le32, truncated};
 use crate::error::{DataError, Reason};
 use crate::geometry::{Orientation, Size};
 
-/// Size of the file header in bytes. The image header, which begins with its own size, follows it.
+/// Size of the file header in bytes. The image header follows the file header, and begins with its
+/// own size.
 const FILE_HEAD: usize = 14;
 /// Size of OS/2's first image header, with 16-bit width and height and three-byte colors.
 const CORE: u32 = 12;
@@ -23,7 +24,7 @@ pub(crate) struct BmpLayout<'a> {
     pub color_bytes: usize,
     /// Whether the last row is stored first.
     pub bottom_up: bool,
-    /// Offset of the pixels in the file. It may lie beyond the end.
+    /// Offset of the pixels in the file. The offset may lie beyond the end of the file.
     pub start: usize,
 }
 
@@ -36,7 +37,7 @@ pub(crate) enum BmpCoding {
     Runs { four_bits: bool },
     /// 16-bit words with 5 bits per channel, or with 6 bits for green.
     Words { six_green: bool },
-    /// `bytes` bytes per pixel. `rgb` are the positions of red, green and blue in them.
+    /// Pixels of `bytes` bytes. `rgb` are the positions of red, green and blue in these bytes.
     Bytes { bytes: usize, rgb: [usize; 3] },
 }
 
@@ -90,8 +91,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
         (0, 24 | 32) => BmpCoding::Bytes { bytes: bits as usize / 8, rgb: [2, 1, 0] },
         (1, 8) | (2, 4) => BmpCoding::Runs { four_bits: bits == 4 },
         (3, 16 | 24 | 32) => {
-            // Headers of version 2 and 3 contain the color masks; version 3 also contains the alpha
-            // mask. After a 40-byte header, the masks follow it.
+            // Headers of version 2 and 3 contain the color masks. Headers of version 3 also contain
+            // the alpha mask. A 40-byte header is followed by the masks.
             let at = FILE_HEAD + 40;
             let mask = |number: usize| le32(bytes, at + 4 * number).ok_or_else(cut);
             let alpha = if head_len >= 56 { mask(3)? } else { 0 };

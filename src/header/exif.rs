@@ -120,7 +120,8 @@ fn exif_orientation(data: &Joined<'_>) -> Option<u16> {
 }
 
 /// Returns the orientation tag of the directory. As in Pillow, numbers of all types are accepted.
-/// Of several values the first counts, of several tags the last.
+/// If the tag has several values, the first is used. If there are several such tags, the last is
+/// used.
 fn directory_orientation(data: &Joined<'_>, order: Order) -> Option<u16> {
     let directory = order.u32(data.read(4)?) as usize;
     let entries = order.u16(data.read(directory)?);
@@ -190,8 +191,8 @@ impl Kind {
         }
     }
 
-    /// Returns the value at a position, if the type is a number. The value is exact if it can be an
-    /// orientation.
+    /// Returns the value at a position, if the type is a number. Values that are valid orientations
+    /// are exact.
     fn number(self, data: &Joined<'_>, at: usize, order: Order) -> Option<f64> {
         let quotient = |signed: bool| {
             let [above, below] = [at, at + 4].map(|at| data.read(at).map(|it| order.u32(it)));
@@ -234,8 +235,8 @@ impl Order {
     }
 }
 
-/// Returns the digit after the first `tiff:Orientation="` or `tiff:Orientation>` that a digit
-/// follows.
+/// Returns the digit after the first `tiff:Orientation="` or `tiff:Orientation>` that is followed
+/// by a digit.
 fn xmp_orientation(text: &[u8]) -> Option<u16> {
     const NAME: &[u8] = b"tiff:Orientation";
     text.windows(NAME.len()).enumerate().filter(|(_, window)| *window == NAME).find_map(

@@ -47,7 +47,7 @@ fn media(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     let content = bytes.get(4..)?.strip_prefix(b"ftyp")?;
     let len = u32::from_be_bytes(*bytes.first_chunk()?) as usize;
     let content = &content[..content.len().min(len.saturating_sub(8)).min(MOST_BRAND_BYTES)];
-    // The second word is a version, not a brand.
+    // The second word of the box is a version, not a brand.
     let brands = || content.as_chunks::<4>().0.iter().enumerate().filter(|(at, _)| *at != 1);
     let has = |known: &[&[u8; 4]]| brands().any(|(_, brand)| known.contains(&brand));
     Some(if has(&[b"avif", b"avis"]) {

@@ -14,11 +14,13 @@ const MOST_CODE_BITS: u8 = 8;
 /// First frame of a GIF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GifLayout<'a> {
-    /// Size of the canvas: that of the screen, or larger if the frame extends beyond it.
+    /// Size of the canvas: the size of the screen descriptor, or larger if the frame extends beyond
+    /// it.
     pub size: Size,
-    /// Part of the canvas that the frame covers. The rest has the transparent color, or color 0.
+    /// Part of the canvas that the frame covers. The rest of the canvas has the transparent color,
+    /// or color 0.
     pub frame: Roi,
-    /// Colors of three bytes. If it is empty, indices are gray values.
+    /// Palette of three bytes per color. If the palette is empty, indices are gray values.
     pub palette: &'a [u8],
     pub transparent: u8,
     pub interlaced: bool,
@@ -28,7 +30,8 @@ pub(crate) struct GifLayout<'a> {
     pub blocks: GifBlocks<'a>,
 }
 
-/// Iterator over blocks of up to 255 bytes, each stored after its length. A length of 0 ends them.
+/// Iterator over blocks of up to 255 bytes. Each block is stored after its length, and a length of
+/// 0 ends the sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GifBlocks<'a> {
     rest: &'a [u8],

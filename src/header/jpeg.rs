@@ -28,8 +28,8 @@ pub struct JpegHeader {
     pub precision: u8,
     /// Number of MCUs between two restart markers, or 0 without restart markers.
     pub restart_interval: u16,
-    /// Number of components in the first scan. If it has all components, a sequential frame has no
-    /// other scan.
+    /// Number of components in the first scan. In a sequential frame, a first scan with all
+    /// components is the only scan.
     pub scan_components: u8,
     /// Whether an APP0 segment declares JFIF.
     pub jfif: bool,
@@ -176,7 +176,7 @@ pub(super) fn parse(bytes: &[u8], strict: bool) -> Result<Header, DataError> {
     Ok(header)
 }
 
-/// Parses the header. Returns it, and the bytes after the header of the first scan.
+/// Parses the header. Returns the header, and the bytes after the header of the first scan.
 pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), DataError> {
     let mut markers = Markers::new(bytes);
     let mut frame: Option<(Size, JpegHeader)> = None;
@@ -198,7 +198,8 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
             }
             _ => {}
         }
-        // libjpeg treats such a segment as empty if it does not interpret the content.
+        // libjpeg treats a segment with an impossible length as empty, unless it interprets the
+        // segment's content.
         if !strict && matches!(marker, 0xE0..=0xEF | 0xFE) && markers.is_short() {
             seen.short_segment = true;
             markers.skip_length();

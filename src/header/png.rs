@@ -89,7 +89,8 @@ fn metadata(bytes: &[u8]) -> Metadata {
         match kind {
             b"eXIf" => exif = Some(data),
             b"tEXt" | b"zTXt" | b"iTXt" => match text::keyword(data) {
-                // Pillow treats the content of such a text like that of an eXIf chunk.
+                // Pillow treats the content of a tEXt chunk with the keyword `exif` like that of an
+                // eXIf chunk.
                 b"exif" if kind == b"tEXt" => exif = Some(data.get(5..).unwrap_or_default()),
                 b"Raw profile type exif" => profile = text::text(kind, data).or(profile),
                 b"XML:com.adobe.xmp" => {
@@ -115,7 +116,7 @@ fn metadata(bytes: &[u8]) -> Metadata {
     } else if let Some(exif) = profile.and_then(|text| text::raw_profile(&text)) {
         metadata.set_exif(&exif[..].into());
     }
-    // If the last text is empty, Pillow uses the last iTXt text.
+    // If the last XMP text is empty, Pillow uses the last iTXt text.
     if let Some(xmp) = xmp.filter(|text| !text.is_empty()).or(packet) {
         metadata.set_xmp(&xmp);
     }
@@ -198,7 +199,7 @@ impl<'a> PngLayout<'a> {
 /// Returns how the file ends after the pixels.
 fn ending(chunks: Chunks<'_>, mut checks: Checks<'_>) -> PngEnd {
     let end = last_chunks(chunks, &mut checks);
-    // Errors of single chunks take precedence.
+    // An error in a single chunk takes precedence over an error that concerns several chunks.
     match checks.together() {
         Err(error) if matches!(end, PngEnd::Whole | PngEnd::Missing) => PngEnd::Malformed(error),
         _ => end,
@@ -225,8 +226,8 @@ fn last_chunks(chunks: Chunks<'_>, checks: &mut Checks<'_>) -> PngEnd {
     PngEnd::Missing
 }
 
-/// Checks that the default image of an APNG has the size of the image, if it is the first frame of
-/// the animation. `head` is the content of IHDR.
+/// Checks that the default image of an APNG has the size of the image, if the default image is the
+/// first frame of the animation. `head` is the content of IHDR.
 fn check_default_image(head: &[u8], control: &[u8]) -> Result<(), DataError> {
     let number = |at: usize| be32(control, at);
     if [number(4), number(8), number(12), number(16)]
@@ -254,7 +255,7 @@ struct Chunks<'a> {
 
 struct Chunk<'a> {
     kind: &'a [u8; 4],
-    /// Content. `None` if the file ends inside it.
+    /// Content of the chunk. `None` if the file ends inside the content.
     data: Option<&'a [u8]>,
     crc: Option<u32>,
 }

@@ -3,9 +3,9 @@
 //! binary.
 //!
 //! By the specification (netpbm.sourceforge.net/doc/ppm.html), a header consists of magic number,
-//! width, height and, except for bits, the maximum value. They are decimal and separated by white
-//! space. One byte of white space and the rows from the top follow. A `#` begins a comment, which
-//! ends with its line and counts as white space. Bytes after the pixels are ignored.
+//! width, height and, except for bits, the maximum value. The numbers are decimal and separated by
+//! white space. One byte of white space follows, and then the rows from the top. A `#` begins a
+//! comment, which ends with its line and counts as white space. Bytes after the pixels are ignored.
 
 use memchr::memchr2;
 
@@ -41,13 +41,14 @@ pub(crate) enum PnmCoding {
     Bytes,
     /// Two bytes per sample, high byte first.
     Words,
-    /// A `0` or `1` per sample, with or without white space between them.
+    /// One `0` or `1` per sample, with or without white space between samples.
     BitText,
     /// Decimal numbers, separated by white space.
     Text,
 }
 
-/// PNM header for sources whose files contain raw pixels. It is put before the pixels.
+/// PNM header for sources whose files contain raw pixels without a header. It is put before the
+/// pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PnmHead {
     bytes: [u8; Self::MOST_BYTES],

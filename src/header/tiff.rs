@@ -10,7 +10,7 @@ use crate::geometry::Size;
 const MAX_SIDE: u32 = i32::MAX as u32;
 /// Size of a directory entry in bytes.
 const ENTRY_BYTES: usize = 12;
-/// Maximum number of pixels of a tile, as a multiple of those of the image.
+/// Maximum number of pixels of a tile, as a multiple of the image's number of pixels.
 const MOST_TILE_RATIO: u64 = 4;
 /// Number of pixels up to which a tile is accepted for every image.
 const LEAST_TILE_LIMIT: u64 = 1 << 20;
@@ -31,7 +31,7 @@ pub(crate) struct TiffLayout {
     pub differences: bool,
     pub little: bool,
     /// Size of a strip or tile in pixels. The last strip ends with the image. Tiles may extend
-    /// beyond it.
+    /// beyond the image.
     pub chunk: Size,
     pub tiled: bool,
     /// Offsets of the strips or tiles.
@@ -93,7 +93,8 @@ impl TiffLayout {
         (self.chunk.width as usize * self.samples * self.bits as usize).div_ceil(8)
     }
 
-    /// Number of rows of a strip or tile that exist.
+    /// Number of stored rows of a strip or tile. Only the last strip has fewer rows than the
+    /// others.
     pub fn chunk_rows(&self, row_of_chunks: usize) -> usize {
         let rows = self.chunk.height as usize;
         if self.tiled { rows } else { rows.min(self.size.height as usize - rows * row_of_chunks) }
@@ -113,7 +114,8 @@ impl TiffLayout {
         };
         let start = number(&self.offsets)?;
         let len = match self.lengths {
-            // Uncompressed data needs no length, and Pillow does not read it.
+            // Uncompressed data needs no length, and Pillow does not read the length tag for such
+            // data.
             Some(lengths) if self.packing != TiffPacking::None => number(&lengths)?,
             _ => self.row_bytes().saturating_mul(self.chunk_rows(index / self.across())),
         };
@@ -199,7 +201,7 @@ impl Directory<'_> {
         value.map(Some).ok_or_else(|| truncated(&format!("the values of tag {tag}")))
     }
 
-    /// Whether all values of a tag equal `wanted`. True without the tag.
+    /// Whether all values of a tag equal `wanted`. Also true if there is no such tag.
     fn all(&self, tag: u32, wanted: u32) -> Result<bool, DataError> {
         let Some(values) = self.values(tag)? else { return Ok(true) };
         let mut all = true;
@@ -251,7 +253,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         other => return Err(unsupported(format!("photometric interpretation {other}"))),
     };
     let extras = extra.map_or(0, |it| it.count);
-    // A fourth sample of RGB need not be declared.
+    // An RGB image may have a fourth sample that no tag declares.
     let is_complete =
         samples == extras.saturating_add(needed) || (photometric, samples, extras) == (2, 4, 0);
     if !is_complete || samples > MOST_SAMPLES {

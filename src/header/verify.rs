@@ -9,7 +9,7 @@ use super::{FrameKind, JpegHeader, JpegLayout, JpegScan, JpegScanComponent, be16
 use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 
-/// Value for a coefficient of which no bit is coded yet.
+/// Value that marks a coefficient of which no bit is coded yet.
 const UNSEEN: i8 = -1;
 /// Maximum number of bits of a block: DC and 63 AC coefficients, with codes of 16 bits each.
 const MOST_BITS: u64 = 16 + 11 + 63 * (16 + 10);
@@ -57,7 +57,7 @@ pub(super) fn verify(
             SOS => walk.scan()?,
             DQT => walk.quantisers()?,
             DRI => walk.restart_interval()?,
-            // Application segments and comments.
+            // Application segments and comments are only skipped.
             0xE0..=0xEF | 0xFE => drop(walk.markers.segment(marker)?),
             SOI => return Err(corrupt("a second start-of-image marker")),
             0xD0..=0xD7 => return Err(corrupt("a restart marker outside of a scan")),
@@ -84,7 +84,7 @@ struct Walk<'a> {
     frame: Option<[u8; 4]>,
     /// Offset of each quantization table.
     quantisers: [Option<usize>; 4],
-    /// DC tables, then AC tables.
+    /// Huffman tables: first the DC tables, then the AC tables.
     codes: [[Option<HuffmanTable>; 4]; 2],
     restart: u16,
     /// Lowest coded bit of each component's coefficients.
@@ -219,8 +219,8 @@ impl<'a> Walk<'a> {
     fn is_symbol(&self, class: usize, symbol: u8) -> bool {
         match (class, symbol & 15) {
             (0, _) => symbol <= 11,
-            // End of block and sixteen zeros. In progressive scans, also the ends of several
-            // blocks.
+            // These symbols mean the end of a block and sixteen zeros. In progressive scans, other
+            // symbols mean the ends of several blocks.
             (_, 0) => self.process == Process::Progressive || matches!(symbol, 0x00 | 0xF0),
             (_, bits) => bits <= 10,
         }
@@ -340,8 +340,8 @@ impl<'a> Walk<'a> {
         let Size { width, height } = self.size;
         let h_max = components.iter().map(|it| u32::from(it.h)).max().unwrap_or(1);
         let v_max = components.iter().map(|it| u32::from(it.v)).max().unwrap_or(1);
-        // With one component, only the blocks inside the image are coded. With several, whole MCUs
-        // are.
+        // A scan with one component codes only the blocks inside the image. A scan with several
+        // components codes whole MCUs.
         let (columns, rows) = if count == 1 {
             let (h, v) = sampling;
             ((width * h).div_ceil(h_max).div_ceil(8), (height * v).div_ceil(v_max).div_ceil(8))

@@ -1,8 +1,9 @@
-//! nvJPEG's C interface, opened at run time. Nothing links CUDA.
+//! nvJPEG's C interface. The library is opened at run time, so nothing links CUDA.
 //!
 //! `bindings.rs` contains the declarations of nvJPEG 13.3's public header as bindgen writes them,
 //! without comments. [`NvJpegLib`] contains one `Result` per function, because an older library
-//! lacks some of them. Check it before a call: calling a missing function panics.
+//! lacks some functions. Check a function's `Result` before the call, because calling a missing
+//! function panics.
 //!
 //! To regenerate: `NVJPEG_INCLUDE=<directory of nvjpeg.h> cargo build -p feedwater-nvjpeg-sys --features bindgen`.
 

@@ -58,7 +58,8 @@ pub extern "C" fn feedwater_ptx_memory() -> *mut Memory {
     Box::into_raw(Box::new(Memory::new()))
 }
 
-/// Adds an allocation whose content is unwritten. Returns 0, or 1 if it overlaps another one.
+/// Adds an allocation whose content is unwritten. Returns 0, or 1 if the allocation overlaps
+/// another one.
 ///
 /// # Safety
 /// `memory` must come from `feedwater_ptx_memory` and be used by one thread at a time. The
@@ -74,7 +75,7 @@ pub unsafe extern "C" fn feedwater_ptx_map(memory: *mut Memory, address: u64, by
 /// Removes an allocation.
 ///
 /// # Safety
-/// The requirements of `feedwater_ptx_map`.
+/// The requirements are those of `feedwater_ptx_map`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_unmap(memory: *mut Memory, address: u64) {
     // SAFETY: guaranteed by the caller.
@@ -84,7 +85,7 @@ pub unsafe extern "C" fn feedwater_ptx_unmap(memory: *mut Memory, address: u64) 
 /// Marks bytes as written, because a copy has written them.
 ///
 /// # Safety
-/// The requirements of `feedwater_ptx_map`.
+/// The requirements are those of `feedwater_ptx_map`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_wrote(memory: *mut Memory, address: u64, bytes: u64) {
     // SAFETY: guaranteed by the caller.
@@ -94,7 +95,7 @@ pub unsafe extern "C" fn feedwater_ptx_wrote(memory: *mut Memory, address: u64, 
 /// Whether all of these bytes were written.
 ///
 /// # Safety
-/// The requirements of `feedwater_ptx_map`.
+/// The requirements are those of `feedwater_ptx_map`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_is_written(
     memory: *const Memory,
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn feedwater_ptx_is_written(
     unsafe { (*memory).is_written(address, bytes) }.unwrap_or(false).into()
 }
 
-/// Parses a PTX source. If it is refused, reports the reason and returns null.
+/// Parses a PTX source. If the source is refused, reports the reason and returns null.
 ///
 /// # Safety
 /// `source` must end with a NUL byte.
@@ -154,9 +155,9 @@ pub unsafe extern "C" fn feedwater_ptx_parameters(
     parameters.len() as c_int
 }
 
-/// Runs a kernel. Reports every fault and returns their number. A difference between schedules and
-/// a refused launch are faults too. Adds the counts to `totals`; under every schedule, only those
-/// of the first one.
+/// Runs a kernel. Reports every fault and returns the number of faults. A difference between
+/// schedules and a refused launch are faults too. Adds the counts to `totals`. If the kernel runs
+/// under every schedule, only the counts of the first run are added.
 ///
 /// # Safety
 /// `module` and `memory` must come from the functions above and be used by one thread at a time.
@@ -258,7 +259,7 @@ mod tests {
         let address = data.as_mut_ptr() as u64;
         let memory = feedwater_ptx_memory();
         let mut totals = Totals::default();
-        // SAFETY: the functions returned these pointers; the strings have NUL bytes.
+        // SAFETY: the functions returned these pointers. The strings have NUL bytes.
         unsafe {
             assert_eq!(feedwater_ptx_map(memory, address, 8), 0);
             assert_eq!(feedwater_ptx_map(memory, address + 4, 8), 1);

@@ -1,4 +1,4 @@
-//! Launches under several schedules and fills. Their results must be equal.
+//! Launches under several schedules and fills. The results of all these launches must be equal.
 
 use crate::error::Result;
 use crate::launch::{Launch, Options, Outcome, Schedule};
@@ -22,16 +22,17 @@ pub struct Difference {
     pub range: String,
     /// Offset of the byte in the range.
     pub offset: u64,
-    /// Value after the first run. `None` if it was not written.
+    /// Value of the byte after the first run. `None` if the run did not write the byte.
     pub first: Option<u8>,
-    /// Value after the other run. `None` if it was not written.
+    /// Value of the byte after the other run. `None` if the run did not write the byte.
     pub other: Option<u8>,
     /// Options of the other run.
     pub options: Options,
 }
 
 impl Options {
-    /// Returns options that together use every schedule, each with another fill.
+    /// Returns options that together use every schedule. Each has another fill (content of
+    /// uninitialized memory).
     pub fn every_schedule(seed: u64) -> Vec<Self> {
         let mut random = Random::new(seed);
         let schedules = [
@@ -52,7 +53,7 @@ impl Module {
     /// from each run's seed. Memory keeps the contents of the last run.
     ///
     /// # Errors
-    /// Errors of [`Module::run`].
+    /// Returns the same errors as [`Module::run`].
     pub fn compare(
         &self,
         memory: &mut Memory,

@@ -1,4 +1,4 @@
-//! Counts of a launch's instructions and memory accesses. They are not times.
+//! Counts of a launch's instructions and memory accesses. The interpreter does not measure time.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub enum Class {
     Move,
     /// Matrix products.
     Matrix,
-    /// Loads, stores and atomics in global memory. The instruction's space decides.
+    /// Loads, stores and atomics whose instruction names global memory.
     Global,
     /// Accesses to shared memory.
     Shared,
@@ -51,7 +51,8 @@ pub struct Counts {
     pub shared_wavefronts: u64,
     /// Passes that would be needed without bank conflicts.
     pub ideal_wavefronts: u64,
-    /// Sectors of 32 bytes that were loaded from global memory; a sector counts once per instruction.
+    /// Sectors of 32 bytes that were loaded from global memory. Each instruction counts a sector
+    /// once.
     pub sectors_loaded: u64,
     /// Sectors of 32 bytes that were stored to global memory.
     pub sectors_stored: u64,
@@ -138,10 +139,11 @@ fn class(i: &Instruction) -> Class {
     }
 }
 
-/// Returns the number of passes through the banks for an access of some lanes, and the number
-/// without conflicts.
+/// Returns the number of passes through shared memory that an access of the lanes `on` needs, and
+/// the number that it would need without bank conflicts.
 ///
-/// Half-warps serve accesses of 8 bytes, and quarter-warps those of 16 bytes.
+/// Half-warps are served one after another for accesses of 8 bytes, and quarter-warps for accesses
+/// of 16 bytes.
 pub(crate) fn wavefronts(addresses: &[u64; 32], on: u32, bytes: u64) -> (u64, u64) {
     let group = match bytes {
         0..=4 => 32,

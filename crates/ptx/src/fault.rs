@@ -20,19 +20,19 @@ pub enum FaultKind {
     Unwritten,
     /// Use of a register that was never written in this lane.
     UnwrittenRegister,
-    /// Two accesses to shared memory by different warps without a barrier between them, at least
-    /// one of them a store. Or an access to the target of an asynchronous copy for which nobody has
-    /// waited.
+    /// Two accesses to shared memory by different warps without a barrier between them, of which at
+    /// least one is a store. Also an access to the target of an asynchronous copy for which no
+    /// thread has waited.
     SharedRace,
     /// Two accesses to one byte by lanes of one warp without a warp synchronization between them,
-    /// at least one of them a store. Lanes that store the same value with one instruction do not
-    /// race.
+    /// of which at least one is a store. Lanes that store the same value with one instruction do
+    /// not race.
     WarpRace,
     /// Two accesses to global memory by different blocks, or by warps of one block without a
-    /// barrier between them, at least one of them a store.
+    /// barrier between them, of which at least one is a store.
     GlobalRace,
-    /// Barrier that not all threads reach together: some have exited, have diverged or wait
-    /// elsewhere.
+    /// Barrier that not all threads reach together: some threads have exited, have diverged or wait
+    /// at another barrier.
     DivergentBarrier,
     /// Instruction of a whole warp (`mma`, `shfl.sync`, `ldmatrix`, …) in which not all lanes of
     /// its mask take part.
@@ -40,8 +40,8 @@ pub enum FaultKind {
     /// Launch with parameters of another size than the kernel declares, or access outside the
     /// declared parameters.
     Parameter,
-    /// Address of a parameter or of shared or local memory that is stored in global memory. It
-    /// outlives the memory.
+    /// Address of a parameter or of shared or local memory that is stored in global memory. The
+    /// stored address outlives the memory at that address.
     AddressLeak,
     /// Integer division by zero.
     DivisionByZero,
@@ -70,7 +70,7 @@ pub struct Fault {
     pub line: u32,
     /// Opcode with its modifiers.
     pub opcode: String,
-    /// File and line in the CUDA source, if it was compiled with `-lineinfo`.
+    /// File and line in the CUDA source, if the source was compiled with `-lineinfo`.
     pub source: Option<(String, u32)>,
     /// Addresses, sizes and other threads of the first occurrence.
     pub message: String,
@@ -107,7 +107,7 @@ pub(crate) struct Faults {
     kernel: String,
     limit: usize,
     found: BTreeMap<(u32, FaultKind), Fault>,
-    /// Number of occurrences beyond the limit.
+    /// Number of occurrences at places beyond the limit of reported places.
     pub dropped: u64,
 }
 

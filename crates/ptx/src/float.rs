@@ -237,8 +237,8 @@ mod tests {
     #[test]
     fn halves_round_to_nearest_even() {
         let round = |value: f64| F16.encode(value, Rounding::Nearest);
-        // Tests numbers between 1 and the next one, the largest number and the first that becomes
-        // infinite, and subnormals.
+        // Tests three ranges: numbers between 1 and the next number, numbers between the largest
+        // number and infinity, and subnormals.
         assert_eq!(round(1.0 + 1.0 / 2048.0), 0x3c00);
         assert_eq!(round(1.0 + 3.0 / 2048.0), 0x3c02);
         assert_eq!((round(65519.0), round(65520.0)), (0x7bff, 0x7c00));

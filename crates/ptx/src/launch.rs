@@ -10,7 +10,8 @@ pub struct Launch {
     pub kernel: String,
     /// Number of blocks in each dimension.
     pub grid: [u32; 3],
-    /// Number of threads per block in each dimension. Their product is at most 1024.
+    /// Number of threads per block in each dimension. The product of the three numbers is at most
+    /// 1024.
     pub block: [u32; 3],
     /// Size of dynamic shared memory in bytes.
     pub shared_bytes: u64,
@@ -83,7 +84,7 @@ impl Outcome {
     /// Panics with all faults if there are any. For tests.
     ///
     /// # Panics
-    /// If the launch has faults.
+    /// Panics if the launch has faults.
     pub fn expect_clean(self) -> Counts {
         let list: Vec<String> = self.faults.iter().map(Fault::to_string).collect();
         assert!(list.is_empty(), "faults:\n{}", list.join("\n"));

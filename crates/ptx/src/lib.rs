@@ -1,8 +1,9 @@
 //! Interpreter of PTX, NVIDIA's intermediate code for GPUs, with checks.
 //!
-//! The interpreter runs kernels that the compiler NVRTC has emitted on a CPU. It reports their errors: accesses out of
-//! bounds, reads of unwritten memory, races, divergent barriers and more ([`FaultKind`]). It also counts instructions,
-//! bank conflicts and memory traffic ([`Counts`]).
+//! The interpreter runs kernels on a CPU, from the PTX that the compiler NVRTC emits. It reports
+//! errors of these kernels: accesses out of bounds, reads of unwritten memory, races, divergent
+//! barriers and more ([`FaultKind`]). It also counts instructions, bank conflicts and memory
+//! traffic ([`Counts`]).
 //!
 //! ```
 //! use feedwater_ptx::{Access, Launch, Memory, Module, Options};

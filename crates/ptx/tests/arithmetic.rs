@@ -58,7 +58,7 @@ fn integers() {
     check("cvt.u64.u32 %d2, %r3; mad.wide.u32 %d5, %r1, %r2, %d2;", 'r', 'd', |[a, b, c]| {
         (u64::from(a as u32) * u64::from(b as u32)).wrapping_add(u64::from(c as u32))
     });
-    // A 64-bit sum of two 32-bit halves with carry.
+    // Two 32-bit additions with a carry must give the 64-bit sum.
     longs(
         "mov.b64 {%r1, %r2}, %d2; mov.b64 {%r3, %r4}, %d3; add.cc.u32 %r5, %r1, %r3;\
            addc.u32 %r6, %r2, %r4; mov.b64 %d5, {%r5, %r6};",

@@ -68,7 +68,8 @@ fn race_in_shared_memory() {
     let read = "xor.b32 %r4, %r0, 32; shl.b32 %r4, %r4, 2; add.s32 %r4, %r4, %r3; ld.shared.u32 %r5, [%r4];";
     let found = faults(&own(&format!("st.shared.u32 [%r1], %r0; {read}")));
     assert!(found.iter().any(|it| it.kind == FaultKind::SharedRace), "{found:?}");
-    // Reads that are followed by writes of the other warp.
+    // Each warp reads the other warp's word. The other warp then writes that word without a
+    // barrier.
     assert_fault(
         &own("st.shared.u32 [%r1], %r0; bar.sync 0; xor.b32 %r4, %r0, 32; shl.b32 %r4, %r4, 2;\
               add.s32 %r4, %r4, %r3; ld.shared.u32 %r5, [%r4]; st.shared.u32 [%r1], %r0;"),
@@ -81,7 +82,7 @@ fn race_in_shared_memory() {
         ),
         FaultKind::SharedRace,
     );
-    // A barrier of one warp alone does not order the other warp.
+    // A barrier that only one warp reaches does not order accesses of the other warp.
     let named = "setp.lt.u32 %p1, %r0, 32; @%p1 st.shared.u32 [%r3], %r0;\
          @%p1 bra one; bar.sync 2, 32; ld.shared.u32 %r5, [%r3]; bra all; one: bar.sync 1, 32; all:";
     let found = faults(&own(named));
@@ -115,8 +116,8 @@ fn race_in_global_memory_between_blocks() {
 
 #[test]
 fn divergent_barrier() {
-    // Half of a warp; a warp that has exited; two barriers at different places in the text; a
-    // barrier that no other warp reaches.
+    // In these bodies, a barrier is reached by half of a warp, after another warp has exited, at
+    // two different places in the text, or by only one of two warps.
     for body in [
         "setp.lt.u32 %p1, %r0, 16; @%p1 bar.sync 0;",
         "setp.lt.u32 %p1, %r0, 32; @%p1 exit; bar.sync 0;",

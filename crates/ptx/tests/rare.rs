@@ -104,7 +104,8 @@ fn smaller_and_larger_floats() {
     }
 }
 
-/// The ISA allows errors. The interpreter rounds the result in double precision.
+/// The PTX ISA allows errors in the results of these instructions. The interpreter rounds a result
+/// in double precision.
 #[test]
 fn approximations_are_within_their_bounds() {
     let inputs: Vec<[u64; 3]> =

@@ -23,7 +23,7 @@ fn shuffles_follow_the_definition() {
     assert_eq!(shuffle("up", 2, 0), lanes(|n| if n >= 2 { n - 2 } else { n + 100 }));
     assert_eq!(shuffle("bfly", 5, 31), lanes(|n| n ^ 5));
     assert_eq!(shuffle("idx", 7, 31), lanes(|_| 7));
-    // Segments of eight lanes.
+    // In these shuffles, segments have eight lanes.
     assert_eq!(shuffle("idx", 3, 0x181f), lanes(|n| n / 8 * 8 + 3));
     assert_eq!(shuffle("down", 6, 0x181f), lanes(|n| if n % 8 < 2 { n + 6 } else { n + 100 }));
 }
@@ -201,7 +201,7 @@ fn the_longest_block_is_the_one_with_the_most_instructions() {
         let mut setup = Setup::new(body, 64, &[]);
         setup.launch.grid = [3, 1, 1];
         let counts = setup.run(&options).expect_clean();
-        // Three instructions before the body, and the return.
+        // The counts include three instructions before the body, and the return.
         assert_eq!(counts.longest_block, 2 * (3 + 5 + 1));
         assert_eq!(counts.instructions, counts.longest_block + 2 * 2 * (3 + 3 + 1));
     }

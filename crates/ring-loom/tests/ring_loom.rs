@@ -58,8 +58,9 @@ fn fill(producer: &Producer<Checked>, value: usize) -> bool {
     true
 }
 
-/// Runs the model checker with at most three preemptions. They find nearly every bug (Musuvathi and
-/// Qadeer, "Iterative context bounding", PLDI 2007), and keep the number of interleavings small.
+/// Runs the model checker with at most three preemptions. Three preemptions find nearly every bug
+/// (Musuvathi and Qadeer, "Iterative context bounding", PLDI 2007), and keep the number of
+/// interleavings small.
 fn model(program: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

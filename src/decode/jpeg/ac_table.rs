@@ -18,9 +18,10 @@ pub const PATTERN: usize = 8;
 /// which then still holds enough bits for an index.
 const MOST_BITS: u32 = (56 - INDEX_BITS) / 2;
 
-/// Value that is added to the advance of an entry that ends its block.
+/// Value that is added to the advance (number of coefficients) of an entry that ends its block.
 pub const END: usize = 128;
-/// Advance of an entry without a symbol, for example because the code is longer than the index.
+/// Advance that marks an entry without a symbol, for example because the code is longer than the
+/// index.
 pub const LONG_CODE: usize = 192;
 
 /// Number of bits that an entry takes (low byte) and number of coefficients by which it advances
@@ -109,14 +110,14 @@ impl From<Last> for Action {
 /// Entries of all indexes. `A` is [`Last`] or [`Action`].
 #[derive(Clone, Debug)]
 pub struct Entries<A> {
-    /// Kept apart from `actions`, because the next look-up depends on them and they fit into the L1
-    /// cache.
+    /// Stored apart from `actions`, because each look-up depends on the take of the previous entry.
+    /// Alone, the takes fit into the L1 cache.
     takes: [Take; INDEXES],
     actions: [A; INDEXES],
 }
 
-/// Index and take of the next entry. They are looked up before other work, because the following
-/// look-up depends on them.
+/// Index and take (number of bits, advance) of the next entry. The next entry is looked up before
+/// other work, because the following look-up depends on it.
 #[derive(Clone, Copy)]
 pub struct Ahead {
     index: usize,
@@ -129,8 +130,8 @@ impl<A: Copy + From<Last>> Entries<A> {
         Self { takes: [NOTHING; INDEXES], actions: [Last::none(0).into(); INDEXES] }
     }
 
-    /// Rebuilds the entries for a code, with one symbol each. Symbols that `wanted` rejects get no
-    /// entry.
+    /// Rebuilds the entries for a Huffman code. Each entry gets one symbol. Symbols that `wanted`
+    /// rejects get no entry.
     pub fn renew(&mut self, code: &Code, wanted: impl Fn(u8) -> bool) {
         let mut end = 0;
         for (len, indexes, symbol) in code.indexes(INDEX_BITS) {
@@ -158,15 +159,17 @@ impl<A: Copy + From<Last>> Entries<A> {
         Ahead { index, take: self.takes[index] }
     }
 
-    /// Returns the take of the next entry, for callers that do not need coefficients.
+    /// Returns the take (number of bits, advance) of the next entry, for callers that do not need
+    /// coefficients.
     #[inline(always)]
     pub fn next(&self, buffer: u64) -> Take {
         self.takes[index(buffer)]
     }
 
-    /// Takes the bits of an entry and looks up the next entry. The look-up precedes all other work,
-    /// because the following look-up depends on it and CPUs prefer earlier instructions. Returns
-    /// the take and the action of the entry, and the buffer that the entry begins in.
+    /// Takes the bits of the entry that `ahead` holds from the buffer, and looks up the next entry.
+    /// The look-up precedes all other work, because the look-up after it depends on its result, and
+    /// CPUs execute earlier instructions first. Returns the take and the action of the entry, and
+    /// the bit buffer in which the entry begins.
     #[inline(always)]
     pub fn take(&self, ahead: &mut Ahead, bits: &mut Bits) -> (Take, &A, u64) {
         let (Ahead { index, take }, buffer) = (*ahead, bits.buffer);
@@ -247,7 +250,7 @@ impl AcTable {
 /// Maximum number of index bits that remain after a first symbol, which takes at least two bits.
 const MOST_REST: u32 = INDEX_BITS - 2;
 
-/// Entry of one index.
+/// Table entry for one value of the index bits.
 #[derive(Clone, Copy)]
 struct Entry {
     take: Take,
@@ -265,8 +268,8 @@ impl Drafts {
     fn new(code: &Code) -> Self {
         let takes = [NOTHING; 2 << MOST_REST];
         let mut drafts = Self { takes, actions: [Action::zeroed(); 2 << MOST_REST] };
-        // Drafts are looked up for the bits after a first symbol. At most the index bits minus
-        // those of the shortest symbol remain.
+        // A draft is looked up with the index bits that remain after a first symbol. The shortest
+        // symbol leaves the most bits.
         let used = code.indexes(INDEX_BITS).filter_map(|(len, _, symbol)| {
             let size = u32::from(symbol & 15);
             (size > 0).then_some(len + size)
@@ -340,21 +343,21 @@ impl Drafts {
 
 impl Entry {
     /// Returns the entry of one symbol that takes `used` bits, followed by the entry `rest`. The
-    /// symbol's `coefficient` moves into the pattern. The code has no branches, because no CPU
-    /// would predict them.
+    /// symbol's `coefficient` moves into the pattern. The code has no branches, because CPUs could
+    /// not predict such branches.
     #[inline(always)]
     fn before(self, rest: Self, coefficient: u64, used: u32) -> Self {
         let zeros = u32::from(self.action.last.place);
         let (last, [pattern, rest_last]): (u64, [u64; 2]) =
             (cast(self.action.last), cast(rest.action));
-        // Coefficients of `rest` that would not fit into the pattern after this symbol's
-        // coefficient.
+        // `outside` selects coefficients of `rest` that would not fit into the pattern after this
+        // symbol's coefficient.
         let outside = !0 << (56 - 8 * zeros);
         let follows = (rest.take != NOTHING) & (pattern & outside == 0);
         let has_coefficient = follows & (advance_of(rest.take) != END);
         let later = Last { begin: used as u8, place: zeros as u8 + 1, ..Last::zeroed() };
         let later: u64 = cast(later);
-        // No byte of the sum exceeds 255.
+        // No byte of the sum exceeds 255, so no byte carries into the next one.
         let both = coefficient | pattern << (8 * zeros) << 8;
         let moved_last = rest_last.wrapping_add(later);
         let mask = if has_coefficient { !0 } else { 0 };

@@ -20,7 +20,7 @@ pub const MOST_BYTES: usize = MOST_BLOCKS * 63 * 31 / 8 + 16;
 /// Mask of the first coefficient of a block.
 const TOP: Mask = 1 << 63;
 
-/// State of an AC scan.
+/// State of the decoding of an AC scan.
 pub struct Bands<'a> {
     pub codes: &'a AcCodes,
     /// First and last coefficient of the band.
@@ -34,7 +34,7 @@ pub struct Bands<'a> {
 /// Huffman table of an AC scan. Every scan may define its own tables, so building one must be fast.
 #[derive(Clone, Debug)]
 pub struct AcCodes {
-    /// For each index: a coefficient, or the end of one block. Only first scans use them.
+    /// For each index: a coefficient, or the end of one block. Only first scans use this table.
     pub entries: Entries<Last>,
     pub symbols: Symbols,
 }
@@ -57,7 +57,7 @@ impl AcCodes {
     }
 }
 
-/// Operations for which some CPUs have special instructions.
+/// Bit operations for which some CPUs have special instructions.
 pub trait Operations {
     /// Returns the set bit of `mask` that has `above` set bits above it, or 0 if there is none.
     fn pick(mask: Mask, above: u32) -> Mask;
@@ -186,7 +186,8 @@ impl Bands<'_> {
                 return Some((bits, mask, 0));
             }
             if advance < END {
-                // This is the last coefficient of the band, or it lies beyond the band.
+                // The last decoded coefficient is the last one of the band, or it lies beyond the
+                // band.
                 if count + advance != last + 1 {
                     return None;
                 }
@@ -234,8 +235,8 @@ impl Bands<'_> {
         let Self { codes, band: [first, last], low, .. } = *self;
         // Coefficients of the band that are not decoded yet.
         let mut left = (!0 >> first) & (!0 << (63 - last));
-        // Coefficients that are nonzero since an earlier scan. Each gets one more bit, in zigzag
-        // order.
+        // Coefficients that are nonzero since an earlier scan. This scan adds one bit to each of
+        // them, in zigzag order.
         let known = *mask & left;
         let mut more = 0;
         let mut found = 0;
@@ -285,8 +286,8 @@ impl Bands<'_> {
     }
 }
 
-/// Takes the number of blocks whose band ends here, including this one. `size` is its number of
-/// bits without the implicit leading 1.
+/// Reads the number of blocks whose band ends here, including the current block. `size` is the size
+/// of this number in bits, without the implicit leading 1.
 #[inline(always)]
 fn run(bits: &mut Bits, size: usize) -> usize {
     let more = (bits.buffer >> 1) >> (63 - size);

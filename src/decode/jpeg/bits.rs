@@ -5,8 +5,8 @@ use memchr::memchr_iter;
 
 /// Maximum number of bytes of coded data that are held without stuffing.
 pub const HELD: usize = 16 << 10;
-/// Number of zero bytes after the end of the data. With them, the last bytes are read like all
-/// others.
+/// Number of zero bytes after the end of the data. Thanks to these bytes, the last bytes of data
+/// are read like all others.
 pub const PADDING: usize = 16;
 
 /// Buffer for coded data without stuffing.
@@ -37,12 +37,12 @@ pub struct Bits {
     pub buffer: u64,
     /// The lowest six bits are the number of valid bits in the buffer. Higher bits have no meaning.
     count: u64,
-    /// Position of the next byte of the clean data.
+    /// Position of the next byte of the coded data without stuffing.
     at: usize,
 }
 
 impl Bits {
-    /// Fills the buffer. Returns false beyond the end of the held data.
+    /// Fills the buffer. Returns false if the reader is beyond the end of the held data.
     #[inline(always)]
     pub fn refill(&mut self, clean: &Clean) -> bool {
         let Some(bytes) = clean.get(self.at..).and_then(<[u8]>::first_chunk) else { return false };
@@ -68,14 +68,14 @@ impl Bits {
         }
     }
 
-    /// Number of bits taken since the start of the clean data.
+    /// Number of bits taken since the start of the held data.
     pub fn position(&self) -> u64 {
         8 * self.at as u64 - (self.count & 63)
     }
 }
 
 impl<'a> Input<'a> {
-    /// Reads from the start of a scan.
+    /// Creates a reader at the start of a scan.
     pub fn new(scan: &'a [u8], clean: &'a mut Clean) -> Self {
         let (bits, limit) = (Bits::default(), scan.len());
         let mut input = Self { scan, next: 0, limit, clean, len: 0, at_marker: false, bits };
@@ -98,7 +98,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Returns the bit buffer and the clean data, which every read needs.
+    /// Returns the bit buffer and the held data without stuffing. Every read needs both.
     #[inline(always)]
     pub fn parts(&mut self) -> (&mut Bits, &Clean) {
         (&mut self.bits, self.clean)
@@ -136,7 +136,8 @@ impl<'a> Input<'a> {
         self.bits.position() + ahead <= 8 * self.len as u64
     }
 
-    /// Returns the marker after the coded data if less than one byte of data is left before it.
+    /// Returns the marker after the coded data if less than one byte of data is left before the
+    /// marker.
     pub fn marker(&mut self) -> Option<u8> {
         self.ensure(HELD);
         self.rest().filter(|rest| *rest < 8)?;
@@ -197,7 +198,7 @@ impl<'a> Input<'a> {
                 self.clean[len] = 0xff;
                 (len, next) = (len + 1, next + 2);
             } else {
-                // This is a marker or the end of the file.
+                // The copied data ends at a marker or at the end of the file.
                 self.at_marker = true;
                 break;
             }

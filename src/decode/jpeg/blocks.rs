@@ -14,8 +14,8 @@ pub const BLOCK: usize = 64;
 /// Maximum number of bytes of coded data of blocks that are decoded together.
 pub const MOST_BYTES: usize = MOST_BLOCKS * (27 + 63 * 31) / 8 + 16;
 
-/// A block and the memory after it. With this length, a coefficient's position (one byte) needs no
-/// bounds check.
+/// A block and the memory after it. An array of this length needs no bounds check for a
+/// coefficient's position, which is one byte.
 type Target = [i16; TARGET];
 const TARGET: usize = BLOCK + 256;
 
@@ -62,7 +62,7 @@ impl Widening for OneByOne {
 /// Coding of the blocks of several minimum coded units.
 #[derive(Debug)]
 pub struct Coding<'a> {
-    /// One entry per block, for as many units as fit into [`Blocks`].
+    /// One entry per block, for all units that fit into [`Blocks`] at the same time.
     pub blocks: [BlockCoding<'a>; MOST_BLOCKS],
     /// Number of blocks per minimum coded unit.
     pub unit: usize,
@@ -210,8 +210,8 @@ fn decode_ac<W: Widening>(
     }
 }
 
-/// Decodes the rest of a block symbol by symbol. This is needed if the block ends in the middle of
-/// an entry, whose bits the caller has put back.
+/// Decodes the rest of a block symbol by symbol. The caller needs this function if the block ends
+/// in the middle of an entry. The caller has put the bits of that entry back.
 #[cold]
 #[inline(never)]
 fn decode_rest(
@@ -238,7 +238,7 @@ fn decode_rest(
     (count == BLOCK).then_some((bits, BLOCK as u8))
 }
 
-/// Skips the AC coefficients of a block.
+/// Skips the AC coefficients of a block without storing them.
 #[inline(always)]
 fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> Option<Bits> {
     let mut count = 1;
@@ -285,8 +285,8 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> O
     }
 }
 
-/// Skips the rest of a block symbol by symbol. `take` is the entry in whose middle the block ends;
-/// its bits are read again.
+/// Skips the rest of a block symbol by symbol. The block ends in the middle of the entry `take`,
+/// whose bits are read again.
 #[cold]
 #[inline(never)]
 fn parse_rest(

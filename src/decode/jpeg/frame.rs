@@ -32,7 +32,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns the shape of an image that the decoder accepts, or the reason for refusing it.
+    /// Returns the shape of an image that the decoder accepts, or the reason why the decoder
+    /// refuses it.
     pub fn of(header: &Header) -> Result<Self, JpegRefusal> {
         let jpeg = header.jpeg.as_ref().filter(|_| header.format == Format::Jpeg);
         let jpeg = jpeg.ok_or(JpegRefusal::Header)?;
@@ -70,9 +71,9 @@ impl Shape {
         if shape.enlarges_otherwise(1) { Err(JpegRefusal::Sampling) } else { Ok(shape) }
     }
 
-    /// Whether libjpeg-turbo upsamples chroma in a way that this decoder does not implement. It
-    /// does so if luma has one sample per block, or if chroma of half the width has at most two
-    /// samples per row (`jdsample.c`, `jinit_upsampler`).
+    /// Whether libjpeg-turbo upsamples chroma in a way that this decoder does not implement.
+    /// libjpeg-turbo uses that way if luma has one sample per block, or if chroma of half the width
+    /// has at most two samples per row (`jdsample.c`, `jinit_upsampler`).
     pub fn enlarges_otherwise(&self, reduction: usize) -> bool {
         let [luma, chroma] = self.sides(reduction);
         match self.sampling.map(|blocks| blocks * luma / chroma) {
@@ -109,8 +110,8 @@ impl Shape {
         if component == 0 { self.sampling } else { [1, 1] }
     }
 
-    /// Returns the component of each block, for as many units as are decoded together, and the
-    /// number of blocks per unit.
+    /// Returns the component of each block, for all units that are decoded together, and the number
+    /// of blocks per unit.
     pub fn blocks(&self) -> (&'static [u8; MOST_BLOCKS], usize) {
         match (self.is_gray, self.sampling[0] * self.sampling[1]) {
             (true, _) => (&[0; MOST_BLOCKS], 1),
@@ -128,7 +129,7 @@ pub struct Frame<'a> {
     pub components: [Component; 3],
     /// Number of units between restart markers, or 0 without restart markers.
     pub restart_interval: usize,
-    /// Coded data and everything after it.
+    /// Coded data and everything after it, up to the end of the file.
     pub scan: &'a [u8],
 }
 

@@ -89,7 +89,8 @@ impl Code {
     }
 
     /// Returns length, indexes and symbol of each code that fits into an index of `bits` bits. The
-    /// indexes are those that begin with the code. They are in ascending order.
+    /// indexes of a code are all numbers that begin with the code. The ranges are in ascending
+    /// order.
     pub fn indexes(&self, bits: u32) -> impl Iterator<Item = (u32, Range<usize>, u8)> {
         let lens = (1..=bits).zip(self.counts).flat_map(|(len, count)| repeat_n(len, count.into()));
         let mut end = 0;
@@ -102,7 +103,7 @@ impl Code {
 
     /// Whether all symbols are valid for DC coefficients of 8-bit samples.
     pub fn is_dc(&self) -> bool {
-        // Unused symbols are 0.
+        // Symbols that the code does not use are stored as 0, so they do not affect the maximum.
         self.symbols.iter().fold(0, |most, symbol| most.max(*symbol)) <= 11
     }
 
@@ -130,9 +131,9 @@ impl Codes {
         &self.code
     }
 
-    /// Returns length and symbol of the next code. Codes that are longer than an index are found
-    /// faster. The function is not inlined, because it is rarely called and would take registers
-    /// from the loops that look up most codes.
+    /// Returns length and symbol of the next code. For a code that is longer than an index, the
+    /// search starts at the lengths of such codes. The function is not inlined, because it is
+    /// rarely called and would take registers from the loops that look up most codes.
     #[cold]
     #[inline(never)]
     pub fn next(&self, buffer: u64) -> Option<(u32, u8)> {

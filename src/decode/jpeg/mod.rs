@@ -2,11 +2,12 @@
 //! YCbCr, sequential in one scan or progressive. The pixels equal libjpeg-turbo's.
 //!
 //! In corrupt images coefficients can be so large that sums overflow 16 bits. The pixels then equal
-//! those of libjpeg-turbo's vector code. Its C code returns others.
+//! those of libjpeg-turbo's vector code. libjpeg-turbo's C code returns other pixels for such
+//! images.
 //!
-//! libjpeg-turbo decodes all other JPEGs, and all unusual or corrupt ones. It starts again at the
-//! first row; rows that the sink already received are skipped. All corrupt JPEGs therefore have
-//! libjpeg-turbo's error messages.
+//! libjpeg-turbo decodes all other JPEGs, and all unusual or corrupt ones. If our decoder has
+//! already passed rows to the sink, libjpeg-turbo starts again at the first row, and the rows that
+//! the sink received are skipped. All errors of corrupt JPEGs are therefore libjpeg-turbo's.
 //!
 //! The path of an image: `frame` reads the segments. `scan` iterates over the minimum coded units.
 //! `bits` removes byte stuffing. `huffman`, `ac_table` and `blocks` decode coefficients. `kernels`
@@ -76,7 +77,7 @@ pub(super) struct Feedwater {
     libjpeg: LibjpegTurbo,
 }
 
-/// Row indexes: the task for the next image, and the outcome of the last one.
+/// Row index task for the next image, and its outcome for the last image.
 #[derive(Debug, Default)]
 struct RowIndexing {
     task: RowIndexTask,
@@ -114,7 +115,7 @@ struct State {
     clean: Clean,
     dc_tables: [DcTable; TABLES],
     ac_tables: [AcTable; TABLES],
-    /// Last replaced table of each kind.
+    /// Position of the most recently replaced table of each kind (DC, AC).
     next: [usize; 2],
     blocks: Blocks,
     sums: Sums,
@@ -137,8 +138,8 @@ impl HostDecoder for Feedwater {
         let part = Part::new(&shape, header.size.window(), 1, MOST_STEP);
         let row = part.row_bytes(RowLayout::Rgb) as u64;
         let row_index = RowIndexWriter::most_bytes(shape.units()[1]) as u64;
-        // Both decoders free the coefficients of a progressive image with the image, and
-        // libjpeg-turbo starts after that.
+        // Both decoders free an image's coefficients when they are done with the image.
+        // libjpeg-turbo starts only after our decoder has freed them.
         let coefficients = if shape.is_progressive { progressive::memory_bytes(&shape) } else { 0 };
         DecodeMemory {
             scratch: part.plane_bytes() as u64,
@@ -379,7 +380,7 @@ impl State {
     }
 }
 
-/// Returns the next position that the image does not use.
+/// Returns the next position whose table the image does not use.
 fn free(next: &mut usize, used: &[usize; 3]) -> usize {
     loop {
         *next = (*next + 1) % TABLES;

@@ -1,11 +1,11 @@
 //! Reference JPEG decoder for tests. It is short, decodes pixel by pixel, and returns the same
 //! bytes as libjpeg-turbo for all files that it accepts.
 //!
-//! It accepts sequential Huffman JPEGs of 8 bits with one scan: gray, and YCbCr with 4:4:4, 4:2:2,
-//! 4:4:0, 4:2:0 or 4:1:1 chroma. It refuses every anomaly, because libjpeg-turbo handles anomalies
-//! in its own ways. The formulas come from ITU T.81 and from libjpeg-turbo's `jdhuff.c`,
-//! `jidctint.c`, `jdsample.c` and `jdcolor.c`. Wrapping and saturation are those of its vector code
-//! (`jidctint-avx2.asm`).
+//! This decoder accepts sequential Huffman JPEGs of 8 bits with one scan: gray, and YCbCr with
+//! 4:4:4, 4:2:2, 4:4:0, 4:2:0 or 4:1:1 chroma. It refuses every anomaly, because libjpeg-turbo
+//! handles anomalies in its own ways. The formulas come from ITU T.81 and from libjpeg-turbo's
+//! `jdhuff.c`, `jidctint.c`, `jdsample.c` and `jdcolor.c`. Sums wrap and saturate as in
+//! libjpeg-turbo's vector code (`jidctint-avx2.asm`).
 
 use super::frame::ZIGZAG;
 use super::kernels::plain::inverse_transform;
@@ -130,7 +130,7 @@ impl File {
             let [across, down] = if chunks.len() == 1 { [1, 1] } else { sampling(sides) };
             let [wide, high] =
                 [(width * across).div_ceil(most[0]), (height * down).div_ceil(most[1])];
-            // libjpeg-turbo upsamples such narrow chroma in another way.
+            // libjpeg-turbo upsamples chroma of at most two columns in another way.
             if 2 * across == most[0] && wide <= 2 {
                 return None;
             }
@@ -222,17 +222,18 @@ impl File {
 }
 
 impl Component {
-    /// Returns a sample. Beyond the right and the lower edge, the sample at the edge is repeated.
+    /// Returns a sample. Positions beyond the right or lower edge return the nearest sample at the
+    /// edge.
     fn sample(&self, x: usize, y: usize) -> u8 {
         self.plane[y.min(self.height - 1) * self.pitch + x.min(self.width - 1)]
     }
 
-    /// Returns the sample at a pixel. Along each axis with half as many samples as luma, it is
-    /// interpolated between the two nearest samples with weights 3 and 1 (`fancy_upsampling` of
-    /// `jdsample.c`).
+    /// Returns the value of a component at a pixel. Along each axis on which the component has half
+    /// as many samples as luma, the value is interpolated between the two nearest samples with
+    /// weights 3 and 1 (`fancy_upsampling` of `jdsample.c`).
     fn enlarged(&self, luma: &Self, x: usize, y: usize) -> u8 {
         let ratio = [luma.across / self.across, luma.down / self.down];
-        // The nearest sample and the second nearest.
+        // Returns the positions of the nearest sample and of the second nearest.
         let axis = |at: usize| match at % 2 {
             0 => (at / 2, (at / 2).saturating_sub(1)),
             _ => (at / 2, at / 2 + 1),

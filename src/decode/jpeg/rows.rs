@@ -1,4 +1,4 @@
-//! Rows of a window: the units that it needs, planes of samples, and groups of pixel rows.
+//! Rows of a window: the units that the window needs, planes of samples, and groups of pixel rows.
 
 use super::blocks::{BLOCK, Blocks};
 use super::frame::Shape;
@@ -32,8 +32,8 @@ pub struct Part {
     /// Number of luma samples per chroma sample, horizontally and vertically.
     ratio: [usize; 2],
     is_gray: bool,
-    /// Number of chroma samples (for gray images, luma samples) up to the end of the image:
-    /// columns from the part's first one, and rows from the image's first one.
+    /// Number of chroma samples (for gray images, luma samples) up to the end of the image. Columns
+    /// are counted from the part's first column, rows from the image's first row.
     real: [usize; 2],
     /// Number of chroma samples in a row of the part, rounded up.
     across: usize,
@@ -51,14 +51,14 @@ impl Part {
         let [units_across, units_down] = shape.units();
         let [left, top, right, bottom] =
             [window.x, window.y, window.right(), window.bottom()].map(|it| it as usize);
-        // Upsampled chroma needs a neighbour, if there is one.
+        // Chroma that is upsampled by 2 also needs the neighbouring sample, if there is one.
         let [beside, below] = ratio.map(|samples| usize::from(samples == 2));
         let (wide, high) = (sides[0] * h, sides[0] * v);
         let columns =
             [left.saturating_sub(beside) / wide, (right + beside).div_ceil(wide).min(units_across)];
         let rows =
             [top.saturating_sub(below) / high, (bottom + below).div_ceil(high).min(units_down)];
-        // libjpeg prepares two rows of pixels of the next unit.
+        // libjpeg also prepares the first two rows of pixels of the next row of units.
         let read_rows = (bottom + 2 * below).div_ceil(high);
         let read_rows = read_rows.next_multiple_of(shape.rows_together).min(units_down);
         let together = if [h, v] == [1, 1] { 4 } else { 2 };
@@ -115,8 +115,8 @@ impl Part {
     }
 }
 
-/// Position of a component's samples in memory: one row of units, after the kept rows of the
-/// previous one.
+/// Position of a component's samples in memory: one row of units, after the samples that were kept
+/// from the previous row of units.
 #[derive(Clone, Copy, Debug, Default)]
 struct Plane {
     start: usize,
@@ -160,7 +160,7 @@ impl Painter<'_> {
         let blocks = coefficients.as_chunks::<BLOCK>().0;
         let [h, v] = self.part.sampling;
         let mut is_sane = true;
-        // `pairs`: component, column of blocks and row of blocks of each pair.
+        // `pairs` are component, column of blocks and row of blocks of each pair.
         let mut put = |four: [usize; 4], quantization: usize, pairs: [[usize; 3]; 2]| {
             let [a, b, c, d] = four;
             let four = Four {
@@ -210,12 +210,13 @@ impl Painter<'_> {
         is_sane
     }
 
-    /// Passes on the rows of pixels that this row of units completes.
+    /// Passes the rows of pixels that this row of units completes to the sink.
     pub fn paint(&mut self, row: usize) {
         self.repeat_edges();
         let high = self.part.sides[0] * self.part.sampling[1];
         let is_last = row + 1 == self.part.rows[1];
-        // Chroma between two rows of units needs the second one.
+        // Chroma between two rows of units is interpolated from both. The last pixels of this row
+        // therefore wait for the next row of units.
         let end = (row + 1) * high - if is_last { 0 } else { self.part.ratio[1] - 1 };
         let end = (end as u32).min(self.part.window.bottom());
         while self.next < end {
@@ -249,7 +250,7 @@ impl Painter<'_> {
         };
         let [plane, blue, red] = &part.planes;
         let both = |row: isize| [blue, red].map(|plane| of(plane, row, 0, part.across));
-        // These rows begin one sample before the first.
+        // Rows of half-width chroma begin one sample before the first sample of the part.
         let half = |row: isize| [blue, red].map(|plane| of(plane, row, -1, part.across + EDGE));
         let pitch = part.row_bytes(self.layout);
         let pixels = &mut self.group[pitch * (*next - from) as usize..][..pitch];
@@ -261,8 +262,8 @@ impl Painter<'_> {
             (_, 2, 1) => Line::Half(luma, half(y)),
             (_, 4, _) => Line::Quarter(luma, both(y)),
             _ => {
-                // The nearest row of chroma and the second nearest. Beyond the image, the nearest
-                // row is used twice.
+                // For each row of pixels, two rows of chroma are used: the nearest and the second
+                // nearest. Beyond the image, the nearest row is used twice.
                 let first = (high / v * row) as isize;
                 let near = y >> 1;
                 let (far, rounding) = if y & 1 == 0 { (near - 1, 1) } else { (near + 1, 2) };

@@ -88,7 +88,7 @@ impl Scan<'_> {
             self.decode_columns(part, painter)?;
             let is_last = row + 1 == end;
             if is_last {
-                // This detects an index of another image.
+                // Parsing the rest of the row detects a row index of another image.
                 self.parse(across - part.columns[1])?;
             }
             self.reader.is_sane().then_some(())?;
@@ -111,7 +111,7 @@ impl Scan<'_> {
         self.reader.predictions = start.predictions;
         let done = row * self.units[0];
         if let Some(rest) = done.checked_rem(self.interval).filter(|_| done > 0) {
-            // If `rest` is 0, the restart marker between the rows is still unread.
+            // If `rest` is 0, the restart marker between the rows has not been read yet.
             self.left = if rest == 0 { 0 } else { self.interval - rest };
             self.restarts = (done - 1) / self.interval;
         }

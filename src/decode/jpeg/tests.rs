@@ -21,7 +21,7 @@ struct Form {
     quality: u8,
     restart_interval: u16,
     own_tables: bool,
-    /// Whether adjacent pixels are unrelated.
+    /// Whether the pixels are noise instead of a gradient.
     is_noise: bool,
 }
 
@@ -113,7 +113,7 @@ fn images_are_equal_to_those_of_libjpeg_turbo() {
                 is_noise: number % 5 < 2,
             };
             let bytes = file(&form);
-            // Chroma with at most two columns is refused.
+            // The decoder refuses chroma with at most two columns.
             let expected = by_libjpeg(&bytes, form.size.window());
             let found = reference::decode(&bytes);
             for (name, kernels) in Kernels::all() {
@@ -158,7 +158,8 @@ fn anomalies_are_refused() {
     for len in 0..bytes.len() - 4 {
         assert_eq!(reference::decode(&bytes[..len]), None, "{len}");
     }
-    // Tests a wrong number of a restart marker, and a progressive frame.
+    // Two changed files are refused: one has a restart marker with a wrong number, the other has a
+    // progressive frame header.
     let changed = |from: [u8; 2], to: [u8; 2]| {
         let at = bytes.windows(2).rposition(|it| it == from).expect("the file has it");
         let mut bytes = bytes.clone();

@@ -5,7 +5,7 @@ use crate::geometry::Size;
 use crate::header::{Component, JpegHeader};
 
 /// Number of sample rows of a component that libjpeg holds per vertical sampling factor: one row of
-/// blocks (8 rows) and one context row before and after it for fancy upsampling.
+/// blocks (8 sample rows), and one context row above and one below it for fancy upsampling.
 const HELD_ROWS: u64 = 10;
 
 /// Size of a coefficient in bytes.
@@ -26,7 +26,7 @@ pub fn library_bytes(size: Size, jpeg: &JpegHeader) -> u64 {
         let (h, v) = (u64::from(component.h), u64::from(component.v));
         let columns = 8 * h * across;
         let rows = HELD_ROWS * v * columns;
-        // Memory for upsampled rows.
+        // libjpeg also allocates memory for upsampled rows.
         let stretched = v_most * 8 * h_most * across;
         let blocks = if several { (h * across).saturating_mul(v * down) } else { 0 };
         rows + stretched + 64 * COEFFICIENT_BYTES * blocks

@@ -1,9 +1,9 @@
-//! Pixels of a damaged PNG, read as Pillow reads them: a copy of its loop over zlib's rows
+//! Pixels of a damaged PNG, read as Pillow reads them: a copy of Pillow's loop over zlib's rows
 //! (`ZipDecode.c`).
 //!
-//! Pillow accepts more damage than the `png` crate. It stops at the last row and does not detect
-//! damage after it. It also accepts data that ends after any row, of any pass of an interlaced
-//! image, if the data is complete for zlib.
+//! Pillow accepts more damage than the `png` crate. Pillow stops at the last row and does not
+//! detect damage after it. It also accepts data that ends after any row, of any pass of an
+//! interlaced image, if the data is complete for zlib.
 
 use std::mem;
 use std::ops::Range;
@@ -14,8 +14,8 @@ use crate::decode::rows::grown;
 use crate::error::{DataError, Reason, reserve};
 use crate::header::{Inflater, PngLayout, PngStream};
 
-/// Maximum number of bytes that Pillow passes to zlib at once. It affects which errors zlib detects
-/// in the checksum at the end.
+/// Maximum number of bytes that Pillow passes to zlib at once. This number affects which errors
+/// zlib detects in the checksum at the end.
 const READ_BYTES: usize = 64 << 10;
 
 /// For each pass of an interlaced image: column and row of the first pixel, and steps to the next
@@ -88,8 +88,8 @@ impl Shape {
     }
 }
 
-/// Callback that receives the number of a row in the image, its pass, and its unfiltered samples.
-/// Returns whether it needs more rows.
+/// Callback that receives the number of a row in the image, the row's pass, and its unfiltered
+/// samples. Returns whether more rows are needed.
 type EachRow<'a> = dyn FnMut(u32, Pass, &[u8]) -> Result<bool, DataError> + 'a;
 
 /// Reads rows until `row` needs no more. Returns whether all needed rows were present.
@@ -147,8 +147,8 @@ fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<b
     at_end(layout, chunks.next()).map(|()| true)
 }
 
-/// Checks the end of the data as Pillow does: it skips the chunk that it read last, and fails if
-/// the file ends inside a later one.
+/// Checks the end of the data as Pillow does. Pillow skips the rest of the chunk that it read last,
+/// and fails if the file ends inside a later chunk.
 fn at_end(layout: &PngLayout<'_>, unread: Option<&[u8]>) -> Result<(), DataError> {
     match unread {
         Some(_) if !layout.data_whole => Err(ends_early("inside its last IDAT chunk")),
@@ -196,8 +196,8 @@ fn paeth(a: u8, b: u8, c: u8) -> u8 {
     }
 }
 
-/// Passes on the wanted rows of a non-interlaced image, as far as they are present. Returns whether
-/// all were present.
+/// Passes the wanted rows of a non-interlaced image to `row`, as far as they are present. Returns
+/// whether all wanted rows were present.
 pub(super) fn in_order(
     layout: &PngLayout<'_>,
     shape: Shape,

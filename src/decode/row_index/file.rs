@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use super::{RowIndex, RowIndexWriter};
 
-/// The last digit is the version of the format.
+/// First bytes of a file of row indexes. The last digit is the version of the format.
 const MAGIC: &[u8; 16] = b"feedwater rows 2";
 /// Maximum number of unit rows: those of the highest JPEG with the lowest units.
 const MOST_ROWS: usize = 65_535_usize.div_ceil(8);
@@ -33,8 +33,8 @@ pub fn write_row_index(out: &mut impl Write, index: &[u8]) -> io::Result<()> {
 }
 
 /// Reads a file of row indexes and calls `each` with every valid index. Skips corrupt indexes and
-/// those of another version. Reading ends at the first part that cannot be read. Missing indexes
-/// can be made again.
+/// indexes of another version. Reading ends at the first part that cannot be read. A decoder can
+/// build missing indexes again.
 pub fn read_row_indexes(input: &mut impl Read, mut each: impl FnMut(RowIndex)) {
     let mut magic = [0; MAGIC.len()];
     if input.read_exact(&mut magic).is_err() || magic != *MAGIC {

@@ -1,6 +1,6 @@
-//! Row index of a JPEG: where each row of minimum coded units begins in the coded data. With it,
-//! the decoder skips the data above and to the right of a window. `docs/row-index.md` describes the
-//! format.
+//! Row index of a JPEG: where each row of minimum coded units begins in the coded data. With the
+//! index, the decoder skips the data above and to the right of a window. `docs/row-index.md`
+//! describes the format.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -20,11 +20,11 @@ const VERSION: u8 = 2;
 const MOST_NUMBER: usize = 10;
 /// Size in bytes of a file's CRC-32C, seed and hash.
 const HASH_BYTES: usize = 4 + 8 + 16;
-/// Maximum size in bytes of everything before the entries, plus the checksum.
+/// Maximum size in bytes of everything before the entries of a row index, plus the checksum.
 const FRAME_BYTES: usize = 2 + MOST_NUMBER + HASH_BYTES + MOST_NUMBER + 4;
 /// Maximum size in bytes of an entry: a position and three differences of 32 bits.
 const ENTRY_BYTES: usize = MOST_NUMBER + 3 * 5;
-/// Bound of DC coefficients: all are smaller.
+/// Limit of DC coefficients: their magnitudes must be smaller than this number.
 const MOST_DC: i64 = 1 << 30;
 
 /// Key by which the index of a file is found. Different files may have the same key, and such files
@@ -45,8 +45,8 @@ impl FileKey {
 }
 
 /// Fingerprint that identifies a file: its key, and the XXH3-128 of its bytes with a seed. A cache
-/// uses a random seed. Authors of images do not know it, so they cannot construct two files with
-/// the same fingerprint. A packed shard uses a seed that depends on the file
+/// uses a random seed. Authors of images do not know that seed, so they cannot construct two files
+/// with the same fingerprint. A packed shard uses a seed that depends on the file
 /// ([`seed_of`](Self::seed_of)), because packing must be reproducible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
@@ -71,13 +71,14 @@ impl Fingerprint {
         self.key
     }
 
-    /// Whether this is the fingerprint of `file`, which must have the same key.
+    /// Whether this is the fingerprint of `file`. The key of `file` must equal the key in this
+    /// fingerprint.
     pub fn is_of(&self, file: &[u8]) -> bool {
         *self == Self::with_key(self.key, file, self.seed)
     }
 
-    /// Returns a seed that depends only on the file: the first 8 bytes of its SHA-256. Use it for
-    /// reproducible indexes. It is not secret.
+    /// Returns a seed that depends only on the file: the first 8 bytes of its SHA-256. Use this
+    /// seed for reproducible indexes. The seed is not secret.
     pub fn seed_of(file: &[u8]) -> u64 {
         let digest: [u8; 32] = Sha256::digest(file).into();
         digest.first_chunk().copied().map_or(0, u64::from_le_bytes)

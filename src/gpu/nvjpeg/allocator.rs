@@ -1,17 +1,18 @@
-//! Allocator callbacks for nvJPEG. They use two rows of the pools and never allocate from the
-//! driver.
+//! Allocator callbacks for nvJPEG. They allocate from nvJPEG's row (its reserved part) of each
+//! memory pool and never from the driver.
 //!
 //! nvJPEG frees in stream order, like `cudaFreeAsync`, but a pool may reuse freed bytes at once. So
 //! freed bytes return to the pool only when the events after their last use are reached. Only two
 //! operations wait for these events: `drop`, and an allocation that finds its row full
-//! ([`Allocators::waits`]).
-//! Buffers are freed only when one grows or is destroyed, never in the steady state.
+//! ([`Allocators::waits`]). nvJPEG frees a buffer only when the buffer grows or is destroyed, never
+//! in the steady state.
 //!
-//! Destroying a buffer takes no stream. nvJPEG may then pass the stream of the last image, which
-//! may no longer exist, and the driver must never be called with it. So an event is recorded in the
-//! passed stream only during a call of nvJPEG with that stream. Otherwise, an event is recorded in
-//! each stream of the calls in progress, and the event that each decoder records after its calls is
-//! used too.
+//! nvJPEG's function that destroys a buffer has no stream parameter. nvJPEG may then pass the
+//! stream of the last image to the `free` callback. That stream may no longer exist, and the driver
+//! must never be called with a destroyed stream. So an event is recorded in the passed stream only
+//! while a call of nvJPEG with that stream is in progress. Otherwise, an event is recorded in each
+//! stream of the calls in progress. The event that each decoder records after its calls is used
+//! too.
 //!
 //! Nothing waits for the whole context: a framework's queue may be long, and `cuCtxSynchronize`
 //! fails while one of the context's streams is captured. If the end of the work cannot be observed,
@@ -42,17 +43,18 @@ pub struct Memory {
     pub device: DevicePool,
     /// Page-locked memory.
     pub pinned: PinnedPool,
-    /// Name of nvJPEG's row in both pools.
+    /// Name of nvJPEG's row in both memory pools.
     pub row: String,
 }
 
-/// Allocators to which a handle and its buffers point. Must outlive them.
+/// Allocators to which an nvJPEG handle and its buffers point. Must outlive the handle and the
+/// buffers.
 #[derive(Debug)]
 pub(super) struct Allocators {
     device: Source<OnDevice>,
     pinned: Source<Pinned>,
-    /// Passed to nvJPEG. Its documentation does not say whether it copies the structures or keeps
-    /// the pointers.
+    /// Structure that is passed to nvJPEG. nvJPEG's documentation does not say whether nvJPEG
+    /// copies the structure or keeps the pointer.
     for_device: UnsafeCell<sys::nvjpegDevAllocatorV2_t>,
     for_pinned: UnsafeCell<sys::nvjpegPinnedAllocatorV2_t>,
     work: Arc<Work>,
@@ -68,7 +70,8 @@ struct Known {
     streams: Vec<usize>,
     /// One event per decoder, recorded after its calls.
     events: Vec<Weak<Event>>,
-    /// Whether work without a following event is in a stream, so that its end cannot be observed.
+    /// Whether a stream contains work without an event after it. The end of this work cannot be
+    /// observed.
     unmarked: bool,
 }
 
@@ -89,7 +92,8 @@ impl Drop for Call<'_> {
 }
 
 impl Work {
-    /// Returns the events after all work that may use memory freed with this stream.
+    /// Returns events. When all of them are reached, no work uses the memory that nvJPEG now frees
+    /// with the stream `stream`.
     fn ends(&self, gpu: &Arc<Device>, stream: usize) -> Result<Vec<Arc<Event>>> {
         let _entered = gpu.enter()?;
         // The lock is held until the end, so no call ends and no stream in the list is destroyed.
@@ -130,7 +134,7 @@ struct Source<M: Place> {
     freed: Mutex<VecDeque<Freed<M>>>,
     /// Number of freed buffers for which allocations waited.
     waits: AtomicU64,
-    /// Errors by thread, because several threads decode at the same time.
+    /// Error of each thread's last failed allocation. Several threads decode at the same time.
     refused: Mutex<HashMap<ThreadId, Error>>,
     work: Arc<Work>,
 }
@@ -138,8 +142,8 @@ struct Source<M: Place> {
 #[derive(Debug)]
 struct Freed<M: Place> {
     buffer: Buffer<M>,
-    /// Events after the buffer's last uses. Reached events are removed, because a decoder records
-    /// its event again.
+    /// Events after the buffer's last uses. An event that was reached is removed, because its
+    /// decoder will record it again after later work.
     ends: Vec<Arc<Event>>,
 }
 
@@ -211,14 +215,14 @@ impl Allocators {
         Ok(event)
     }
 
-    /// Registers that a call failed and that waiting for its stream failed. No memory is reused
-    /// afterwards.
+    /// Registers that a call failed and that waiting for the call's stream failed too. No memory is
+    /// reused afterwards.
     pub fn lose_track(&self) {
         self.work.known().unmarked = true;
     }
 
-    /// Returns the number of freed buffers for which nvJPEG's allocations waited, because their row
-    /// was full.
+    /// Returns the number of freed buffers for which nvJPEG's allocations waited because nvJPEG's
+    /// row of the pool was full.
     pub fn waits(&self) -> u64 {
         self.device.waits.load(Ordering::Relaxed) + self.pinned.waits.load(Ordering::Relaxed)
     }
@@ -233,7 +237,7 @@ impl Allocators {
         self.pinned.pool.holds(bytes)
     }
 
-    /// Returns the error of this thread's last failed allocation, once.
+    /// Returns the error of this thread's last failed allocation, and forgets it.
     pub fn refusal(&self) -> Option<Error> {
         let of = thread::current().id();
         let take = |refused: &Mutex<HashMap<ThreadId, Error>>| {
@@ -273,9 +277,9 @@ impl<M: Place> Source<M> {
         Ok(address)
     }
 
-    /// Waits for freed buffers, oldest first, until `bytes` fit. The list stays locked, because
-    /// another thread would otherwise find it empty and fail. Meanwhile all of nvJPEG's allocations
-    /// and frees wait.
+    /// Waits for freed buffers, oldest first, until `bytes` fit. The list of freed buffers stays
+    /// locked, because another thread would otherwise find the list empty and fail. Meanwhile all
+    /// of nvJPEG's allocations and frees wait.
     fn wait_for(&self, bytes: usize) -> Result<Buffer<M>> {
         let mut all = self.freed();
         loop {
@@ -297,8 +301,8 @@ impl<M: Place> Source<M> {
     }
 
     fn free(&self, address: u64, stream: sys::cudaStream_t) {
-        // The list is locked from here on. An allocation that finds its row full then finds the
-        // buffer in one of the lists.
+        // The list of freed buffers is locked from here on. The buffer is therefore always in one
+        // of the two lists when another thread's allocation finds its row full.
         let mut all = self.freed();
         let buffer = self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
         let Some(buffer) = buffer else { return };
@@ -310,7 +314,7 @@ impl<M: Place> Source<M> {
         self.reclaim();
     }
 
-    /// Returns unused buffers to the pool.
+    /// Returns freed buffers that the device no longer uses to the pool.
     fn reclaim(&self) {
         let mut all = self.freed();
         for _ in 0..all.len() {
@@ -371,7 +375,7 @@ unsafe extern "C" fn free<M: Place>(
     stream: sys::cudaStream_t,
 ) -> c_int {
     let work = || {
-        // SAFETY: as in `allocate`.
+        // SAFETY: this is the pointer from `Source::pointer`. The source outlives nvJPEG's handle.
         let source = unsafe { &*source.cast::<Source<M>>() };
         source.free(address as u64, stream);
         0

@@ -17,11 +17,11 @@ use crate::gpu::{Event, Lap, Stream};
 /// Decodes batches of up to a fixed number of images with [`Backend::Hardware`]. May move between
 /// threads.
 ///
-/// Each decoder has at most one call in flight; the next call blocks until it is done. To keep the
-/// engines busy, alternate between two decoders.
+/// Each decoder has at most one call in flight. The next call blocks until the previous one is
+/// done. To keep the engines busy, alternate between two decoders.
 ///
-/// The state is allocated once for the capacity. Before each call it is initialized for the call's
-/// number of images, as in nvImageCodec and torchvision.
+/// nvJPEG's state is allocated once for the capacity. Before each call the state is initialized for
+/// the call's number of images, as in nvImageCodec and torchvision.
 ///
 /// The images of a call should have the same chroma subsampling. nvImageCodec 0.9 avoids the
 /// engines for mixed batches of 13 images or more with interpolated chroma, without stating a
@@ -39,7 +39,9 @@ pub struct BatchDecoder {
     jpeg: Arc<Jpeg>,
 }
 
-// SAFETY: as for `PageDecoder`. The arguments are pointers that are not dereferenced between calls.
+// SAFETY: nvJPEG's objects may move between threads if only one thread at a time uses them (nvJPEG
+// documentation, "Thread Safety"). The arguments are pointers that are not dereferenced between
+// calls.
 unsafe impl Send for BatchDecoder {}
 
 /// One image of a batch.
@@ -51,10 +53,10 @@ pub struct BatchJob<'a> {
     pub image: Size,
     /// Window to decode, in pixels after the reduction.
     pub wanted: Roi,
-    /// Factor by which the engine reduces both sides: 1, 2, 4 or 8. If it is above 1, the whole
-    /// reduced image is decoded; see [`Jpeg::reduced_window`].
+    /// Factor by which the engine reduces both sides: 1, 2, 4 or 8. With a factor above 1, the
+    /// whole reduced image is decoded (see [`Jpeg::reduced_window`]).
     pub reduction: u32,
-    /// Destination of the pixels. Needs [`Window::bytes`].
+    /// Destination of the pixels, with at least [`Window::bytes`] bytes.
     pub destination: HostIdle<'a>,
 }
 
@@ -65,27 +67,29 @@ impl BatchJob<'_> {
     }
 }
 
-/// Device buffer of which the host has observed that the last reader has finished.
+/// Device buffer whose last reader has finished, as the host has observed.
 ///
 /// Hopper's engines write when `nvjpegDecodeBatchedEx` is called, not when the stream reaches the
 /// call (seen with nvJPEG 12.3.5 to 13.2.1 on H100, pytorch/vision PR 9606). An event for which the
-/// stream waits does not delay them, so the host must wait. Therefore this value can only be
-/// created by checking an event on the host. On every GPU, [stamps](BatchDecoder::written) are
-/// written when the decoder is called.
+/// stream waits does not delay the engines, so the host must wait. Therefore this value can only be
+/// created by checking an event on the host. On every GPU, the decoder also writes
+/// [stamps](BatchDecoder::written) (patterns that reveal skipped images) into the buffer as soon as
+/// it is called.
 #[derive(Debug)]
 pub struct HostIdle<'a> {
     buffer: &'a DeviceBuffer,
 }
 
 impl<'a> HostIdle<'a> {
-    /// Blocks until `last_use` is reached. It must be recorded after the last work that reads or
-    /// writes the buffer. An event that was never recorded means that nothing has used the buffer.
+    /// Blocks until `last_use` is reached. The event must be recorded after the last work that
+    /// reads or writes the buffer. An event that was never recorded means that nothing has used the
+    /// buffer.
     pub fn wait(buffer: &'a DeviceBuffer, last_use: &Event) -> Result<Self> {
         last_use.synchronize()?;
         Ok(Self { buffer })
     }
 
-    /// Like [`wait`](Self::wait), but returns `None` if the event is not reached yet.
+    /// Like [`wait`](Self::wait), but returns `None` if the event `last_use` is not reached yet.
     pub fn query(buffer: &'a DeviceBuffer, last_use: &Event) -> Result<Option<Self>> {
         Ok(last_use.query()?.then_some(Self { buffer }))
     }
@@ -98,13 +102,14 @@ impl<'a> HostIdle<'a> {
 
 impl BatchDecoder {
     /// Creates a decoder for up to `capacity` images per call. nvJPEG's buffers fit images of
-    /// `largest` pixels without subsampling, or smaller images if nvJPEG's rows are too small for
-    /// that. For larger images the buffers may grow, as far as the rows allow.
+    /// `largest` pixels without subsampling, or smaller images if nvJPEG's rows of the memory pools
+    /// are too small. Larger images can still be decoded if the rows have enough memory for larger
+    /// buffers.
     ///
     /// # Errors
-    /// [`Error::Budget`] if the rows do not even suffice for images of one pixel.
-    /// [`Error::Internal`] for a backend other than [`Backend::Hardware`], for zero images and for
-    /// images without pixels.
+    /// [`Error::Budget`] if nvJPEG's rows of the memory pools are too small even for images of one
+    /// pixel. [`Error::Internal`] for a backend other than [`Backend::Hardware`], for zero images
+    /// and for images without pixels.
     pub fn new(jpeg: &Arc<Jpeg>, capacity: usize, largest: Size) -> Result<Self> {
         Self::with(jpeg, capacity, largest, new_state)
     }
@@ -154,15 +159,15 @@ impl BatchDecoder {
     }
 
     /// Enqueues decoding of these images. Writes RGB rows at pitch [`Window::pitch_bytes`] into the
-    /// destinations, for the windows that [`BatchJob::window`] returns. The destinations are
-    /// written immediately, even if the stream is busy: by stamps, and on Hopper also by the
-    /// engines. Blocks until this decoder's previous call is over.
+    /// destinations, for the windows that [`BatchJob::window`] returns. This function writes stamps
+    /// to the destinations immediately, even if the stream is busy. Hopper's engines also write
+    /// immediately. Blocks until this decoder's previous call is over.
     ///
     /// # Errors
     /// Errors apply to the whole batch. The destinations' content is then unspecified, and nothing
     /// writes to them any more. [`DecodeError::Sample`] and [`DecodeError::Failed`] if nvJPEG
-    /// rejects one of the files. It does not report which one, so the caller must decode all of
-    /// them by another route. [`Error::Internal`] for more images than
+    /// rejects one of the files. nvJPEG does not report which file, so the caller must decode all
+    /// of them by another route. [`Error::Internal`] for more images than
     /// [`capacity`](Self::capacity), bytes that are not page-locked, windows outside their images,
     /// reductions other than 1, 2, 4, 8, and destinations that are too small. In these cases nvJPEG
     /// was not called. The decoder can be used again after any error.
@@ -175,7 +180,7 @@ impl BatchDecoder {
     /// are complete, even for engines that ignore the stream's order.
     ///
     /// # Errors
-    /// Errors of [`decode`](Self::decode).
+    /// Returns the same errors as [`decode`](Self::decode).
     pub fn decode_measured(
         &mut self,
         stream: &Stream,
@@ -206,7 +211,8 @@ impl BatchDecoder {
             Ok(self.done.record(stream)?)
         };
         if let Err(error) = enqueue() {
-            // Some of the work may be in progress, in the stream or, on Hopper, ahead of it.
+            // The failed call may have left work in the stream. On Hopper, the engines may also run
+            // before the stream reaches the call.
             return Err(self.jpeg.behind(error, stream));
         }
         self.state = Some(state);
@@ -219,9 +225,9 @@ impl BatchDecoder {
         &self.done
     }
 
-    /// Returns for each image of the last call whether it was written. nvJPEG may report success
-    /// for an image that it skipped; its destination then has no pixels. Blocks until
-    /// [`done`](Self::done).
+    /// Returns for each image of the last call whether its pixels were written. nvJPEG may report
+    /// success for an image that it skipped. The image's destination then has no pixels. Blocks
+    /// until [`done`](Self::done).
     pub fn written(&mut self) -> Result<Vec<bool>> {
         self.done.synchronize()?;
         self.stamps.written()
@@ -323,7 +329,7 @@ impl Drop for BatchDecoder {
     }
 }
 
-/// Arguments of a call as arrays. Their memory is reused.
+/// Arguments of `nvjpegDecodeBatchedEx`, as arrays. The arrays' memory is reused by the next call.
 #[derive(Debug)]
 struct Arguments {
     bytes: Vec<*const u8>,
@@ -343,11 +349,12 @@ impl Arguments {
 }
 
 /// Creates a state with buffers for `images` images. nvJPEG does not document its memory per image.
-/// So if the rows do not suffice for images of this size, the buffers are made for smaller ones. An
-/// image that later finds too little memory fails alone.
+/// So if nvJPEG's rows of the pools are too small for images of size `largest`, the buffers are
+/// allocated for smaller images. If an image later needs more memory than is left, only that image
+/// fails.
 ///
-/// nvJPEG uses its buffer pool only after `PreAllocate`. nvImageCodec calls it even for single
-/// pixels, for "more than 20 %".
+/// nvJPEG uses its buffer pool only after `nvjpegDecodeBatchedPreAllocate`. nvImageCodec calls that
+/// function even with a size of one pixel, and states a gain of "more than 20 %".
 fn new_state(
     jpeg: &Arc<Jpeg>,
     images: usize,
@@ -371,11 +378,11 @@ fn state_for(
 ) -> Result<Handle<sys::nvjpegJpegState_t>> {
     let calls = &jpeg.library.calls;
     let state = Handle::new(jpeg, calls.nvjpegJpegStateDestroy, |it| {
-        // SAFETY: the handle is alive; writes one handle.
+        // SAFETY: the handle is alive. The call writes one handle.
         let status = unsafe { (calls.nvjpegJpegStateCreate)(jpeg.handle, it) };
         jpeg.check("nvjpegJpegStateCreate", status)
     })?;
-    // SAFETY: the handles are alive; no number is negative.
+    // SAFETY: the handles are alive, and no number is negative.
     let status = unsafe {
         (calls.nvjpegDecodeBatchedPreAllocate)(
             jpeg.handle,
@@ -394,7 +401,7 @@ fn state_for(
 /// Resets the window to the whole image.
 pub(super) fn reset_roi(params: &Handle<sys::nvjpegDecodeParams_t>) -> Result<()> {
     let calls = &params.jpeg.library.calls;
-    // SAFETY: the parameters are alive; these numbers mean the whole image.
+    // SAFETY: the parameters are alive. These numbers mean the whole image.
     let status = unsafe { (calls.nvjpegDecodeParamsSetROI)(params.raw, 0, 0, -1, -1) };
     check("nvjpegDecodeParamsSetROI", status)
 }
@@ -406,7 +413,7 @@ pub(super) fn set_reduction(
     let calls = &params.jpeg.library.calls;
     // nvJPEG numbers the factors 1, 2, 4, 8 from 0 to 3.
     let factor = sys::nvjpegScaleFactor_t(reduction.trailing_zeros());
-    // SAFETY: the parameters are alive; the factor is one of nvJPEG's.
+    // SAFETY: the parameters are alive. The factor is one of nvJPEG's.
     let status = unsafe { (calls.nvjpegDecodeParamsSetScaleFactor)(params.raw, factor) };
     check("nvjpegDecodeParamsSetScaleFactor", status)
 }

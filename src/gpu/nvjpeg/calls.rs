@@ -51,13 +51,14 @@ impl Library {
     /// Opens nvJPEG. `cuda_major` is the driver's CUDA version. Works without a GPU.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::error::Error::Unavailable) if it is not installed or lacks a function.
+    /// [`Error::Unavailable`](crate::error::Error::Unavailable) if nvJPEG is not installed or lacks
+    /// a function.
     pub fn open(runtime: &Runtime, cuda_major: Option<u32>) -> Result<Self> {
         let found = library::open(runtime, Name::NvJpeg, cuda_major)?;
         let calls = Calls::find(found)?;
         let property = |property| {
             let mut value = 0;
-            // SAFETY: writes one integer. Needs neither handle nor device.
+            // SAFETY: the function writes one integer. It needs neither a handle nor a device.
             check("nvjpegGetProperty", unsafe { (calls.nvjpegGetProperty)(property, &mut value) })?;
             Ok::<u32, Error>(u32::try_from(value).unwrap_or(0))
         };
@@ -121,8 +122,8 @@ impl fmt::Display for Version {
     }
 }
 
-/// Declares the functions that are used, with the types of the bindings. All of them are looked up
-/// at once, so no later call can find a function missing.
+/// Declares the functions that are used, with the types of the bindings. All functions are looked
+/// up when the library is opened, so no later call can find a function missing.
 macro_rules! calls {
     ($($name:ident($($argument:ty),*);)+) => {
         /// nvJPEG's functions.

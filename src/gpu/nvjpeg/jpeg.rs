@@ -15,7 +15,8 @@ use crate::gpu::{Device, Stream};
 
 /// One nvJPEG backend on one device, with chroma interpolated as in libjpeg.
 ///
-/// Everything that is created from it holds an `Arc` of it, and it holds the pools.
+/// Every object that is created from a `Jpeg` holds an `Arc` of it. The `Jpeg` holds the memory
+/// pools.
 #[derive(Debug)]
 pub struct Jpeg {
     pub(super) library: Library,
@@ -23,7 +24,7 @@ pub struct Jpeg {
     /// Null for [`Backend::Hardware`]. That backend's single-image decoder does not support windows
     /// and has crashed with them.
     pub(super) decoder: sys::nvjpegJpegDecoder_t,
-    // Boxed, because nvJPEG stores pointers to it.
+    // Boxed, because nvJPEG stores pointers to the allocators.
     pub(super) allocators: Box<Allocators>,
     pub(super) device: Arc<Device>,
     backend: Backend,
@@ -44,7 +45,8 @@ pub struct Engines {
 // SAFETY: several threads may use nvjpegHandle_t and nvjpegJpegDecoder_t at the same time (nvJPEG
 // documentation, "Thread Safety"). The allocators use locks.
 unsafe impl Send for Jpeg {}
-// SAFETY: as above.
+// SAFETY: several threads may use nvJPEG's handle and decoder at the same time, and the allocators
+// use locks.
 unsafe impl Sync for Jpeg {}
 
 /// Part of an image that is decoded into a destination.
@@ -78,7 +80,7 @@ impl Engines {
 impl Jpeg {
     /// Opens a backend on a device, with its memory. Windows are passed to the engines only if a
     /// [check](super::set_checking_program) has found that the engines decode them correctly. If
-    /// there is no result yet, the check runs now. It may take half a minute.
+    /// there is no result yet, this call runs the check, which may take half a minute.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if nvJPEG is not installed or the device has no JPEG engines.
@@ -89,7 +91,7 @@ impl Jpeg {
         Self::open_with(device, library, backend, memory, windows)
     }
 
-    /// Opens a backend. `windows` sets whether windows are passed to it.
+    /// Opens a backend. `windows` sets whether windows are passed to nvJPEG.
     pub(super) fn open_with(
         device: &Arc<Device>,
         library: Library,
@@ -138,8 +140,8 @@ impl Jpeg {
         self.windows
     }
 
-    /// Returns the number of freed buffers for which nvJPEG's allocations waited, because their row
-    /// was full.
+    /// Returns the number of freed buffers for which nvJPEG's allocations waited because nvJPEG's
+    /// row of the pool was full.
     pub fn memory_waits(&self) -> u64 {
         self.allocators.waits()
     }
@@ -161,12 +163,13 @@ impl Jpeg {
         Window { wanted, decoded }
     }
 
-    /// Like [`window`](Self::window), for a decoder that reduces both sides by `reduction`.
-    /// `wanted` is in pixels of the reduced image, whose sides are `ceil(side / reduction)`.
+    /// Like [`window`](Self::window), for a decoder that reduces both sides of the image by
+    /// `reduction`. `wanted` is in pixels of the reduced image, whose sides are `ceil(side /
+    /// reduction)`.
     ///
     /// nvJPEG's documentation does not define a window combined with a scale factor. So with a
     /// reduction above 1, the whole reduced image is decoded, whatever the window. The destination
-    /// must be large enough for it.
+    /// must be large enough for the whole reduced image.
     pub fn reduced_window(&self, image: Size, reduction: u32, wanted: Roi) -> Window {
         if reduction <= 1 {
             return self.window(image, wanted);
@@ -175,18 +178,19 @@ impl Jpeg {
     }
 
     /// Returns the width of the margin on each side in pixels: 0 or 2. [`Window::bytes`] includes
-    /// it.
+    /// the margin.
     pub fn margin(&self) -> u32 {
         if self.library.version() < Version::EXACT_WINDOWS { MARGIN } else { 0 }
     }
 
-    /// Converts the status of a call that does not depend on a file. If an allocation failed, its
-    /// error is returned.
+    /// Converts the status of a call that does not depend on a file. If one of our allocator
+    /// callbacks failed, returns the callback's error instead.
     pub(super) fn check(&self, call: &'static str, status: Status) -> Result<()> {
         check(call, status).map_err(|error| self.refusal(status).unwrap_or(error))
     }
 
-    /// Converts the status of a decoding phase. If an allocation failed, its error is returned.
+    /// Converts the status of a decoding phase. If one of our allocator callbacks failed, returns
+    /// the callback's error instead.
     pub(super) fn check_decode(
         &self,
         call: &'static str,
@@ -198,7 +202,7 @@ impl Jpeg {
 
     /// Waits until the stream is empty and returns the error of a call. Some of the call's work may
     /// be in the stream, and nothing may be freed before that work has ended. If the device is
-    /// lost, that error is returned instead.
+    /// lost, returns the error of the lost device instead.
     pub(super) fn behind(&self, error: DecodeError, stream: &Stream) -> DecodeError {
         let Err(lost) = stream.synchronize() else { return error };
         self.allocators.lose_track();
@@ -208,9 +212,9 @@ impl Jpeg {
         }
     }
 
-    /// Returns the error of this thread's failed allocation, if it may have caused the status.
-    /// nvJPEG does not document the status for this case. It is none of those that concern the
-    /// file.
+    /// Returns the error of this thread's failed allocation, if that allocation may have caused the
+    /// status. nvJPEG does not document which status it returns after a failed allocation. Statuses
+    /// that concern the file have other causes.
     fn refusal(&self, status: Status) -> Option<Error> {
         use Status as S;
         match status {
@@ -267,8 +271,8 @@ fn create(
 ) -> Result<sys::nvjpegHandle_t> {
     let mut handle = ptr::null_mut();
     let flags = sys::NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION;
-    // The backend of a handle applies to batches (nvJPEG's documentation). Decoders of single
-    // images have a backend of their own, and NVIDIA's programs create them from a handle with the
+    // The backend of a handle applies to batches (nvJPEG's documentation). Each decoder of single
+    // images has its own backend. NVIDIA's programs create such decoders from a handle with the
     // default backend.
     let of_handle = match backend {
         Backend::Hardware => sys::nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE,
@@ -277,7 +281,7 @@ fn create(
     let (call, status) = match allocators {
         Some(allocators) => {
             let (device, pinned) = (allocators.for_device(), allocators.for_pinned());
-            // SAFETY: the allocators outlive the handle; writes one handle.
+            // SAFETY: the allocators outlive the handle. The call writes one handle.
             let status = unsafe {
                 (library.calls.nvjpegCreateExV2)(of_handle, device, pinned, flags, &mut handle)
             };
@@ -287,7 +291,7 @@ fn create(
             let (device, pinned) = (ptr::null_mut(), ptr::null_mut());
             // `nvjpegCreateExV2` does not accept null allocators: "invalid parameter", at least
             // from 12.4 to 13.3.
-            // SAFETY: writes one handle.
+            // SAFETY: the call writes one handle.
             let status = unsafe {
                 (library.calls.nvjpegCreateEx)(of_handle, device, pinned, flags, &mut handle)
             };
@@ -307,7 +311,7 @@ fn create_decoder(
     backend: Backend,
 ) -> Result<sys::nvjpegJpegDecoder_t> {
     let mut decoder = ptr::null_mut();
-    // SAFETY: the handle is alive; writes one handle.
+    // SAFETY: the handle is alive. The call writes one handle.
     let status =
         unsafe { (library.calls.nvjpegDecoderCreate)(handle, backend.raw(), &mut decoder) };
     check("nvjpegDecoderCreate", status).map(|()| decoder)
@@ -316,7 +320,7 @@ fn create_decoder(
 /// Returns the engines of a handle of [`Backend::Hardware`].
 fn find_engines(library: &Library, handle: sys::nvjpegHandle_t) -> Result<Engines> {
     let (mut engines, mut cores_per_engine) = (0, 0);
-    // SAFETY: the handle is alive; writes two numbers.
+    // SAFETY: the handle is alive. The call writes two numbers.
     let status = unsafe {
         (library.calls.nvjpegGetHardwareDecoderInfo)(handle, &mut engines, &mut cores_per_engine)
     };

@@ -11,12 +11,14 @@
 //! ```
 //!
 //! One [`Jpeg`] per backend holds nvJPEG's handle and its memory. Decoders hold the objects for one
-//! image or one batch. All of them are created at start, because creating a state is slow (nvJPEG
+//! image or one batch. All objects are created at start, because creating a state is slow (nvJPEG
 //! takes a lock for it) and one state per image is known to leak. A state whose image failed is
-//! destroyed, because it holds pixels of the previous image, which a truncated image would show.
+//! destroyed, because it holds pixels of the previous image. Those pixels could appear in a
+//! truncated image.
 //!
-//! nvJPEG's own buffers use two rows of the pools. The caller sets their sizes, and they are
-//! allocated at start. An image that needs more than the free part of the row fails with
+//! nvJPEG's own buffers are allocated from two rows (reserved parts) of the memory pools, one of
+//! device memory and one of page-locked memory. The caller sets the rows' sizes, and they are
+//! allocated at start. An image that needs more than the free part of a row fails with
 //! [`Error::Budget`]. Only [`measure_memory`] and [`check_windows`] allocate other memory, and they
 //! free it again.
 
@@ -53,8 +55,8 @@ mod trial_file;
 mod window_check;
 mod windows;
 
-/// Number of pixels that are decoded around a window if nvJPEG's outermost pixels are wrong. The
-/// error is one pixel wide.
+/// Number of pixels that are additionally decoded on each side of a window by versions of nvJPEG
+/// that compute the outermost pixels wrongly. The error is one pixel wide.
 const MARGIN: u32 = 2;
 
 /// Maximum number of columns or rows of a JPEG file.
@@ -88,19 +90,21 @@ impl Backend {
         }
     }
 
-    /// Estimates the device memory and page-locked memory, in bytes, that this backend uses of its
-    /// rows for one 4:4:4 image of `pixels` pixels in a file of `encoded` bytes. A decoder for
-    /// several images uses this amount for each image.
+    /// Estimates the device memory and the page-locked memory, in bytes, that this backend needs
+    /// for one 4:4:4 image of `pixels` pixels in a file of `encoded` bytes. A decoder for several
+    /// images needs this amount for each image.
     ///
-    /// **These estimates follow from the data that each backend must hold. No GPU has confirmed
-    /// them.** Compare with [`Pool::row_bytes`](crate::gpu::Pool::row_bytes) after a run.
+    /// **These estimates follow from the data that each backend must hold. No measurement on a GPU
+    /// has confirmed them.** Compare with [`Pool::row_bytes`](crate::gpu::Pool::row_bytes) after a
+    /// run.
     ///
-    /// * `Hybrid`: 16-bit coefficients of three components in page-locked memory. On the device,
-    ///   the coefficients again, and planes of samples.
-    /// * `GpuHybrid`: the bitstream in page-locked memory. On the device, the bitstream, the
-    ///   positions of its parts (the same size again), coefficients and planes.
-    /// * `Hardware`: the bitstream in page-locked memory. On the device, the bitstream and the
+    /// * `Hybrid` holds 16-bit coefficients of three components in page-locked memory. On the
+    ///   device it holds the coefficients again, and planes of samples.
+    /// * `GpuHybrid` holds the bitstream in page-locked memory. On the device it holds the
+    ///   bitstream, the positions of the bitstream's parts (the same size again), coefficients and
     ///   planes.
+    /// * `Hardware` holds the bitstream in page-locked memory. On the device it holds the bitstream
+    ///   and the planes.
     pub const fn buffer_bytes(self, pixels: u64, encoded: u64) -> (u64, u64) {
         // Sides are rounded up to whole MCUs, and rows to a pitch. From 200 x 200 pixels on, this
         // adds at most an eighth.
@@ -127,9 +131,9 @@ impl Backend {
     }
 }
 
-/// Size of samples per pixel, in bytes: three components without subsampling.
+/// Size of the decoded planes in bytes per pixel: three components without subsampling.
 const PLANE_BYTES: u64 = 3;
-/// Size of coefficients per pixel, in bytes: three components without subsampling.
+/// Size of the coefficients in bytes per pixel: three 16-bit components without subsampling.
 const COEFFICIENT_BYTES: u64 = 6;
 
 /// Device memory for tables, headers and rounding per image, in bytes.
@@ -140,8 +144,8 @@ const PINNED_BYTES_BESIDES: u64 = 128 << 10;
 /// Every backend, and the reason if the device does not support it.
 pub type Backends = Vec<(Backend, Result<(), String>)>;
 
-/// Returns for each backend whether this device and its driver support it, or the reason why not.
-/// Creates and destroys a handle of each backend, with nvJPEG's own allocators.
+/// Returns for each backend whether this device and its driver support it, or the reason why they
+/// do not. Creates and destroys a handle of each backend, with nvJPEG's own allocators.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if nvJPEG is not installed. [`Error::Device`] if the device is lost. A
@@ -165,7 +169,7 @@ fn probe_backends(device: &Arc<Device>) -> Result<(Backends, bool)> {
 /// is slow, and a process may build many loaders.
 ///
 /// # Errors
-/// Errors of [`backends`].
+/// Returns the same errors as [`backends`].
 pub fn known_backends(device: &Arc<Device>) -> Result<Backends> {
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let cuda_major = Some(device.driver_version() / 1000);

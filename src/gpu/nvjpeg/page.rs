@@ -20,7 +20,8 @@ use crate::gpu::{Event, Lap, Stream};
 /// previous image.
 #[derive(Debug)]
 pub struct PageDecoder {
-    // Fields are dropped in this order: the state uses the buffers.
+    // The state is declared before the buffers that it uses, because fields are dropped in this
+    // order.
     state: Option<Handle<sys::nvjpegJpegState_t>>,
     bitstream: Option<Handle<sys::nvjpegJpegStream_t>>,
     buffers: Buffers,
@@ -36,12 +37,13 @@ pub struct PageDecoder {
 unsafe impl Send for PageDecoder {}
 
 impl PageDecoder {
-    /// Creates a decoder with nvJPEG's buffers of these sizes. With 0 they begin empty. Sufficient
-    /// sizes avoid growth: growing waits for the device, and grown buffers leave gaps in the rows.
+    /// Creates a decoder with nvJPEG's buffers of these sizes. With size 0 a buffer begins empty.
+    /// Sufficient sizes avoid growth: growing waits for the device, and grown buffers leave gaps in
+    /// the rows of the pools.
     ///
     /// # Errors
-    /// [`Error::Budget`] if nvJPEG's rows have less memory left. [`Error::Internal`] for
-    /// [`Backend::Hardware`], which decodes only batches.
+    /// [`Error::Budget`] if nvJPEG's rows of the memory pools have too little free memory.
+    /// [`Error::Internal`] for [`Backend::Hardware`], which decodes only batches.
     pub fn new(jpeg: &Arc<Jpeg>, device_bytes: usize, pinned_bytes: usize) -> Result<Self> {
         if jpeg.backend() == Backend::Hardware {
             let problem = "the hardware backend decodes batches: use BatchDecoder".into();
@@ -57,20 +59,20 @@ impl PageDecoder {
     }
 
     /// Parses the file, runs the host phase (with [`Backend::Hybrid`] all of entropy decoding) and
-    /// enqueues the device phase. It writes RGB rows at pitch [`Window::pitch_bytes`] into the
-    /// destination, for the returned window. Blocks until this decoder's previous image is done,
-    /// which it normally is.
+    /// enqueues the device phase. The device phase writes RGB rows at pitch [`Window::pitch_bytes`]
+    /// into the destination, for the returned window. Blocks until this decoder's previous image is
+    /// done, which is normally the case already.
     ///
-    /// The file's bytes are not copied. With [`Backend::Hybrid`] they are no longer used when this
-    /// function returns. With [`Backend::GpuHybrid`], page-locked bytes must not change until
-    /// [`done`](Self::done). The documentation guarantees that they are copied by then, but not
-    /// that they are copied when the call returns.
+    /// nvJPEG does not copy the file's bytes when it parses the file. With [`Backend::Hybrid`] the
+    /// bytes are no longer used when this function returns. With [`Backend::GpuHybrid`],
+    /// page-locked bytes must not change until [`done`](Self::done): nvJPEG's documentation does
+    /// not guarantee that they are copied to the device when the call returns.
     ///
     /// # Errors
     /// [`DecodeError::Sample`] if the file is invalid or unsupported, or if `wanted` is not inside
     /// the image that nvJPEG finds. [`DecodeError::Failed`] if nvJPEG fails for a reason other than
-    /// the file. [`Error::Internal`] if the destination has less than [`Window::bytes`]. After an
-    /// error, none of the image's work is left in the stream.
+    /// the file. [`Error::Internal`] if the destination has fewer than [`Window::bytes`] bytes.
+    /// After an error, none of the image's work is left in the stream.
     pub fn decode(
         &mut self,
         stream: &Stream,
@@ -85,7 +87,7 @@ impl PageDecoder {
     /// The caller ends the span.
     ///
     /// # Errors
-    /// Errors of [`decode`](Self::decode).
+    /// Returns the same errors as [`decode`](Self::decode).
     pub fn decode_measured(
         &mut self,
         stream: &Stream,
@@ -96,8 +98,8 @@ impl PageDecoder {
     ) -> Result<Window, DecodeError> {
         let _entered = self.jpeg.device.enter()?;
         self.done.synchronize()?;
-        // An error leaves the state undefined. The state is then dropped, and the next image gets a
-        // new one.
+        // An error leaves nvJPEG's state undefined. The state is then dropped, and the next image
+        // gets a new one.
         let bitstream = match self.bitstream.take() {
             Some(bitstream) => bitstream,
             None => new_bitstream(&self.jpeg)?,
@@ -130,12 +132,12 @@ impl PageDecoder {
         let calls = &self.jpeg.library.calls;
         let (mut device, mut pinned, mut address) = (0, 0, ptr::null_mut());
         let buffer = self.buffers.device.raw;
-        // SAFETY: the buffer is alive; writes a number and an address.
+        // SAFETY: the buffer is alive. The call writes a number and an address.
         let status =
             unsafe { (calls.nvjpegBufferDeviceRetrieve)(buffer, &mut device, &mut address) };
         check("nvjpegBufferDeviceRetrieve", status)?;
         let buffer = self.buffers.pinned.raw;
-        // SAFETY: as above.
+        // SAFETY: the buffer is alive. The call writes a number and an address.
         let status =
             unsafe { (calls.nvjpegBufferPinnedRetrieve)(buffer, &mut pinned, &mut address) };
         check("nvjpegBufferPinnedRetrieve", status)?;
@@ -161,7 +163,7 @@ impl PageDecoder {
         jpeg.check_decode("nvjpegJpegStreamParse", status)?;
         let mut image = Size::default();
         let Size { width, height } = &mut image;
-        // SAFETY: the bitstream is alive and parsed; writes two numbers.
+        // SAFETY: the bitstream is alive and parsed. The call writes two numbers.
         let status =
             unsafe { (calls.nvjpegJpegStreamGetFrameDimensions)(bitstream.raw, width, height) };
         jpeg.check_decode("nvjpegJpegStreamGetFrameDimensions", status)?;
@@ -230,8 +232,8 @@ impl PageDecoder {
         };
         jpeg.check_decode("nvjpegDecodeJpegTransferToDevice", status)?;
         let mut image = image(window, destination);
-        // SAFETY: as above. The window fits into the destination. The image's description is read
-        // during the call.
+        // SAFETY: all handles are alive, and only one image at a time uses the state. The window
+        // fits into the destination. The image's description is read during the call.
         let status = unsafe {
             (calls.nvjpegDecodeJpegDevice)(
                 jpeg.handle,
@@ -282,7 +284,7 @@ pub(super) fn image(window: Window, destination: &DeviceBuffer) -> sys::nvjpegIm
 pub(super) fn rgb_params(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegDecodeParams_t>> {
     let calls = &jpeg.library.calls;
     let params = Handle::new(jpeg, calls.nvjpegDecodeParamsDestroy, |it| {
-        // SAFETY: the handle is alive; writes one handle.
+        // SAFETY: the handle is alive. The call writes one handle.
         check("nvjpegDecodeParamsCreate", unsafe {
             (calls.nvjpegDecodeParamsCreate)(jpeg.handle, it)
         })
@@ -298,7 +300,7 @@ pub(super) fn rgb_params(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegDecodePar
 pub(super) fn set_roi(params: &Handle<sys::nvjpegDecodeParams_t>, roi: Roi) -> Result<()> {
     let Roi { x, y, width, height } = roi;
     let calls = &params.jpeg.library.calls;
-    // SAFETY: the parameters are alive; no number is negative.
+    // SAFETY: the parameters are alive, and no number is negative.
     let status = unsafe {
         (calls.nvjpegDecodeParamsSetROI)(
             params.raw,
@@ -314,7 +316,7 @@ pub(super) fn set_roi(params: &Handle<sys::nvjpegDecodeParams_t>, roi: Roi) -> R
 pub(super) fn new_bitstream(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegJpegStream_t>> {
     let calls = &jpeg.library.calls;
     Handle::new(jpeg, calls.nvjpegJpegStreamDestroy, |it| {
-        // SAFETY: the handle is alive; writes one handle.
+        // SAFETY: the handle is alive. The call writes one handle.
         check("nvjpegJpegStreamCreate", unsafe { (calls.nvjpegJpegStreamCreate)(jpeg.handle, it) })
     })
 }
@@ -322,20 +324,21 @@ pub(super) fn new_bitstream(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegJpegSt
 fn new_state(jpeg: &Arc<Jpeg>, buffers: &Buffers) -> Result<Handle<sys::nvjpegJpegState_t>> {
     let calls = &jpeg.library.calls;
     let state = Handle::new(jpeg, calls.nvjpegJpegStateDestroy, |it| {
-        // SAFETY: the handles are alive; writes one handle.
+        // SAFETY: the handles are alive. The call writes one handle.
         let status = unsafe { (calls.nvjpegDecoderStateCreate)(jpeg.handle, jpeg.decoder, it) };
         jpeg.check("nvjpegDecoderStateCreate", status)
     })?;
-    // SAFETY: all handles are alive; the buffers outlive the state.
+    // SAFETY: all handles are alive. The buffers outlive the state.
     let status = unsafe { (calls.nvjpegStateAttachPinnedBuffer)(state.raw, buffers.pinned.raw) };
     check("nvjpegStateAttachPinnedBuffer", status)?;
-    // SAFETY: as above.
+    // SAFETY: all handles are alive. The buffers outlive the state.
     let status = unsafe { (calls.nvjpegStateAttachDeviceBuffer)(state.raw, buffers.device.raw) };
     check("nvjpegStateAttachDeviceBuffer", status)?;
     Ok(state)
 }
 
-/// nvJPEG's memory for one image. It outlives states.
+/// nvJPEG's memory for one image. The memory outlives nvJPEG's states, which are replaced after
+/// errors.
 #[derive(Debug)]
 struct Buffers {
     pinned: Handle<sys::nvjpegBufferPinned_t>,
@@ -353,19 +356,21 @@ impl Buffers {
         })?;
         let device = Handle::new(jpeg, calls.nvjpegBufferDeviceDestroy, |it| {
             let allocator = jpeg.allocators.for_device();
-            // SAFETY: as above.
+            // SAFETY: the handle and the allocator are alive, and outlive the buffer.
             let status = unsafe { (calls.nvjpegBufferDeviceCreateV2)(jpeg.handle, allocator, it) };
             check("nvjpegBufferDeviceCreateV2", status)
         })?;
         if pinned_bytes > 0 {
-            // SAFETY: the buffer is alive; the default stream has no work of ours.
+            // SAFETY: the buffer is alive. The null stream is the default stream, which has no work
+            // of ours.
             let status = unsafe {
                 (calls.nvjpegBufferPinnedResize)(pinned.raw, pinned_bytes, ptr::null_mut())
             };
             jpeg.check("nvjpegBufferPinnedResize", status)?;
         }
         if device_bytes > 0 {
-            // SAFETY: as above.
+            // SAFETY: the buffer is alive. The null stream is the default stream, which has no work
+            // of ours.
             let status = unsafe {
                 (calls.nvjpegBufferDeviceResize)(device.raw, device_bytes, ptr::null_mut())
             };

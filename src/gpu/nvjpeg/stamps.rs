@@ -18,21 +18,22 @@ use crate::gpu::{Download, Stream, Upload};
 pub(super) struct Stamps {
     stamp: Upload,
     found: Download,
-    /// Stream of the stamps. In the stream of the calls, stamps would wait for the previous call.
+    /// Stream in which stamps are written and read. In the stream of the decoding calls, a stamp
+    /// would wait for the previous call.
     stream: Stream,
     /// Length of each image's stamp in bytes.
     lens: Vec<usize>,
 }
 
-/// Length of a stamp in bytes. It is shorter if the window's last row is shorter.
+/// Length of a stamp in bytes. A stamp is shorter if the window's last row is shorter.
 const BYTES: usize = 64;
 
 impl Stamps {
     /// Creates stamps for calls of up to `capacity` images.
     pub fn new(jpeg: &Jpeg, capacity: usize) -> Result<Self> {
         let mut stamp = jpeg.allocators.pinned_buffer(BYTES)?;
-        // These bytes are unlikely as pixels. An image that ends with them would be decoded on the
-        // CPU, which is also correct.
+        // Pixels are unlikely to have these values. An image whose last pixels have them would be
+        // treated as skipped and decoded on the CPU, which is also correct.
         for (byte, index) in stamp.iter_mut().zip(1u32..) {
             *byte = (index.wrapping_mul(0x9E37_79B9) >> 24) as u8;
         }
@@ -44,9 +45,9 @@ impl Stamps {
         })
     }
 
-    /// Writes stamps where the last pixels of these images will be. Nothing else may use the
-    /// buffers. Blocks until the stamps are written, because Hopper's engines write as soon as they
-    /// are called.
+    /// Writes stamps where the last pixels of these images will be. No other work may use the
+    /// buffers at this time. Blocks until the stamps are written, because Hopper's engines write as
+    /// soon as they are called.
     pub fn write<'a>(
         &mut self,
         images: impl Iterator<Item = (Window, &'a DeviceBuffer)>,
@@ -72,7 +73,8 @@ impl Stamps {
         Ok(())
     }
 
-    /// Returns for each image whether it was written. Blocks until [`read`](Self::read) is done.
+    /// Returns for each image whether its pixels were written. Blocks until [`read`](Self::read) is
+    /// done.
     pub fn written(&mut self) -> Result<Vec<bool>> {
         let found = self.found.bytes()?;
         let stamp = &*self.stamp.bytes()?;

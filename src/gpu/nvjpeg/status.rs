@@ -7,13 +7,13 @@ use crate::error::{DataError, Error, Reason, Result};
 /// Reason why an image was not decoded.
 #[derive(Clone, Debug)]
 pub enum DecodeError {
-    /// nvJPEG found the file invalid or unsupported. For a batch, one of the files is, and nvJPEG
-    /// does not report which one.
+    /// nvJPEG found the file invalid or unsupported. In a batch, one of the files is invalid or
+    /// unsupported, and nvJPEG does not report which one.
     Sample(DataError),
     /// nvJPEG failed for an image, or for one image of a batch, for a reason other than the file.
     /// The device still works, so another route can decode the image.
     Failed(&'static str, Error),
-    /// The machine or the plan caused the error, whatever the file.
+    /// The machine or the plan caused the error. The file did not.
     Fatal(Error),
 }
 
@@ -23,7 +23,7 @@ impl DecodeError {
         matches!(self, DecodeError::Sample(error) if error.reason == Reason::Unsupported)
     }
 
-    /// Whether the memory of nvJPEG's row was exhausted.
+    /// Whether the memory of nvJPEG's row of the pool was exhausted.
     pub fn is_budget(&self) -> bool {
         matches!(self, DecodeError::Fatal(Error::Budget { .. }) | DecodeError::Failed(NO_ROOM, _))
     }
@@ -60,8 +60,8 @@ pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
 }
 
 /// Converts the status of a decoding phase. Statuses that concern the file become sample errors.
-/// All other failures affect one image, not the run; nvImageCodec saw "internal error" for a window
-/// inside its image. If the device itself is lost, the next driver call reports it.
+/// All other failures affect one image, not the run: nvImageCodec saw "internal error" for a window
+/// inside its image. If the device itself is lost, the next driver call reports the loss.
 pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), DecodeError> {
     let reason = match status {
         Status::NVJPEG_STATUS_SUCCESS => return Ok(()),
@@ -75,8 +75,8 @@ pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), Dec
                 Status::NVJPEG_STATUS_INVALID_PARAMETER => "nvJPEG failed at it: invalid parameter",
                 Status::NVJPEG_STATUS_EXECUTION_FAILED => "nvJPEG failed at it: execution failed",
                 Status::NVJPEG_STATUS_INTERNAL_ERROR => "nvJPEG failed at it: internal error",
-                // A thread of nvJPEG's own may have requested the memory, so the thread with the
-                // recorded error is unknown.
+                // One of nvJPEG's own threads may have requested the memory. The error is recorded
+                // for that thread, which is unknown here.
                 Status::NVJPEG_STATUS_ALLOCATOR_FAILURE => NO_ROOM,
                 _ => return Err(DecodeError::Fatal(error)),
             };

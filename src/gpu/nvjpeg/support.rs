@@ -12,7 +12,7 @@ use super::{Backend, DecodeError};
 use crate::error::{Error, Result};
 use crate::geometry::Roi;
 
-/// Queries one file at a time, without decoding it. May move between threads.
+/// Queries one file at a time, without decoding it. A query may move between threads.
 #[derive(Debug)]
 pub struct Support {
     /// Parser state. `None` after a failure, because nvJPEG's parser then accepts no other file.
@@ -21,14 +21,16 @@ pub struct Support {
     jpeg: Arc<Jpeg>,
 }
 
-// SAFETY: as for `PageDecoder`.
+// SAFETY: nvJPEG's objects may move between threads if only one thread at a time uses them (nvJPEG
+// documentation, "Thread Safety"). `&mut self` ensures that.
 unsafe impl Send for Support {}
 
 impl Support {
-    /// Creates a query for the engines.
+    /// Creates an object that asks nvJPEG which files the engines of `jpeg` can decode.
     ///
     /// # Errors
-    /// [`Error::Internal`] for a backend other than [`Backend::Hardware`], [`Error::Device`].
+    /// [`Error::Internal`] for a backend other than [`Backend::Hardware`], and [`Error::Device`] if
+    /// nvJPEG fails.
     pub fn new(jpeg: &Arc<Jpeg>) -> Result<Self> {
         if jpeg.backend() != Backend::Hardware {
             let problem = format!(
@@ -43,8 +45,8 @@ impl Support {
     }
 
     /// Whether the engines can decode this file, or a window of it, reduced by 1, 2, 4 or 8. `None`
-    /// as window means the whole image. Returns `None` if nvJPEG gives no answer, for example
-    /// because it cannot parse the file.
+    /// as window means the whole image. Returns `None` if nvJPEG does not answer the query, for
+    /// example because it cannot parse the file.
     ///
     /// # Errors
     /// [`Error::Device`] for failures that do not depend on the file.
@@ -87,7 +89,7 @@ impl Support {
         check_decode("nvjpegJpegStreamParseHeader", status)?;
         // nvJPEG writes 0 if the engines can decode the file, and another number if not.
         let mut refused = -1;
-        // SAFETY: as above; the parameters are alive; writes one number.
+        // SAFETY: the handles and the parameters are alive. The call writes one number.
         let status = unsafe {
             (calls.nvjpegDecodeBatchedSupportedEx)(
                 jpeg.handle,

@@ -1,7 +1,7 @@
 //! Memory that nvJPEG needs for an image, measured with a trial image.
 //!
-//! nvJPEG does not document the sizes of its buffers. So a decoder is opened with its own pools and
-//! decodes an image of the planned size. The peak use of the pools is the result.
+//! nvJPEG does not document the sizes of its buffers. So a trial opens a decoder with separate
+//! memory pools and decodes an image of the planned size. The peak use of the pools is the result.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,15 +21,15 @@ use crate::gpu::{Device, DevicePool, Event, PinnedBuffer, PinnedPool, Stream};
 pub struct Trial {
     /// Number of pixels of the image.
     pub pixels: usize,
-    /// Maximum size of the file in bytes. The file is smaller only if an image of `pixels` pixels
-    /// cannot be that large.
+    /// Maximum size of the file in bytes. The file is smaller only if no image of `pixels` pixels
+    /// can be that large.
     pub encoded_bytes: usize,
     /// Number of images per call of [`Backend::Hardware`]. The other backends decode one image per
     /// call.
     pub group: usize,
 }
 
-/// Sizes of device memory and page-locked memory in bytes.
+/// Amounts of device memory and of page-locked memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
     /// Device memory.
@@ -43,9 +43,10 @@ pub struct Bytes {
 pub struct Measured {
     /// Maximum number of bytes in use at one time.
     pub peak: Bytes,
-    /// Part of `peak` in the two buffers of a [`PageDecoder`], whose sizes are set at its creation.
+    /// Part of `peak` that is in the two buffers of a [`PageDecoder`], whose sizes are set at its
+    /// creation.
     pub buffers: Bytes,
-    /// Number of images that are decoded at the same time: by the engines, otherwise 1.
+    /// Number of images that are decoded at the same time. It is 1 for backends without engines.
     pub lanes: usize,
 }
 
@@ -53,28 +54,28 @@ pub struct Measured {
 const NVJPEG: &str = "nvjpeg trial";
 const IMAGE: &str = "trial image";
 
-/// Factor by which rows grow after a trial that did not fit.
+/// Factor by which the trial's rows grow after a trial that did not fit.
 const GROWTH: usize = 4;
 
 /// Maximum side of a trial image in pixels. This is the limit of the engines, the smallest of all
 /// backends.
 const MOST_SIDE: usize = 16_000;
 
-/// Results by device number, path of nvJPEG, backend and trial.
+/// Results of this process, by device number, path of nvJPEG, backend and trial.
 static KNOWN: Mutex<Vec<(Key, Option<Measured>)>> = Mutex::new(Vec::new());
 type Key = (usize, &'static str, Backend, Trial);
 
-/// Maximum number of results that are kept.
+/// Maximum number of results that are kept in `KNOWN`.
 const MOST_KNOWN: usize = 64;
 
-/// Decodes a trial image with a backend and measures how much memory its decoder needs. The first
-/// trial has rows of `first` bytes. If they do not suffice, further trials use larger rows, up to
-/// `most`. Returns `None` if nvJPEG rejects the image. Results are kept for the life of the
-/// process, because a process may build many loaders.
+/// Decodes a trial image with a backend and measures how much memory the backend's decoder needs.
+/// The first trial has rows of `first` bytes in its pools. If they do not suffice, further trials
+/// use larger rows, up to `most`. Returns `None` if nvJPEG rejects the image. Results are kept for
+/// the life of the process, because a process may build many loaders.
 ///
 /// # Errors
-/// [`Error::Budget`] if `most` does not suffice, [`Error::Unavailable`] without nvJPEG or engines,
-/// and [`Error::Device`].
+/// [`Error::Budget`] if rows of `most` bytes do not suffice, [`Error::Unavailable`] without nvJPEG
+/// or engines, and [`Error::Device`] if a driver call fails.
 pub fn measure_memory(
     device: &Arc<Device>,
     backend: Backend,
@@ -111,7 +112,8 @@ fn measure(
 ) -> Result<Option<Measured>> {
     let side = trial.pixels.isqrt().clamp(16, MOST_SIDE) as u32;
     let image = Size::new(side, side);
-    // Progressive images need coefficients of the whole image. Only this backend decodes them.
+    // Progressive images need memory for the coefficients of the whole image. Only the backend
+    // `Hybrid` decodes them.
     let kinds: &[bool] = if backend == Backend::Hybrid { &[false, true] } else { &[false] };
     let files = kinds.iter().map(|&it| trial_file(image, trial.encoded_bytes, it));
     let files = files.collect::<Vec<_>>();
@@ -189,7 +191,7 @@ impl Setup {
             Backend::Hardware => self.decode_group(image, group).map(|()| Bytes::default()),
             Backend::GpuHybrid | Backend::Hybrid => self.decode_images(image),
         };
-        // Even after an error, nothing must use the pools when they are dropped.
+        // Even after an error, the work must have ended before the pools are dropped.
         self.stream.synchronize()?;
         let buffers = match decoded {
             Ok(buffers) => buffers,

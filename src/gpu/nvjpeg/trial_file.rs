@@ -4,7 +4,7 @@ use crate::geometry::Size;
 
 /// Creates a color JPEG of this size without subsampling (ITU-T T.81), baseline or progressive. The
 /// file is as close to `bytes` bytes as possible, and larger only if an image of this size cannot
-/// be that small. A comment in the file says `feedwater trial`.
+/// be that small. The file contains the JPEG comment `feedwater trial`.
 pub fn trial_file(size: Size, bytes: usize, progressive: bool) -> Vec<u8> {
     let blocks = size.width.div_ceil(8) as usize * size.height.div_ceil(8) as usize;
     let mut file = vec![0xFF, 0xD8];
@@ -50,14 +50,13 @@ struct Table {
 /// The code of difference 0 is 0.
 const DC: Table =
     Table { lengths: [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], symbols: &[0] };
-/// The code of a one-bit value after no zeros is 0000000. The code of the end of a block is
-/// 0000001.
+/// The code of a one-bit value after no zeros is 0000000. The code that ends a block is 0000001.
 const AC: Table =
     Table { lengths: [0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0], symbols: &[0x01, 0x00] };
 
 const DC_BITS: u32 = 1;
 const EOB_BITS: u32 = 7;
-/// Size of a value's code and its bit in bits. The bit is 0, which is the value -1.
+/// Number of bits of a coefficient: its code and one value bit. The value bit 0 means -1.
 const VALUE_BITS: u32 = 8;
 
 /// Maximum size in bytes of the scan headers, the end of the image and the last byte of each scan.
@@ -70,7 +69,7 @@ fn segment(file: &mut Vec<u8>, marker: u8, content: &[u8]) {
 }
 
 /// Writes `count` groups of `bits` zeros. With `ends_in_one`, the last bit of each group is one. No
-/// byte is 0xFF.
+/// written byte is 0xFF.
 fn put(file: &mut Vec<u8>, count: usize, bits: u32, ends_in_one: bool) {
     let (begin, bits) = (file.len(), bits as usize);
     file.resize(begin + (count * bits).div_ceil(8), 0);

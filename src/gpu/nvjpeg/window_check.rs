@@ -13,7 +13,7 @@ use crate::geometry::{Roi, Size};
 use crate::gpu::{Device, DevicePool, Event, PinnedPool, Stream, read_back};
 use crate::header::Header;
 
-/// Images of 176x144 or 144x176 pixels in all samplings that the engines support.
+/// Files of 176x144 or 144x176 pixels, one for each chroma subsampling that the engines support.
 const FILES: [&[u8]; 5] = [
     include_bytes!("window_check/420.jpg"),
     include_bytes!("window_check/444.jpg"),
@@ -23,7 +23,8 @@ const FILES: [&[u8]; 5] = [
 ];
 
 /// Windows as x, y, width, height: within blocks, at corners, wide, high, all but a border, and the
-/// last columns and rows of both image sizes. Windows that exceed an image are skipped for it.
+/// last columns and rows of both image sizes. Windows that exceed an image are skipped for that
+/// image.
 const WINDOWS: [[u32; 4]; 9] = [
     [33, 17, 61, 55],
     [0, 0, 40, 24],
@@ -37,11 +38,11 @@ const WINDOWS: [[u32; 4]; 9] = [
 ];
 
 /// Decodes windows of images with the engines and compares them with parts of the whole images.
-/// Runs in the checking program, which may crash. Passes the lines that the program must print to
-/// `say`.
+/// Runs in the checking program, which may crash. Calls `say` with each line that the program must
+/// print.
 ///
 /// # Errors
-/// [`Error::Unavailable`] without nvJPEG or engines, and [`Error::Device`].
+/// [`Error::Unavailable`] without nvJPEG or engines, and [`Error::Device`] if a driver call fails.
 pub fn check_windows(device: &Arc<Device>, mut say: impl FnMut(&str)) -> Result<()> {
     let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
     let mut images = Vec::new();
@@ -50,8 +51,8 @@ pub fn check_windows(device: &Arc<Device>, mut say: impl FnMut(&str)) -> Result<
         let header =
             Header::parse(file).map_err(|error| Error::Internal { problem: error.to_string() })?;
         let size = header.size;
-        // If these engines reject a file, that does not show whether windows work. A loader decodes
-        // such files by other routes.
+        // A file that these engines reject does not show whether windows work. A loader decodes
+        // rejected files by other routes.
         match whole.decode(file, size, &[size.window()]) {
             Ok(pixels) => images.extend(pixels.into_iter().flatten().map(|it| (file, size, it))),
             Err(DecodeError::Fatal(error)) => return Err(error),
@@ -73,7 +74,8 @@ pub fn check_windows(device: &Arc<Device>, mut say: impl FnMut(&str)) -> Result<
                 return Ok(());
             }
         };
-        // Images that a call skips are also detected in loaders, so they are ignored here.
+        // Images that a call skips are ignored here, because loaders detect skipped images
+        // themselves.
         let mut both = wanted
             .iter()
             .zip(&found)
@@ -97,7 +99,7 @@ fn part(whole: &[u8], size: Size, window: Roi) -> Vec<u8> {
     rows.flat_map(|row| &row[start..start + len]).copied().collect()
 }
 
-/// The engines, with the memory for the check.
+/// The GPU's JPEG engines, with the memory for the check.
 struct Engine {
     jpeg: Arc<Jpeg>,
     stream: Stream,
@@ -114,7 +116,8 @@ impl Engine {
     fn open(device: &Arc<Device>, library: Library, windows: bool) -> Result<Self> {
         let mut footprint = Footprint::default();
         let image = Self::LARGEST.window().pitched_bytes() as u64;
-        // Much more than expected, because this check does not measure memory.
+        // This row is much larger than the expected need, because the check does not measure
+        // nvJPEG's memory first.
         footprint.add(Sort::Device, Self::NVJPEG, 64 << 20, 1, "");
         footprint.add(Sort::Device, Self::IMAGES, image, WINDOWS.len() as u64, "");
         footprint.add(Sort::Pinned, Self::NVJPEG, 8 << 20, 1, "");

@@ -27,10 +27,11 @@ use crate::gpu::{Device, cache};
 /// Program that is started for the check, with its first arguments. See [`set_checking_program`].
 static PROGRAM: Mutex<Vec<OsString>> = Mutex::new(Vec::new());
 
-/// Results of this process, by [`key`].
+/// Results of this process. [`key`] returns the text by which they are found.
 static KNOWN: Mutex<Vec<(String, Option<bool>)>> = Mutex::new(Vec::new());
 
-/// Held while a check runs. Loaders that start at the same time therefore run one check.
+/// Lock that is held while a check runs. Loaders that start at the same time therefore run one
+/// check.
 static RUNNING: Mutex<()> = Mutex::new(());
 
 /// Line that the checking program prints before the engines decode a window.
@@ -40,11 +41,11 @@ pub(super) const EQUAL: &str = "windows: equal";
 /// Line that the checking program prints at the end if a window is wrong.
 pub(super) const DIFFERENT: &str = "windows: different";
 
-/// Command of the checking program. The number of the GPU follows it.
+/// Command of the checking program. The number of the GPU is the next argument.
 const COMMAND: &str = "check-windows";
 
 /// Environment variable that is set for the checking program. A process with this variable starts
-/// no check, because the configured program may be one that builds loaders itself.
+/// no check. Without it, a checking program that builds loaders would start further checks.
 const CHECKING: &str = "FEEDWATER_CHECKING_WINDOWS";
 
 /// Version of the check. Results of other versions are not used.
@@ -53,7 +54,7 @@ const CHECK_VERSION: &[u8] = b"1";
 /// Time limit of the check. Starting CUDA and decoding a few small images should take much less.
 const MOST_TIME: Duration = Duration::from_secs(30);
 
-/// Maximum time in which a killed program should end. A program that waits in the driver may never
+/// Maximum time to wait for a killed program to end. A program that waits in the driver may never
 /// end.
 const MOST_DYING: Duration = Duration::from_secs(1);
 
@@ -67,7 +68,7 @@ pub fn set_checking_program(program: impl IntoIterator<Item = OsString>) {
 }
 
 /// Whether the engines of this GPU decode windows correctly. Runs the check if there is no result
-/// yet, or if `again` is set. Returns `None` if the check cannot run.
+/// yet, or if `again` is set. Returns `None` if the check cannot run or gave no result.
 ///
 /// # Errors
 /// [`Error::Unavailable`](crate::Error::Unavailable) without nvJPEG.
@@ -115,7 +116,7 @@ fn verdict(device: &Arc<Device>, library: &Library, again: bool) -> Option<bool>
 }
 
 /// Returns the file name of a result: a hash of the check's version, the card, the driver, and the
-/// driver's libraries. nvJPEG is recorded in the file itself.
+/// driver's libraries. The nvJPEG library is recorded in the file itself.
 fn key(device: &Device, library: &Library) -> String {
     // The display driver's version. Many driver versions have the same CUDA version.
     let driver = fs::read("/proc/driver/nvidia/version").unwrap_or_default();
@@ -136,10 +137,11 @@ fn key(device: &Device, library: &Library) -> String {
 
 /// Result of a check.
 struct Found {
-    /// `None` if there is no program, if the program ended before the engines got a window, or if
-    /// it ended for an unrelated reason.
+    /// Whether windows are correct. `None` if there is no program, if the program ended before the
+    /// engines received a window, or if it ended for an unrelated reason.
     windows: Option<bool>,
-    /// Whether another process would get the same result.
+    /// Whether another process would get the same result. Only such results are stored in the cache
+    /// on disk.
     is_final: bool,
 }
 
@@ -190,13 +192,15 @@ fn is_crash(status: ExitStatus) -> bool {
 }
 
 enum Ended {
-    /// The process ended by itself. The status is `None` if the system did not keep it.
+    /// The process ended without being killed by us. The status is `None` if the system did not
+    /// keep it.
     Alone(Option<ExitStatus>),
     /// The process was killed after [`MOST_TIME`].
     Killed,
 }
 
-/// Waits until a process ends. Kills it and its children if that takes longer than [`MOST_TIME`].
+/// Waits until a process ends. If that takes longer than [`MOST_TIME`], kills the process and its
+/// children.
 fn end_of(child: &mut Child) -> Ended {
     let begin = Instant::now();
     let ended = |child: &mut Child, most: Duration| {
@@ -217,15 +221,16 @@ fn end_of(child: &mut Child) -> Ended {
     Ended::Killed
 }
 
-/// Reads the output of a process in a thread, because a child of the process may keep the pipe
-/// open. Sends only the first parts.
+/// Reads the output of a process in a separate thread, because a child of the process may keep the
+/// pipe open. Sends only about the first 4096 bytes.
 fn read_aside(mut output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     const MOST: usize = 4096;
     let (sender, receiver) = mpsc::channel();
     let read = move || {
         let (mut buffer, mut sent) = ([0; 512], 0);
         while let Ok(count @ 1..) = output.read(&mut buffer) {
-            // The rest is read and dropped, because a full pipe would block the process.
+            // The rest of the output is read and discarded, because a full pipe would block the
+            // process.
             if sent < MOST {
                 sent += count;
                 let _ = sender.send(buffer[..count].to_vec());

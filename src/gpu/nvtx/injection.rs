@@ -1,14 +1,17 @@
 //! Program side of NVTX version 3, which lets a profiler receive ranges.
 //!
 //! NVTX 3 is a C header without a library. Every program holds tables of function slots, and a
-//! profiler's library writes its functions into them. The program opens that library and calls its
-//! `InitializeInjectionNvtx2` with a function that returns tables by number. Through one of these
-//! tables, the library requests the slots of each module. Numbers and layouts are those of
-//! nvtxTypes.h. The sequence is that of nvtxInit.h and nvtxImpl.h (NVTX 3, `NVTX_VERSION` 3). They
-//! are stable, because programs and profilers are built separately.
+//! profiler's library writes its functions into these slots. The program opens the profiler's
+//! library and calls its function `InitializeInjectionNvtx2`. The argument is a function that
+//! returns tables by number. Through one of these tables, the library requests the slots of each
+//! module.
 //!
-//! Not supported: a profiler that is linked into the program, or one that the driver provides
-//! (`cuNvtxGetInjectionInitializer`).
+//! The numbers and layouts are those of nvtxTypes.h. The sequence of calls is that of nvtxInit.h
+//! and nvtxImpl.h (NVTX 3, `NVTX_VERSION` 3). Both are stable, because programs and profilers are
+//! built separately.
+//!
+//! Two kinds of profilers are not supported: those that are linked into the program, and those that
+//! the driver provides (`cuNvtxGetInjectionInitializer`).
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -21,7 +24,7 @@ use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 /// Slot for one profiler function: `NvtxFunctionPointer`, null if there is no function.
 type Slot = AtomicPtr<c_void>;
 
-/// `NvtxGetExportTableFunc_t` and `NvtxInitializeInjectionNvtxFunc_t`.
+/// The types `NvtxGetExportTableFunc_t` and `NvtxInitializeInjectionNvtxFunc_t` of nvtxTypes.h.
 type ExportTable = unsafe extern "C" fn(u32) -> *const c_void;
 type Initialize = unsafe extern "C" fn(ExportTable) -> c_int;
 
@@ -62,13 +65,13 @@ type DomainCreate = unsafe extern "C" fn(*const c_char) -> *mut c_void;
 
 /// Initialised profiler library. It stays loaded until the process ends.
 pub(super) struct Injection {
-    /// Handle of the domain, if the profiler supports domains.
+    /// Handle of the NVTX domain `feedwater`, if the profiler supports domains.
     domain: Option<AtomicPtr<c_void>>,
 }
 
 impl Injection {
     /// Opens and initialises the library at this path, once per process. Later calls return the
-    /// first result. An error is a text to append to the path.
+    /// result of the first call. An error is a text to append to the path.
     pub(super) fn start(path: &OsStr) -> Result<&'static Self, String> {
         static STARTED: OnceLock<Result<Injection, String>> = OnceLock::new();
         STARTED.get_or_init(|| Self::open(path)).as_ref().map_err(Clone::clone)
@@ -131,8 +134,8 @@ impl Injection {
             .map_err(
                 |_| ", which has no InitializeInjectionNvtx2: unset it, or let the profiler set it",
             )?;
-        // The library is never closed, because its functions are called until the process ends and
-        // it may have threads.
+        // The library is never closed. Its functions are called until the process ends, and it may
+        // have started threads.
         mem::forget(library);
         // SAFETY: nvtxTypes.h: `NvtxInitializeInjectionNvtxFunc_t` takes a `NvtxGetExportTableFunc_t`.
         if unsafe { initialize(export_table) } == 0 {
@@ -185,7 +188,7 @@ struct VersionInfo {
     set_injection_version: extern "C" fn(u32),
 }
 
-// Layouts of nvToolsExt.h and nvtxTypes.h on all platforms with 64-bit pointers.
+// Sizes and offsets in nvToolsExt.h and nvtxTypes.h on all platforms with 64-bit pointers.
 const _: () = assert!(size_of::<Attributes>() == 48 && mem::offset_of!(Attributes, message) == 40);
 const _: () = assert!(size_of::<Callbacks>() == 16 && size_of::<VersionInfo>() == 24);
 
@@ -239,20 +242,20 @@ const fn tables() -> [[AtomicPtr<Slot>; LARGEST + 1]; MODULES] {
     tables
 }
 
-/// Whether the profiler has set this function.
+/// Whether the profiler has set the function with this number.
 fn is_set(module: usize, number: usize) -> bool {
     !SLOTS[module][number].load(Acquire).is_null()
 }
 
 /// Returns the profiler's function. The slot is read at every call, because the profiler may clear
-/// it.
+/// the slot at any time.
 ///
 /// # Safety
-/// `F` must be the type of the function with that number.
+/// `F` must be the type of the function with the number `number`.
 unsafe fn function<F: Copy>(module: usize, number: usize) -> Option<F> {
     let found = SLOTS[module][number].load(Acquire);
-    // SAFETY: the caller guarantees the type of the function pointer, which is as large as a
-    // pointer. It is not null.
+    // SAFETY: the caller guarantees the type of the function pointer, which is as large as a data
+    // pointer. The pointer is not null.
     (!found.is_null()).then(|| unsafe { mem::transmute_copy::<*mut c_void, F>(&found) })
 }
 
@@ -276,12 +279,12 @@ unsafe extern "C" fn module_functions(
         return 0;
     };
     if !out_size.is_null() {
-        // SAFETY: nvtxTypes.h: `unsigned int *out_size`, and it is not null.
+        // SAFETY: in nvtxTypes.h the argument is `unsigned int *out_size`. It is not null.
         unsafe { out_size.write(*size as c_uint) };
     }
     if !out_table.is_null() {
-        // SAFETY: nvtxTypes.h: `NvtxFunctionTable *out_table`, a pointer to pointers to slots, and
-        // it is not null.
+        // SAFETY: in nvtxTypes.h the argument is `NvtxFunctionTable *out_table`, a pointer to
+        // pointers to slots. It is not null.
         unsafe { out_table.write(table.as_ptr()) };
     }
     1

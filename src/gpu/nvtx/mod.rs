@@ -1,9 +1,9 @@
 //! NVTX ranges for NVIDIA's profilers (Nsight Systems), one named range per stage of each thread.
 //!
-//! A profiler sets `NVTX_INJECTION64_PATH` to its library, which receives the ranges as NVTX 3
-//! defines. They are in a domain `feedwater`, or in the default domain if the profiler does not
-//! support domains. This needs no CUDA library. The path `./.` turns ranges off, as in every program
-//! with NVTX 3.
+//! A profiler sets `NVTX_INJECTION64_PATH` to the path of its library, which receives the ranges as
+//! NVTX 3 defines. The ranges are in the domain `feedwater`, or in the default domain if the
+//! profiler does not support domains. NVTX needs no CUDA library. The path `./.` turns ranges off,
+//! as in every program with NVTX 3.
 
 use std::env;
 use std::ffi::CStr;
@@ -19,11 +19,12 @@ mod injection;
 /// Environment variable that a profiler sets to the path of its library (nvtxInit.h).
 const INJECTION: &str = "NVTX_INJECTION64_PATH";
 
-/// Emits ranges around stages.
+/// Profiler that receives a range for each stage.
 pub struct Nvtx(&'static Injection);
 
 impl Nvtx {
-    /// Opens the profiler's library, or returns why not. It is opened and initialised once per process, even if that fails.
+    /// Opens the profiler's library, or returns the reason why it cannot be opened. The library is
+    /// opened and initialised at most once per process, even if the first attempt fails.
     pub fn open() -> Result<Arc<Self>> {
         let unavailable = |reason| Error::unavailable("NVTX (a profiler's library)", reason);
         let Some(path) = env::var_os(INJECTION).filter(|path| !path.is_empty()) else {

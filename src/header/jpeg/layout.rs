@@ -7,8 +7,8 @@ use crate::geometry::Size;
 
 /// Offsets of the tables and the coded data of a well-formed JPEG, scan by scan.
 ///
-/// [`Header::layout`](crate::header::Header::layout) fills it. The next file reuses its memory,
-/// which never exceeds [`MOST_BYTES`](Self::MOST_BYTES).
+/// [`Header::layout`](crate::header::Header::layout) fills this value. A value that is filled again
+/// reuses its memory, which never exceeds [`MOST_BYTES`](Self::MOST_BYTES).
 #[derive(Debug, Default)]
 pub struct JpegLayout {
     scans: Vec<JpegScan>,

@@ -35,7 +35,8 @@ impl<'a> Markers<'a> {
         &self.bytes[self.at..]
     }
 
-    /// Moves past the next marker and returns it. Other bytes are skipped, as in libjpeg.
+    /// Moves past the next marker and returns it. Bytes before the marker are skipped, as in
+    /// libjpeg.
     pub fn find(&mut self) -> Result<u8, DataError> {
         let rest = self.rest();
         let marker =
@@ -45,8 +46,8 @@ impl<'a> Markers<'a> {
         Ok(rest[at + 1])
     }
 
-    /// Moves past a marker that must follow directly, after any number of fill bytes, and returns
-    /// it.
+    /// Moves past a marker and returns it. The marker must follow directly, after any number of
+    /// fill bytes.
     pub fn expect(&mut self) -> Result<u8, DataError> {
         let rest = self.rest();
         let code = rest.iter().position(|&byte| byte != 0xFF);

@@ -6,10 +6,10 @@ use super::text::{self, MAX_TEXT_BYTES};
 use super::{be32, check_default_image, corrupt};
 use crate::error::DataError;
 
-/// Maximum number of characters in all texts together.
+/// Maximum number of characters in all texts of a file together.
 const MAX_TEXT_CHARACTERS: u64 = 64 << 20;
-/// zlib's best compression ratio. A chunk that is short enough cannot exceed the limit, so it need
-/// not be unpacked.
+/// zlib's best compression ratio. If a compressed chunk is short enough, its content cannot exceed
+/// the limit and need not be unpacked for this check.
 const BEST_RATIO: usize = 1032;
 /// Maximum number of colors of a palette.
 const MAX_COLORS: usize = 256;
@@ -46,13 +46,13 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Marks the start of the pixels. Pillow checks less after it.
+    /// Marks the start of the pixels. After this point, Pillow checks chunks less strictly.
     pub fn pixels_begin(&mut self) {
         self.pixels_seen = true;
     }
 
-    /// Checks that need several chunks. The last palette is the image's palette, in which Pillow
-    /// searches for a transparent color.
+    /// Runs the checks that need several chunks. The last palette is the image's palette, in which
+    /// Pillow searches for a transparent color.
     pub fn together(&self) -> Result<(), DataError> {
         match self.colors {
             _ if !self.is_indexed() => Ok(()),
@@ -113,8 +113,8 @@ impl<'a> Checks<'a> {
         self.samples().1 == 3
     }
 
-    /// Checks an IHDR chunk. Pillow uses the last header before the pixels. If two headers differ,
-    /// it is unknown which one is damaged, so the image is refused.
+    /// Checks an IHDR chunk. Pillow uses the last IHDR before the pixels. If two IHDR chunks
+    /// differ, it is unknown which one is damaged, so the image is refused.
     fn header(&self, data: &[u8]) -> Result<(), DataError> {
         at_least(13, "IHDR", data)?;
         if data[11] != 0 {
@@ -153,7 +153,7 @@ impl<'a> Checks<'a> {
             },
             (_, keyword) => data.len().saturating_sub(keyword.len() + 1) as u64,
         };
-        // zTXt and tEXt chunks without a keyword do not count.
+        // A zTXt or tEXt chunk without a keyword does not count toward the limit of characters.
         if kind == b"iTXt" || !text::keyword(data).is_empty() {
             self.characters += characters;
         }
@@ -167,8 +167,8 @@ impl<'a> Checks<'a> {
 
     fn animation(&mut self, data: &[u8]) -> Result<(), DataError> {
         at_least(8, "acTL", data)?;
-        // A second acTL chunk makes the file a still image. After the pixels this no longer
-        // changes.
+        // A second acTL chunk makes the file a still image. An acTL chunk after the start of the
+        // pixels changes nothing.
         if !self.pixels_seen && self.frames.take().is_none() {
             self.frames = be32(data, 0).filter(|frames| (1..=1 << 31).contains(frames));
         }
@@ -232,8 +232,8 @@ fn color_profile(data: &[u8]) -> Result<(), DataError> {
     }
 }
 
-/// Returns the number of UTF-8 characters. In other text, this is the number of bytes that would
-/// begin one.
+/// Returns the number of UTF-8 characters. For text that is not UTF-8, returns the number of bytes
+/// that could begin a character.
 fn characters(text: &[u8]) -> u64 {
     text.iter().filter(|byte| **byte & 0xC0 != 0x80).count() as u64
 }

@@ -1,8 +1,8 @@
 //! Stepwise zlib decompression with limited output per step.
 //!
-//! Pillow requests one row at a time from zlib. Its result for damaged files depends on how far
-//! zlib reads for a row: up to the next byte that does not fit, and the checksum at the end if that
-//! comes first. The steps here read equally far.
+//! Pillow requests one row at a time from zlib. For a damaged file, Pillow's result depends on how
+//! far zlib reads for a row. zlib reads up to the next byte that does not fit into the row, or
+//! through the checksum if the stream ends first. The steps in this module read equally far.
 
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::{
@@ -17,8 +17,8 @@ const FLAGS: u32 = TINFL_FLAG_PARSE_ZLIB_HEADER | TINFL_FLAG_HAS_MORE_INPUT;
 
 /// Size of zlib's window, in bytes.
 const WINDOW_BYTES: usize = 32 << 10;
-/// Minimum space in addition to the window, in bytes. With it, the window is not moved for every
-/// short row.
+/// Minimum space in the buffer in addition to the window, in bytes. With this space, the window is
+/// not moved for every short row.
 const STEP_BYTES: usize = 16 << 10;
 
 /// zlib stream that is being unpacked.
@@ -47,8 +47,8 @@ pub(crate) enum Stream {
 }
 
 impl Inflater {
-    /// Creates a stream for steps of up to `most` bytes. It needs `most` bytes and about 60 KiB of
-    /// memory.
+    /// Creates a stream for steps of up to `most` bytes. The stream needs `most` bytes and about 60
+    /// KiB of memory.
     pub fn new(most: usize) -> Result<Self, DataError> {
         let mut output = Vec::new();
         reserve::resize(&mut output, WINDOW_BYTES + most.max(STEP_BYTES))?;
@@ -67,8 +67,8 @@ impl Inflater {
         let before = last.then(|| self.state.clone());
         let start = self.filled;
         let output = &mut self.output[..start + most];
-        // A distance to before the stream's first byte is damage, which a wrapping buffer would not
-        // detect.
+        // A distance that reaches back before the stream's first byte is damage. With a wrapping
+        // output buffer, the decompressor would not detect this damage.
         let flags = FLAGS | TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         let (status, consumed, written) = decompress(&mut self.state, input, output, start, flags);
         self.filled += written;
@@ -84,8 +84,8 @@ impl Inflater {
     }
 }
 
-/// Returns the state of a stream that is damaged after the last requested byte. It is open if only
-/// a distance is wrong, because zlib checks a distance when it needs the bytes.
+/// Returns the state of a stream that is damaged after the last requested byte. If only a distance
+/// is wrong, the stream is still open, because zlib checks a distance only when it needs the bytes.
 fn damage_behind(
     before: &mut DecompressorOxide,
     input: &[u8],

@@ -7,7 +7,7 @@ use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use super::corrupt;
 use crate::error::DataError;
 
-/// Maximum size of a text or a color profile in bytes. Pillow refuses larger ones.
+/// Maximum size of a text or a color profile in bytes. Pillow refuses larger texts and profiles.
 pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// Returns the keyword of a text chunk.
@@ -23,8 +23,8 @@ pub(super) enum Packed<'a> {
     Zlib(&'a [u8]),
 }
 
-/// Returns the stored text of a `tEXt`, `zTXt` or `iTXt` chunk, or an error if Pillow refuses the
-/// file because of it.
+/// Returns the stored text of a `tEXt`, `zTXt` or `iTXt` chunk, or an error if Pillow refuses a
+/// file with this chunk.
 pub(super) fn packed<'a>(kind: &[u8; 4], data: &'a [u8]) -> Result<Packed<'a>, DataError> {
     let Some(rest) = data.get(keyword(data).len() + 1..) else { return Ok(Packed::Nothing) };
     Ok(match kind {

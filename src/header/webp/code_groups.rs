@@ -4,8 +4,8 @@
 //! A lossless image may have up to 65,536 groups of prefix codes. A small image, the entropy image,
 //! assigns a group to each block of pixels. libwebp allocates the tables of all groups, 12 to 20 KB
 //! each, before it reads the first one. So a file of 300 KB can request a gigabyte. This module
-//! parses the stream up to that point. It does not store pixels, because the following bits never
-//! depend on the values of pixels.
+//! parses the stream up to the point where libwebp allocates. It does not store pixels, because the
+//! following bits never depend on the values of pixels.
 //!
 //! Sources: the WebP lossless bitstream specification (RFC 9649, section 3), and `dec/vp8l_dec.c`
 //! of libwebp 1.5 for libwebp's allocations and errors.
@@ -107,7 +107,8 @@ impl Stream<'_> {
                 }
                 // The subtract-green transform has no parameters.
                 2 => {}
-                // A palette. If it has few colors, several indices are packed into one pixel.
+                // The transform is a palette. If the palette has few colors, several indices are
+                // packed into one pixel.
                 _ => {
                     let colors = self.bits(8)? + 1;
                     self.skip_image(colors, 1, |_| ())?;
@@ -136,7 +137,7 @@ impl Stream<'_> {
     }
 
     /// Reads an image that has one group of codes. Calls `group` with red and green of every pixel
-    /// that is not a copy.
+    /// that is not copied from earlier pixels.
     fn skip_image(&mut self, width: u32, height: u32, mut group: impl FnMut(u16)) -> Option<()> {
         let cache_bits = self.cache_bits()?;
         let mut codes: [Code; 5] = Default::default();
@@ -160,7 +161,7 @@ impl Stream<'_> {
                 self.prefixed(prefix)?;
                 length
             } else {
-                // A color of the cache was seen before or is zero.
+                // The pixel is a color from the cache. Its group is that of an earlier pixel, or 0.
                 group(0);
                 1
             };
@@ -295,7 +296,7 @@ struct Code {
 }
 
 impl Code {
-    /// Builds the code from the lengths of its symbols. Returns `None` if they do not form a
+    /// Builds the code from the lengths of its symbols. Returns `None` if the lengths do not form a
     /// complete code.
     fn build(&mut self, lengths: &[u8]) -> Option<()> {
         *self = Self::default();

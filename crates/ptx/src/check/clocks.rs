@@ -12,12 +12,12 @@ pub(crate) struct Clocks {
     block: u32,
     warps: usize,
     time: Vec<u32>,
-    /// For each warp, the time of each other warp that it has seen.
+    /// For each warp, the time of each other warp that the warp has seen.
     seen: Vec<u32>,
     lanes: Vec<LaneClocks>,
 }
 
-/// Times of each other that the lanes of a warp have seen.
+/// For each lane of a warp, the times of the other lanes that the lane has seen.
 #[derive(Debug, Default)]
 struct LaneClocks {
     /// Time of the last synchronization of all lanes.
@@ -38,7 +38,7 @@ impl Clocks {
         Self { block, warps, time: vec![1; warps], seen: vec![0; warps * warps], lanes }
     }
 
-    /// Returns the stamp of an access now.
+    /// Returns the stamp for an access that happens now.
     #[inline]
     pub fn stamp(&self, warp: usize, lane: usize) -> Stamp {
         Stamp::new(self.block, (warp * 32 + lane) as u32, self.time[warp])
@@ -67,7 +67,7 @@ impl Clocks {
         }
     }
 
-    /// Synchronizes lanes of a warp. `whole` means that they are all remaining lanes.
+    /// Synchronizes lanes of a warp. `whole` means that `mask` contains all remaining lanes.
     pub fn sync_lanes(&mut self, warp: usize, mask: u32, whole: bool) {
         let now = self.time[warp];
         let lanes = &mut self.lanes[warp];
@@ -99,7 +99,7 @@ impl Clocks {
         barrier.0[warp] = self.time[warp];
     }
 
-    /// Records that a warp continues after a barrier without waiting for it.
+    /// Records that a warp passes a barrier without waiting (`bar.arrive`).
     pub fn pass(&mut self, warp: usize) {
         self.time[warp] += 1;
     }

@@ -1,5 +1,5 @@
-//! Detection of races. It records the last accesses to each byte, and which accesses happened
-//! before which.
+//! Detection of races. The check records the last accesses to each byte, and which accesses
+//! happened before which.
 
 mod clocks;
 mod shadow;

@@ -4,11 +4,11 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp(u64);
 
-/// The access is atomic, or strong in the memory model.
+/// Flag of a stamp: the access is atomic, or strong in the memory model.
 const ATOMIC: u64 = 1;
-/// Several lanes of the warp have read.
+/// Flag of a stamp: several lanes of the warp have read the bytes.
 const MANY: u64 = 2;
-/// The access is an asynchronous copy for which nobody has waited yet.
+/// Flag of a stamp: the access is an asynchronous copy for which no thread has waited yet.
 const PENDING: u64 = 4;
 
 impl Stamp {
@@ -72,7 +72,7 @@ struct Cell {
     reads: [Stamp; 2],
 }
 
-/// Two accesses that no synchronization orders.
+/// Two accesses whose order no synchronization determines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Conflict {
     pub other: Stamp,

@@ -398,15 +398,15 @@ impl Machine<'_> {
         false
     }
 
-    /// Whether an address in parameter space belongs to the kernel's own parameters, not to those
-    /// of a call.
+    /// Whether an address in parameter space belongs to the kernel's own parameters, not to the
+    /// parameters of a call.
     fn is_kernel_parameter(&self, block: &mut Block, at: At, address: u64) -> bool {
         let outermost = block.warps[at.warp].frame(at.frame).outermost;
         address & KERNEL_PARAMETER != 0 || outermost && address < self.function.1.parameter_bytes
     }
 
-    /// Loads from the kernel's own parameters. The bytes must lie in one declared parameter and
-    /// must have been given.
+    /// Loads from the kernel's own parameters. The bytes must lie in one declared parameter, and
+    /// the launch must have passed them.
     fn load_parameter(&mut self, block: &Block, at: At, access: LaneAccess, into: &mut [u8]) {
         let LaneAccess { lane, address, bytes, .. } = access;
         let inside = |start: u64, size: u64| address >= start && address + bytes <= start + size;

@@ -66,7 +66,7 @@ impl Machine<'_> {
         true
     }
 
-    /// Opens the barriers that all their threads have reached.
+    /// Opens each barrier that all its threads have reached.
     pub(super) fn check_barriers(&mut self, block: &mut Block) {
         if block.barriers.iter().all(|it| it.arrived == 0) {
             return;
@@ -122,7 +122,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Executes `bar.warp.sync`. Returns whether the lanes wait for others.
+    /// Executes `bar.warp.sync`. Returns whether the lanes wait for other lanes.
     pub(super) fn lane_barrier(&mut self, block: &mut Block, at: At, i: &Instruction) -> bool {
         let masks: Lanes<u32> = self.read(block, at, |r| r.get(i.src[0]));
         let lane = at.on.trailing_zeros() as usize;

@@ -1,7 +1,7 @@
 //! Asynchronous copies from global to shared memory.
 //!
 //! A copy is executed when a thread waits for it, which is as late as a device may execute it.
-//! Until then, every access to its target is a race.
+//! Until then, every other access to the copy's target is a race.
 
 use super::Machine;
 use super::access::{LaneAccess, resolve};
@@ -18,7 +18,7 @@ impl Machine<'_> {
             Op::CopyAsync { bytes } => self.start_copies(block, at, i, bytes),
             Op::CopyCommit => block.warps[at.warp].copies.push(Vec::new()),
             Op::CopyWait { pending } => {
-                // The open group is not complete, so only `wait_all` includes it.
+                // The last group is still open (not committed), so only `wait_all` includes it.
                 let groups = block.warps[at.warp].copies.len();
                 let done = if pending == u32::MAX {
                     groups
@@ -92,8 +92,8 @@ impl Machine<'_> {
     }
 }
 
-/// Returns the number of bytes that each lane reads: an operand, or 0 if a predicate ignores the
-/// source.
+/// Returns the number of bytes that each lane reads from the source. `operand` is this number, or a
+/// predicate that is true in lanes that read nothing.
 fn source_bytes(r: &mut Registers<'_>, operand: Operand, bytes: u8) -> Lanes<u8> {
     if let Operand::Register(Register::Pred(_)) | Operand::Not(_) = operand {
         let ignored = r.get_mask(operand);

@@ -96,15 +96,15 @@ fn output(value: f64, mode: Mode) -> f32 {
     let value = if mode.ftz { flush(value) } else { value };
     match mode.saturate {
         true if value.is_nan() => 0.0,
-        // This also changes -0 to +0.
+        // Clamping also changes -0 to +0.
         true if value <= 0.0 => 0.0,
         true => value.min(1.0),
         false => value,
     }
 }
 
-/// Returns the smaller or the larger number. -0 is less than +0. The result is NaN only if both are
-/// NaN, or with `propagate` if one is.
+/// Returns the smaller or the larger number. -0 is less than +0. The result is NaN if both numbers
+/// are NaN, or if one is NaN and `propagate` is set.
 fn extreme(a: f64, b: f64, max: bool, propagate: bool) -> f64 {
     if a.is_nan() || b.is_nan() {
         let both = a.is_nan() && b.is_nan();

@@ -15,7 +15,7 @@ pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) -> u32 {
     }
 }
 
-/// Integer with the operations of PTX.
+/// Rust integer type with the operations of PTX.
 trait Integer: Lane + Ord {
     type Wide: Lane;
     fn add(self, other: Self) -> Self;
@@ -106,7 +106,8 @@ fn narrow<T: Integer>(r: &mut Registers<'_>, i: &Instruction) -> u32 {
     0
 }
 
-/// Divides. For a divisor of zero, a device returns an unspecified value; here all bits are set.
+/// Divides. For a divisor of zero, a device returns an unspecified value. The interpreter returns a
+/// value with all bits set.
 fn quotient<T: Lane>(r: &mut Registers<'_>, i: &Instruction, f: impl Fn(T, T) -> Option<T>) -> u32 {
     let (a, b): (Lanes<T>, Lanes<T>) = (r.get(i.src[0]), r.get(i.src[1]));
     let results: Lanes<Option<T>> = std::array::from_fn(|lane| f(a[lane], b[lane]));

@@ -36,8 +36,8 @@ impl LaneMemory {
         }
     }
 
-    /// Reads `into`. Returns whether all its bytes were written before. The access must be in
-    /// bounds.
+    /// Reads bytes into `into`. Returns whether all these bytes were written before. The access
+    /// must be in bounds.
     #[inline]
     pub fn read(&self, lane: usize, offset: u64, into: &mut [u8]) -> bool {
         let at = lane * self.size as usize + offset as usize;

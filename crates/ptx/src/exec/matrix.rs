@@ -54,7 +54,8 @@ impl Machine<'_> {
         });
         let (a, rest) = words.split_at(left);
         let (b, c) = rest.split_at(right);
-        // Bytes as numbers: rows of the left matrix and columns of the right matrix.
+        // The bytes are converted to numbers, as rows of the left matrix and columns of the right
+        // matrix.
         let mut left_rows = [[0i16; 32]; 16];
         let mut right_columns = [[0i16; 32]; 8];
         let row_groups = rows / 8;

@@ -66,8 +66,8 @@ impl Frame {
         }
     }
 
-    /// Returns the first register that the instruction reads although it was not written in a lane
-    /// of `on`.
+    /// Returns the first register that the instruction reads although it was not written in some
+    /// lane of `on`.
     pub fn unwritten(&mut self, instruction: &Instruction, on: u32) -> Option<Register> {
         let guard = instruction.guard.map(|it| Operand::Register(Register::Pred(it.register)));
         let sources =

@@ -30,9 +30,10 @@ pub(crate) struct Warp {
 pub(crate) struct Split {
     pub pc: u32,
     pub lanes: u32,
-    /// Join at which the lanes wait for others.
+    /// Join (see `Join`) at which the lanes wait for other lanes.
     pub join: u32,
-    /// Instruction of that join, or [`NO_JOIN`] if the join is after a call.
+    /// Instruction of the join at which the lanes wait, or [`NO_JOIN`] if that join is after a
+    /// call.
     pub stop: u32,
     pub frame: u32,
     pub wait: Wait,
@@ -68,7 +69,7 @@ pub(crate) struct Copy {
     pub shared: u64,
     pub global: u64,
     pub bytes: u8,
-    /// Number of bytes that are read. The rest is zeros.
+    /// Number of bytes that are read from the source. The rest of the target is filled with zeros.
     pub from: u8,
     pub pc: u32,
 }
@@ -244,8 +245,8 @@ impl Warp {
         self.joins.len() as u32 - 1
     }
 
-    /// Lets lanes continue if all lanes of their `bar.warp.sync` have reached it. Returns the
-    /// masks.
+    /// Lets lanes continue if all lanes of their `bar.warp.sync` have reached it. Returns the masks
+    /// of these instructions.
     pub fn release_lanes(&mut self) -> Vec<u32> {
         let mut released = Vec::new();
         for at in 0..self.splits.len() {

@@ -240,7 +240,7 @@ pub(crate) enum Op {
     Copysign,
     Testp(Class),
     Function(Function),
-    // Operations on bits.
+    // Operations on bits: logic, shifts and bit fields.
     And,
     Or,
     Xor,
@@ -270,11 +270,12 @@ pub(crate) enum Op {
     Brev,
     /// Sum of products of four bytes. `from` is the type of the second factor.
     Dp4a,
-    /// Sum of products of two 16-bit numbers with two bytes, the upper ones if `high`.
+    /// Sum of products of two 16-bit numbers with two bytes of a word: the lower bytes, or the
+    /// upper bytes if `high`.
     Dp2a {
         high: bool,
     },
-    // Comparison and selection.
+    // Operations that compare values or select one of two values.
     Setp {
         compare: Compare,
         unordered: bool,
@@ -334,7 +335,7 @@ pub(crate) enum Op {
     },
     MoveMatrix,
     Prefetch,
-    // Instructions of whole warps.
+    // Operations that all lanes of a warp execute together.
     Mma {
         rows: u8,
         depth: u8,
@@ -359,7 +360,7 @@ pub(crate) enum Op {
     Bra {
         target: u32,
     },
-    /// Branch to one of a module's branch tables.
+    /// Branch to one of the targets in a branch table of the module.
     Brx {
         table: u32,
     },

@@ -25,7 +25,8 @@ pub(crate) enum Type {
 }
 
 impl Type {
-    /// Returns the type of a word without its dot, such as `u32`.
+    /// Returns the type that a modifier names. The modifier is given without its dot, such as
+    /// `u32`.
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "pred" => Self::Pred,

@@ -7,7 +7,8 @@ pub(crate) struct Bitmap(Vec<u64>);
 impl Bitmap {
     /// Creates an empty set for a memory of `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
-        // One word more, because a check may read past the end of a word.
+        // The bitmap has one word more than needed, because a check may read past the end of a
+        // word.
         Self(vec![0; bytes.div_ceil(64) as usize + 1])
     }
 
@@ -20,7 +21,7 @@ impl Bitmap {
         (pair >> bit) as u64 & mask == mask
     }
 
-    /// Adds or removes bytes.
+    /// Adds bytes to the set if `value` is true, otherwise removes them.
     #[inline]
     pub fn set(&mut self, offset: u64, bytes: u64, value: bool) {
         let (mut at, end) = (offset, offset + bytes);

@@ -14,8 +14,8 @@ pub(crate) struct HostRange {
 
 impl HostRange {
     /// # Safety
-    /// As long as the range is used, all its bytes must be readable, and writable unless nothing
-    /// writes to the range. No other thread may access them.
+    /// As long as the range is used, all its bytes must be readable. If anything writes to the
+    /// range, all its bytes must also be writable. No other thread may access these bytes.
     pub unsafe fn new(address: u64, bytes: u64) -> Self {
         assert!(address.checked_add(bytes).is_some(), "a range ends behind the address space");
         Self { address, bytes }
@@ -42,14 +42,16 @@ impl HostRange {
     #[inline]
     pub fn put<const N: usize>(&self, offset: u64, value: [u8; N]) {
         self.check(offset, N);
-        // SAFETY: as above; the caller writes only to writable ranges.
+        // SAFETY: the bytes are inside the range, as in `get`. The caller writes only to writable
+        // ranges.
         unsafe { ptr::write((self.address + offset) as *mut [u8; N], value) }
     }
 
     /// Reads as many bytes as `into` has.
     pub fn read(&self, offset: u64, into: &mut [u8]) {
         self.check(offset, into.len());
-        // SAFETY: as above; `into` is borrowed mutably, so it does not overlap the range.
+        // SAFETY: the bytes are inside the range. `into` is borrowed mutably, so it does not
+        // overlap the range.
         unsafe {
             ptr::copy((self.address + offset) as *const u8, into.as_mut_ptr(), into.len());
         }
@@ -58,7 +60,7 @@ impl HostRange {
     /// Writes all of `from`.
     pub fn write(&self, offset: u64, from: &[u8]) {
         self.check(offset, from.len());
-        // SAFETY: as above.
+        // SAFETY: the bytes are inside the range, and the caller writes only to writable ranges.
         unsafe {
             ptr::copy(from.as_ptr(), (self.address + offset) as *mut u8, from.len());
         }
@@ -104,7 +106,7 @@ impl HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
+        // SAFETY: `new` allocated the memory with this layout.
         unsafe { alloc::dealloc(self.range.address as *mut u8, self.layout) }
     }
 }
@@ -119,7 +121,7 @@ impl super::Memory {
     /// # Safety
     /// Until the range is removed, the `bytes` bytes from `address` on must stay allocated and
     /// readable, and writable if `access` is [`ReadWrite`](super::Access::ReadWrite). While a
-    /// method of this memory or a launch with it runs, no other thread may access them.
+    /// method of this memory or a launch with it runs, no other thread may access these bytes.
     pub unsafe fn map(
         &mut self,
         name: &str,

@@ -29,7 +29,8 @@ pub enum Contents {
 
 /// Global memory of a device: ranges of host memory, and which of their bytes were written.
 ///
-/// The state outlives a launch, so a kernel may read bytes that an earlier one has written.
+/// The record of written bytes outlives a launch, so a kernel may read bytes that an earlier kernel
+/// has written.
 #[derive(Default)]
 pub struct Memory {
     /// Ranges, sorted by address.
@@ -70,7 +71,7 @@ impl Memory {
         address
     }
 
-    /// Removes the range that starts at an address. Returns whether there was one.
+    /// Removes the range that starts at an address. Returns whether there was such a range.
     pub fn remove(&mut self, address: u64) -> bool {
         let found = self.ranges.iter().position(|it| it.host.address() == address);
         found.map(|at| self.ranges.remove(at)).is_some()
@@ -132,7 +133,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns the number of the range that contains all the bytes, and the offset in it.
+    /// Returns the number of the range that contains all the bytes, and the offset of the bytes in
+    /// that range.
     #[inline]
     pub(crate) fn find(&self, address: u64, bytes: u64) -> Option<(usize, u64)> {
         let at = self.ranges.partition_point(|it| it.host.address() <= address).checked_sub(1)?;

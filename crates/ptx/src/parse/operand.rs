@@ -100,7 +100,7 @@ impl<'a> Body<'_, 'a> {
             };
             return Ok(Arg::Pair(operand, second));
         }
-        // The address of a variable with an offset, without brackets.
+        // The operand may be the address of a variable plus an offset, without brackets.
         let offset = if matches!(operand, Operand::Register(_)) { 0 } else { self.added()? };
         Ok(match operand {
             _ if offset == 0 => Arg::Value(operand),

@@ -30,7 +30,8 @@ x86::unzigzag!("avx2", __m256i);
 x86::reduction!("avx2", __m256i);
 x86::reading!("avx2,bmi1,bmi2,lzcnt,movbe,popcnt", Bmi2);
 
-/// Operations of BMI2. Used only in functions that are compiled with BMI2.
+/// Implementation of [`Operations`] with instructions of BMI2. Used only in functions that are
+/// compiled with BMI2.
 struct Bmi2;
 
 impl Operations for Bmi2 {
@@ -64,7 +65,7 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
         insanity = or(insanity, insane(dequantized[0]));
         let samples = samples::<SPARSE>(dequantized);
         for (row, two) in samples.into_iter().enumerate() {
-            // A row of both blocks, and the next row.
+            // `one` is a row of both blocks, and `next` is the row below it.
             let [one, next]: [[u8; 16]; 2] = cast(_mm256_permute4x64_epi64::<0b11_01_10_00>(two));
             planes.put_pair(pair, 2 * row, one);
             planes.put_pair(pair, 2 * row + 1, next);
@@ -97,7 +98,8 @@ pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bo
 #[inline]
 #[target_feature(enable = "avx2")]
 fn side_by_side(four: &Four<'_>, pair: usize) -> ([__m256i; 8], [[u16; 16]; 8]) {
-    // A loop, because the closure of `map` would be compiled without AVX2 and would not be inlined.
+    // A loop is needed here, because the closure of `map` would be compiled without AVX2 and would
+    // not be inlined.
     let mut steps = [[0; 16]; 8];
     for (steps, row) in steps.iter_mut().zip(four.quantization) {
         *steps = row.as_chunks().0[pair];
@@ -140,7 +142,8 @@ fn interleaved(channels: [__m256i; 3]) -> [u8; 96] {
         ];
         *part = or(or(red, green), blue);
     }
-    // The three parts of the first half, then those of the second half.
+    // The first three vectors are the parts of the first half of the pixels. The last three are
+    // those of the second half.
     cast([
         _mm256_permute2x128_si256::<0x20>(parts[0], parts[1]),
         _mm256_blend_epi32::<0xf0>(parts[2], parts[0]),

@@ -35,8 +35,8 @@ pub type Sums = [[i16; SUMMED + 32]; 2];
 /// Initial value of [`Sums`].
 pub const NO_SUMS: Sums = [[0; SUMMED + 32]; 2];
 
-/// Maximum number of leading coefficients, in zigzag order, of a sparse block. They lie in the
-/// block's first four rows and columns.
+/// Maximum number of leading coefficients, in zigzag order, of a sparse block. These coefficients
+/// lie in the block's first four rows and columns.
 const SPARSE: u8 = 10;
 
 /// Four blocks to transform: two pairs. The blocks of a pair lie side by side in the image.
@@ -86,16 +86,18 @@ impl Planes<'_> {
 pub enum Line<'a> {
     /// Luma only.
     Gray(&'a [u8]),
-    /// Luma, and as many chroma samples.
+    /// Luma samples, and the same number of chroma samples.
     Whole(&'a [u8], [&'a [u8]; 2]),
-    /// Luma, and half as many chroma samples. The first chroma sample lies before the row.
+    /// Luma samples, and half as many chroma samples. The first chroma sample is the left neighbour
+    /// of the row's first one.
     Half(&'a [u8], [&'a [u8]; 2]),
-    /// Luma, and half as many chroma samples of the nearest and of the second nearest row.
+    /// Luma samples, and half as many chroma samples in each of two rows: the nearest row and the
+    /// second nearest.
     Between(&'a [u8], [&'a [u8]; 2], [&'a [u8]; 2]),
-    /// Luma, and a quarter as many chroma samples.
+    /// Luma samples, and a quarter of that number of chroma samples.
     Quarter(&'a [u8], [&'a [u8]; 2]),
-    /// Luma, and as many chroma samples of the nearest and of the second nearest row. The number is
-    /// added to their weighted sum for rounding.
+    /// Luma samples, and the same number of chroma samples in each of two rows: the nearest row and
+    /// the second nearest. The number is added to the weighted sum of both rows for rounding.
     Blend(&'a [u8], [&'a [u8]; 2], [&'a [u8]; 2], u16),
 }
 
@@ -125,13 +127,16 @@ macro_rules! call {
             // instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Sse41 => unsafe { sse41::$name$(::<$constant>)?($($argument),*) },
-            // SAFETY: as above.
+            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
+            // instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => unsafe { avx2::$name$(::<$constant>)?($($argument),*) },
-            // SAFETY: as above.
+            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
+            // instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => unsafe { avx512::$name$(::<$constant>)?($($argument),*) },
-            // SAFETY: as above.
+            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
+            // instructions.
             #[cfg(target_arch = "aarch64")]
             Set::Neon => unsafe { neon::$name$(::<$constant>)?($($argument),*) },
         }
@@ -202,7 +207,7 @@ impl Kernels {
             // instructions.
             Set::Sse41 => unsafe { sse41::decode(coding, blocks, reader) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::decode(coding, blocks, reader) },
         }
     }
@@ -218,7 +223,7 @@ impl Kernels {
             // instructions.
             Set::Sse41 => unsafe { sse41::parse(coding, units, reader) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::parse(coding, units, reader) },
         }
     }
@@ -240,7 +245,7 @@ impl Kernels {
             // instructions.
             Set::Sse41 => unsafe { sse41::first(bands, input, masks, blocks) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::first(bands, input, masks, blocks) },
         }
     }
@@ -262,7 +267,7 @@ impl Kernels {
             // instructions.
             Set::Sse41 => unsafe { sse41::refine(bands, input, masks, blocks) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::refine(bands, input, masks, blocks) },
         }
     }
@@ -294,7 +299,7 @@ impl Kernels {
             // instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Sse41 => unsafe { sse41::reduce::<SIDE>(four, planes) },
-            // SAFETY: as above. `Avx512` requires the instructions of `Avx2`.
+            // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 | Set::Avx512 => unsafe { avx2::reduce::<SIDE>(four, planes) },
         }
@@ -312,7 +317,7 @@ impl Kernels {
     }
 
     /// Converts a row of samples to pixels. `sums` is scratch memory. Lengths must be multiples of
-    /// [`Self::step`]. Rows with half as many chroma samples have 32 samples more.
+    /// [`Self::step`]. Chroma rows of half the width have 32 samples more than that.
     pub fn pixels(self, line: Line<'_>, sums: &mut Sums, pixels: &mut [u8]) {
         match line {
             Line::Gray(luma) => call!(self.0, plain::gray(luma, pixels), gray(luma, pixels)),
@@ -376,8 +381,8 @@ impl Kernels {
         );
     }
 
-    /// Converts a row of luma to pixels. `enlarge` writes a part of a row of one chroma component
-    /// and is called for both.
+    /// Converts a row of luma to pixels. `enlarge` upsamples a part of a row of one chroma
+    /// component, and is called for each of the two components.
     fn enlarged(
         self,
         luma: &[u8],
@@ -414,7 +419,8 @@ fn dequantized_dc(four: &Four<'_>, block: usize) -> i16 {
     four.blocks[block][0].wrapping_mul(four.quantization[0][8 * block] as i16)
 }
 
-/// Transforms blocks that have only DC coefficients. Returns false if one lies outside `SANE`.
+/// Transforms blocks that have only DC coefficients. Returns false if a coefficient lies outside
+/// `SANE`.
 fn flat<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
     for block in 0..4 {

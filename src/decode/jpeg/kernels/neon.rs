@@ -34,7 +34,7 @@ const PLACES: [[[u8; 16]; 2]; 8] = {
     places
 };
 
-/// Widens eight coefficients at once.
+/// Widens eight coefficients from 8 to 16 bits at once.
 pub struct Wide;
 
 impl Widening for Wide {
@@ -83,8 +83,8 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
 }
 
 /// One dimension of the inverse DCT (`jidctint.c`). Factors have 13 fractional bits. Sums of inputs
-/// wrap at 16 bits. A `SHIFT` of 18 leaves two fractional bits.
-/// `SPARSE`: rows 4 to 7 are zero. `HALF`: columns 4 to 7 are zero.
+/// wrap at 16 bits. A `SHIFT` of 18 leaves two fractional bits. With `SPARSE`, rows 4 to 7 are
+/// zero. With `HALF`, columns 4 to 7 are zero.
 #[inline]
 #[target_feature(enable = "neon")]
 fn pass<const SHIFT: i32, const SPARSE: bool, const HALF: bool>(
@@ -195,8 +195,8 @@ fn transposed(rows: [int16x8_t; 8]) -> [int16x8_t; 8] {
     ]
 }
 
-/// Sums samples of two rows. The nearer row has weight 3. Each sum has a bias, which `between`
-/// multiplies by 4. The result rounds even pixels and subtracts 128.
+/// Sums samples of two rows. The nearer row has weight 3. Each sum contains a bias. `between`
+/// multiplies the bias by 4, which rounds even pixels and subtracts 128.
 #[target_feature(enable = "neon")]
 pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
     let sources = near.as_chunks::<8>().0.iter().zip(far.as_chunks::<8>().0);
@@ -214,7 +214,8 @@ pub fn widen(samples: &[u8], wide: &mut [i16]) {
     }
 }
 
-/// Converts luma and half as many chroma sums to pixels. The first sum lies before the row.
+/// Converts a row of luma, and sums of chroma of half the width, to pixels. The first sum is the
+/// left neighbour of the row's first one.
 #[target_feature(enable = "neon")]
 pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
     let (pixels, luma) = (pixels.as_chunks_mut::<48>().0, luma.as_chunks::<16>().0);
@@ -228,7 +229,7 @@ pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut
     }
 }
 
-/// Converts luma and as many chroma samples to pixels.
+/// Converts luma and chroma samples of the same width to pixels.
 #[target_feature(enable = "neon")]
 pub fn whole_chroma(luma: &[u8], chroma: [&[u8]; 2], pixels: &mut [u8]) {
     let (pixels, luma) = (pixels.as_chunks_mut::<48>().0, luma.as_chunks::<16>().0);
@@ -256,7 +257,7 @@ fn centred(samples: uint8x8_t) -> int16x8_t {
 }
 
 /// Interpolates the chroma of pixels and subtracts 128. The nearest sum has weight 3, its neighbour
-/// weight 1. `V`: sums are of two rows.
+/// weight 1. With `V`, each sum was computed from two rows.
 #[inline]
 #[target_feature(enable = "neon")]
 fn between<const V: bool>(left: int16x8_t, sum: int16x8_t, right: int16x8_t) -> [int16x8_t; 2] {

@@ -31,11 +31,13 @@ pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bo
     is_sane
 }
 
-/// Writes the mean of each of four blocks. Returns false if a DC coefficient is out of range.
+/// Writes the mean of each of four blocks as one sample. Returns false if a DC coefficient is out
+/// of range.
 pub fn means(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
     for number in 0..4 {
-        // libjpeg-turbo has no vector code for this case. Its table of samples has 1,024 entries.
+        // For blocks of one sample, libjpeg-turbo has no vector code. Its C code uses a table of
+        // samples with 1,024 entries, which limits the range of the coefficient.
         let dc = i32::from(four.blocks[number][0]) * i32::from(four.quantization[0][8 * number]);
         is_sane &= (-4096..4092).contains(&dc);
         planes.put_block(number, 0, [(((dc + 4) >> 3).clamp(-128, 127) + 128) as u8]);
@@ -116,7 +118,7 @@ fn transposed(block: &[[i16; 8]; 8]) -> [[i16; 8]; 8] {
     turned
 }
 
-/// One dimension of the inverse DCT. Sums of inputs wrap at 16 bits, results saturate.
+/// One dimension of the inverse DCT. Sums of inputs wrap at 16 bits, and results saturate.
 fn pass<const SHIFT: u32>(input: [i16; 8]) -> [i16; 8] {
     let sum = |a: usize, b: usize| i32::from(input[a].wrapping_add(input[b]));
     let [_, one, two, three, _, five, six, seven] = input.map(i32::from);
@@ -146,7 +148,7 @@ fn pass<const SHIFT: u32>(input: [i16; 8]) -> [i16; 8] {
     output
 }
 
-/// Sums samples of two rows. The nearer row has weight 3.
+/// Sums samples of two rows. The nearer row has weight 3, the other row weight 1.
 pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
     for (sum, (near, far)) in sums.iter_mut().zip(near.iter().zip(far)) {
         *sum = 3 * i16::from(*near) + i16::from(*far);
@@ -174,7 +176,8 @@ pub fn widen(samples: &[u8], wide: &mut [i16]) {
     }
 }
 
-/// Converts luma and half as many chroma sums to pixels. The first sum lies before the row.
+/// Converts a row of luma, and sums of chroma of half the width, to pixels. The first sum is the
+/// left neighbour of the row's first one.
 pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
     let pairs = pixels.as_chunks_mut::<6>().0.iter_mut().zip(luma.as_chunks::<2>().0);
     for (at, (pixels, luma)) in pairs.enumerate() {
@@ -191,7 +194,7 @@ pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut
     }
 }
 
-/// Converts luma and as many chroma samples to pixels.
+/// Converts luma and chroma samples of the same width to pixels.
 pub fn whole_chroma(luma: &[u8], [blue, red]: [&[u8]; 2], pixels: &mut [u8]) {
     let pixels = pixels.as_chunks_mut::<3>().0.iter_mut();
     for (pixel, ((luma, blue), red)) in pixels.zip(luma.iter().zip(blue).zip(red)) {

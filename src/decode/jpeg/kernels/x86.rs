@@ -71,8 +71,8 @@ pub const fn pair(first: i32, second: i32) -> i32 {
 /// has 128 bits per block.
 macro_rules! arithmetic {
     ($features:literal, $Vector:ty) => {
-        /// One dimension of the inverse DCT (`jidctint.c`: Loeffler, Ligtenberg and Moschytz, 1989). Factors have 13 fractional bits.
-        /// `SPARSE`: rows 4 to 7 are zero.
+        /// One dimension of the inverse DCT (`jidctint.c`: Loeffler, Ligtenberg and Moschytz, 1989). Factors have 13
+        /// fractional bits. With `SPARSE`, rows 4 to 7 are zero.
         macro_rules! pass {
             ($name:ident, $shift:literal) => {
                 #[inline]
@@ -104,7 +104,8 @@ macro_rules! arithmetic {
                 let products = |pairs: $Vector, first: i32, second: i32| {
                     multiply_add(pairs, splat32(x86::pair(first, second)))
                 };
-                // Scales to 13 fractional bits. The second product is the rounding, half of what the shift drops.
+                // Scales to 13 fractional bits. The second product is the constant for rounding: half of what the shift
+                // drops.
                 const ROUNDING: i32 = 1 << ($shift - 1);
                 let other = if ROUNDING < 1 << 13 { ROUNDING } else { 1 << 13 };
                 let wide = |row: $Vector| {
@@ -245,7 +246,7 @@ macro_rules! arithmetic {
             [pack_unsigned16(e[0], o[0]), pack_unsigned16(e[1], o[1]), pack_unsigned16(e[2], o[2])]
         }
 
-        /// Converts luma and as many chroma samples.
+        /// Converts luma and chroma samples of the same width.
         #[inline]
         #[target_feature(enable = $features)]
         fn full_chroma(luma: $Vector, blue: $Vector, red: $Vector) -> [$Vector; 3] {
@@ -255,8 +256,8 @@ macro_rules! arithmetic {
             even_odd(luma, [even(blue), even(red)], [odd(blue), odd(red)])
         }
 
-        /// Interpolates the chroma of even and odd pixels and subtracts 128. The nearest sum has weight 3, its neighbour weight 1. `V`:
-        /// sums are of two rows.
+        /// Interpolates the chroma of even and odd pixels and subtracts 128. The nearest sum has weight 3, its
+        /// neighbour weight 1. With `V`, each sum was computed from two rows.
         #[inline]
         #[target_feature(enable = $features)]
         fn between<const V: bool>(left: $Vector, sum: $Vector, right: $Vector) -> [$Vector; 2] {
@@ -271,8 +272,8 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Sums samples of two rows. The nearer row has weight 3. Each sum has a bias, which `between` multiplies by 4. The result rounds
-        /// even pixels and subtracts 128.
+        /// Sums samples of two rows. The nearer row has weight 3. Each sum contains a bias. `between` multiplies the
+        /// bias by 4, which rounds even pixels and subtracts 128.
         #[target_feature(enable = $features)]
         pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
             const N: usize = size_of::<$Vector>() / 2;
@@ -294,7 +295,7 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Converts luma and half as many chroma sums to pixels. The first sum lies before the row.
+        /// Converts luma, and sums of chroma of half the width, to pixels. The first sum is a left neighbour.
         #[target_feature(enable = $features)]
         pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
             const N: usize = size_of::<$Vector>() / 2;
@@ -311,7 +312,7 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Converts luma and as many chroma samples to pixels.
+        /// Converts luma and chroma samples of the same width to pixels.
         #[target_feature(enable = $features)]
         pub fn whole_chroma(luma: &[u8], chroma: [&[u8]; 2], pixels: &mut [u8]) {
             const N: usize = size_of::<$Vector>();

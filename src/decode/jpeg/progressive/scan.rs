@@ -16,7 +16,7 @@ pub struct Walk<'a> {
     /// Number of units between restart markers, or 0. The units of a scan with one component are
     /// blocks.
     interval: usize,
-    /// Number of units before the next restart marker.
+    /// Number of units left before the next restart marker.
     left: usize,
     restarts: usize,
     /// DC coefficient of the last block of each component.
@@ -24,8 +24,8 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Builds the tables. Returns `None` if a table is missing or could code coefficients that
-    /// overflow.
+    /// Builds the scan's tables. Returns `None` if a table is missing or could code coefficients
+    /// that overflow.
     pub fn new(
         scan: &Scan,
         segments: &'a Segments<'_>,

@@ -28,7 +28,7 @@ impl Scan {
     }
 }
 
-/// State after all scans read so far.
+/// Bits that all scans read so far have coded.
 #[derive(Debug)]
 pub struct Script {
     shape: Shape,
@@ -90,7 +90,8 @@ impl Script {
         }
         for (at, &[name, codes]) in named.as_chunks::<2>().0.iter().enumerate() {
             let component = entries.iter().position(|[id, ..]| *id == name)?;
-            // libjpeg accepts any order, but no encoder writes another one.
+            // libjpeg accepts components in any order, but all known encoders write them in
+            // ascending order.
             if at > 0 && component <= scan.components[at - 1] {
                 return None;
             }
@@ -106,8 +107,8 @@ impl Script {
         Some(scan)
     }
 
-    /// Records the bits of a scan. Returns `None` if they were coded before, or if higher bits are
-    /// missing.
+    /// Records the bits that a scan codes. Returns `None` if these bits were coded before, or if
+    /// higher bits are missing.
     fn advance(&mut self, scan: &Scan) -> Option<()> {
         let [first, last] = scan.band;
         let expected = scan.refines.then_some(scan.low as u8 + 1);

@@ -34,7 +34,8 @@ fn code(random: &mut Random, shape: u64) -> Code {
             let symbol = match random.below(8) {
                 0 => 0x00,
                 1 => 0xf0,
-                // Small values with few zeros, several of which fit into an index.
+                // Small values after few zeros have short symbols, so several of them fit into an
+                // index.
                 2..6 => (random.below(3) << 4 | (1 + random.below(3))) as u8,
                 _ => (random.below(16) << 4 | random.below(16)) as u8,
             };
@@ -69,7 +70,7 @@ fn one_by_one(table: &AcTable, input: &mut Input<'_>) -> Option<[i16; BLOCK]> {
 #[test]
 fn blocks_of_any_code_are_those_of_its_symbols_one_by_one() {
     let mut random = Random(1);
-    // A code of one bit, for DC differences of zero.
+    // The DC code has one symbol of one bit, for differences of zero.
     let mut counts = [0; 17];
     counts[0] = 1;
     let dc = DcTable::new(&Code::read(&counts).expect("it is a prefix code").0);

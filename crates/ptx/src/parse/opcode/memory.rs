@@ -41,7 +41,7 @@ pub(super) fn decode(d: &mut Decoder<'_>) -> Result<Option<Instruction>> {
     }))
 }
 
-/// Takes the state space. Without one, the space is generic.
+/// Takes the modifier for the state space. Without this modifier, the space is generic.
 fn space(d: &mut Decoder<'_>) -> Result<Space> {
     let found = d.any(&[
         ("global", Space::Global),
@@ -83,8 +83,8 @@ fn hints(d: &mut Decoder<'_>) {
     while d.any(&HINTS).is_some() {}
 }
 
-/// Takes the scope and the order of an access. Returns whether it is strong (PTX ISA, "Memory
-/// Consistency Model").
+/// Takes the modifiers for the scope and the order of an access. Returns whether the access is
+/// strong (PTX ISA, "Memory Consistency Model").
 fn strength(d: &mut Decoder<'_>) -> bool {
     d.any(&[("cta", ()), ("cluster", ()), ("gpu", ()), ("sys", ())]);
     let orders =
@@ -199,7 +199,9 @@ fn copy(d: &mut Decoder<'_>) -> Result<Instruction> {
     let sizes: &[u64] = if cached { &[4, 8, 16] } else { &[16] };
     d.refuse(!sizes.contains(&bytes), "this size")?;
     instruction.op = Op::CopyAsync { bytes: bytes as u8 };
-    // A smaller source is filled up with zeros. A predicate ignores the source.
+    // If the source is smaller than the target, the rest of the target is filled with zeros.
+    // Instead of a size, the operand may be a predicate. If the predicate is true, the source is
+    // ignored.
     instruction.src[2] = match d.args.front() {
         None => Operand::Immediate(bytes),
         Some(Arg::Value(operand)) if super::is_pred(*operand) => d.value(Type::Pred)?,

@@ -1,7 +1,7 @@
 //! Decoder that converts opcode, modifiers and operands to an [`Instruction`] (PTX ISA,
 //! "Instruction Set").
 //!
-//! Unused modifiers are errors, so an unknown modifier is an error.
+//! A modifier that no decoding function uses is an error. Unknown modifiers are therefore refused.
 
 mod arithmetic;
 mod bits;
@@ -58,7 +58,7 @@ pub(crate) fn decode<'a>(
     Ok((instruction, target))
 }
 
-/// Modifiers and operands of an instruction that are not used yet.
+/// Modifiers and operands of an instruction that the decoder has not taken yet.
 struct Decoder<'a> {
     text: &'a str,
     opcode: &'a str,
@@ -82,20 +82,20 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Takes a modifier. Returns whether it was present.
+    /// Takes the modifier `word` if it is present. Returns whether it was present.
     fn flag(&mut self, word: &str) -> bool {
         let found = self.words.iter().position(|it| *it == word);
         found.map(|at| self.words.remove(at)).is_some()
     }
 
-    /// Takes the first modifier that is in the list.
+    /// Takes the first modifier that is in the list. Returns the value that the list assigns to it.
     fn any<T: Copy>(&mut self, list: &[(&str, T)]) -> Option<T> {
         let at = self.words.iter().position(|word| list.iter().any(|it| it.0 == *word))?;
         let word = self.words.remove(at);
         list.iter().find(|it| it.0 == word).map(|it| it.1)
     }
 
-    /// Takes a modifier that must be present.
+    /// Takes the first modifier that is in the list. Returns an error if there is none.
     fn one<T: Copy>(&mut self, list: &[(&str, T)]) -> Result<T> {
         match self.any(list) {
             Some(found) => Ok(found),
@@ -103,7 +103,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Takes the first type.
+    /// Takes the first modifier that names a type.
     fn ty(&mut self) -> Result<Type> {
         match self.try_ty() {
             Some(ty) => Ok(ty),
@@ -116,7 +116,7 @@ impl<'a> Decoder<'a> {
         Type::parse(self.words.remove(at))
     }
 
-    /// Takes the first type, which must be in the list.
+    /// Takes the first modifier that names a type. The type must be in the list.
     fn ty_of(&mut self, list: &[Type]) -> Result<Type> {
         let ty = self.ty()?;
         if !list.contains(&ty) {
@@ -211,7 +211,7 @@ impl<'a> Decoder<'a> {
         Ok((first, other))
     }
 
-    /// Takes a vector of `count` registers or values.
+    /// Takes an operand that is a vector of `count` registers or values.
     fn list(&mut self, count: usize, ty: Type) -> Result<Vec<Operand>> {
         let list = match self.arg()? {
             Arg::Vector(list) => list,
@@ -224,7 +224,7 @@ impl<'a> Decoder<'a> {
         list.into_iter().map(|arg| self.operand(arg, ty)).collect()
     }
 
-    /// Takes an address: base and offset.
+    /// Takes an operand that is an address. Returns its base and its offset.
     fn address(&mut self) -> Result<(Operand, i64)> {
         match self.arg()? {
             Arg::Address(base, offset) => Ok((base, offset)),
@@ -232,7 +232,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Takes the destination and `sources` source operands, all of one type.
+    /// Takes the destination and `sources` source operands, which all have one type.
     fn simple(&mut self, op: Op, ty: Type, mode: Mode, sources: usize) -> Result<Instruction> {
         let mut instruction = Instruction { mode, ..Instruction::new(op, ty) };
         instruction.dst = self.dst(ty)?;

@@ -130,7 +130,7 @@ fn mov(d: &mut Decoder<'_>) -> Result<Instruction> {
 /// Parses `cvt` between numbers, and from two numbers to halves.
 fn conversion(d: &mut Decoder<'_>) -> Result<Instruction> {
     let integer = d.any(&INTEGER_ROUNDINGS);
-    // `cvt.rni` and similar modifiers round to an integer. `cvt.rn` and similar ones do not.
+    // `cvt.rni` and similar modifiers round to an integer. `cvt.rn` and similar modifiers do not.
     let rounding = d.words.iter().any(|word| matches!(*word, "rn" | "rna" | "rz" | "rm" | "rp"));
     let mut mode = d.mode();
     mode.integer = integer;

@@ -91,7 +91,7 @@ pub(super) fn decode(d: &mut Decoder<'_>) -> Result<Option<Instruction>> {
     }))
 }
 
-/// Requires `.sync`. Forms without it do not exist since sm_70.
+/// Requires `.sync`. Since sm_70, these instructions do not exist without `.sync`.
 fn needs_sync(d: &mut Decoder<'_>) -> Result<()> {
     let sync = d.flag("sync");
     d.refuse(!sync, "a form without sync")
