@@ -66,8 +66,8 @@ pub struct Report {
     pub pixels: u64,
     /// Histogram of images by size in megapixels.
     pub sizes: Vec<SizeBucket>,
-    /// Number of images by decode route. Counted is the first route in the order of `decode.routes`
-    /// that supports the image at full size.
+    /// Number of images by decode route. Each image counts for the first route in the order of
+    /// `decode.routes` that supports it at full size.
     pub routes: BTreeMap<&'static str, u64>,
     /// Number of images that only the CPU can decode, by reason.
     pub cpu_because: BTreeMap<&'static str, u64>,
