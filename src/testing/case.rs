@@ -69,7 +69,7 @@ const PITCHED: u32 = 56 << 10;
 const GAP: usize = 5;
 
 impl Case<'_> {
-    /// Compares all implementations with the reference.
+    /// Compares all implementations of the chain with its reference implementation.
     ///
     /// # Errors
     ///

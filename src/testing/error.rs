@@ -27,7 +27,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Name of the form, for messages.
+    /// Name of the implementation in messages, such as "the fast path".
     pub const fn name(self) -> &'static str {
         match self {
             Form::FastPath => "the fast path",

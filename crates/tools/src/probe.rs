@@ -164,7 +164,7 @@ pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sy
     report
 }
 
-/// Inspects samples on one thread, and counts them in a partial report.
+/// State of one thread that inspects samples: its buffers, and a report on its samples.
 struct Look {
     report: Report,
     page: HostPage,

@@ -286,8 +286,7 @@ fn a_straggler_costs_only_its_own_samples() {
     model.cores = 100;
     close(rate(&model), 3.25 / 0.01, 0.01);
     assert_eq!(model.limit(), Some((Limit::Workers, 3.25 / 0.01)));
-    // A straggler slows down only stages that occupy the worker itself: neither detached stages nor
-    // stages on resources.
+    // The slowness of a straggler applies neither to detached stages nor to stages on resources.
     model.stages.push(detached("kernel", On::Cpu, 0.001));
     close(rate(&model), 3.25 / 0.01, 0.01);
     model.resources = vec![resource("engine", 9)];

@@ -2,14 +2,14 @@
 
 use super::segments::Table;
 
-/// Number of bits with which the first table is indexed. It resolves all codes of at most this
-/// length.
+/// Number of bits that index the look-up table of short codes. Longer codes are decoded without the
+/// table.
 const LOOK_UP_BITS: u32 = 9;
 
 /// Decodes the symbols of one Huffman table.
 pub struct SymbolDecoder {
-    /// For each prefix of [`LOOK_UP_BITS`] bits, the length and the symbol of the code with which
-    /// it starts. 0 if that code is longer.
+    /// Look-up table. For each prefix of [`LOOK_UP_BITS`] bits, the length and the symbol of the
+    /// code with which the prefix starts. 0 if this code is longer than the prefix.
     short: Vec<u16>,
     /// For each code length, the first value after its codes, left-aligned in 16 bits. Longer codes
     /// begin at this value.

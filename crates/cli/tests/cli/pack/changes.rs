@@ -242,8 +242,8 @@ fn one_changed_bit_at_equal_length_and_time_is_noticed() {
     assert!(has_words(&problem, &["class0/01.jpg", "CRC"]), "{problem}");
 }
 
-/// Records the version of the changed file in the packed directory. For `pack`, the file's length,
-/// times and inode are then unchanged.
+/// Changes a file, and then replaces the file's recorded version by its new version. So only a
+/// comparison of the bytes (`--verify`) can notice the change.
 #[test]
 fn the_option_verify_compares_the_bytes_of_unchanged_versions() {
     let root = tempfile::tempdir().unwrap();
