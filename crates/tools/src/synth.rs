@@ -185,7 +185,8 @@ pub struct Summary {
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for invalid settings, [`Error::Io`] if a file cannot be written.
+/// Fails with [`Error::Config`] for invalid settings, and with [`Error::Io`] if a file cannot be
+/// written.
 pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> Result<Summary> {
     settings.check()?;
     make_folders(dir, settings)?;
@@ -246,7 +247,8 @@ pub fn complete(dir: &Path, settings: &Settings) -> Option<Summary> {
 ///
 /// # Errors
 ///
-/// [`Error::Config`] if a side is 0 or over 65535, or if `rgb` does not have `3 * width * height` bytes.
+/// Fails with [`Error::Config`] if a side is 0 or over 65535, or if `rgb` does not have `3 * width
+/// * height` bytes.
 pub fn encode(
     rgb: &[u8],
     width: u32,

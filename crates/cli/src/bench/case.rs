@@ -179,8 +179,8 @@ fn ready(batch: &Batch) -> Result<(), Error> {
     batch.stream().map_or(Ok(()), |stream| stream.synchronize())
 }
 
-/// Subtracts an earlier reading of the statistics from a later one. Counts and times then cover the
-/// period between the two. Memory is that of the later one.
+/// Subtracts an earlier reading of the statistics from a later one. The counts and times of the
+/// result cover the period between the two readings. Its memory is that of the later reading.
 fn since(after: Stats, before: &Stats) -> Stats {
     let mut done = after;
     done.images -= before.images;

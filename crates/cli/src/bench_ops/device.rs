@@ -64,8 +64,8 @@ impl<'a> OnDevice<'a> {
         Ok(())
     }
 
-    /// Returns a description of the device, and its measurements. If there are none, the
-    /// description is the reason.
+    /// Returns a description of the device, and its measurements. Without measurements, returns the
+    /// reason instead of the description.
     pub fn measured(self) -> Result<(String, Option<Device>), CommandError> {
         let (found, required) = (self.found, self.required);
         let measured = found.and_then(|found| {

@@ -204,7 +204,8 @@ fn went(
     }
 }
 
-/// Compares images that the decoder of a route downscales with those of libjpeg-turbo.
+/// Compares images that the decoder of a route downscales with the same images downscaled by
+/// libjpeg-turbo.
 fn prescale(gpu: &Gpu, route: Route) -> Found {
     let mut difference = Difference::default();
     let mut by_resizing = Difference::default();

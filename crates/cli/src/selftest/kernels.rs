@@ -179,8 +179,8 @@ fn parity(gpu: &Gpu, job: &Job<'_>) -> Result<Cases, String> {
     Ok(cases)
 }
 
-/// Returns the element types and layouts that a tensor of these pixels can have. With `other`,
-/// returns only the usual one and another one.
+/// Returns the combinations of element type and layout that a tensor of these pixels can have. With
+/// `other`, returns only the usual combination and the one that `other` selects.
 fn outputs(pixels: PixelType, other: Option<usize>) -> Vec<(DType, Layout)> {
     let dtypes = DType::ALL.into_iter().filter(|&it| output::check(pixels, it).is_ok());
     let mut all: Vec<_> = dtypes.flat_map(|dtype| Layout::ALL.map(|it| (dtype, it))).collect();

@@ -48,7 +48,7 @@ struct Counts {
     /// Number of images whose page was not written.
     skipped: usize,
     /// Number of images for which the decoder's report is wrong: skipped but reported as written,
-    /// or the reverse.
+    /// or written but reported as skipped.
     unnoticed: usize,
     /// Number of images whose pixels differ from those of a call with this image alone.
     wrong: usize,

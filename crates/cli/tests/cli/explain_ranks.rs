@@ -484,7 +484,7 @@ fn write_pages_for_the_browser() {
     let many = ranks(512, &[137, 200, 201, 202, 203, 204, 205, 206, 207]);
     for (name, ranks) in [
         ("ranks-2", Ranks::merge(&[report(0, 2, few, None), report(1, 2, USUAL, None)]).unwrap()),
-        // This file has only half of the ranks.
+        // This page is about only half of the ranks.
         ("ranks-8", Ranks::merge(&reports(16, &[5])[..8]).unwrap()),
         ("ranks-512", many),
         ("ranks-alike", ranks(40, &[])),

@@ -473,7 +473,7 @@ fn row_indexes_lie_beside_the_shards() {
             let stats = with.stats().caches;
             assert_eq!((stats[0].cache, stats[0].hits, stats[0].misses), ("row_index", jpegs, 0));
         }
-        // Packing again without row indexes deletes the files of the earlier ones.
+        // Packing again without row indexes deletes the existing files with row indexes.
         let overwrite = Settings { overwrite: true, ..none };
         pack(&source(), root.path(), &overwrite, |_| {}).unwrap();
         assert!(files(root.path()).iter().all(|(name, _)| !name.ends_with(".rows")));

@@ -124,7 +124,7 @@ fn under_torchrun() {
                 ("TORCHELASTIC_RUN_ID", "none".into()),
                 ("RANK", rank.to_string()),
                 ("WORLD_SIZE", world.to_string()),
-                // For Slurm, the job has a single task. It is the agent of the launcher, which
+                // Slurm starts only one task. This task is the agent of the launcher, which then
                 // starts the ranks.
                 ("SLURM_STEP_ID", "0".into()),
                 ("SLURM_PROCID", "0".into()),

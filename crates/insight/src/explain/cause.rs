@@ -1,5 +1,5 @@
-//! Finds the bottleneck by simulating changes of the pipeline. Thresholds on single metrics would
-//! be less reliable.
+//! Finds the bottleneck by simulating changes of the pipeline, and not by thresholds on single
+//! metrics.
 
 use serde::{Deserialize, Serialize};
 

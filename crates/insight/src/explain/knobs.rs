@@ -13,7 +13,7 @@ use super::fit::{OVERHEAD, forecast};
 /// Setting to change, with its predicted gain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knob {
-    /// Setting with its new value, or a command: `loader.num_workers = 4`.
+    /// Setting with its new value, such as `loader.num_workers = 4`, or a command to run.
     pub setting: String,
     /// Relative gain in throughput: 0.61 means 61 % more samples per second.
     pub gain: f64,
@@ -192,9 +192,9 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     let can = setup.cache_decoded.is_none() && !setup.prescale && !setup.decodes_on_device;
     (fits && can).then(|| {
         let mut model = with_reads(model, 1e-6);
-        // The operators read the rows directly from the cache. These rows come from main memory,
-        // while rows that were just decoded are still in the processor's cache. So reading them
-        // takes time.
+        // With this cache, the decode stage only reads the window's rows, without decoding or
+        // copying them. This takes time, because the rows come from main memory and not from the
+        // processor's cache as right after decoding.
         let rows = 3.0 * profile.data.mean_window_pixels / COPIES;
         for stage in model.stages.iter_mut().filter(|it| it.name == "decode") {
             stage.service = Service::constant(1e-6 + rows);

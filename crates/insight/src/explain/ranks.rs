@@ -105,7 +105,7 @@ pub struct Straggling {
 /// A setting that the report on several ranks recommends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RanksKnob {
-    /// Setting with its new value, or a command: `loader.num_workers = 4`.
+    /// Setting with its new value, such as `loader.num_workers = 4`, or a command to run.
     pub setting: String,
     /// Ranks to change, with their gains: 0.61 means 61 % more. Slow ranks first, then by gain.
     pub ranks: Vec<(u64, f64)>,

@@ -334,8 +334,8 @@ pub struct Seen {
 }
 
 impl Profile {
-    /// Returns the profiles of the worker threads. These are the threads with a number below the
-    /// configured number of workers in their name.
+    /// Returns the profiles of the worker threads. The names of worker threads end with a number
+    /// that is less than the configured number of workers.
     pub fn workers(&self) -> impl Iterator<Item = &ThreadProfile> {
         self.threads.iter().filter(|it| {
             let number = it.name.strip_prefix("feedwater-").and_then(|it| it.parse::<u32>().ok());

@@ -71,7 +71,8 @@ pub fn encode(source: &dyn Source, settings: &Settings, samples: Range<u64>) -> 
 ///
 /// # Errors
 ///
-/// [`Error::Config`] if a sample is missing; [`Error::Io`] if a file cannot be written.
+/// Fails with [`Error::Config`] if `pieces` lacks a sample of the shard, and with [`Error::Io`] if
+/// a file cannot be written.
 pub fn write_shard(
     directory: &Path,
     settings: &Settings,
@@ -112,7 +113,7 @@ impl Piece {
     ///
     /// # Errors
     ///
-    /// [`Error::Internal`] if the piece cannot be serialized.
+    /// Fails with [`Error::Internal`] if the piece cannot be serialized.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let entries = self.samples.iter().map(|Sample { origin, image }| {
             let image = image.as_ref().map_err(Clone::clone);
@@ -140,7 +141,8 @@ impl Piece {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the bytes are damaged or come from another version of feedwater.
+    /// Fails with [`Error::Config`] if the bytes are damaged or come from another version of
+    /// feedwater.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let damaged = || Error::config("piece", "is damaged; encode it again");
         let mut rest = bytes;
@@ -248,8 +250,8 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if `written` is not the next shard; [`Error::Io`] if the manifest cannot
-    /// be written.
+    /// Fails with [`Error::Config`] if `written` is not the next shard, and with [`Error::Io`] if
+    /// the manifest cannot be written.
     pub fn written(&mut self, written: Written) -> Result<()> {
         if written.number != self.listed {
             let problem = format!("is {}, but the next one is {}", written.number, self.listed);
@@ -264,8 +266,8 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if sizes or shards are missing; [`Error::Io`] if the manifest cannot be
-    /// written.
+    /// Fails with [`Error::Config`] if sizes or shards are missing, and with [`Error::Io`] if the
+    /// manifest cannot be written.
     pub fn finish(mut self) -> Result<Manifest> {
         if self.manifest.complete {
             return Ok(self.manifest);

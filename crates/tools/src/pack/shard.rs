@@ -155,8 +155,7 @@ pub(super) fn item_bytes(format: ShardFormat, item: &Item) -> u64 {
     let mut out = Counted { out: io::sink(), bytes: 0 };
     match write_item(format, &mut out, item) {
         Ok(()) => out.bytes,
-        // Ignored here: the same error occurs again when the shard is written, and is reported
-        // then.
+        // Ignore the error here. It occurs again when the shard is written, and is reported then.
         Err(_) => 0,
     }
 }

@@ -49,7 +49,7 @@ impl SymbolDecoder {
         Ok(it)
     }
 
-    /// Returns the length and the symbol of the code with which the 16 bits of `bits` start.
+    /// Returns the length and the symbol of the code at the start of `bits`, which has 16 bits.
     /// Returns `None` if no code matches.
     pub fn decode(&self, bits: u32) -> Option<(u32, u8)> {
         let entry = self.short[(bits >> (16 - LOOK_UP_BITS)) as usize];
