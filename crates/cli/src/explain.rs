@@ -49,7 +49,7 @@ pub struct Options {
     /// Seconds to measure after the warm-up
     #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
-    /// Also measure how reads scale with the number of threads. And compare three runs: without a
+    /// Also measure how reads scale with the number of threads, and compare three runs: without a
     /// loader, with encoded data in memory, and unchanged
     #[arg(long)]
     probe: bool,

@@ -91,8 +91,8 @@ pub fn listen() {
     let handled =
         [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |it| ignored >> (it - 1) & 1 == 0);
     let (sender, registered) = channel();
-    // Register the signals in the thread that handles them. If the thread cannot be started, the
-    // signals are then not registered, and not lost.
+    // Register the signals in the thread that handles them. If this thread cannot be started, the
+    // signals keep their default action. If they were registered without it, they would be lost.
     let handle = move || {
         let signals = Signals::new(handled);
         let _ = sender.send(());

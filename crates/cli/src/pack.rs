@@ -33,8 +33,7 @@ pub struct Options {
     /// Prefix of the shards' file names
     #[arg(long, default_value = "train")]
     name: String,
-    /// Size in MiB at which a shard ends. A shard ends with the sample with which it reaches this
-    /// size
+    /// Shard size in MiB. A shard ends with the sample with which it reaches this size
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     shard_mib: u32,
     /// Downscale images whose shorter side is longer than this many pixels, and store them as JPEGs

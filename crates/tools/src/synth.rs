@@ -247,7 +247,8 @@ pub fn complete(dir: &Path, settings: &Settings) -> Option<Summary> {
 ///
 /// # Errors
 ///
-/// Fails with [`Error::Config`] if a side is 0 or over 65535, or if `rgb` does not have `3 * width
+/// Fails with [`Error::Config`] if a side is 0 or over 65535, or if `rgb` does not have three bytes
+/// per pixel.
 /// * height` bytes.
 pub fn encode(
     rgb: &[u8],

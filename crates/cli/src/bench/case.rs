@@ -79,7 +79,7 @@ pub fn measure(
     let mut pipeline = Pipeline::from_file(file)?;
     if let Some(route) = route {
         pipeline.settings.decode.routes = vec![route];
-        // A case measures one fixed route and configuration, so autotuning is off.
+        // A single route is measured with a fixed configuration, so autotuning is off.
         pipeline.settings.loader.tune = false;
     }
     if let Some(workers) = options.workers {

@@ -104,8 +104,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// Plans the pipeline on the CPU. If the file requires a GPU, plans it for an assumed GPU, because
-/// its steps are the same.
+/// Plans the pipeline on the CPU. If the file requires a GPU, the plan assumes a GPU instead,
+/// because the steps are the same.
 fn plan(pipeline: &Pipeline, storage: &Storage) -> Result<Plan, CommandError> {
     let on_cpu = pipeline.builder_with(storage)?.device(DeviceChoice::Cpu).plan();
     match on_cpu {

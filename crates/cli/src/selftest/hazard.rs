@@ -51,7 +51,8 @@ fn by_hand_of(gpu: &Gpu) -> Found {
         let device = &gpu.device;
         let mut rows = Footprint::default();
         rows.add(Sort::Device, "page", page_bytes as u64, 1, "");
-        // More memory than nvJPEG needs. This check does not test how much it uses.
+        // This is more memory than nvJPEG needs, because this check does not test the use of
+        // memory.
         rows.add(Sort::Device, "nvjpeg", 256 << 20, 1, "");
         rows.add(Sort::Pinned, "nvjpeg", 32 << 20, 1, "");
         rows.add(Sort::Pinned, "file", file.len() as u64, 1, "");

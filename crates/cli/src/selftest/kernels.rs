@@ -112,7 +112,7 @@ fn in_threads(gpu: &Gpu, jobs: &[Job<'_>]) -> Vec<(usize, Result<Cases, String>)
     parts.flat_map(|(first, it)| it.unwrap_or_else(|_| panicked(first))).collect()
 }
 
-/// Returns a chain for each example of one operator, if kernels execute it.
+/// Returns a chain for each example of one operator that kernels can execute.
 fn examples_of(name: &str) -> Vec<Chain> {
     let examples = examples().into_iter().filter(|operator| operator.name() == name);
     examples.map(|operator| batchable(vec![operator])).collect()

@@ -60,7 +60,7 @@ fn count(gpu: &Gpu, files: &[Vec<u8>]) -> feedwater::Result<Counts> {
     let longest = files.iter().map(Vec::len).max().unwrap_or(0);
     let mut rows = Footprint::default();
     rows.add(Sort::Device, "pages", page_bytes as u64, group as u64, "");
-    // More memory than nvJPEG needs. This check does not test how much it uses.
+    // This is more memory than nvJPEG needs, because this check does not test the use of memory.
     rows.add(Sort::Device, "nvjpeg", 256 << 20, 1, "");
     rows.add(Sort::Pinned, "nvjpeg", 32 << 20, 1, "");
     rows.add(Sort::Pinned, "files", longest as u64, group as u64, "");

@@ -1,6 +1,6 @@
-//! Tests of the GPU checks of the self-test on a simulated machine. Its nvJPEG decodes exactly like
-//! libjpeg-turbo, slightly differently, or wrongly. In the first two cases, the checks must pass.
-//! They must detect a wrong decoder.
+//! Tests of the GPU checks of the self-test, on a simulated machine. Its nvJPEG decodes exactly
+//! like libjpeg-turbo, slightly differently, or wrongly. The checks must pass in the first two
+//! cases, and fail in the third.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 

@@ -99,7 +99,8 @@ fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
         assert!(by_any_route || (result == "fail") == shows_a_pattern(name), "{name}: {detail}");
         assert!(result == "pass" || detail.contains("levels"), "{name}: {detail}");
     }
-    // The program ran this check in a separate process, which must use the simulated libraries too.
+    // The program ran the check for windows in a separate process, which must use the simulated
+    // libraries too.
     let windows = all.iter().find(|check| check.0 == "gpu/engines/windows").unwrap();
     assert_eq!((&*windows.1, &*windows.2), ("pass", "the JPEG engines decode windows"));
     assert_eq!(result["failed"], all.iter().filter(|check| check.1 == "fail").count());

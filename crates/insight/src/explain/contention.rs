@@ -6,14 +6,14 @@ use crate::profile::Profile;
 
 /// Smallest loss of speed or cores that counts as contention.
 const NEGLIGIBLE: f64 = 0.02;
-/// Smallest number of processors that workers miss without a visible reason, as a mean over the
-/// run. From this number on, a limit is assumed that the system does not report. Smaller numbers
-/// are within the error of the counters.
+/// If workers wait for more processors (mean over the run) than visible programs use, by at least
+/// this number, a limit is assumed that the system does not report. Smaller differences are within
+/// the error of the counters.
 const HIDDEN: f64 = 0.1;
 
-/// Returns the processor time that other programs, a quota and the hypervisor leave to this
-/// process, of `cores` processors. Returns `None` if they take almost nothing, or if this was not
-/// measured.
+/// Returns how much processor time is left to this process, of `cores` processors, after other
+/// programs, a quota and the hypervisor have taken theirs. Returns `None` if they take almost
+/// nothing, or if this was not measured.
 ///
 /// The speed of a thread is the thread's processor time, divided by the sum of this time and its
 /// waits for other programs, the quota and the hypervisor. All threads of the process together get

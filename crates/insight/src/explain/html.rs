@@ -1,7 +1,7 @@
 //! Writes reports as self-contained HTML pages.
 //!
-//! * The page of a report is `page/report.html`. Filled in are the style, the script, the report as
-//!   JSON, and a table of simulated changes.
+//! * The page of a report is `page/report.html`. It is filled with the style, the script, the
+//!   report as JSON, and a table of simulated changes.
 //! * The page of several ranks is `page/ranks.html`. It has the same style and charts as the page
 //!   of one report, and its own style and script in addition. It contains the merged reports as
 //!   JSON.

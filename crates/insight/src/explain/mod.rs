@@ -241,8 +241,9 @@ fn error(quality: f64) -> f64 {
     quality.max(1.0 / quality.max(1e-9)) - 1.0
 }
 
-/// Returns the cause if the model's error is too large to trust it. It is contention if that was
-/// measured, and otherwise unknown.
+/// Returns the cause if the model's error is too large to trust the model. Keeps the model's cause
+/// if the consumer hardly waits. Otherwise the cause is contention if much of it was measured, or
+/// else unknown.
 fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
     if profile.consumer.waiting_share < cause::NEGLIGIBLE {
         return by_model;

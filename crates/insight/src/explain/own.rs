@@ -22,7 +22,7 @@ pub struct Own {
     /// Samples per second that the rank would reach if it waited for no other rank. Computed from
     /// its waits for batches and from `step`.
     pub alone: f64,
-    /// A ratio of this rank's step time to the usual one that random variation rarely exceeds.
+    /// Ratio of this rank's step time to the usual step time. Random variation rarely exceeds it.
     pub chance: f64,
 }
 

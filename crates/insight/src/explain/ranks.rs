@@ -2,11 +2,11 @@
 //!
 //! * A rank has a slow loader if the model of its loader, with a consumer that takes no time,
 //!   predicts at least 10 % less throughput than for the median rank.
-//! * A rank has slow steps if they take at least 11 % more time per sample than the median rank's,
-//!   by more than random variation, and if the rank alone, without waiting for others, would be at
-//!   least 10 % slower than the median rank. Parts of steps named [`SYNC`](super::SYNC) are
-//!   excluded. If steps contain unnamed waits for other ranks, all ranks look equally slow, and
-//!   none has slow steps.
+//! * A rank has slow steps if its steps take at least 11 % more time per sample than the median
+//!   rank's, and if random variation does not explain this. In addition, the rank alone must be at
+//!   least 10 % slower than the median rank. Waits for other ranks are excluded if they are named
+//!   [`SYNC`](super::SYNC). If steps contain unnamed waits, all ranks look equally slow, and none
+//!   has slow steps.
 //! * The slowest rank is the slow rank whose loader or steps allow the least throughput.
 //! * The verdict names one reason for a slow loader: the stage or the wait for a processor with the
 //!   largest excess over the median rank, or fewer workers or processors if that explains more. For

@@ -66,8 +66,8 @@ impl Spent {
         let (starting, finished) = (sum(|it| it.starting), sum(|it| it.finished));
         let mut left = 1.0 - starting - finished - stages.iter().map(|it| it.1).sum::<f64>();
         left = (left - processor.map_or(0.0, |it| it.all)).max(0.0);
-        // A thread that waits for input or space may at the end also wait for a processor. The
-        // latter is already counted, so take at most the share that is left.
+        // When a wait for input or space ends, the thread may have to wait for a processor. This
+        // time is already counted, so take at most the share that is left.
         let mut take = |share: f64| {
             let share = share.min(left);
             left -= share;

@@ -25,7 +25,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Name of the part in reports. A resource is called as in the model.
+    /// Name of the part in reports. For a resource, this is its name in the model.
     pub fn name(self, model: &Model) -> &str {
         match self {
             Limit::Workers => "workers",
@@ -90,8 +90,8 @@ impl Model {
             workers += rate;
             slow += rate * slowness;
         }
-        // Mean slowness of the worker of a sample. A straggler processes fewer samples, so it has
-        // less weight.
+        // Mean slowness of the workers, weighted by their numbers of samples. A straggler processes
+        // fewer samples, so it has less weight.
         let slow = if workers.is_finite() { slow / workers } else { 1.0 };
         let way = own * slow + other + tail;
         let consumer = &self.consumer;

@@ -21,7 +21,8 @@ use super::{Contention, Model, On, Resource, Service, Stage};
 ///   resource with one server, and a stage before all other stages. A sample occupies the server
 ///   for this time: its bytes divided by this GPU's share of the rate.
 /// * With another batch size, the step time scales in proportion unless `step` is set as well.
-/// * Added workers are as fast as the measured ones. Removed workers are the last ones.
+/// * Additional workers are as fast as the measured ones. If the number of workers is reduced, the
+///   last workers are removed.
 /// * Not modelled: GPUs that wait for each other at the end of each step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -6,13 +6,12 @@
 //!   first sample of a batch waits, and all workers after it wait too. Real loaders have the same
 //!   rule (`loader/slot/feed.rs`).
 //! * If the model has pages, a worker takes a page before its sample, as in a loader for a device.
-//!   A sample keeps its page until its last stage ends. Detached stages count too.
+//!   A sample keeps its page until the end of its last stage, which may be a detached stage.
 //! * A sample passes through the stages in order. A stage on the CPU occupies a core, and a stage
 //!   on a resource occupies one of its servers. If all are busy, samples queue in the order of
 //!   their arrival. A `wait` stage occupies nothing.
-//! * Other programs slow down the work on a core. The factor was measured for one thread. It
-//!   becomes larger if more threads of the process run than the other programs leave cores for
-//!   ([`Contention`]).
+//! * Other programs slow down the work on a core. The factor was measured for one thread. It is
+//!   larger while more threads of the process run than cores are available ([`Contention`]).
 //! * A detached stage runs without the worker: when a sample's first detached stage begins, the
 //!   worker continues with its next sample.
 //! * Samples finish in any order. After the last sample of a batch, the batch takes another
@@ -85,8 +84,8 @@ pub struct Model {
     #[serde(default)]
     pub pages: Option<u32>,
     /// Seconds to publish a finished batch and to launch its kernel. The worker that finished the
-    /// batch's last sample is occupied during this time, but no core is. If the model has detached
-    /// stages, the worker is free, but the sample keeps its page.
+    /// batch's last sample is occupied during this time, but uses no core. If the model has
+    /// detached stages, the worker is free, but the sample keeps its page.
     #[serde(default)]
     pub per_batch: f64,
     /// Consumer of the batches.

@@ -37,7 +37,7 @@ impl Model {
     }
 }
 
-/// Number that stands for the consumer in the queue of the cores, where others are samples.
+/// Stands for the consumer in the queue of the cores. All other numbers in the queue are samples.
 const CONSUMER: u32 = u32::MAX;
 /// Worker number of a sample that is in its detached stages and has no worker.
 const NOBODY: u32 = u32::MAX;

@@ -177,7 +177,7 @@ pub struct RouteProfile {
     /// Number of images that the route finished, including those of prefetched batches.
     #[serde(alias = "pictures")]
     pub images: u64,
-    /// Share of this route in the images that all routes finished. 0 if there are none.
+    /// Share of all finished images that this route finished. 0 if no image was finished.
     pub share: f64,
     /// Mean number of images in the route, as a share of the number that it can hold at a time.
     pub busy: f64,

@@ -80,7 +80,8 @@ impl Waits {
         Self { seconds: all, others: others + left - own, own, quota, stolen }
     }
 
-    /// Returns the share of these waits, by cause, of threads that waited for `seconds` in total.
+    /// Returns the part of these waits that belongs to some of the threads, which waited for
+    /// `seconds` in total. The causes have the same shares as in all waits.
     pub fn part(self, seconds: f64) -> Self {
         let share = if self.seconds > 0.0 { seconds / self.seconds } else { 0.0 };
         Self {

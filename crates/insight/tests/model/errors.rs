@@ -1,4 +1,4 @@
-//! Invalid models and options.
+//! Tests that invalid models and options are errors.
 
 use super::*;
 use crate::words::has_words;

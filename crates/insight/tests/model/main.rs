@@ -222,7 +222,7 @@ fn batches_are_used_in_order_and_none_is_lost() {
     let begun = of(Who::Consumer, What::Begins);
     assert!(begun.iter().copied().eq(0..begun.len() as u32));
     assert_eq!(of(Who::Consumer, What::Ends).len() as u32, found.batches);
-    // Each sample must be processed once, and at most as many batches as slots may have begun.
+    // Each sample must be processed once. At any time, no more batches than slots may have begun.
     let mut places = vec![0; ready.len() + 3];
     let (mut taken, mut given_back) = (0, 0);
     let mut waits = 0.0;

@@ -1,4 +1,4 @@
-//! Searches messages and tables for values. Tests that use it do not depend on the wording.
+//! Searches messages and tables for values, so that tests do not depend on the wording.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 

@@ -1,4 +1,4 @@
-//! Packs a source on several machines. The result is the same files as [`pack`](super::pack())
+//! Packs a source on several machines. The resulting files equal those that [`pack`](super::pack())
 //! writes on one machine.
 //!
 //! * One process owns the [`Coordinator`]. The coordinator locks the directory, determines where

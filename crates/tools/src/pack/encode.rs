@@ -94,8 +94,8 @@ pub(super) fn in_order(
         let threads: Vec<_> = (0..settings.threads.max(1)).map_while(start).collect();
         for (thread, (assign, _)) in threads.iter().enumerate() {
             let indices = (samples.start + thread as u64..samples.end).step_by(threads.len());
-            // If the thread has already ended, sending fails here. The error is reported when its
-            // first sample is received.
+            // If the thread has already ended, sending fails here. The error is reported when the
+            // first sample of this thread is received.
             let _ = assign.send(indices);
         }
         let mut here = threads.is_empty().then(|| Maker::new(source, settings, large.clone()));

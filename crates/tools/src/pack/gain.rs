@@ -1,5 +1,5 @@
-//! Measures how much faster smaller images load. Packing can then be decided before any file is
-//! written.
+//! Measures how much faster smaller images load, so that users can decide before packing writes any
+//! file.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -24,8 +24,8 @@ const MOST_BYTES: u64 = 256 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Version of the manifest format, now 2. Manifests of version 1 have no version field, and no
-    /// records of the samples of the source exist beside their shards.
+    /// Version of the manifest format, now 2. A manifest of version 1 has no version field. Its
+    /// shards have no records of their source samples.
     #[serde(default = "first_version")]
     pub version: u32,
     /// Inputs that determine the shards.

@@ -145,7 +145,7 @@ impl ShardWriter {
     }
 }
 
-/// Extends the checksum of the samples before by one sample.
+/// Extends the checksum `before`, which covers all earlier samples, by one sample.
 pub(super) fn content_crc(before: u32, label: i64, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(before, &label.to_le_bytes()), bytes)
 }

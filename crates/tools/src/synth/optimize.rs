@@ -8,8 +8,8 @@ use feedwater::error::{Error, Result};
 use super::huffman::{SymbolDecoder, codes, optimal};
 use super::segments::{DHT, EOI, SOS, Segment, Table, segment};
 
-/// Encodes a sequential JPEG of 8 bits per value again, with optimal Huffman tables for each scan.
-/// The coefficients and all other segments stay the same.
+/// Replaces the Huffman codes of a sequential JPEG with 8 bits per value by optimal ones for each
+/// scan. The coefficients and all other segments stay the same.
 ///
 /// The tables are those of libjpeg's `jpeg_gen_optimal_table`. Components that share a table in the
 /// file also share one in the result.
