@@ -17,7 +17,8 @@ fn top() -> PathBuf {
     found.expect("a folder with docs/recipes.md").to_path_buf()
 }
 
-/// Returns the pages for users as a map from names, relative to the repository, to texts.
+/// Returns the pages for users. Maps the name of each page, relative to the repository, to its
+/// text.
 fn pages() -> BTreeMap<String, String> {
     let mut names = vec!["README.md".to_string()];
     for entry in fs::read_dir(top().join("docs")).unwrap() {

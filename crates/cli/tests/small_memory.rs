@@ -1,4 +1,4 @@
-//! Tests that a failed allocation is an error, and never aborts the process. They run in child
+//! Tests that a failed allocation is an error, and never aborts the process. The tests run in child
 //! processes with a real limit of memory (`ulimit -v`).
 
 #[path = "../../../tests/common/mod.rs"]

@@ -249,7 +249,6 @@ pub fn complete(dir: &Path, settings: &Settings) -> Option<Summary> {
 ///
 /// Fails with [`Error::Config`] if a side is 0 or over 65535, or if `rgb` does not have three bytes
 /// per pixel.
-/// * height` bytes.
 pub fn encode(
     rgb: &[u8],
     width: u32,

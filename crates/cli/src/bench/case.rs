@@ -65,8 +65,8 @@ pub struct Measured {
     pub peak_rss_bytes: u64,
 }
 
-/// Measuring time in seconds if `--epochs` is not given. The epoch that is running at its end is
-/// finished.
+/// Measuring time in seconds if `--epochs` is not given. An epoch that is running when this time
+/// ends is finished.
 const SECONDS: f64 = 3.0;
 
 /// Runs the file's pipeline on one route, or on all allowed routes. One warm-up epoch is followed

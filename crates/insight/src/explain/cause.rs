@@ -225,8 +225,8 @@ fn smooth(model: &mut Model) {
     model.consumer.step = Service::constant(model.consumer.step.mean);
 }
 
-/// Returns the cause for most of the workers' waiting for a processor: other programs, the quota or
-/// the hypervisor. Returns `None` if none of them takes processor time, or if the waiting was not
+/// Returns what takes most of the processor time for which the workers wait: other programs, the
+/// quota or the hypervisor. Returns `None` if none of them takes any, or if the waiting was not
 /// measured.
 pub(super) fn contender(profile: &Profile) -> Option<Cause> {
     let Waits { others, quota, stolen, .. } = profile.processors.waits?;

@@ -1,5 +1,5 @@
-//! Measures how much faster smaller images load, so that users can decide before packing writes any
-//! file.
+//! Measures how much faster smaller images load, so that users know the gain before packing writes
+//! any file.
 
 use std::sync::Arc;
 use std::time::Instant;
