@@ -1,4 +1,4 @@
-//! Comparison of all forms of a chain on one image.
+//! Compares all implementations of a chain of operators on one image.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use super::error::{Difference, Form, ParityError};
 use super::kernels::{Entry, Executor, Kernels};
 use super::values::{Found, of_images, of_tensors};
 
-/// Comparison of all forms of a chain on one image.
+/// Inputs of a comparison of all implementations of a chain of operators on one image.
 #[derive(Clone)]
 pub struct Case<'a> {
     /// Operators of the chain, in order.
@@ -34,7 +34,8 @@ pub struct Case<'a> {
     pub stored: &'a Image<u8>,
     /// Orientation of the stored image.
     pub orientation: Orientation,
-    /// Factor by which the decoder shrinks the image. Operators are planned at full size.
+    /// Factor by which the decoder shrinks the image. The operators are planned for the size before
+    /// shrinking.
     pub reduction: u32,
     /// Element type of the tensor.
     pub dtype: DType,
@@ -42,15 +43,16 @@ pub struct Case<'a> {
     pub layout: Layout,
     /// Key of the sample's random numbers.
     pub key: SampleKey,
-    /// Where kernels run and are compared.
+    /// Where the compared kernels run: nowhere, on the host, or on a GPU.
     pub kernels: Kernels<'a>,
-    /// Kinds that the source of the program kernel supports besides those of the actions. With
-    /// them, one source serves many chains.
+    /// Kinds of actions that the program kernel supports besides those of this chain. One compiled
+    /// kernel can then serve many chains, which saves compile time.
     pub known: &'a [Kind],
 }
 
-/// Launches of a kernel: one thread per pixel; tiles as on a device; small tiles with too little
-/// shared memory for one strip of columns; and with too little shared memory for the widest rows.
+/// Launches that are tested, in this order: one thread per pixel; tiles as on a device; small tiles
+/// whose shared memory is too small for one strip of columns; tiles whose shared memory is too
+/// small for the widest rows.
 const LAUNCHES: [Option<Tiles>; 4] = [
     None,
     Some(Tiles { columns: 2, rows: 1, threads: 224, shared_bytes: PITCHED }),
@@ -58,19 +60,20 @@ const LAUNCHES: [Option<Tiles>; 4] = [
     Some(Tiles { columns: 1, rows: 6, threads: 64, shared_bytes: 10 << 10 }),
 ];
 
-/// Shared memory of the launch whose pixels are stored as in a loader's pages, in bytes. In such
-/// pages, rows begin at multiples of 16 bytes.
+/// Shared memory of one of the launches, in bytes. The images of this launch have rows that begin
+/// at multiples of 16 bytes, as in a loader's pages.
 const PITCHED: u32 = 56 << 10;
 
-/// Number of padding values between the rows of an image in the other launches.
+/// Number of padding values between the rows of an image, in all launches except the one with
+/// `PITCHED` bytes of shared memory.
 const GAP: usize = 5;
 
 impl Case<'_> {
-    /// Compares all forms with the reference.
+    /// Compares all implementations of the chain with its reference implementation.
     ///
     /// # Errors
     ///
-    /// The first difference, or the reason why a comparison is impossible.
+    /// Fails with the first difference, or with the reason why a comparison is impossible.
     pub fn check(&self) -> Result<(), ParityError> {
         let (first, actions) = self.plan()?;
         let images = self.run(&actions, first)?;
@@ -80,8 +83,8 @@ impl Case<'_> {
         self.check_kernels(&actions, &images, &expected)
     }
 
-    /// Draws the actions and computes their windows, like a plan. Also returns the window to
-    /// decode.
+    /// Draws the actions of all operators and computes the window of each action, as a loader's
+    /// plan does. Returns the window to decode, and the actions.
     fn plan(&self) -> Result<(Roi, Actions), ParityError> {
         let decoded = self.orientation.upright_size(self.stored.window().size());
         let full = Size::new(decoded.width * self.reduction, decoded.height * self.reduction);
@@ -154,8 +157,9 @@ impl Case<'_> {
         upright
     }
 
-    /// Runs the reference of every action. Returns the decoded image and the output of every
-    /// action. Compares the faster forms of image actions with the reference.
+    /// Runs the reference implementation of every action. Returns the decoded image, followed by
+    /// the output of every action. Fails if the fast implementation of an image action gives other
+    /// pixels than its reference.
     fn run(&self, actions: &Actions, first: Roi) -> Result<Vec<HostImage>, ParityError> {
         let mut images = vec![HostImage::U8(cut(&self.upright(), first))];
         let mut mixer = Mixer::default();
@@ -182,8 +186,9 @@ impl Case<'_> {
         out.to_vec()
     }
 
-    /// Compares a loader's CPU path on a PNM file: the whole chain, and the operators before the
-    /// kernel. Does nothing with a reduction, because PNM files cannot be reduced.
+    /// Compares the CPU path of a loader with the reference, on a PNM file. Checks the output of
+    /// the whole chain, and the output of the operators before the kernel. Does nothing if the
+    /// image is reduced, because the PNM decoder cannot reduce images.
     fn check_rows(
         &self,
         actions: &Actions,
@@ -194,7 +199,7 @@ impl Case<'_> {
             return Ok(());
         }
         let size = images.last().map_or(Size::default(), |last| last.window().size());
-        // Batches need a fixed size, so a crop of the whole output is added.
+        // A plan requires a fixed output size. The added crop fixes the size and keeps all pixels.
         let whole = Crop { x: 0, y: 0, width: size.width, height: size.height };
         let chain = self
             .operators
@@ -231,8 +236,8 @@ impl Case<'_> {
         self.same(Form::Rows, of_images(prefix, transform.image()))
     }
 
-    /// Compares the kernels that a plan can have: a fused kernel, a program kernel, or a fused
-    /// kernel followed by a program kernel.
+    /// Compares the kernels that a plan can choose with the reference: a fused kernel, a program
+    /// kernel, or a fused kernel followed by a program kernel.
     fn check_kernels(
         &self,
         actions: &Actions,
@@ -255,8 +260,8 @@ impl Case<'_> {
             }
             let declared: Vec<Kinds> =
                 self.operators[self.on_host..].iter().map(|op| op.kinds()).collect();
-            // One source serves many chains: actions of the additional kinds are possible, but none
-            // are drawn.
+            // The additional kinds are declared but never drawn. With them, the kernel source is
+            // the same for many chains and is compiled only once.
             let more = (!self.known.is_empty()).then(|| Kinds::up_to(0, self.known));
             let planned =
                 DeviceChain::new(leaf, &declared.iter().chain(&more).collect::<Vec<_>>(), shape);
@@ -278,7 +283,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Runs the kernels. Returns the tensors of two equal samples.
+    /// Runs the kernels on two copies of the same sample, and returns both tensors.
     fn launch(
         &self,
         executor: &mut dyn Executor,
@@ -312,8 +317,8 @@ impl Case<'_> {
                 chain.write(&sample, at, Block { fused, program, passes }, &mut extent);
                 parts
             };
-            // The passes do not contain their own address, so they can be written before it is
-            // known.
+            // The passes do not contain their own address. So they are written first, and their
+            // address is then passed to the other parts.
             at.passes = executor.put(&write(&at)[2])?;
             let [one, two, _] = write(&at);
             fused.extend(one);
@@ -328,7 +333,8 @@ impl Case<'_> {
         Ok([executor.read(outs[0], bytes)?, executor.read(outs[1], bytes)?])
     }
 
-    /// Kernel parameters of an image. Rows in memory are padded.
+    /// Copies an image to memory with padded rows, and returns the kernel parameters that describe
+    /// the image.
     fn leaf(
         &self,
         executor: &mut dyn Executor,
@@ -404,7 +410,7 @@ fn cut(image: &Image<u8>, window: Roi) -> Image<u8> {
     out
 }
 
-/// Rows of the image, which begin `pitch` bytes apart.
+/// Bytes of an image whose rows begin `pitch` bytes apart.
 fn in_rows(image: &Image<u8>, pitch: u32) -> Vec<u8> {
     let window = image.window();
     let mut rows = vec![0; pitch as usize * window.height as usize];

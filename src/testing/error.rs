@@ -5,27 +5,29 @@ use std::fmt;
 use crate::error::Error;
 use crate::geometry::Size;
 
-/// Implementation of operators that is compared. All forms must produce the same bits as the
-/// reference.
+/// Implementation of operators that is compared with the reference. All implementations must
+/// produce the same bits as the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Form {
+    /// Fast CPU implementation of an action:
     /// [`ImageFormula::apply`](crate::op::custom::ImageFormula::apply).
     FastPath,
     /// CPU path of a loader, which decodes, resamples, transforms and stores row by row.
     Rows,
     /// CUDA source compiled by a C++ compiler for the host, with one thread per pixel.
     HostKernel,
-    /// CUDA source compiled for the host, in tiles.
+    /// CUDA source compiled for the host, whose threads compute the output in tiles.
     HostTiles,
-    /// CUDA source compiled for the host, with a program for each sample.
+    /// CUDA source of the program kernel, compiled for the host. Each sample has its own program,
+    /// which is its list of actions.
     HostProgram,
     /// CUDA source on a GPU.
     Device,
 }
 
 impl Form {
-    /// Name of the form, for messages.
+    /// Name of the implementation in messages, such as "the fast path".
     pub const fn name(self) -> &'static str {
         match self {
             Form::FastPath => "the fast path",
@@ -38,11 +40,11 @@ impl Form {
     }
 }
 
-/// First value that differs between a form and the reference.
+/// First value that differs between an implementation and the reference.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// Form with the wrong value.
+    /// Implementation that computed the wrong value.
     pub form: Form,
     /// Size of the input image.
     pub input: Size,
@@ -52,9 +54,9 @@ pub struct Difference {
     pub y: u32,
     /// Channel, 0 to 2.
     pub channel: usize,
-    /// Value of the reference.
+    /// Value that the reference computed.
     pub expected: f64,
-    /// Value of the form.
+    /// Value that the implementation computed.
     pub found: f64,
     /// Description of the operators and all other inputs of the case.
     pub case: String,
@@ -64,7 +66,7 @@ pub struct Difference {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ParityError {
-    /// A form's values differ from the reference.
+    /// An implementation computed another value than the reference.
     Differs(Box<Difference>),
     /// An operator is inconsistent. For example, it demands a window beyond the image.
     Invalid {
@@ -78,7 +80,7 @@ pub enum ParityError {
         /// The compiler's log.
         log: String,
     },
-    /// Other failure: of a plan, a loader or a compiled kernel.
+    /// Any other failure, for example of a plan, a loader or a compiled kernel.
     Run(Error),
 }
 

@@ -1,4 +1,4 @@
-//! Places where the kernels of a comparison run.
+//! Runs the kernels of a comparison on the host or on a GPU.
 
 use std::sync::Arc;
 
@@ -22,28 +22,30 @@ pub enum Kernels<'a> {
     /// Kernels are not compared.
     #[default]
     None,
-    /// On the host, compiled by its C++ compiler.
+    /// Kernels run on the host, compiled by this C++ compiler.
     Host(&'a HostCompiler),
-    /// Like `Host`, but only the program kernel, because one source of it serves all chains.
+    /// Kernels run on the host, and only the program kernel is compared. One compiled program
+    /// kernel can serve all chains, which saves compile time.
     HostPrograms(&'a HostCompiler),
     /// On a GPU.
     Device(&'a Arc<Device>),
 }
 
-/// Memory for kernels, and their launches.
+/// Allocates memory for kernels and launches them, on the host or on a GPU.
 pub(super) trait Executor {
-    /// Copies bytes to where kernels can read them until this value is dropped, and returns their address.
+    /// Copies bytes to memory that kernels can read, and returns the address. The memory is freed
+    /// when this value is dropped.
     fn put(&mut self, bytes: &[u8]) -> Result<u64>;
 
-    /// Allocates memory that kernels can write until this value is dropped, and returns its
-    /// address.
+    /// Allocates memory that kernels can write, and returns its address. The memory is freed when
+    /// this value is dropped.
     fn room(&mut self, bytes: usize) -> Result<u64>;
 
-    /// Launches the fused kernel for two samples. `samples` are their parameters, and `size` the
-    /// size of their outputs.
+    /// Launches the fused kernel for two samples. `samples` contains the parameters of both, and
+    /// `size` is the size of each output.
     fn launch(&mut self, entry: &Entry<'_>, samples: &[u8], size: Size) -> Result<(), ParityError>;
 
-    /// Launches the program kernel for two samples. `samples` are their parameters.
+    /// Launches the program kernel for two samples. `samples` contains the parameters of both.
     fn launch_program(
         &mut self,
         text: &ProgramText,
@@ -54,11 +56,11 @@ pub(super) trait Executor {
     /// Reads memory that was allocated by [`room`](Self::room).
     fn read(&mut self, address: u64, bytes: usize) -> Result<Vec<u8>>;
 
-    /// Form that is compared by these launches.
+    /// Implementation that a launch of `chain` tests.
     fn form(&self, chain: &DeviceChain, tiled: bool) -> Form;
 }
 
-/// Fused kernel, with the blocks of its launch.
+/// Fused kernel, and how its launch divides the output among blocks of threads.
 pub(super) struct Entry<'a> {
     name: &'a str,
     source: &'a str,
@@ -73,7 +75,7 @@ enum Blocks {
 }
 
 impl<'a> Entry<'a> {
-    /// Fused kernel. Without tiles, there is one thread per pixel.
+    /// Creates the launch of a fused kernel. Without tiles, each thread computes one pixel.
     pub fn fused(text: &'a KernelText, tiles: Option<Tiles>) -> Self {
         let KernelText { name, source, sample_bytes, .. } = text;
         let blocks = tiles.map_or(Blocks::Pixels, Blocks::Tiles);
@@ -85,7 +87,8 @@ impl<'a> Entry<'a> {
 const SAMPLES: usize = 2;
 
 impl Kernels<'_> {
-    /// Creates an executor without memory. `None` if kernels are not compared.
+    /// Creates an executor that has not allocated memory yet. Returns `None` if kernels are not
+    /// compared.
     pub(super) fn executor(&self) -> Result<Option<Box<dyn Executor + '_>>> {
         Ok(match self {
             Kernels::None => None,
@@ -114,7 +117,7 @@ impl OnHost<'_> {
     }
 }
 
-/// Words that begin with these bytes. Parameters must begin at multiples of 8 bytes.
+/// Copies kernel parameters into 64-bit words, because they must begin at a multiple of 8 bytes.
 fn words(bytes: &[u8]) -> Vec<u64> {
     let mut words = vec![0u64; bytes.len().div_ceil(8)];
     bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
@@ -131,7 +134,7 @@ impl Executor for OnHost<'_> {
         Ok(address)
     }
 
-    /// Like [`put`](Self::put), so that writing beyond the memory crashes too.
+    /// Allocates memory that ends at a page boundary, so that writing beyond it crashes too.
     fn room(&mut self, bytes: usize) -> Result<u64> {
         let mut buffer = Guarded::new(bytes);
         buffer.bytes_mut().fill(0xaa);

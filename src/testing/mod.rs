@@ -1,5 +1,5 @@
-//! Checks for your own operators: every form of an operator must produce the same bits as its
-//! reference.
+//! Checks for your own operators: every implementation of an operator must produce the same bits as
+//! its reference.
 //!
 //! ```no_run
 //! # use feedwater::op::Flip;
@@ -10,11 +10,11 @@
 //!
 //! The following are compared with the reference implementations of the operator's actions:
 //!
-//! * faster forms ([`ImageFormula::apply`](crate::op::custom::ImageFormula::apply)),
+//! * fast CPU implementations ([`ImageFormula::apply`](crate::op::custom::ImageFormula::apply)),
 //! * the CPU path of a loader, which works row by row,
 //! * the kernels, compiled for the host by `$CXX` or `c++`, and on a GPU if there is one.
 //!
-//! Test images are random, extreme, of odd sizes and tiny.
+//! The test images have random or extreme values. Their sizes include odd and tiny ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,11 +39,12 @@ pub(crate) mod images;
 pub(crate) mod kernels;
 mod values;
 
-/// Compares every form of an operator with its reference, alone and between built-in operators.
+/// Compares every implementation of an operator with its reference. The operator runs alone, and
+/// between built-in operators.
 ///
 /// # Errors
 ///
-/// The first [`Difference`], or the reason why a comparison is impossible.
+/// Fails with the first [`Difference`], or with the reason why a comparison is impossible.
 pub fn check_operator(operator: impl Operator) -> Result<ParityReport, ParityError> {
     Parity::new(operator).run()
 }
@@ -72,7 +73,7 @@ pub struct ParityReport {
 const SIZES: [(u32, u32); 6] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37)];
 /// Size of the images with extreme values.
 const EXTREME: Size = Size::new(43, 30);
-/// Crop for operators without a fixed output size.
+/// Size of the crop that is appended to chains without a fixed output size.
 const CROP: (u32, u32) = (37, 29);
 
 impl Parity {
@@ -103,7 +104,7 @@ impl Parity {
     ///
     /// # Errors
     ///
-    /// The first [`Difference`], or the reason why a comparison is impossible.
+    /// Fails with the first [`Difference`], or with the reason why a comparison is impossible.
     pub fn run(&self) -> Result<ParityReport, ParityError> {
         let has_cuda = self.operators.iter().all(|op| op.kinds().not_on_device().is_none());
         let compiler = match has_cuda {
@@ -124,8 +125,8 @@ impl Parity {
         Ok(ParityReport { cases, no_host_kernel, no_device })
     }
 
-    /// Chains to compare: the operators alone, and between built-in operators. If the operators do
-    /// not accept bytes, the only chain is normalize followed by the operators.
+    /// Chains to compare: the operators alone, and the operators between built-in ones. If the
+    /// operators do not accept bytes, the only chain is [`Normalize`] followed by the operators.
     fn chains(&self) -> Result<Vec<Vec<Arc<dyn Operator>>>, ParityError> {
         let own = || self.operators.iter().cloned();
         let normalize: Arc<dyn Operator> = Arc::new(Normalize::IMAGENET);
@@ -184,7 +185,7 @@ fn pixels_after(before: PixelType, operators: &[Arc<dyn Operator>]) -> Result<Pi
     operators.iter().try_fold(before, |pixels, op| op.pixels(pixels))
 }
 
-/// The operators, followed by a crop if their output size is not fixed.
+/// Appends a crop if the operators have no fixed output size, because a batch needs one.
 fn batchable(operators: &[Arc<dyn Operator>]) -> Vec<Arc<dyn Operator>> {
     let mut operators = operators.to_vec();
     if operators.iter().fold(None, |size, op| op.fixed_output(size)).is_none() {

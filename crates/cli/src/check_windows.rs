@@ -1,5 +1,5 @@
-//! `check-windows`: tests whether the JPEG engines decode windows. The library runs this command as
-//! a process of its own, because the test may crash.
+//! `check-windows`: tests whether the JPEG engines of a GPU decode windows. The test may crash, so
+//! the library runs this command in a separate process.
 
 use clap::Args;
 use feedwater::gpu::{Device, Runtime};

@@ -1,4 +1,4 @@
-//! Consumers of batches for `explain`.
+//! Consumers that take the batches during `explain`.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::{ChildStdin, Command, Stdio};
@@ -12,29 +12,30 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use super::group::Group;
 use super::{CommandError, interrupt};
 
-/// Longest wait for a command's exit after its input was closed.
+/// Longest time that a command may take to exit after its input was closed.
 const AFTER_INPUT: Duration = Duration::from_secs(2);
-/// Interval at which signals are checked while the command reads nothing.
+/// Interval at which signals are checked while the command does not read.
 const STEP: Duration = Duration::from_millis(50);
 
 /// A consumer of batches.
 pub enum Consumer {
-    /// Drops batches at once.
+    /// Drops each batch at once.
     Idle,
-    /// Sleeps this long for each batch.
+    /// Sleeps for this time with each batch.
     Sleeps(Duration),
     /// Writes batches to a command.
     Runs(Fed),
 }
 
-/// A command that receives every batch's bytes on standard input.
+/// A command that receives the bytes of every batch on standard input.
 pub struct Fed {
     command: String,
     group: Group,
     input: ChildStdin,
-    /// Batches written completely.
+    /// Number of batches that were completely written to the command.
     batches: u64,
-    /// Whether the command stopped reading within a batch. Then nothing more is written to it.
+    /// Whether the command stopped reading in the middle of a batch. If so, it receives nothing
+    /// more.
     stuck: bool,
 }
 
@@ -47,7 +48,8 @@ impl Consumer {
         let mut group = Group::spawn(&mut shell).map_err(failed)?;
         let input = group.child().stdin.take();
         let input = input.ok_or_else(|| failed(io::Error::other("has no input")))?;
-        // A command that reads nothing must not block the program.
+        // Make writing non-blocking. Otherwise a command that does not read would block this
+        // program.
         fcntl_getfl(&input)
             .and_then(|flags| fcntl_setfl(&input, flags | OFlags::NONBLOCK))
             .map_err(|error| failed(error.into()))?;
@@ -56,7 +58,7 @@ impl Consumer {
     }
 
     /// Consumes a batch. Returns false if a signal arrived, or if the command has not read the
-    /// whole batch by `until`. Such a command receives no more batches.
+    /// whole batch by the time `until`. Such a command receives no more batches.
     pub fn take(&mut self, batch: Batch, until: Instant) -> Result<bool, CommandError> {
         Ok(match self {
             Consumer::Idle => true,
@@ -68,7 +70,7 @@ impl Consumer {
         })
     }
 
-    /// Returns why the consumer takes no more batches, if it has stopped.
+    /// Returns the reason why the consumer takes no more batches. Returns `None` if it still does.
     pub fn stuck(&self) -> Option<String> {
         match self {
             Consumer::Runs(Fed { command, batches, stuck: true, .. }) => Some(format!(
@@ -79,7 +81,7 @@ impl Consumer {
         }
     }
 
-    /// Closes the command's input and waits a while for its exit.
+    /// Closes the command's input, and waits for a limited time until the command exits.
     pub fn end(self) {
         if let Consumer::Runs(Fed { mut group, input, stuck, .. }) = self {
             drop(input);
@@ -105,7 +107,7 @@ impl Fed {
                     }
                     self.wait(left.min(STEP));
                 }
-                // The signal has already terminated the command.
+                // Another thread has already terminated the command because of the signal.
                 Err(_) if interrupt::requested().is_some() => return Ok(false),
                 Err(error) => return Err(self.gone(&error)),
             }
@@ -114,18 +116,18 @@ impl Fed {
         Ok(true)
     }
 
-    /// Waits until the command reads something, but at most `longest`.
+    /// Waits until the command reads, but at most for `longest`.
     fn wait(&self, longest: Duration) {
         let mut input = [PollFd::new(&self.input, PollFlags::OUT)];
         let longest = Timespec {
             tv_sec: longest.as_secs() as i64,
             tv_nsec: i64::from(longest.subsec_nanos()),
         };
-        // The next write reports any error.
+        // If polling failed, the next write fails too and reports the error.
         let _ = poll(&mut input, Some(&longest));
     }
 
-    /// Returns why the command takes no more batches.
+    /// Describes why the command takes no more batches.
     fn gone(&mut self, error: &io::Error) -> CommandError {
         let Self { command, batches, group, .. } = self;
         let why = match group.end(AFTER_INPUT) {

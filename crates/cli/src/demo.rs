@@ -1,4 +1,4 @@
-//! `demo`: loads generated images through a training chain.
+//! `demo`: loads generated images through the usual training chain.
 
 use std::path::Path;
 
@@ -20,15 +20,16 @@ use super::{CommandError, DEVICES, io_failure, print, print_json, print_lines, p
 
 /// Loads one epoch of generated photo-like JPEGs with the usual training chain
 ///
-/// The images are generated once and cached in $FEEDWATER_CACHE, else in the folder feedwater of $XDG_CACHE_HOME or ~/.cache.
+/// The images are generated once and cached. The cache is the folder $FEEDWATER_CACHE, or else the
+/// folder feedwater in $XDG_CACHE_HOME or ~/.cache.
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater demo --images 256")]
 pub struct Options {
     /// Number of images
     #[arg(long, default_value_t = Settings::default().images, value_parser = clap::value_parser!(u64).range(1..))]
     images: u64,
-    /// Device to run on [default: auto]; cuda is the GPU of the launcher's local rank, auto is that
-    /// GPU or else the CPU
+    /// Device to run on [default: auto]. cuda is the GPU that belongs to the launcher's local rank.
+    /// auto is that GPU, or the CPU if there is none
     #[arg(long, value_name = DEVICES)]
     device: Option<DeviceChoice>,
     /// Print the result as one line of JSON
@@ -63,7 +64,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
     match interrupt::requested() {
         None => bar.finish_and_clear(),
-        // Clearing the bar would suggest that the epoch is complete.
+        // The run was interrupted. Keep the progress bar visible, because a cleared bar would mean
+        // that the epoch is complete.
         Some(_) => bar.abandon(),
     }
     let report = Report::new(&loader);

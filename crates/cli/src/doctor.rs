@@ -1,4 +1,5 @@
-//! `doctor`: reports the machine's hardware and libraries, what is missing and how to install it.
+//! `doctor`: reports the machine's hardware and libraries, which of them are missing, and how to
+//! install them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -68,16 +69,17 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     })
 }
 
-/// Warns on standard error if libjpeg-turbo decoded some of these JPEGs, counted by decoder, without SIMD code. Our own decoder
-/// needs no assembler.
+/// Prints a warning on standard error if libjpeg-turbo decoded some of these JPEGs (counted by
+/// decoder) without SIMD code. Building SIMD code for libjpeg-turbo needs an assembler. feedwater's
+/// own decoder needs none.
 pub fn warn_without_simd(jpegs: &BTreeMap<&'static str, u64>) {
     if let Some(warning) = simd_warning(feedwater::internals::decode::simd(), jpegs) {
         tell(format!("warning: {warning}"));
     }
 }
 
-/// How to rebuild libjpeg-turbo with SIMD code. `cargo clean` removes the files of one profile
-/// only.
+/// How to rebuild libjpeg-turbo with SIMD code. The command differs by build profile, because
+/// `cargo clean` removes the files of only one profile.
 const BUILD_AGAIN: &str = if cfg!(debug_assertions) {
     "install nasm, run cargo clean -p mozjpeg-sys, and build again"
 } else {
@@ -125,7 +127,7 @@ fn library_json(found: &Result<LibraryReport, String>) -> Value {
     }
 }
 
-/// Describes a GPU in one line, or returns why it cannot be used.
+/// Describes a GPU in one line. Returns the reason if the GPU cannot be used.
 pub fn device_text(device: &Result<DeviceReport, String>) -> String {
     match device {
         Ok(DeviceReport { ordinal, name, capability: (major, minor), free_bytes, total_bytes }) => {

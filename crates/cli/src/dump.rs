@@ -25,13 +25,13 @@ use super::{CommandError, PipelineOptions, io_failure, print, print_json};
 pub struct Options {
     #[command(flatten)]
     pipeline: PipelineOptions,
-    /// Directory to write to; created if missing
+    /// Directory to write to. It is created if it does not exist
     #[arg(long)]
     out: PathBuf,
-    /// Number of batches, concatenated along the first axis
+    /// Number of batches to write. They are concatenated along the first axis
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     batches: u64,
-    /// Epoch to dump, from 0
+    /// Number of the epoch to dump, from 0
     #[arg(long, default_value_t = 0)]
     epoch: u32,
     /// Print the result as one line of JSON
@@ -39,7 +39,7 @@ pub struct Options {
     json: bool,
 }
 
-/// An element of `samples.json`.
+/// Entry of `samples.json` that describes one sample.
 #[derive(Serialize)]
 struct SampleEntry {
     index: u64,
@@ -47,40 +47,40 @@ struct SampleEntry {
     label: i64,
     width: u32,
     height: u32,
-    /// Factor by which the decoder reduced both sides.
+    /// Factor by which the decoder reduced width and height.
     reduction: u32,
     roi: [u32; 4],
     flipped_horizontally: bool,
     flipped_vertically: bool,
-    /// Random choices of the chain's operators, sufficient to reproduce the image.
+    /// Operators with the random values that they drew. They suffice to reproduce the image.
     operators: Vec<DrawnOperator>,
     outcome: &'static str,
-    /// Number of earlier positions of the epoch that have the same sample.
+    /// How often this sample has already occurred at earlier positions of the epoch.
     #[serde(skip_serializing_if = "is_first")]
     repeat: u32,
-    /// Index of the unusable sample that this one replaces.
+    /// Index of the unusable sample that this sample replaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaces: Option<u64>,
-    /// Whether the sample only fills up the last batch.
+    /// Whether the sample is padding, which only fills the last batch.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     padding: bool,
-    /// Why the replaced sample could not be used.
+    /// Reason why the replaced sample could not be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    /// Blends with another sample, if batch operators mixed the two.
+    /// Blends with another sample, if a batch operator mixed the two samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     mixed: Option<MixedEntry>,
-    /// Objects visible in the tensor.
+    /// Annotated objects that are visible in the tensor.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     objects: Vec<ObjectEntry>,
 }
 
-/// Blends of a sample with another one.
+/// Blends of a sample with another sample, which a batch operator drew.
 #[derive(Serialize)]
 struct MixedEntry {
-    /// Index of the other sample.
+    /// Index of the other sample in the source.
     with: u64,
-    /// Blends in the order of execution. With them, the pixels can be computed from both samples.
+    /// Blends in the order of execution. They suffice to compute the pixels from both samples.
     blends: Vec<BlendEntry>,
 }
 
@@ -88,22 +88,22 @@ struct MixedEntry {
 #[derive(Serialize)]
 struct BlendEntry {
     op: &'static str,
-    /// Left column, upper row, columns and rows in pixels of the tensor.
+    /// Window of the blend in pixels of the tensor: left column, upper row, width, height.
     window: [u32; 4],
-    /// Weight of the sample's own pixels inside of the window.
+    /// Weight of the sample's own pixels inside the window.
     weight: f32,
     /// Weight of the sample's own target.
     target_weight: f32,
 }
 
-/// An object of a sample.
+/// Annotated object of a sample.
 #[derive(Serialize)]
 struct ObjectEntry {
     id: i64,
     category: i64,
-    /// Left, upper, right and lower edge in pixels of the tensor.
+    /// Left, upper, right and lower edge of the box, in pixels of the tensor.
     bbox: [f32; 4],
-    /// Fraction of the box that is inside of the tensor, 0 to 1.
+    /// Share of the object's box that lies inside the tensor, 0 to 1.
     visible: f64,
     crowd: bool,
 }
@@ -121,7 +121,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let samples = out.join("samples.json");
     let samples_failed = |error| io_failure(&samples, &error);
     let mut file = AtomicFile::create(&samples).map_err(samples_failed)?;
-    // Serialize element by element, so that memory does not grow with the number of batches.
+    // Write one entry at a time, so that the used memory does not grow with the number of batches.
     let mut json = serde_json::Serializer::pretty(&mut file);
     let mut entries = json.serialize_seq(None).map_err(|error| samples_failed(error.into()))?;
     let mut count = 0;
@@ -148,7 +148,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let npy = npy.finish().map_err(images_failed)?;
     entries.end().map_err(|error| samples_failed(error.into()))?;
     file.flush().map_err(samples_failed)?;
-    // Commit all three files together, after everything is on disk.
+    // Give the three files their final names only after all of them are completely written.
     npy.commit().map_err(images_failed)?;
     file.commit().map_err(samples_failed)?;
     if let Some(sheet) = sheet {

@@ -1,4 +1,4 @@
-//! `explain`: finds what limits a pipeline and predicts what each change gains.
+//! `explain`: finds what limits a pipeline, and predicts the gain of each change.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,43 +21,46 @@ use super::report::warn;
 use super::requests::shown;
 use super::{CommandError, DEVICES, io_failure, on, print_json, print_lines, progress, tell};
 
-/// Runs a pipeline and reports its bottleneck, what to change and the predicted gain
+/// Runs a pipeline and reports its bottleneck, the settings to change and their predicted gain
 ///
-/// The file is a pipeline file (TOML). Reports saved earlier (names ending in .json) are read instead of running anything: a
-/// single report is explained again, reports of several ranks are merged and the slowest rank is named.
+/// The file is a pipeline file (TOML). Files whose names end in .json are reports that were saved
+/// earlier. They are read, and no pipeline runs. A single report is explained again. Reports of
+/// several ranks are merged, and the slowest rank is named.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  feedwater explain pipeline.toml --step-ms 45 --html report.html\n  feedwater explain rank*.json --html ranks.html"
 )]
 pub struct Options {
-    /// A pipeline file, or saved reports
+    /// A pipeline file, or one or more saved reports
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local
-    /// rank, auto is that GPU or else the CPU
+    /// Device to run on, instead of the file's `device`. cuda is the GPU that belongs to the
+    /// launcher's local rank. auto is that GPU, or the CPU if there is none
     #[arg(long, value_name = DEVICES)]
     device: Option<DeviceChoice>,
-    /// Milliseconds per batch of a simulated consumer
+    /// Simulate a consumer that takes this many milliseconds for each batch
     #[arg(long, conflicts_with = "consumer_cmd", value_parser = milliseconds)]
     step_ms: Option<f64>,
-    /// Shell command that receives every batch's bytes on standard input and sets the consumer's pace. It and its child processes
-    /// are terminated at the end
+    /// Shell command that consumes the batches: it receives the bytes of every batch on standard
+    /// input, and so determines the pace. The command and its child processes are terminated at the
+    /// end
     #[arg(long, value_name = "COMMAND")]
     consumer_cmd: Option<String>,
     /// Seconds to measure after the warm-up
     #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
-    /// Also measure how reads scale with threads, and compare three runs: without a loader, with cached bytes, and unchanged
+    /// Also measure how reads scale with the number of threads, and compare three runs: without a
+    /// loader, with encoded data in memory, and unchanged
     #[arg(long)]
     probe: bool,
     /// Price of one GPU hour, in your currency
     #[arg(long, value_name = "PRICE", value_parser = seconds)]
     price: Option<f64>,
-    /// Write the report as JSON to this file, for `explain` and `simulate --from`
+    /// Write the report as JSON to this file. The commands `explain` and `simulate --from` read it
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Write the report as a self-contained HTML page with a table of simulated changes; for several reports, a page that
-    /// compares the ranks
+    /// Write the report to this file as a self-contained HTML page with a table of simulated
+    /// changes. For several reports, the page compares the ranks
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print the report as one line of JSON
@@ -65,21 +68,20 @@ pub struct Options {
     json: bool,
 }
 
-/// Fewest batches in a measurement.
+/// Smallest number of batches in a measurement.
 const MIN_BATCHES: u64 = 2;
 
-/// Time after which a measurement ends even if the command has not read the current batch, as a
-/// multiple of the requested seconds.
+/// A measurement ends after this multiple of the requested seconds, even if the command has not
+/// read the current batch.
 const DEADLINE_FACTOR: f64 = 1.5;
 
-/// Shortest time that a command gets to read [`MIN_BATCHES`] batches, in seconds. It includes the
-/// command's start.
+/// Shortest time in seconds that a command gets to start and to read [`MIN_BATCHES`] batches.
 const MIN_DEADLINE_SECONDS: f64 = 3.0;
 
 /// Largest report file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Largest number of samples that are kept in memory for the run with cached bytes.
+/// Largest number of samples that are kept in memory for the run with encoded data in memory.
 const CACHED_SAMPLES: u64 = 4096;
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
@@ -91,7 +93,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         let text = "give one pipeline file, or reports whose names end in .json";
         return Err(CommandError::Misused(text.into()));
     };
-    // Create the files before the run, so that a bad path fails early.
+    // Create the files before the run, so that a wrong path is reported at once.
     let outputs = Outputs::create(options)?;
     let report = run(options, file)?;
     outputs.write(&report)?;
@@ -101,7 +103,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// Explains saved reports.
+/// Explains saved reports, without running a pipeline.
 fn read_reports(options: &Options) -> Result<(), CommandError> {
     let mut reports = Vec::new();
     for path in &options.files {
@@ -141,7 +143,7 @@ fn read_reports(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// Output files requested by the options.
+/// Output files that the options request.
 struct Outputs<'a> {
     json: Option<(&'a Path, AtomicFile)>,
     html: Option<(&'a Path, AtomicFile)>,
@@ -211,12 +213,12 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
     let mut explain_options =
         ExplainOptions { price_per_hour: options.price, ..ExplainOptions::default() };
     if options.probe && interrupt::requested().is_none() {
-        // The loader's own reads would distort the measurement.
+        // Drop the loader first, because its own reads would distort the measurement of reads.
         drop((polled, loader));
         let builder = builder()?;
         explain_options.scaling =
             Some(scaling(&*builder.source(), profile.setup.workers, options.seconds));
-        // Throughput of the consumer alone, from its step time.
+        // The throughput of the consumer alone follows from its step time.
         let synthetic = f64::from(profile.setup.batch) / profile.consumer.step.mean.max(1e-9);
         let cached = cached(builder, &mut consumer, options.seconds)?;
         let cold = profile.images_per_second();
@@ -225,17 +227,17 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
     }
     consumer.end();
     match explain(&profile, &explain_options) {
-        // The signal arrived before enough was measured.
+        // A signal ended the measurement too early for a report.
         Err(_) if interrupt::requested().is_some() => Err(CommandError::Interrupted),
         explained => Ok(explained?),
     }
 }
 
-/// Runs the loader unmeasured until it has started and autotuning has ended, but at most four times
-/// as long as `seconds`.
+/// Runs the loader without measuring, until it has started and autotuning has ended. Takes at most
+/// four times as long as `seconds`.
 fn warm_up(loader: &mut Loader, consumer: &mut Consumer, seconds: f64) -> Result<(), CommandError> {
     for _ in 0..20 {
-        // A command may need most of the time to start.
+        // `seconds` is the time limit, because a command may need most of this time to start.
         measure(loader, consumer, 0.2 * seconds, seconds)?;
         let over = consumer.stuck().is_some() || interrupt::requested().is_some();
         if over || loader.is_settled() {
@@ -245,10 +247,11 @@ fn warm_up(loader: &mut Loader, consumer: &mut Consumer, seconds: f64) -> Result
     Ok(())
 }
 
-/// Hands batches to the consumer for `seconds`, epoch after epoch, and returns their number.
+/// Passes batches to the consumer for `seconds`, in as many epochs as needed. Returns the number of
+/// batches.
 ///
-/// The number is at least [`MIN_BATCHES`], unless a signal arrives or a command reads too slowly.
-/// The command has `most` seconds to read, or [`MIN_DEADLINE_SECONDS`] if that is more.
+/// The number is at least [`MIN_BATCHES`], unless a signal arrives or the command reads too slowly.
+/// The command gets `most` seconds to read, or [`MIN_DEADLINE_SECONDS`] if that is more.
 fn measure(
     loader: &mut Loader,
     consumer: &mut Consumer,
@@ -279,8 +282,8 @@ fn measure(
     }
 }
 
-/// Measures images/s while the encoded bytes of the first samples are in memory. Returns `None` if
-/// the consumer stops taking batches.
+/// Measures the throughput in images/s while the encoded bytes of the first samples are in memory.
+/// Returns `None` if the consumer stops taking batches.
 fn cached(
     builder: LoaderBuilder,
     consumer: &mut Consumer,
@@ -300,11 +303,11 @@ fn cached(
     Ok((batches >= MIN_BATCHES).then(|| loader.profile_since(&before).images_per_second()))
 }
 
-/// Measures how fast threads read samples, without any other work.
+/// Measures how many samples per second threads read if they do nothing else.
 fn scaling(source: &dyn Source, workers: u32, seconds: f64) -> ReadScaling {
     let len = u128::from(source.len());
     ReadScaling::measure(workers, (0.3 * seconds).clamp(0.6, 6.0), |place| {
-        // Spread the reads, so that no read finds its data in a cache.
+        // Read samples that are far apart, so that no read finds its data in a cache of the system.
         let index = (u128::from(place) * 0x9e37_79b9_7f4a_7c15 % len) as u64;
         source.read(index, &mut HostPage::default(), u64::MAX).is_ok()
     })

@@ -1,4 +1,4 @@
-//! Process groups of commands that the program starts.
+//! Process groups of the commands that this program starts.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -12,10 +12,11 @@ use super::interrupt;
 
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(200);
-/// Interval at which the command's exit is polled.
+/// Interval at which the program checks whether the command has exited.
 const STEP: Duration = Duration::from_millis(5);
 
-/// A command in its own process group. Dropping it kills the whole group, and so does a signal that ends the program.
+/// A command in its own process group. The whole group is killed when this value is dropped, or
+/// when a signal ends the program.
 pub struct Group {
     child: Child,
     leader: Pid,
@@ -30,7 +31,7 @@ impl Group {
         Ok(Self { child, leader, ended: false })
     }
 
-    /// Returns the command's process, for its pipes.
+    /// Returns the process of the command, which owns the pipes to it.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -39,15 +40,16 @@ impl Group {
     pub fn output(mut self) -> io::Result<Output> {
         let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
         let (stdout, stderr) = thread::scope(|scope| {
-            // Read standard error in another thread, so that the command does not block on a full
-            // pipe.
+            // Read standard error in another thread. Otherwise the command could block on a full
+            // pipe while this thread reads standard output.
             let stderr = thread::Builder::new().spawn_scoped(scope, || read(stderr))?;
             Ok::<_, io::Error>((read(stdout), stderr.join().unwrap_or_default()))
         })?;
         Ok(Output { status: self.end(Duration::MAX)?, stdout, stderr })
     }
 
-    /// Waits for the command to exit, at most `patience`; then sends SIGTERM to the group, and after [`GRACE`] SIGKILL.
+    /// Waits until the command exits, but at most for `patience`. Then sends SIGTERM to the group,
+    /// and SIGKILL after another [`GRACE`].
     pub fn end(&mut self, patience: Duration) -> io::Result<ExitStatus> {
         let begin = Instant::now();
         let (mut term_sent, mut killed) = (None::<Instant>, false);
@@ -64,7 +66,8 @@ impl Group {
                 _ => thread::sleep(STEP),
             }
         }
-        // Kill processes that the command left behind. Until the command is reaped, its id stays the group's id.
+        // Kill processes that the command left behind in its group. The command was not waited for
+        // yet, so no other process can have the ID of the group.
         if term_sent.is_none() {
             self.send(Signal::TERM);
             thread::sleep(STEP);
@@ -75,14 +78,14 @@ impl Group {
         self.child.wait()
     }
 
-    /// Whether the command has exited. It stays a zombie.
+    /// Whether the command has exited. Does not reap the command, so its process ID stays reserved.
     pub fn has_exited(&self) -> io::Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         Ok(waitid(WaitId::Pid(self.leader), options)?.is_some())
     }
 
     fn send(&self, signal: Signal) {
-        // The group may already be empty.
+        // Fails if the group is already empty, which is no problem.
         let _ = kill_process_group(self.leader, signal);
     }
 }
@@ -98,7 +101,7 @@ impl Drop for Group {
 fn read(pipe: Option<impl Read>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
-        // Keep what was read before an error.
+        // After an error, return what was read before.
         let _ = pipe.read_to_end(&mut bytes);
     }
     bytes

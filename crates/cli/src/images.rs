@@ -9,7 +9,8 @@ use feedwater_tools::synth::{self, Files, Settings, Uniform};
 
 use super::{CommandError, io_failure, print, progress};
 
-/// Returns the folder below `cache` with the set of these settings, generating it if missing. Prints progress unless `quiet`.
+/// Returns the folder below `cache` that contains the set with these settings. Generates the set if
+/// it is missing. Prints progress unless `quiet` is set.
 pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, CommandError> {
     let directory = cache.join(name(settings));
     let note = |text: String| if quiet { Ok(()) } else { print(text) };
@@ -18,8 +19,8 @@ pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, C
         None => {
             let images = counted(settings.images, "image");
             note(format!("generate  {images} in {}", directory.display()))?;
-            // Tables and compiled kernels are cached in the same folder. Such a folder is trusted
-            // only if no other user can write to it.
+            // The same folder caches tables and compiled kernels. feedwater trusts these only if no
+            // other user can write to the folder, so create it for this user alone.
             create_private_folder(cache).map_err(|error| io_failure(cache, &error))?;
             let bar = progress(settings.images, "images");
             let summary = synth::write(&directory, settings, |_| bar.inc(1))?;
@@ -33,7 +34,7 @@ pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, C
     Ok(directory)
 }
 
-/// Returns the folder that caches generated images between runs.
+/// Returns the folder in which generated images are cached between runs.
 pub fn cache() -> Result<PathBuf, CommandError> {
     let var = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     var("FEEDWATER_CACHE")
@@ -45,8 +46,9 @@ pub fn cache() -> Result<PathBuf, CommandError> {
         })
 }
 
-/// Returns the folder name of a set: its kind, its number of images, and every setting that is not
-/// the default. Folders such as `synth-2000` are from earlier versions and have other images.
+/// Returns the folder name of a set. It consists of the kind of set, the number of images, and
+/// every setting that is not the default. Folders such as `synth-2000` were created by earlier
+/// versions and contain other images.
 fn name(settings: &Settings) -> String {
     let images = settings.images;
     let Files::Uniform(Uniform { width, height, quality, progressive }) = settings.files else {

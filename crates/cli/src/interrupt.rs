@@ -1,16 +1,16 @@
-//! Handling of SIGINT, SIGTERM and SIGHUP.
+//! Handles the signals SIGINT, SIGTERM and SIGHUP.
 //!
-//! * By default, a signal ends a command at once. A last line states the position of its progress
-//!   bar.
-//! * A command with results to report holds a [`Polled`]. It checks [`requested`], reports, and
-//!   returns.
-//! * In both cases the process ends within one second, even if a thread hangs in a read. A trace
-//!   may be written for up to ten seconds. A second signal ends the process at once.
-//! * When the process ends, output files are complete or absent, and started process groups are
-//!   killed.
+//! * By default, a signal ends a command at once. The last line of output then states how far the
+//!   progress bar was.
+//! * A command that has results to report holds a [`Polled`]. It checks [`requested`] regularly,
+//!   reports its results after a signal, and returns.
+//! * In both cases the process ends within one second, even if a thread hangs in a read. Only
+//!   writing a trace may take up to ten seconds. A second signal ends the process at once.
+//! * When the process ends, each output file is either complete or absent, and the process groups
+//!   that it started are killed.
 //! * The exit code is 128 + the signal's number: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP.
-//! * A signal that was ignored when the program started stays ignored, as `nohup` and shells
-//!   expect.
+//! * A signal that was already ignored when the program started stays ignored, as `nohup` and
+//!   shells expect.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -27,13 +27,13 @@ use rustix::process::{Pid, Signal as Kill, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
-/// Longest time from a signal to the end of a command with a [`Polled`].
+/// Longest time from a signal to the end of the process if the command holds a [`Polled`].
 const GRACE: Duration = Duration::from_millis(700);
-/// Longest time from a signal to the end of a command that is writing files.
+/// Longest time from a signal to the end of the process if the command is writing files.
 const SAVING: Duration = Duration::from_secs(10);
-/// Interval at which the end of writing is polled.
+/// Interval at which the program checks whether the files are written.
 const STEP: Duration = Duration::from_millis(20);
-/// Longest time for removing unfinished files, and again for printing the last line.
+/// Longest time for removing unfinished files. The same time limits printing the last line.
 const LAST: Duration = Duration::from_millis(100);
 
 /// A signal that asks the program to end.
@@ -49,7 +49,7 @@ impl Signal {
         }
     }
 
-    /// Exit code of a process that this signal ended.
+    /// Exit code of the process after this signal.
     fn code(self) -> u8 {
         128 + self.0 as u8
     }
@@ -57,17 +57,17 @@ impl Signal {
 
 struct State {
     signal: Option<Signal>,
-    /// Whether the command polls for signals itself.
+    /// Whether the command checks for signals itself.
     polled: bool,
-    /// Whether output files are being written.
+    /// Whether output files are being written at the moment.
     saving: bool,
-    /// Stops the loader that the command is waiting for.
+    /// Stops the loader for whose batches the command waits.
     stopper: Option<StopHandle>,
-    /// The latest progress bar and its unit.
+    /// The latest progress bar, and the unit of its position.
     bar: Option<(ProgressBar, String)>,
-    /// Advice to the user for the last line.
+    /// Advice to the user, printed in the last line.
     advice: Option<&'static str>,
-    /// Leaders of the started process groups.
+    /// Leaders of the process groups that this program has started.
     groups: Vec<Pid>,
 }
 
@@ -84,14 +84,15 @@ static CHANGED: Condvar = Condvar::new();
 /// Whether a thread is already ending the process.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Starts handling signals. If no thread can be started, signals keep their default action.
+/// Starts handling signals. If the thread for it cannot be started, signals keep their default
+/// action.
 pub fn listen() {
     let ignored = ignored();
     let handled =
         [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |it| ignored >> (it - 1) & 1 == 0);
     let (sender, registered) = channel();
-    // Register the signals in the thread that handles them. Without this thread, registered signals
-    // would be lost.
+    // Register the signals in the thread that handles them. If this thread cannot be started, the
+    // signals keep their default action. If they were registered without it, they would be lost.
     let handle = move || {
         let signals = Signals::new(handled);
         let _ = sender.send(());
@@ -102,8 +103,8 @@ pub fn listen() {
     if start(handle) {
         let _ = registered.recv();
     }
-    // With a handler for SIGXFSZ, a write beyond `ulimit -f` returns an error with the file's name
-    // instead of killing the process.
+    // A write beyond `ulimit -f` raises SIGXFSZ, which kills the process by default. With this
+    // handler, the write returns an error instead, which names the file.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
@@ -129,16 +130,17 @@ fn on_signal(signal: Signal) {
         end(first);
     };
     if !start(end_in_time) {
-        // Without a thread, wait here. The loader is not stopped, because that could take longer.
+        // No thread can be started, so wait in this one. Skip stopping the loader, which could take
+        // longer.
         end_in_time();
     }
-    // Stop the loader last, because this waits for the loader's locks.
+    // Stop the loader last, because stopping it waits for the loader's locks.
     if let Some(stopper) = stopper {
         stopper.stop();
     }
 }
 
-/// Runs work on another thread. Returns false if no thread can be started.
+/// Runs work on a new thread. Returns false if no thread can be started.
 fn start(work: impl FnOnce() + Send + 'static) -> bool {
     thread::Builder::new().name("feedwater-signal".into()).spawn(work).is_ok()
 }
@@ -152,12 +154,14 @@ fn end(signal: Signal) {
         let _ = kill_process_group(group, Kill::KILL);
     }
     file::discard_pending(LAST);
-    // Print in another thread: a stopped terminal accepts no output and must not delay the exit.
+    // Print in another thread. A terminal that is stopped accepts no output, which must not delay
+    // the exit.
     let (sender, receiver) = channel();
     let message = message(signal);
-    // If no thread can be started, the line is not printed; the exit code still names the signal.
+    // If no thread can be started, the line is not printed. The exit code still tells which signal
+    // it was.
     start(move || {
-        // Begin a new line after the progress bar.
+        // On a terminal, begin a new line after the progress bar.
         let line = if io::stderr().is_terminal() { "\n" } else { "" };
         let _ = writeln!(io::stderr(), "{line}feedwater: {message}");
         let _ = sender.send(());
@@ -166,27 +170,29 @@ fn end(signal: Signal) {
     signal_hook::low_level::exit(signal.code().into());
 }
 
-/// Ends the process after the command has returned, if a signal asked for it.
+/// Ends the process if a signal requested it. Called after the command has returned.
 pub fn end_if_requested() {
     if let Some(signal) = requested() {
         end(signal);
-        // Another thread is ending the process.
+        // Another thread is already ending the process, so wait for the end.
         loop {
             thread::park();
         }
     }
 }
 
-/// Returns the signal that asked the program to end.
+/// Returns the signal that asked the program to end, if one arrived.
 pub fn requested() -> Option<Signal> {
     lock().signal
 }
 
-/// Guard of a command that polls [`requested`] at least ten times a second and ends by itself.
+/// Guard that a command holds while it checks [`requested`] at least ten times a second. After a
+/// signal, the command ends by itself.
 pub struct Polled(());
 
 impl Polled {
-    /// Creates a guard under which a signal also stops waits for batches of this loader.
+    /// Creates a guard. While it exists, a signal also stops the loader, so that waits for its
+    /// batches end.
     pub fn waiting_for(loader: &Loader) -> Self {
         let polled = Self::begin();
         let stopper = loader.stop_handle();
@@ -211,12 +217,13 @@ impl Drop for Polled {
     fn drop(&mut self) {
         let mut state = lock();
         state.stopper = None;
-        // After a signal, the command still ends by itself.
+        // If a signal has arrived, the command still ends by itself and must not be interrupted.
         state.polled = state.signal.is_some();
     }
 }
 
-/// Runs `save` with an extended deadline after a signal: writing a trace of many threads takes longer than a second.
+/// Runs `save`, which writes files. A signal waits longer for it, because writing a trace of many
+/// threads takes more than a second.
 pub fn saving<T>(save: impl FnOnce() -> T) -> T {
     lock().saving = true;
     let saved = save();
@@ -224,7 +231,7 @@ pub fn saving<T>(save: impl FnOnce() -> T) -> T {
     saved
 }
 
-/// Sleeps until `duration` is over or a signal arrives. Returns whether there was no signal.
+/// Sleeps for `duration`, or until a signal arrives. Returns false if a signal arrived.
 pub fn sleep(duration: Duration) -> bool {
     let until = Instant::now() + duration;
     let mut state = lock();
@@ -239,12 +246,12 @@ pub fn sleep(duration: Duration) -> bool {
     false
 }
 
-/// Sets the progress bar whose position the last line states.
+/// Sets the progress bar whose position is printed in the last line after a signal.
 pub fn show(bar: &ProgressBar, unit: &str) {
     lock().bar = Some((bar.clone(), unit.to_string()));
 }
 
-/// Sets the advice that the last line ends with.
+/// Sets the advice that is printed at the end of the last line after a signal.
 pub fn advise(advice: &'static str) {
     lock().advice = Some(advice);
 }
@@ -259,7 +266,7 @@ pub fn remove_group(leader: Pid) {
     lock().groups.retain(|it| *it != leader);
 }
 
-/// Formats the signal, the progress and the advice.
+/// Formats the last line: the signal, the position of the progress bar, and the advice.
 fn message(signal: Signal) -> String {
     let state = lock();
     let mut message = format!("interrupted by {}", signal.name());
@@ -277,7 +284,7 @@ fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the signals that this process ignores, as a mask: bit 0 is signal 1.
+/// Returns the signals that this process ignores, as a mask. Bit 0 stands for signal 1.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,13 +1,13 @@
 //! The `feedwater` command line: commands, exit codes and output streams.
 //!
-//! * Exit code 0: success. 1: failure. 2: usage error (a wrong argument, or a wrong setting in a pipeline file).
-//!   128 + N: interrupted by signal N (`interrupt.rs`).
+//! * Exit code 0: success. 1: failure. 2: usage error (a wrong argument, or a wrong setting in a
+//!   pipeline file). 128 + N: interrupted by signal N (see `interrupt.rs`).
 //! * Results go to standard output. Progress (on a terminal only) and errors go to standard error.
 //! * With `--json`, the last line of standard output is one JSON object.
-//! * `print`, `print_lines`, `print_json` and `tell` write all output. They escape control
-//!   characters and direction marks, so that data cannot control the terminal. A text of several
-//!   lines must escape the line feeds of its data itself.
-//! * A command whose standard output is closed early exits quietly.
+//! * The functions `print`, `print_lines`, `print_json` and `tell` write all output. They escape
+//!   control characters and direction marks, so that data cannot control the terminal. Line feeds
+//!   in data of a text of several lines must be escaped by the caller.
+//! * If the reader of standard output closes it early, the command exits without an error.
 
 use std::env;
 use std::ffi::OsString;
@@ -57,7 +57,7 @@ mod sheet;
 mod simulate;
 mod synth;
 
-/// Loads images for vision models: image files in, batches of tensors out
+/// Loads images for vision models: reads image files and returns batches of tensors
 #[derive(Parser)]
 #[command(name = "feedwater", version, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
@@ -100,8 +100,8 @@ enum Command {
 struct PipelineOptions {
     /// Path of the pipeline file (TOML)
     file: PathBuf,
-    /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local
-    /// rank, auto is that GPU or else the CPU
+    /// Device to run on, instead of the file's `device`. cuda is the GPU that belongs to the
+    /// launcher's local rank. auto is that GPU, or the CPU if there is none
     #[arg(long, value_name = DEVICES)]
     device: Option<DeviceChoice>,
 }
@@ -114,10 +114,10 @@ impl PipelineOptions {
     }
 }
 
-/// Values of the option `--device`, as the help shows them.
+/// Values of the option `--device`, as shown in the help.
 const DEVICES: &str = "auto|cpu|cuda|cuda:N";
 
-/// Sets the device of a builder if the command line names one.
+/// Sets the device of a builder if the command line names a device.
 fn on(builder: LoaderBuilder, device: Option<DeviceChoice>) -> LoaderBuilder {
     match device {
         Some(device) => builder.device(device),
@@ -125,7 +125,8 @@ fn on(builder: LoaderBuilder, device: Option<DeviceChoice>) -> LoaderBuilder {
     }
 }
 
-/// Fails if a GPU is required but missing, before any images are generated.
+/// Fails if the command line requires a GPU but none is usable. Called before images are generated,
+/// which takes long.
 fn require(device: Option<DeviceChoice>) -> Result<(), CommandError> {
     if let Some(device) = device.filter(|it| it.needs_gpu()) {
         open_device(device, &Runtime::default())?;
@@ -139,18 +140,18 @@ pub enum CommandError {
     Failed(String),
     /// The arguments or settings are wrong: exit code 2.
     Misused(String),
-    /// A failure or a usage error, with further lines after the message.
+    /// A failure or a usage error, whose message is followed by more lines.
     Explained {
         /// The exit code.
         code: u8,
         /// The message.
         text: String,
-        /// The lines: an excerpt of the pipeline file, or a compiler's log.
+        /// The additional lines: an excerpt of the pipeline file, or a compiler's log.
         more: String,
     },
-    /// Standard output was closed.
+    /// The reader of standard output closed it.
     Unread,
-    /// A signal arrived before there was anything to report.
+    /// A signal arrived before the command had anything to report.
     Interrupted,
 }
 
@@ -168,7 +169,8 @@ impl From<Error> for CommandError {
             Some((text, log)) => (text.to_string(), log.to_string()),
             None => (text, String::new()),
         };
-        // On a terminal, also print the offending line of the file; otherwise keep the error on one line.
+        // On a terminal, also print the line of the file that has the error. Otherwise print only
+        // one line, which other programs can read more easily.
         if let Some(location) = error.location()
             && io::stderr().is_terminal()
         {
@@ -185,7 +187,8 @@ impl From<Error> for CommandError {
     }
 }
 
-/// Converts a configuration error, naming the option instead of the key that it overrides. `given` pairs keys and options.
+/// Converts a configuration error. If the wrong setting was given as an option, the message names
+/// the option. `given` contains pairs of a setting's key and its option.
 fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> CommandError {
     let Error::Config(mut error) = error else { return error.into() };
     for (setting, option) in given {
@@ -197,10 +200,10 @@ fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> CommandError {
     Error::Config(error).into()
 }
 
-/// Command that starts this program again: its path and its first arguments.
+/// Command that starts this program again: its path, and its first arguments.
 static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Runs the command named by the arguments.
+/// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
     let code = match env::current_exe() {
         Ok(program) => main_as(vec![program.into()], env::args_os().skip(1)),
@@ -209,9 +212,9 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Runs the command named by `arguments` within another program. `program` starts that program
-/// again: its path, and the arguments that lead to this function. Returns the exit code, or ends
-/// the process after a signal.
+/// Runs the command that `arguments` name, within another program. `program` is the command that
+/// starts this other program again: its path, and the arguments that lead to this function. Returns
+/// the exit code. After a signal, ends the process instead.
 pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsString>) -> u8 {
     set_checking_program(PROGRAM.get_or_init(|| program).iter().cloned());
     let arguments: Vec<OsString> = iter::once("feedwater".into()).chain(arguments).collect();
@@ -220,7 +223,7 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
         Err(error) => return not_parsed(error, &arguments),
     };
     interrupt::listen();
-    // If the limit cannot be raised, files are closed and reopened more often.
+    // The limit cannot always be raised. Then files are closed and opened again more often.
     let _ = feedwater::internals::storage::raise_open_files_limit();
     let done = match command {
         Command::Demo(options) => demo::main(&options),
@@ -254,18 +257,19 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
     code
 }
 
-/// Prints the requested help, or the error in the arguments. Returns the exit code.
+/// Prints the help if it was requested, or otherwise the error in the arguments. Returns the exit
+/// code.
 fn not_parsed(error: clap::Error, arguments: &[OsString]) -> u8 {
-    // Arguments may contain file names with control characters. The escaped arguments have the same
-    // error.
+    // Arguments may contain file names with control characters. Parse escaped copies of them, which
+    // cause the same error, so that the message can be printed.
     let shown = arguments.iter().map(|it| escaped(&it.to_string_lossy()).into_owned());
     let error = Cli::try_parse_from(shown).err().unwrap_or(error);
-    // If the reader has closed its end, nothing more can be printed, which is no failure.
+    // Printing fails only if the reader has closed the output, which is no error.
     let _ = error.print();
     error.exit_code() as u8
 }
 
-/// Parses a number of threads from the command line.
+/// Parses a number of threads, or `auto`, from the command line.
 fn count(text: &str) -> Result<AutoCount, String> {
     match (text, text.parse()) {
         ("auto", _) => Ok(AutoCount::Auto),
@@ -274,12 +278,12 @@ fn count(text: &str) -> Result<AutoCount, String> {
     }
 }
 
-/// Prints one line of the result, with secrets in URLs redacted.
+/// Prints a line of the result. Secrets in URLs are redacted.
 fn print(line: impl Display) -> Result<(), CommandError> {
     write_result(&escaped(&redacted(line)))
 }
 
-/// Prints lines of the result, whose data is escaped already, with secrets in URLs redacted.
+/// Prints several lines of the result, whose data is already escaped. Secrets in URLs are redacted.
 fn print_lines(text: impl Display) -> Result<(), CommandError> {
     write_result(&escaped_lines(&redacted(text)))
 }
@@ -291,7 +295,7 @@ fn print_json(result: &impl Serialize) -> Result<(), CommandError> {
     write_result(&escaped_json(&redacted(line)))
 }
 
-/// Prints a line on standard error, with secrets in URLs redacted. If standard error is closed, the
+/// Prints a line on standard error. Secrets in URLs are redacted. If standard error is closed, the
 /// line is lost.
 fn tell(line: impl Display) {
     let _ = writeln!(io::stderr(), "{}", escaped(&redacted(line)));
@@ -308,7 +312,7 @@ fn write_result(text: &str) -> Result<(), CommandError> {
     })
 }
 
-/// Creates a progress bar on standard error, hidden unless that is a terminal.
+/// Creates a progress bar on standard error. It is hidden unless standard error is a terminal.
 fn progress(len: u64, unit: &str) -> ProgressBar {
     let template = format!("{{bar:40}} {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left");
     let style =

@@ -1,4 +1,5 @@
-//! The program `feedwater`. Its commands are in this crate's library, where tests can call parts of them.
+//! The program `feedwater`. Its commands are in the library of this crate, so that tests can call
+//! parts of them.
 
 fn main() -> std::process::ExitCode {
     feedwater_cli::main()

@@ -6,9 +6,11 @@ use std::path::Path;
 use feedwater::internals::file::AtomicFile;
 use feedwater::internals::tensor::{DType, TensorShape};
 
-/// Bytes before the data: magic, version, length and a dictionary padded with spaces.
+/// Number of bytes before the data: magic, version, length, and a dictionary that is padded with
+/// spaces.
 ///
-/// The length is a multiple of 64, as the format requires, and fits any four dimensions.
+/// The number is a multiple of 64, as the format requires. The dictionary fits for any four
+/// dimensions.
 const HEADER_BYTES: usize = 192;
 
 /// A .npy file of batches, concatenated along the first axis.
@@ -19,19 +21,21 @@ pub struct NpyWriter {
 }
 
 impl NpyWriter {
-    /// Creates the file with an empty header.
+    /// Creates the file. The header stays empty until [`finish`](Self::finish).
     pub fn create(path: &Path) -> io::Result<Self> {
         let mut file = AtomicFile::create(path)?;
         file.write_all(&[b' '; HEADER_BYTES])?;
         Ok(Self { file, samples: 0, shape: None })
     }
 
-    /// Appends a batch in native byte order. All batches must agree in every dimension except the first.
+    /// Appends a batch in native byte order. All batches must have the same shape except for the
+    /// number of samples.
     pub fn append(&mut self, shape: TensorShape, data: &[u8]) -> io::Result<()> {
         match shape.dtype {
             DType::BF16 => {
                 for &[low, high] in data.as_chunks().0 {
-                    // A bfloat16 is the upper half of the f32 of the same value.
+                    // The format has no bfloat16, so write f32. A bfloat16 is the upper half of the
+                    // f32 with the same value.
                     let bits = u32::from(u16::from_ne_bytes([low, high])) << 16;
                     self.file.write_all(&bits.to_ne_bytes())?;
                 }
@@ -43,7 +47,7 @@ impl NpyWriter {
         Ok(())
     }
 
-    /// Writes the header with the final shape. The caller commits the file.
+    /// Writes the header with the final shape. The caller then commits the returned file.
     pub fn finish(mut self) -> io::Result<AtomicFile> {
         let shape = self.shape.map(|shape| TensorShape { batch: self.samples, ..shape });
         self.file.seek(SeekFrom::Start(0))?;

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::probe::{Opened, open};
 use super::{CommandError, interrupt, print, print_json, progress};
 
-/// Packs a folder or any other source into shards that read fast, optionally downscaling images
+/// Packs a folder or any other source into shards that load faster, optionally with smaller images
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  feedwater pack data/train shards/train --shorter 400 --quality 90
@@ -25,7 +25,7 @@ Shards appear under their names only when complete."
 pub struct Options {
     /// A folder, a file in any source format, or a pipeline file (.toml)
     src: PathBuf,
-    /// Directory to write to; created if missing
+    /// Directory to write to. It is created if it does not exist
     dst: PathBuf,
     /// Shard format
     #[arg(long, value_enum, default_value_t)]
@@ -33,10 +33,10 @@ pub struct Options {
     /// Prefix of the shards' file names
     #[arg(long, default_value = "train")]
     name: String,
-    /// Shard size in MiB; a shard ends with the sample that reaches it
+    /// Shard size in MiB. A shard ends with the sample with which it reaches this size
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     shard_mib: u32,
-    /// Downscale images whose shorter side is longer than this many pixels; they become JPEGs
+    /// Downscale images whose shorter side is longer than this many pixels, and store them as JPEGs
     #[arg(long)]
     shorter: Option<u32>,
     /// JPEG quality of downscaled images, 1 to 100
@@ -45,20 +45,20 @@ pub struct Options {
     /// Delete the files of an earlier pack from the directory, and pack everything again
     #[arg(long)]
     overwrite: bool,
-    /// Before resuming, read the packed samples of the source again and compare their bytes. Without this, a file whose length,
-    /// times and inode are unchanged counts as unchanged
+    /// Before resuming, read the packed samples of the source again and compare their bytes.
+    /// Otherwise a file counts as unchanged if its length, times and inode are unchanged
     #[arg(long, conflicts_with = "overwrite")]
     verify: bool,
-    /// Skip and count unusable samples instead of stopping
+    /// Skip and count unusable samples. Otherwise the first one is an error
     #[arg(long)]
     skip: bool,
-    /// Store no row indexes of JPEGs beside the shards
+    /// Do not store row indexes of JPEGs beside the shards
     #[arg(long)]
     no_row_index: bool,
     /// Only print the predicted gain of smaller images, and write nothing
     #[arg(long, requires = "shorter")]
     dry_run: bool,
-    /// Number of threads; by default one per core
+    /// Number of threads [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// Print the result as one line of JSON
@@ -98,8 +98,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     settings.check()?;
     let print_text = |text: String| if options.json { Ok(()) } else { print(text) };
     print_text(format!("source    {}", source.describe()))?;
-    // List excluded files first: packing may take hours, and these files will be missing from the
-    // shards.
+    // List excluded files before packing. Packing may take hours, and the shards will not contain
+    // these files.
     let excluded = source.excluded();
     for line in exclusion_lines(&excluded) {
         print_text(format!("excluded  {line}"))?;

@@ -1,4 +1,4 @@
-//! `plan`: shows how a pipeline file would run, without running it.
+//! `plan`: shows how a pipeline would run, without running it.
 
 use clap::Args;
 use feedwater::footprint::{Footprint, Memory};
@@ -12,18 +12,19 @@ use serde_json::{Value, json};
 
 use super::{CommandError, PipelineOptions, print, print_json, print_lines, tell};
 
-/// Shows where each operator runs and how much memory that needs; works without a GPU
+/// Shows on which device each operator runs and how much memory the pipeline needs. Does not need a
+/// GPU
 ///
-/// With --device cuda it prints the plan for a machine with a GPU, even if this machine has none.
+/// With --device cuda, the plan is for a machine with a GPU, even if this machine has none.
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater plan pipeline.toml --device cuda")]
 pub struct Options {
     #[command(flatten)]
     pipeline: PipelineOptions,
-    /// Print the pipeline file with every setting spelled out instead
+    /// Print the pipeline file with the values of all settings, instead of the plan
     #[arg(long, conflicts_with = "json")]
     settings: bool,
-    /// Print the CUDA source of the kernel that a GPU would run instead
+    /// Print the CUDA source of the kernel that a GPU would run, instead of the plan
     #[arg(long, conflicts_with_all = ["json", "settings"])]
     cuda: bool,
     /// Print the plan as one line of JSON

@@ -1,4 +1,4 @@
-//! `probe`: reports what a folder, archive, list or any other source contains.
+//! `probe`: reports what a folder, an archive, a list or any other source contains.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,8 @@ use serde_json::json;
 use super::requests::shown;
 use super::{CommandError, print, print_json, progress, tell};
 
-/// Shows what a source contains: formats, sizes, labels, unusable samples, and how a GPU would decode it
+/// Shows what a source contains: formats, sizes, labels, unusable samples, and the routes on which
+/// a GPU would decode its images
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  feedwater probe data/train\n  feedwater probe shards/ --samples 1000 --json"
@@ -27,16 +28,16 @@ use super::{CommandError, print, print_json, progress, tell};
 pub struct Options {
     /// A folder, a file in any source format, or a pipeline file (.toml)
     path: PathBuf,
-    /// Inspect this many evenly spaced samples instead of all
+    /// Inspect only this many samples, evenly spaced over the source
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     samples: Option<u64>,
-    /// Also decode every image, to find corrupt image data
+    /// Also decode every image, to find corrupt pixel data
     #[arg(long)]
     decode: bool,
-    /// Accept damaged images that Pillow accepts, like a pipeline with `decode.strict = false`
+    /// Accept damaged images that Pillow accepts too, like a pipeline with `decode.strict = false`
     #[arg(long)]
     tolerant: bool,
-    /// Number of threads; by default one per core
+    /// Number of threads [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// Print the result as one line of JSON
@@ -47,7 +48,7 @@ pub struct Options {
 /// Largest number of labels that are listed one by one.
 const MAX_ROWS: usize = 20;
 
-/// A source, and the `[source]` table that describes it.
+/// A source that was opened, and the `[source]` table of a pipeline file that describes it.
 pub struct Opened {
     pub source: Arc<dyn Source>,
     pub limits: Limits,
@@ -56,7 +57,7 @@ pub struct Opened {
     pub table: toml::Table,
 }
 
-/// Opens the source of a pipeline file, or the source found at a path.
+/// Opens the source of a pipeline file, or the source that is detected at a path.
 pub fn open(path: &Path) -> Result<Opened, CommandError> {
     if path.extension().is_some_and(|it| it == "toml") {
         let pipeline = Pipeline::from_file(path)?;
@@ -190,11 +191,12 @@ fn labels(report: &Report) -> String {
     format!("{}{more}, with {least} to {most} each{without}", labelled.len())
 }
 
-/// Formats rows of label, samples and class in label order: the first [`MAX_ROWS`], then the number of remaining labels.
+/// Formats one row per label with the label, the number of samples and the class. Lists the first
+/// [`MAX_ROWS`] labels in order, and then the number of other labels.
 fn class_table(report: &Report) -> Vec<String> {
     let mut table: BTreeMap<i64, u64> = report.labels.clone();
     table.remove(&-1);
-    // Classes without samples get a row too, if they have a name.
+    // Classes without samples get a row too, unless their name is empty.
     for (label, name) in (0..).zip(&report.classes) {
         if !name.is_empty() && report.other_labels == 0 {
             table.entry(label).or_default();

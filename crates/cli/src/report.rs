@@ -1,4 +1,4 @@
-//! Report printed by `run` and `demo` at their end.
+//! Report that `run` and `demo` print at their end.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,19 +18,20 @@ use serde::Serialize;
 
 use super::interrupt::{self, Signal};
 
-/// Work done by a loader, and the resources that it used.
+/// What a loader has done, and the resources that it used.
 #[derive(Serialize)]
 pub struct Report {
-    /// Signal that ended the run early, such as `SIGINT`. All other fields cover the work until then.
+    /// Signal that ended the run early, such as `SIGINT`. In this case, all other fields cover the
+    /// work until the signal.
     pub interrupted: Option<&'static str>,
-    /// Samples delivered, without padding.
+    /// Number of samples delivered, without padding.
     pub images: u64,
     /// Batches delivered.
     pub batches: u64,
-    /// Samples of this shard that were not delivered, because they did not fill the last batch of
-    /// an epoch (`loader.last_batch = "drop"`).
+    /// Number of samples of this shard that were not delivered because they did not fill the last
+    /// batch of an epoch (`loader.last_batch = "drop"`).
     pub left_over: u64,
-    /// Samples in a batch.
+    /// Number of samples in a batch.
     #[serde(skip)]
     batch: usize,
     /// Seconds since the loader was built.
@@ -39,67 +40,71 @@ pub struct Report {
     pub images_per_second: f64,
     /// `cpu` or `gpu`.
     pub device: &'static str,
-    /// The device, and why it was chosen.
+    /// Device on which batches are made, and why it was chosen.
     pub device_reason: String,
-    /// Number of the GPU, or `null` for the CPU, and why it was chosen.
+    /// Number of the GPU and why it was chosen. `null` for the CPU.
     pub runs_on: DevicePick,
-    /// Shard of the set that was read, and which setting selected it.
+    /// Shard of the data set that was read, and the setting that selected it.
     pub shard: Shard,
-    /// Sample order within an epoch.
+    /// Order of the samples within an epoch.
     pub order: Shuffle,
-    /// Final configuration: workers, prefetched batches and operators on the device.
+    /// Configuration at the end: the number of workers, of prefetched batches, and of operators on
+    /// the device.
     pub choice: Choice,
-    /// Autotuning decisions with their reasons, in order; empty if nothing was tuned.
+    /// Decisions of autotuning in order, with their reasons. Empty if nothing was tuned.
     pub decisions: Vec<Decision>,
-    /// Prefetching of remote samples, with the reasons for the number of prefetched samples; `null`
-    /// if nothing is prefetched.
+    /// How many remote samples are prefetched, with the reasons for these numbers. `null` if
+    /// nothing is prefetched.
     pub read_ahead: Option<PrefetcherReport>,
-    /// Samples by outcome.
+    /// Number of samples by outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
-    /// Unusable samples by reason.
+    /// Number of unusable samples by reason.
     pub errors: BTreeMap<&'static str, u64>,
-    /// Files and records that the source skipped, and why.
+    /// Files and records that the source skipped, with the reasons.
     pub excluded: Vec<Exclusion>,
-    /// Damaged samples that were accepted because `decode.strict = false`, by kind of damage.
+    /// Number of damaged samples that were accepted because `decode.strict = false`, by kind of
+    /// damage.
     pub tolerated: BTreeMap<&'static str, u64>,
     /// Number of JPEGs decoded on the CPU, by decoder. JPEGs that libjpeg-turbo decoded are counted
-    /// by the reason for using it.
+    /// by the reason why feedwater's own decoder was not used.
     pub jpeg: BTreeMap<&'static str, u64>,
     /// Number of samples that were processed only on the CPU although the plan uses the device, by
     /// reason.
     pub cpu_fallback: BTreeMap<&'static str, u64>,
-    /// Images and throughput of each decode route; empty if nothing is decoded for a device.
+    /// Number of images and throughput of each decode route. Empty if nothing is decoded for a
+    /// device.
     pub routes: Vec<RouteReport>,
-    /// Contents and hits of each cache; empty without caches.
+    /// Fill level and hits of each cache. Empty if there are no caches.
     pub caches: Vec<CacheStats>,
-    /// Busy and waiting seconds per stage, summed over threads.
+    /// Seconds that threads were busy or waiting in each stage, summed over all threads.
     pub stages: StageSeconds,
-    /// Breakdown of the workers' time, as shares of the total.
+    /// Breakdown of the workers' time into shares of the total.
     pub spent: Spent,
-    /// Breakdown of the threads' time as text, with the wait for a processor counted separately.
+    /// Breakdown of the threads' time as text. Waits for a processor are separate from the stages.
     #[serde(skip)]
     threads: String,
-    /// Storage requests of the whole process.
+    /// Counts of all storage requests of the process.
     pub storage: StorageStats,
-    /// Host memory in the plan, pinned memory included, in bytes.
+    /// Host memory of the plan in bytes, including pinned memory.
     pub host_bytes_predicted: u64,
-    /// Peak resident host memory of the process in bytes, file pages included.
+    /// Peak resident host memory of the process in bytes, including pages of files.
     pub peak_rss_bytes: u64,
-    /// Resident file pages at the end, in bytes: mapped files (`storage.map`) and the program itself. They are part of the peak
-    /// but not of the plan; the system may reclaim them at any time.
+    /// Resident pages of files at the end, in bytes: mapped files (`storage.map`), and the program
+    /// itself. The peak includes them, but the plan does not. The system may reclaim them at any
+    /// time.
     pub file_rss_bytes: u64,
-    /// Whether the peak without file pages exceeds the prediction by more than 2 %: a bug in feedwater, or memory of something
-    /// else in the process.
+    /// Whether the peak without pages of files exceeds the prediction by more than 2 %. The cause
+    /// is a bug in feedwater, or memory that other code in the process uses.
     pub host_bytes_exceeded: bool,
-    /// Device memory in the plan, in bytes.
+    /// Device memory of the plan, in bytes.
     pub device_bytes_predicted: u64,
-    /// Peak device memory allocated by the loader, in bytes.
+    /// Peak device memory that the loader allocated, in bytes.
     pub device_bytes_peak: u64,
-    /// Device memory of the driver and its libraries in bytes, which is not part of the plan.
+    /// Device memory that the driver and its libraries use, in bytes. The plan does not include it.
     pub device_bytes_of_driver: u64,
 }
 
-/// Prints known problems of the libraries in use to standard error.
+/// Prints known problems of the loaded libraries to standard error.
 pub fn warn(loader: &Loader) {
     for warning in loader.warnings() {
         super::tell(format!("warning: {warning}"));
@@ -107,7 +112,7 @@ pub fn warn(loader: &Loader) {
 }
 
 impl Report {
-    /// Reports the loader's state now.
+    /// Creates a report on the loader's work until now.
     pub fn new(loader: &Loader) -> Self {
         let stats = loader.stats();
         let memory = stats.memory;
@@ -204,7 +209,8 @@ impl fmt::Display for Report {
         if !self.routes.is_empty() {
             writeln!(f, "routes    {}", shares(&self.routes))?;
         }
-        // The cache of row indexes exists by default, but it is not used in a first epoch.
+        // Show a cache only after it was used in an epoch. The cache of row indexes exists by
+        // default, but the first epoch does not use it.
         for cache in self.caches.iter().filter(|cache| !cache.epochs.is_empty()) {
             writeln!(f, "{:<9} {}", "cache", held(cache))?;
         }
@@ -261,7 +267,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Formats the breakdown of the threads' time. The wait for a processor is removed from the stages and shown separately.
+/// Formats the breakdown of the threads' time. Waits for a processor are subtracted from the stages
+/// and shown separately.
 fn threads(stages: &StageSeconds, profile: &Profile, spent: &Spent) -> String {
     let StageSeconds { read, decode, transform, waiting_for_consumer, .. } = *stages;
     let own = |seconds: f64, of: &[Stage]| {
@@ -313,12 +320,14 @@ fn exceeds(peak: u64, of_files: u64, predicted: u64) -> bool {
     peak.saturating_sub(of_files) > predicted.saturating_add(predicted / 50)
 }
 
-/// Value in bytes of a line of `/proc/self/status`, such as `VmRSS` or `VmHWM`. `None` if the line is missing.
+/// Returns the value of a line of `/proc/self/status` in bytes, for a key such as `VmRSS` or
+/// `VmHWM`. Returns `None` if the line is missing.
 pub fn status_bytes(key: &str) -> Option<u64> {
     kibibytes(&fs::read_to_string("/proc/self/status").ok()?, key)
 }
 
-/// User and system CPU time of this process in seconds, in steps of 0.01 s. `None` if the system does not provide it.
+/// User and system CPU time of this process in seconds, with a resolution of 0.01 s. `None` if the
+/// system does not report it.
 pub fn cpu_seconds() -> Option<f64> {
     clock_ticks(&fs::read_to_string("/proc/self/stat").ok()?)
         .map(|ticks| ticks as f64 / TICKS_PER_SECOND)
@@ -327,21 +336,22 @@ pub fn cpu_seconds() -> Option<f64> {
 /// Linux's `USER_HZ`, the unit of times in `/proc`.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// User plus system time, from the text of `/proc/PID/stat`.
+/// Returns user plus system time in clock ticks, from the text of `/proc/PID/stat`.
 fn clock_ticks(text: &str) -> Option<u64> {
-    // The program name in parentheses may contain spaces; user time is field 12 after it and system time field 13.
+    // The program's name in parentheses may contain spaces, so count fields after the parenthesis.
+    // User time is field 12, and system time is field 13.
     let (_, fields) = text.rsplit_once(')')?;
     let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<u64>);
     Some(ticks.next()?.ok()? + ticks.next()?.ok()?)
 }
 
-/// Value in bytes of a line such as `VmHWM:     1234 kB`.
+/// Returns the value in bytes of the line that begins with this key, such as `VmHWM:     1234 kB`.
 pub fn kibibytes(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// Formats the counts above 0, or "none".
+/// Formats the counts that are greater than 0, or "none".
 fn counts(counts: &BTreeMap<&'static str, u64>) -> String {
     let some: Vec<_> = counts
         .iter()
@@ -351,7 +361,7 @@ fn counts(counts: &BTreeMap<&'static str, u64>) -> String {
     if some.is_empty() { "none".into() } else { some.join(", ") }
 }
 
-/// Formats how full a cache is, and its hits in the latest epochs.
+/// Formats how full a cache is, and how many hits it had in the latest epochs.
 fn held(cache: &CacheStats) -> String {
     const SHOWN: usize = 8;
     let CacheStats { cache, limit_bytes, taken_bytes, samples, epochs, .. } = cache;
@@ -367,7 +377,7 @@ fn held(cache: &CacheStats) -> String {
     format!("{cache}: {samples}, {taken} of {limit} taken; hits by epoch{from}: {hits}")
 }
 
-/// Formats the share and utilization of each route that decoded images.
+/// Formats the share of images and the utilization of each route that decoded images.
 fn shares(routes: &[RouteReport]) -> String {
     let used = routes.iter().filter(|route| route.images > 0).map(|it| {
         let (share, busy) = (100.0 * it.share, 100.0 * it.busy);

@@ -1,4 +1,4 @@
-//! Warnings on standard error about slow and retried requests to remote storage.
+//! Prints warnings on standard error about slow and repeated requests to remote storage.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,11 +7,11 @@ use feedwater::storage::{RequestEvent, Storage};
 
 use super::tell;
 
-/// Shortest time between two lines, because hundreds of requests may fail for one reason. The first
-/// line is printed at once.
+/// Shortest time between two printed warnings. The first one is printed at once. Without this
+/// limit, hundreds of requests that fail for the same reason would flood the terminal.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// Prints the request events of a storage handle, and returns the handle.
+/// Prints the request events of a storage, and returns the storage.
 pub fn shown(storage: Storage) -> Storage {
     let last_printed: Mutex<Option<Instant>> = Mutex::new(None);
     storage.watch_requests(move |event| {
@@ -26,7 +26,8 @@ pub fn shown(storage: Storage) -> Storage {
     storage
 }
 
-/// Formats an event as a line. Failed requests without a retry return `None`: the caller reports them.
+/// Formats a request event as a line. Returns `None` for a request that failed for good, because
+/// the caller reports it.
 fn line(event: &RequestEvent) -> Option<String> {
     match event {
         RequestEvent::Waiting { url, waited, attempt, attempts } => {

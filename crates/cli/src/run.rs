@@ -1,4 +1,4 @@
-//! `run`: loads epochs of a pipeline file and reports throughput and where time went.
+//! `run`: loads epochs of a pipeline file, and reports the throughput and where the time was spent.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -28,20 +28,22 @@ pub struct Options {
     /// Stop after this many batches
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
-    /// Number of threads, instead of loader.num_workers; auto chooses from measurements
+    /// Number of worker threads, instead of loader.num_workers. auto chooses the number from
+    /// measurements
     #[arg(long, alias = "num-workers", value_name = "auto|NUMBER", value_parser = count)]
     workers: Option<AutoCount>,
-    /// Write the latest spans of every thread, the consumer and the ring to this file, for ui.perfetto.dev. Also written if the
-    /// run is interrupted
+    /// Write a trace to this file, to be opened at ui.perfetto.dev. It has the latest spans of
+    /// every thread, of the consumer and of the ring, and is also written if the run is interrupted
     #[arg(long, value_name = "TRACE")]
     trace: Option<PathBuf>,
-    /// Spans per thread in the trace
+    /// Number of latest spans per thread that the trace keeps
     #[arg(long, value_name = "SPANS", default_value_t = 65536, requires = "trace", value_parser = clap::value_parser!(u32).range(1..))]
     trace_spans: u32,
-    /// Mark every stage of every thread for NVIDIA's profilers: nsys profile feedwater run --nvtx ...
+    /// Mark every stage of every thread for the profilers of NVIDIA: nsys profile feedwater run
+    /// --nvtx ...
     #[arg(long)]
     nvtx: bool,
-    /// Write the measurements to this file, as JSON
+    /// Write the measurements as JSON to this file
     #[arg(long, value_name = "PROFILE")]
     profile: Option<PathBuf>,
     /// Print the result as one line of JSON
@@ -56,7 +58,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         Some(AutoCount::Auto) => builder.auto_workers(),
         Some(AutoCount::Fixed(workers)) => builder.num_workers(workers),
     };
-    // Create the files before the run, so that a bad path fails early.
+    // Create the files before the run, so that a wrong path is reported at once.
     let trace = options.trace.as_deref().map(create).transpose()?;
     let profile = options.profile.as_deref().map(create).transpose()?;
     if trace.is_some() {
@@ -105,12 +107,13 @@ fn write(
     written.map_err(|error| io_failure(path, &error))
 }
 
-/// Consumes batches and drops them at once, like a model that takes no time. A signal ends the loop.
+/// Consumes batches by dropping them at once, like a model that takes no time. A signal ends the
+/// loop.
 fn consume(loader: &mut Loader, epochs: u32, batches: Option<u64>) -> Result<(), CommandError> {
     let all = u64::from(epochs) * loader.batches_per_epoch();
     let mut left = batches.unwrap_or(all).min(all);
     let bar = progress(left, "batches");
-    // An epoch whose samples were dropped may have fewer batches than expected.
+    // If all samples of a batch were dropped, the epoch has fewer batches than `batches_per_epoch`.
     for _ in 0..epochs {
         if left == 0 || interrupt::requested().is_some() {
             break;

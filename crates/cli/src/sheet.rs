@@ -1,4 +1,4 @@
-//! A contact sheet: the images of a batch with their labels, files and objects.
+//! Draws a contact sheet: the images of a batch with their labels, files and objects.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -37,18 +37,19 @@ const BACKGROUND: u8 = 32;
 const TITLE: Rgb = [236, 236, 236];
 const FILE: Rgb = [164, 172, 180];
 
-/// Minimum width of a caption line, in characters.
+/// Smallest width of a caption line, in characters.
 const MIN_CHARACTERS: usize = 16;
 
-/// Height of a caption line with the space below it, in pixels at scale 1.
+/// Height of a caption line including the space below it, in pixels at scale 1.
 const LINE: usize = font::ROWS + 2;
 
-/// Tensor values of the bytes 0 and 255, for each channel.
+/// For each channel, the tensor values that stand for the bytes 0 and 255.
 pub type Ends = [[f32; 2]; CHANNELS];
 
 /// Contact sheet: RGB images with captions on a dark background, in a grid as square as possible.
 ///
-/// Rows are drawn while they are written, so memory holds one row of pixels and the captions.
+/// Each row is drawn just before it is written. So only one row of pixels and the captions are in
+/// memory.
 pub struct Sheet<'a> {
     shape: TensorShape,
     data: &'a [u8],
@@ -58,7 +59,8 @@ pub struct Sheet<'a> {
 }
 
 impl<'a> Sheet<'a> {
-    /// Creates a sheet of the first images of a batch whose tensor is `data`, undoing the chain's `normalize`.
+    /// Creates a sheet of the first images of a batch. `data` is the tensor of the batch. The sheet
+    /// shows pixels as they are before `normalize`.
     pub fn new(loader: &Loader, batch: &Batch, data: &'a [u8]) -> Self {
         let count = batch.len().min(MAX_IMAGES);
         let captions = (0..count).map(|place| Caption::new(loader, batch, place)).collect();
@@ -76,7 +78,7 @@ impl<'a> Sheet<'a> {
         Self { shape, data, normalize, captions, columns }
     }
 
-    /// Writes the sheet as a PNG. The caller commits the file.
+    /// Writes the sheet as a PNG. The caller commits the returned file.
     pub fn write(&self, path: &Path) -> io::Result<AtomicFile> {
         let mut file = AtomicFile::create(path)?;
         let (width, height) = self.size();
@@ -96,23 +98,25 @@ impl<'a> Sheet<'a> {
         Ok(file)
     }
 
-    /// Pixels per font pixel, 1 to 4: captions of large images stay readable when the sheet is shown smaller.
+    /// Pixels per font pixel, 1 to 4. Large images have larger captions, which stay readable when
+    /// the sheet is shown reduced.
     fn scale(&self) -> usize {
         (self.shape.width as usize / 320).clamp(1, 4)
     }
 
-    /// Width of a grid cell: the image or its caption, whichever is wider.
+    /// Width of a grid cell in pixels: the width of the image or of the shortest caption, whichever
+    /// is larger.
     fn column(&self) -> usize {
         let caption = text_width(MIN_CHARACTERS, self.scale() as i32) as usize;
         (self.shape.width as usize).max(caption)
     }
 
-    /// Height of a grid cell: gap, image and caption.
+    /// Height of a grid cell in pixels: gap, image and caption.
     fn pitch(&self) -> usize {
         GAP + self.shape.height as usize + (2 * LINE + 5) * self.scale()
     }
 
-    /// Width and height in pixels.
+    /// Width and height of the sheet in pixels.
     fn size(&self) -> (usize, usize) {
         let rows = self.captions.len().div_ceil(self.columns);
         (self.columns * (self.column() + GAP) + GAP, rows * self.pitch() + GAP)
@@ -130,7 +134,8 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// Draws row `y` of a cell (gap, image and caption) from column `left`.
+    /// Draws row `y` of a grid cell (gap, image and caption), beginning at column `left` of the
+    /// sheet.
     fn draw_cell(&self, place: usize, left: usize, y: usize, rgb: &mut [u8]) {
         let caption = &self.captions[place];
         let (width, height) = (self.shape.width as usize, self.shape.height as usize);
@@ -163,7 +168,7 @@ impl<'a> Sheet<'a> {
         line.text([0, below], &shortened(&caption.file, characters), scale, FILE);
     }
 
-    /// Returns the level of one channel of a pixel, 0 to 255.
+    /// Returns the value of one channel of a pixel as a level of 0 to 255.
     fn level(&self, data: &[u8], (x, y): (usize, usize), channel: usize) -> u8 {
         let (width, height) = (self.shape.width as usize, self.shape.height as usize);
         let at = match self.shape.layout {
@@ -178,19 +183,19 @@ impl<'a> Sheet<'a> {
                 255.0 * (value - low) / (high - low)
             }
         };
-        // `as` clamps to 0..=255.
+        // `as` truncates to an integer, and clamps to 0..=255.
         (level + 0.5) as u8
     }
 }
 
-/// Returns the batch's tensor in host memory, copying it if it is on the device.
+/// Returns the tensor of a batch in host memory. A tensor on the device is copied.
 pub fn on_host(batch: &Batch) -> Result<Cow<'_, [u8]>> {
     batch.host().map_or_else(|| batch.to_host().map(Cow::Owned), |data| Ok(Cow::Borrowed(data)))
 }
 
-/// Returns the tensor values of the bytes 0 and 255 for each channel, from the chain's last table
-/// that maps bytes to floats. Returns `None` if the chain has no such table. Tensor values are then
-/// 0 to 255.
+/// Returns for each channel the tensor values that stand for the bytes 0 and 255. They are computed
+/// from the chain's last table that maps bytes to floats. If the chain has no such table, returns
+/// `None`, because tensor values are then 0 to 255.
 pub fn normalization(plan: &Plan) -> Option<Ends> {
     plan.steps.iter().rev().find_map(|step| {
         let (mut actions, size) = (Actions::default(), Size::new(1, 1));

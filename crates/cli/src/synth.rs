@@ -9,14 +9,14 @@ use serde_json::json;
 
 use super::{CommandError, print, print_json, progress};
 
-/// Generates a reproducible set of photo-like JPEGs, the same bytes on every machine
+/// Generates a reproducible set of photo-like JPEGs, with the same bytes on every machine
 ///
-/// Sizes, chroma samplings, qualities and Huffman tables occur as often as in 1,000 files of
+/// Sizes, chroma samplings, qualities and Huffman tables occur in the proportions of 1,000 files of
 /// ImageNet.
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater synth data/train --images 200 --classes 5")]
 pub struct Options {
-    /// Directory to write to; each class becomes a sub-folder
+    /// Directory to write to. It gets a sub-folder for each class
     dir: PathBuf,
     /// Number of images
     #[arg(long, default_value_t = Settings::default().images)]
@@ -24,10 +24,11 @@ pub struct Options {
     /// Number of classes
     #[arg(long, default_value_t = Settings::default().classes)]
     classes: u64,
-    /// Seed of the generator
+    /// Seed of the images
     #[arg(long, default_value_t = Settings::default().seed)]
     seed: u64,
-    /// Write files of one size, quality and sampling (4:2:0); implied by the options below
+    /// Write files that all have one size, quality and chroma sampling (4:2:0). The options below
+    /// imply this one
     #[arg(long)]
     uniform: bool,
     /// Width of a uniform set in pixels [default: 500]
@@ -39,7 +40,7 @@ pub struct Options {
     /// JPEG quality of a uniform set, 1 to 100 [default: 92]
     #[arg(long)]
     quality: Option<u8>,
-    /// Write progressive JPEGs instead of baseline ones, as a uniform set
+    /// Write progressive JPEGs instead of baseline ones. The set is then uniform
     #[arg(long)]
     progressive: bool,
     /// Print the result as one line of JSON

@@ -1,5 +1,5 @@
-//! Tests of the user documentation: its TOML is valid, its commands exist, its links resolve. Its
-//! Rust blocks are doctests (`src/lib.rs`, `mod pages`).
+//! Tests of the user documentation: its TOML is valid, its commands exist, and its links resolve.
+//! Its Rust code is tested by doctests (`src/lib.rs`, `mod pages`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,14 +10,15 @@ use feedwater::internals::config::Pipeline;
 use feedwater::loader::DeviceChoice;
 use feedwater_tools::synth;
 
-/// Returns the root of the repository: the nearest parent folder with the pages.
+/// Returns the root of the repository: the nearest parent folder with `docs/recipes.md`.
 fn top() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = here.ancestors().find(|it| it.join("docs/recipes.md").is_file());
     found.expect("a folder with docs/recipes.md").to_path_buf()
 }
 
-/// Returns the pages for users: names relative to the repository, and texts.
+/// Returns the pages for users. Maps the name of each page, relative to the repository, to its
+/// text.
 fn pages() -> BTreeMap<String, String> {
     let mut names = vec!["README.md".to_string()];
     for entry in fs::read_dir(top().join("docs")).unwrap() {
@@ -33,7 +34,8 @@ fn read(name: &str) -> String {
     fs::read_to_string(top().join(name)).unwrap()
 }
 
-/// Returns the fenced code blocks: line of the opening fence, language, text.
+/// Returns the fenced code blocks of a page: the line of the opening fence, the language, and the
+/// text.
 fn blocks(page: &str) -> Vec<(usize, String, String)> {
     let mut found: Vec<(usize, String, String)> = Vec::new();
     let mut open = false;
@@ -54,7 +56,7 @@ fn blocks(page: &str) -> Vec<(usize, String, String)> {
     found
 }
 
-/// Returns the text without its code blocks.
+/// Returns the text of a page without its code blocks.
 fn prose(page: &str) -> String {
     let mut open = false;
     let lines = page.lines().filter(|line| {
@@ -65,7 +67,7 @@ fn prose(page: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the pipeline file that the documentation shows.
+/// Returns the pipeline file that `docs/pipeline-file.md` shows.
 fn documented_file() -> String {
     let page = read("docs/pipeline-file.md");
     blocks(&page).into_iter().find(|(_, language, _)| language == "toml").unwrap().2
@@ -98,8 +100,8 @@ fn every_toml_block_is_a_valid_pipeline() {
             if let Err(error) = Pipeline::from_toml(&text, "") {
                 panic!("{name}:{line}: {error}");
             }
-            // Also checks settings in comments. A setting in a comment is followed by another
-            // comment or setting.
+            // Check the settings in comments too. A comment of the form `# name = value` counts as
+            // a setting.
             let all: Vec<String> = text
                 .lines()
                 .map(|it| match it.strip_prefix("# ") {
@@ -114,7 +116,7 @@ fn every_toml_block_is_a_valid_pipeline() {
     }
 }
 
-/// Every setting outside `[source]` must be in the reference.
+/// The reference of the pipeline file must contain every setting outside `[source]`.
 #[test]
 fn the_reference_of_the_pipeline_file_has_every_key() {
     let mut text = documented_file().replace("\n# ", "\n");
@@ -137,7 +139,8 @@ fn the_reference_of_the_pipeline_file_has_every_key() {
     }
 }
 
-/// Each source must have a row with a valid example that names its settings.
+/// Each source must have a row in the page of sources, with a valid example that names its
+/// settings.
 #[test]
 fn the_keys_of_sources_and_operators_are_in_their_pages() {
     let page = read("docs/sources.md");
@@ -161,7 +164,7 @@ fn the_keys_of_sources_and_operators_are_in_their_pages() {
     }
 }
 
-/// Every recipe must build and load a batch.
+/// Every recipe must build a loader that delivers a batch.
 #[test]
 fn every_recipe_loads_a_batch() {
     let dir = tempfile::tempdir().unwrap();
@@ -184,7 +187,8 @@ fn every_recipe_loads_a_batch() {
     assert_eq!(names, ["clip", "deit-iii", "torchvision-resnet", "yolo-detection"]);
 }
 
-/// The memory table in docs/memory.md must equal the output of `feedwater plan` for the documented file.
+/// The memory table in docs/memory.md must equal the output of `feedwater plan` for the documented
+/// pipeline file.
 #[test]
 fn the_documented_memory_equals_the_plan() {
     let page = read("docs/memory.md");
@@ -198,7 +202,8 @@ fn the_documented_memory_equals_the_plan() {
     assert_eq!(plan.footprint.to_string().trim_end(), format!("memory {}", shown.trim_end()));
 }
 
-/// Returns the options of a command from its help; `None` if the command does not exist.
+/// Returns the options of a command, read from its help. Returns `None` if the command does not
+/// exist.
 fn options(command: &str) -> Option<BTreeSet<String>> {
     let output =
         Command::new(env!("CARGO_BIN_EXE_feedwater")).args([command, "--help"]).output().unwrap();
@@ -211,7 +216,7 @@ fn options(command: &str) -> Option<BTreeSet<String>> {
     Some(words.filter(|word| word.starts_with("--")).map(str::to_string).collect())
 }
 
-/// Returns the calls of the program in a text, as command and options.
+/// Returns all calls of the program in a text, as pairs of the command and its options.
 fn calls(text: &str) -> Vec<(String, Vec<String>)> {
     let mut calls = Vec::new();
     for part in text.split("feedwater ").skip(1) {
@@ -235,7 +240,7 @@ fn every_command_that_a_page_names_exists_with_its_options() {
                 texts.extend(text.lines().map(str::to_string));
             }
         }
-        // Inline code that begins with the name of the program.
+        // Also check inline code that begins with the name of the program.
         let prose = prose(&page);
         texts.extend(prose.split('`').skip(1).step_by(2).map(str::to_string));
         for text in texts.iter().filter(|text| text.trim_start().starts_with("feedwater ")) {
@@ -261,7 +266,7 @@ fn anchor(heading: &str) -> String {
     kept.collect::<String>().replace(' ', "-")
 }
 
-/// Returns the link targets of a page, outside of its code.
+/// Returns the targets of all links of a page, except those in code.
 fn links(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     let prose = prose(page);
@@ -325,8 +330,9 @@ fn every_page_is_compiled_and_is_reached_from_the_readme() {
     }
 }
 
-/// Rust prints the error of `main` in its debug form. For [`feedwater::Error`], this form would be
-/// a struct.
+/// If `main` returns an error, Rust prints its debug form. For [`feedwater::Error`], this form
+/// would be a struct and not a message. So the programs of the documentation must return
+/// `MainError`.
 #[test]
 fn programs_end_with_an_error_that_prints_itself() {
     let mut texts: BTreeMap<String, String> = pages();
@@ -354,7 +360,7 @@ fn programs_end_with_an_error_that_prints_itself() {
     assert!(programs > 20, "{programs}");
 }
 
-/// A new user has only the images that the README tells how to create.
+/// The programs of a new user must work with the images that the README tells users to create.
 #[test]
 fn the_first_programs_run_with_the_images_that_are_made_for_them() {
     let (readme, start, python) =
@@ -374,7 +380,7 @@ fn the_first_programs_run_with_the_images_that_are_made_for_them() {
     ] {
         let (_, rest) = text.split_once(key).unwrap();
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        // A full batch must be possible, unless the last batch may be smaller.
+        // There must be enough images for a full batch, unless the last batch may be smaller.
         assert!(digits.parse::<u32>().unwrap() <= 200, "{text}");
     }
     for needed in

@@ -1,5 +1,5 @@
-//! Failed allocations are errors and never abort the process. Tested in child processes with a real
-//! limit (`ulimit -v`).
+//! Tests that a failed allocation is an error, and never aborts the process. The tests run in child
+//! processes with a real limit of memory (`ulimit -v`).
 
 #[path = "../../../tests/common/mod.rs"]
 mod common;
@@ -19,7 +19,7 @@ use feedwater::source::Memory;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Environment variable that is set in the child process.
+/// Environment variable that marks the child process.
 const CHILD: &str = "FEEDWATER_TEST_SMALL_MEMORY";
 
 /// Returns a command that runs a program with a limited address space.
@@ -27,12 +27,14 @@ fn limited(mebibytes: u64, program: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", mebibytes << 10);
     command.args(["-c", &script]).arg(program).args(args);
-    // Uses a single heap for all threads, because each additional one reserves 64 MiB of addresses.
+    // Use a single heap for all threads, because each additional heap reserves 64 MiB of the
+    // address space.
     command.env("MALLOC_ARENA_MAX", "1");
     command
 }
 
-/// Runs this test again in a process with a limited address space. Returns true in that process.
+/// Runs this test again in a child process with a limited address space. Returns true in the child
+/// process.
 fn is_child(test: &str, mebibytes: u64) -> bool {
     if env::var_os(CHILD).is_some() {
         return true;
@@ -45,7 +47,7 @@ fn is_child(test: &str, mebibytes: u64) -> bool {
     false
 }
 
-/// Returns only the header of a lossless WebP of this size.
+/// Returns the header of a lossless WebP with this size, without any pixels.
 fn webp(width: u32, height: u32) -> Vec<u8> {
     let bits = (width - 1) | (height - 1) << 14;
     let mut bytes = b"RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0\x2f".to_vec();
@@ -60,8 +62,8 @@ fn png(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     let mut encoder = png::Encoder::new(&mut bytes, 1, 1);
     encoder.set_color(png::ColorType::Grayscale);
     encoder.write_header().unwrap().write_image_data(&[7]).unwrap();
-    // Offsets in the file: IHDR begins at byte 8 with length, name, width, height, depth, colour,
-    // compression, filter, interlacing and checksum.
+    // Write the size into the header chunk IHDR. It begins at byte 8 with length, name, width,
+    // height, depth, colour, compression, filter, interlacing and checksum.
     bytes[16..20].copy_from_slice(&width.to_be_bytes());
     bytes[20..24].copy_from_slice(&height.to_be_bytes());
     bytes[28] = u8::from(interlaced);
@@ -70,10 +72,11 @@ fn png(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     bytes
 }
 
-/// Returns a progressive JPEG whose header states this size. libjpeg buffers all its coefficients.
+/// Returns a progressive JPEG whose header states this size. libjpeg allocates memory for all of
+/// its coefficients.
 fn jpeg_of(width: u16, height: u16) -> Vec<u8> {
     let mut bytes = progressive(1, 40, 30);
-    // The frame header: marker, length, precision, height, width.
+    // Write the size into the frame header: marker, length, precision, height, width.
     let frame = bytes.windows(2).position(|it| it == [0xff, 0xc2]).unwrap();
     bytes[frame + 5..][..2].copy_from_slice(&height.to_be_bytes());
     bytes[frame + 7..][..2].copy_from_slice(&width.to_be_bytes());
@@ -97,7 +100,7 @@ fn an_image_that_cannot_be_allocated_is_an_error_of_the_sample() {
         let fault = decoder.decode(&bytes, &header, window, 1, &mut |_| ()).unwrap_err();
         assert_eq!(fault.reason, Reason::OutOfMemory, "{fault}");
     }
-    // The next image must be decoded normally.
+    // After the error, the same decoder must decode the next image normally.
     let small = jpeg(1, 40, 30);
     let header = Header::parse(&small).unwrap();
     let mut rows = 0;
@@ -131,7 +134,7 @@ fn a_plan_beyond_the_limit_is_an_error_and_so_is_a_failed_allocation_with_overco
     assert_eq!(loader.into_iter().filter(|batch| batch.is_ok()).count(), 2);
 }
 
-/// Creates a folder of one class with two small images, and a pipeline file that ends with `tail`.
+/// Creates a folder with one class of two small images, and a pipeline file that ends with `tail`.
 fn workplace(tail: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let class = dir.path().join("data/class");
@@ -178,7 +181,7 @@ fn a_pipeline_that_needs_too_much_memory_names_the_settings_to_change() {
     assert!(stderr.contains("loader.batch_size"), "{stderr}");
 }
 
-/// Runs `demo` with its contact sheet. It is usually the first command that a user runs.
+/// Runs `demo`, which is usually the first command that a user runs, with its contact sheet.
 #[test]
 fn the_demo_uses_the_predicted_memory() {
     let dir = tempfile::tempdir().unwrap();
@@ -191,8 +194,8 @@ fn the_demo_uses_the_predicted_memory() {
     let stdout = String::from_utf8(output.stdout).unwrap();
     let told: Value = serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap();
     let of = |key: &str| told[key].as_u64().unwrap();
-    // The system manages the pages of the program itself. Their number depends on how the program
-    // was compiled, so they are subtracted.
+    // Subtract the pages of the program itself. The system manages them, and their number depends
+    // on how the program was compiled.
     let own = of("peak_rss_bytes") - of("file_rss_bytes");
     let predicted = of("host_bytes_predicted");
     assert!((predicted * 4 / 5..=predicted).contains(&own), "{own} of {predicted} bytes");

@@ -3,9 +3,9 @@ use std::fmt;
 /// Invalid profile, model or setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Path of the invalid value, such as `stages[2].service`.
+    /// Path of the invalid value in the JSON file, such as `stages[2].service`.
     pub key: String,
-    /// What is wrong, with the value and how to correct it.
+    /// Description of the problem: the value, and how to correct it.
     pub problem: String,
 }
 

@@ -1,7 +1,8 @@
 //! Finds the bottleneck of an input pipeline, and predicts the gain of other settings.
 //!
-//! This crate contains only data types and arithmetic. It does not measure runs; the crate `feedwater` does, and creates a
-//! [`profile::Profile`]. Only [`explain::ReadScaling::measure`] starts threads.
+//! This crate contains only data types and arithmetic. The crate `feedwater` measures runs, and
+//! creates a [`profile::Profile`]. Only [`explain::ReadScaling::measure`] measures something
+//! itself, and starts threads for it.
 //!
 //! * [`profile`]: measurements of a run, as plain data.
 //! * [`model`]: a discrete-event simulation of the pipeline.

@@ -1,4 +1,4 @@
-//! Formats numbers and text for people.
+//! Formats numbers and text for users.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -18,7 +18,8 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// Formats a number of things with a regular plural: `1 shard`, `2 shards`, `2 batches`, `2 retries`.
+/// Formats a count with its noun, in the regular plural if needed: `1 shard`, `2 shards`, `2
+/// batches`, `2 retries`.
 #[doc(hidden)]
 pub fn counted<N: Copy + Display + From<u8> + PartialEq>(many: N, what: &str) -> String {
     if many == N::from(1) {
@@ -31,30 +32,32 @@ pub fn counted<N: Copy + Display + From<u8> + PartialEq>(many: N, what: &str) ->
     }
 }
 
-/// Escapes text from data, such as a class or file name, for one line of a terminal or a log: `\n`, `\u{1b}`.
+/// Escapes text from data, such as the name of a class or a file, so that it can be printed in one
+/// line of a terminal or a log: `\n`, `\u{1b}`.
 ///
-/// Escapes the characters that a terminal obeys or that hide or reorder others: control characters
-/// (C0, DEL and C1), line and paragraph separators, direction marks, and characters without a
-/// width. Joiners stay, because scripts and emoji need them.
+/// Escapes characters that control a terminal, and characters that hide or reorder others. These
+/// are control characters (C0, DEL and C1), line and paragraph separators, direction marks, and
+/// characters without a width. Joiners are not escaped, because scripts and emoji need them.
 #[doc(hidden)]
 pub fn escaped(text: &str) -> Cow<'_, str> {
     replaced(text, is_obeyed, |it| it.escape_default().to_string())
 }
 
-/// Escapes like [`escaped`], but keeps line feeds: for text of several lines, whose data is escaped already.
+/// Like [`escaped`], but keeps line feeds. For text of several lines whose data is already escaped.
 #[doc(hidden)]
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     replaced(text, |it| it != '\n' && is_obeyed(it), |it| it.escape_default().to_string())
 }
 
-/// Escapes the same characters in JSON, which writes most of them raw, as `\u009b`.
+/// Escapes the characters that [`escaped`] escapes in JSON text, as `\u009b`. JSON writers leave
+/// most of these characters unchanged.
 #[doc(hidden)]
 pub fn escaped_json(json: &str) -> Cow<'_, str> {
     let unit = |it: &u16| format!("\\u{it:04x}");
     replaced(json, is_obeyed, |it| it.encode_utf16(&mut [0; 2]).iter().map(unit).collect())
 }
 
-/// Whether a terminal obeys the character, or shows it in no column of its own.
+/// Whether the character controls a terminal, or occupies no column of its own.
 fn is_obeyed(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -1,5 +1,5 @@
-//! The program of a first `cargo run`: the command line without optional sources. It builds in less
-//! than half the time.
+//! The program that `cargo run` builds by default: the command line tool without optional sources.
+//! It builds in less than half the time of the complete tool.
 
 fn main() -> std::process::ExitCode {
     feedwater_cli::main()

@@ -13,21 +13,22 @@ use std::process::ExitCode;
 
 use feedwater_tools::synth::census::{Census, jpegs};
 
-/// Zigzag index above which a block's last nonzero coefficient makes it dense.
+/// A block is dense if the zigzag index of its last nonzero coefficient is greater than this.
 const DENSE: usize = 48;
 
 /// Statistics of one JPEG file, or means over several files.
 #[derive(Clone, Copy)]
 struct Figures {
-    /// JPEG quality, 1 to 100 as in libjpeg, whose luma table is nearest to the file's.
+    /// Luma quality, 1 to 100 as in libjpeg. It is the quality whose luma table is closest to the
+    /// table of the file.
     quality: f64,
     bytes_per_pixel: f64,
     /// Share of the luma AC coefficients that are zero.
     zeros: f64,
     /// Share of the luma blocks whose last nonzero coefficient is above index 48.
     dense: f64,
-    /// Bits per pixel of an ideal zeroth-order code of the Huffman symbols, plus the value bits
-    /// that follow the symbols.
+    /// Bits per pixel of the file with an ideal code for each single Huffman symbol (zeroth-order
+    /// entropy). The value bits that follow the symbols are included.
     entropy: f64,
 }
 
@@ -94,7 +95,7 @@ fn quantile(found: &[[f64; 5]], part: f64) -> [f64; 5] {
     })
 }
 
-/// Huffman table: symbols by length and code.
+/// Huffman table. Maps the length and the bits of a code to its symbol.
 #[derive(Clone, Default)]
 struct Huffman(HashMap<(u8, u16), u8>);
 
@@ -202,13 +203,13 @@ fn figures(file: &[u8]) -> Result<Figures, String> {
     })
 }
 
-/// Counts over the entropy-coded data of a scan.
+/// Counts of symbols and blocks in the entropy-coded data of a scan.
 #[derive(Default)]
 struct Count {
     blocks: u64,
     nonzero: u64,
     dense: u64,
-    /// Occurrences of each symbol of each table.
+    /// How often each symbol occurs, by table and symbol.
     symbols: HashMap<(usize, u8), u64>,
     /// Number of value bits that follow the symbols.
     values: u64,
@@ -295,7 +296,7 @@ fn block(
     Ok(())
 }
 
-/// Bit reader of the entropy-coded data; skips stuffed bytes.
+/// Reads bits of entropy-coded data, and skips stuffed bytes (0x00 after 0xff).
 struct Bits<'a> {
     data: &'a [u8],
     at: usize,
@@ -332,8 +333,8 @@ impl Bits<'_> {
     }
 }
 
-/// Returns the libjpeg quality whose luma table has the nearest sum. The base table (JPEG Annex K)
-/// has the sum 3688.
+/// Returns the libjpeg quality whose luma table has nearly the same sum of steps as `table`. The
+/// base table (JPEG Annex K) has the sum 3688.
 fn quality(table: &[u16; 64]) -> f64 {
     let sum: f64 = table.iter().map(|&it| f64::from(it)).sum();
     let scale = 100.0 * sum / 3688.0;

@@ -22,15 +22,16 @@ use feedwater::source::{Exclusion, Source};
 /// Settings of an inspection.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Number of samples to inspect, spread evenly over the source; 0 inspects all.
+    /// Number of samples to inspect, spread evenly over the source. 0 inspects all samples.
     pub samples: u64,
     /// Number of threads that read and inspect.
     pub threads: usize,
-    /// Whether to decode every image. Only decoding finds damage in the coded data.
+    /// Whether to decode every inspected image. Damage in the compressed data is found only by
+    /// decoding.
     pub decode: bool,
     /// Limits beyond which samples are unusable.
     pub limits: Limits,
-    /// Whether damaged images are unusable (`decode.strict`).
+    /// Whether damaged images count as unusable (`decode.strict`).
     pub strict: bool,
 }
 
@@ -41,68 +42,71 @@ pub struct Report {
     pub samples: u64,
     /// Number of inspected samples.
     pub seen: u64,
-    /// Encoded bytes of the inspected samples.
+    /// Total encoded bytes of the inspected samples.
     pub bytes: u64,
-    /// Encoded bytes of the largest sample.
+    /// Encoded bytes of the largest inspected sample.
     pub largest_bytes: u64,
-    /// Images by format.
+    /// Number of images by file format.
     pub formats: BTreeMap<&'static str, u64>,
-    /// JPEGs by chroma sampling.
+    /// Number of JPEGs by chroma sampling.
     pub samplings: BTreeMap<&'static str, u64>,
-    /// JPEGs by their CPU decoder. For libjpeg-turbo the entry names the reason why feedwater's own
-    /// decoder is not used. Some reasons are found only if images are decoded.
+    /// Number of JPEGs by the CPU decoder that decodes them. Entries for libjpeg-turbo name the
+    /// reason why feedwater's own decoder does not. Some of these reasons are detected only if
+    /// images are decoded.
     pub jpeg_by: BTreeMap<&'static str, u64>,
     /// Progressive JPEGs.
     pub progressive: u64,
-    /// Images that are rotated or mirrored because of their EXIF orientation.
+    /// Number of images that are rotated or mirrored because of their EXIF orientation.
     pub turned: u64,
-    /// Upright width and height of the image with the fewest pixels.
+    /// Width and height of the image with the fewest pixels, after EXIF rotation.
     pub smallest: Option<[u32; 2]>,
-    /// Upright width and height of the image with the most pixels.
+    /// Width and height of the image with the most pixels, after EXIF rotation.
     pub largest: Option<[u32; 2]>,
     /// Total pixels of the inspected images.
     pub pixels: u64,
     /// Histogram of images by size in megapixels.
     pub sizes: Vec<SizeBucket>,
-    /// Images by the first GPU decode route that supports them at full size. The routes are tried
-    /// in the order of `decode.routes`.
+    /// Number of images by decode route. Each image counts for the first route in the order of
+    /// `decode.routes` that supports it at full size.
     pub routes: BTreeMap<&'static str, u64>,
-    /// Images that only the CPU can decode, by reason.
+    /// Number of images that only the CPU can decode, by reason.
     pub cpu_because: BTreeMap<&'static str, u64>,
-    /// Class names; empty if the source has none.
+    /// Class names. Empty if the source has none.
     pub classes: Vec<String>,
-    /// Number of samples by label, over all samples and not only the inspected ones. Label -1 means
-    /// no label.
+    /// Number of samples by label. All samples of the source are counted, not only the inspected
+    /// ones. Label -1 means no label.
     pub labels: BTreeMap<i64, u64>,
-    /// Number of samples whose label is not among the first [`MOST_LABELS`] labels.
+    /// Number of samples that `labels` does not count, because there are more than [`MOST_LABELS`]
+    /// different labels.
     pub other_labels: u64,
     /// Entries that the source skipped, with the reasons.
     pub excluded: Vec<Exclusion>,
-    /// Unusable samples by reason.
+    /// Number of unusable samples by reason.
     pub errors: BTreeMap<&'static str, u64>,
-    /// Damaged but usable samples by kind of damage; only counted if not strict.
+    /// Number of damaged but usable samples by kind of damage. Empty if damaged images count as
+    /// unusable.
     pub tolerated: BTreeMap<&'static str, u64>,
-    /// First unusable samples, in the order of their index.
+    /// The first unusable samples, sorted by index.
     pub examples: Vec<Example>,
 }
 
 /// Histogram bucket of image sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SizeBucket {
-    /// Exclusive upper bound in megapixels; `None` for the last bucket.
+    /// Exclusive upper bound of the bucket in megapixels. `None` for the last bucket.
     pub below_megapixels: Option<f64>,
-    /// Number of images.
+    /// Number of images in this bucket.
     pub images: u64,
 }
 
 /// Unusable sample.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Example {
-    /// Index in the source.
+    /// Index of the sample in the source.
     pub index: u64,
-    /// Path or other location.
+    /// Path or other location of the sample.
     pub location: String,
-    /// Name of the reason.
+    /// Name of the reason, such as `corrupt`.
     pub reason: &'static str,
     /// Error message.
     pub problem: String,
@@ -114,7 +118,7 @@ pub const MOST_LABELS: usize = 10_000;
 /// Upper bounds of the histogram buckets, in pixels.
 const BOUNDS: [u64; 7] = [50_000, 250_000, 500_000, 1_000_000, 4_000_000, 12_000_000, 50_000_000];
 
-/// Largest number of unusable samples that are reported with their messages.
+/// Largest number of unusable samples that are reported with location and message.
 const EXAMPLES: usize = 20;
 
 /// Inspects a source. Calls `progress` after each sample with the number of samples inspected so
@@ -160,7 +164,7 @@ pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sy
     report
 }
 
-/// State and partial result of one inspecting thread.
+/// State of one thread that inspects samples: its buffers, and a report on its samples.
 struct Look {
     report: Report,
     page: HostPage,
@@ -180,8 +184,8 @@ impl Look {
             return;
         };
         *self.report.errors.entry(reason.name()).or_default() += 1;
-        // Each thread inspects ascending indices. The first examples of all threads are therefore
-        // among the first examples of each.
+        // Each thread inspects its samples in ascending order. So the first `EXAMPLES` unusable
+        // samples of all threads together are among the first `EXAMPLES` of each thread.
         if self.report.examples.len() < EXAMPLES {
             let location = source.named_location(index);
             self.report.examples.push(Example { index, location, reason: reason.name(), problem });
@@ -237,7 +241,7 @@ impl Report {
         Self { sizes: sizes.collect(), ..Self::default() }
     }
 
-    /// Number of usable images.
+    /// Number of usable samples among the inspected ones.
     pub fn usable(&self) -> u64 {
         self.formats.values().sum()
     }
@@ -259,7 +263,7 @@ impl Report {
         let takes = |route: &&Route| route.takes(header, 1).is_ok();
         let route = Route::ALL.iter().find(takes).unwrap_or(&Route::Cpu);
         *self.routes.entry(route.name()).or_default() += 1;
-        // The last GPU route supports the most images, so its reason is reported.
+        // Report the reason of the last GPU route, because this route supports the most images.
         let last = Route::all_on_device().last();
         if let (false, Some(Err(why))) = (route.on_device(), last.map(|it| it.takes(header, 1))) {
             *self.cpu_because.entry(why).or_default() += 1;
@@ -308,7 +312,7 @@ fn greater(one: Option<[u32; 2]>, two: Option<[u32; 2]>) -> Option<[u32; 2]> {
     one.into_iter().chain(two).max_by_key(pixels)
 }
 
-/// Customary name of a chroma sampling, such as `4:2:0` or `gray`.
+/// Usual name of a chroma sampling, such as `4:2:0` or `gray`.
 pub(crate) fn sampling_name(sampling: Sampling) -> &'static str {
     match sampling {
         Sampling::Gray => "gray",

@@ -1,23 +1,24 @@
 //! Generates reproducible photo-like JPEGs for the demo, the tests and the benchmarks.
 //!
-//! Each image is a small landscape or still life, painted from back to front. It has a sky with a
-//! sun and clouds, ridges of fractal noise that fade into haze, a ground in perspective, and
-//! stones, fruit, leaves or trunks with shading and shadows. Objects that are out of focus have
-//! soft edges. Sensor noise covers everything. Images cycle through ten scenes, so a viewer can
-//! tell the ten default classes apart.
+//! Each image shows a small landscape or still life, which is painted from back to front. It has a
+//! sky with a sun and clouds, ridges of fractal noise that fade into haze, and a ground in
+//! perspective. In front are stones, fruit, leaves or trunks with shading and shadows. Objects that
+//! are out of focus have soft edges, and sensor noise covers the whole image. The images cycle
+//! through ten scenes, so a viewer can tell the ten default classes apart.
 //!
-//! [`Files::LikeImageNet`] sets have chroma samplings, qualities, sizes and Huffman tables in the
-//! proportions that were counted on ImageNet files. All files of a [`Files::Uniform`] set have one
-//! size, quality and chroma sampling. [`census`] counts the composition of any set.
+//! The files of a [`Files::LikeImageNet`] set have the chroma samplings, qualities, sizes and
+//! Huffman tables that were counted on ImageNet files, in the same proportions. All files of a
+//! [`Files::Uniform`] set have one size, quality and chroma sampling. [`census`] counts the
+//! composition of any set.
 //!
-//! The files take a JPEG decoder as long as photographs do. A set like ImageNet has 0.54 bytes per
-//! pixel, as counted on 1,000 ImageNet files. Uniform images of the default size and quality have
-//! 0.51 bytes per pixel, and 37 % of their luma AC coefficients are zero (medians).
+//! A JPEG decoder takes as long for these files as for photographs. A set like ImageNet has 0.54
+//! bytes per pixel, as counted on 1,000 ImageNet files. Uniform images of the default size and
+//! quality have 0.51 bytes per pixel, and 37 % of their luma AC coefficients are zero (medians).
 //! `benches/results/synthetic-2026-11-27.md` has the figures of real photographs.
 //!
-//! The bytes are the same on every machine. All arithmetic is integer, or one of `+ - * / sqrt` in
-//! floating point, which IEEE 754 rounds identically everywhere. The encoder is plain Rust without
-//! a SIMD variant.
+//! The files have the same bytes on every machine. The code computes only with integers, and with
+//! `+ - * / sqrt` in floating point, which IEEE 754 rounds identically everywhere. The encoder is
+//! plain Rust and has no SIMD variants.
 
 use std::fs;
 use std::io::Write;
@@ -60,9 +61,9 @@ mod segments;
 pub struct Settings {
     /// Number of images, at least 1.
     pub images: u64,
-    /// Number of class folders, at least 1; image `i` is in class `i % classes`.
+    /// Number of class folders, at least 1. Image `i` is in class `i % classes`.
     pub classes: u64,
-    /// Seed of the images. The pixels depend on the seed, the index and the size.
+    /// Seed of the images. The pixels of an image depend on the seed, its index and its size.
     pub seed: u64,
     /// Sizes and encoding of the files.
     pub files: Files,
@@ -72,12 +73,12 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Files {
-    /// Chroma samplings, qualities, sizes and Huffman tables in the proportions counted on 1,000
-    /// ImageNet files.
+    /// Files with chroma samplings, qualities, sizes and Huffman tables in the proportions that
+    /// were counted on 1,000 ImageNet files.
     #[default]
     #[serde(rename = "like-imagenet")]
     LikeImageNet,
-    /// One size, quality and chroma sampling (4:2:0) for all files.
+    /// Files that all have the same size, quality and chroma sampling (4:2:0).
     Uniform(Uniform),
 }
 
@@ -89,21 +90,22 @@ pub struct Uniform {
     pub width: u32,
     /// Height in pixels, 1 to 65535.
     pub height: u32,
-    /// JPEG quality in libjpeg's terms, 1 to 100. The chroma has half the resolution in both directions (4:2:0).
+    /// JPEG quality, 1 to 100 as in libjpeg. The chroma has half the resolution in both directions
+    /// (4:2:0).
     pub quality: u8,
     /// Whether JPEGs are progressive instead of baseline.
     pub progressive: bool,
 }
 
 impl Default for Settings {
-    /// 2000 images like ImageNet's in ten classes, with seed 0.
+    /// Settings of 2000 images like ImageNet's in ten classes, with seed 0.
     fn default() -> Self {
         Self { images: 2000, classes: 10, seed: 0, files: Files::default() }
     }
 }
 
 impl Default for Uniform {
-    /// 500 x 375 pixels, ImageNet's most frequent size, in quality 92.
+    /// Images of 500 x 375 pixels, the most frequent size of ImageNet, in quality 92.
     fn default() -> Self {
         Self { width: 500, height: 375, quality: 92, progressive: false }
     }
@@ -116,7 +118,8 @@ impl Settings {
         Self { images, files, ..Self::default() }
     }
 
-    /// Checks the settings. The error [`Error::Config`] names an invalid field.
+    /// Checks the settings. If a field is invalid, fails with [`Error::Config`] that names the
+    /// field.
     pub fn check(&self) -> Result<()> {
         let at_least_1 = |key, value| match value {
             0 => Err(Error::config(key, "must be at least 1, is 0")),
@@ -146,11 +149,11 @@ impl Settings {
         Path::new(&folder).join(format!("{index:0digits$}.jpg"))
     }
 
-    /// Returns the bytes of file `index`.
+    /// Returns the content of file `index` of the set.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for invalid sizes.
+    /// Fails with [`Error::Config`] for invalid sizes.
     pub fn jpeg(&self, index: u64) -> Result<Vec<u8>> {
         let form = match self.files {
             Files::LikeImageNet => Form::of(self.seed, index),
@@ -165,7 +168,7 @@ impl Settings {
     }
 }
 
-/// Contents of a directory that [`write()`] has filled.
+/// What a directory contains that [`write()`] has filled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Settings of the set.
@@ -174,14 +177,16 @@ pub struct Summary {
     pub census: Census,
 }
 
-/// Fills `dir` with the images, using all cores. Calls `progress` after each image with the number
-/// of images written so far.
+/// Writes the images of a set into `dir`, using all cores. Calls `progress` after each image with
+/// the number of images written so far.
 ///
-/// A hidden manifest is written last; [`complete`] uses it to detect a complete set.
+/// Writes a hidden manifest after all images. From the manifest, [`complete`] knows that the set is
+/// complete.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for invalid settings, [`Error::Io`] if a file cannot be written.
+/// Fails with [`Error::Config`] for invalid settings, and with [`Error::Io`] if a file cannot be
+/// written.
 pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> Result<Summary> {
     settings.check()?;
     make_folders(dir, settings)?;
@@ -229,7 +234,7 @@ pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> 
 }
 
 /// Returns the summary of `dir` if [`write()`] has written the complete set with these settings.
-/// The manifest, which is written last, proves this.
+/// The manifest proves that, because it is written last.
 ///
 pub fn complete(dir: &Path, settings: &Settings) -> Option<Summary> {
     let text = fs::read(dir.join(MANIFEST)).ok()?;
@@ -242,7 +247,8 @@ pub fn complete(dir: &Path, settings: &Settings) -> Option<Summary> {
 ///
 /// # Errors
 ///
-/// [`Error::Config`] if a side is 0 or over 65535, or if `rgb` does not have `3 * width * height` bytes.
+/// Fails with [`Error::Config`] if a side is 0 or over 65535, or if `rgb` does not have three bytes
+/// per pixel.
 pub fn encode(
     rgb: &[u8],
     width: u32,
@@ -257,7 +263,7 @@ pub fn encode(
     )
 }
 
-/// Encodes RGB pixels. A sequential file gets the standard Huffman tables.
+/// Encodes RGB pixels as a JPEG. Sequential files have the standard Huffman tables.
 fn encode_as(rgb: &[u8], form: &Form) -> Result<Vec<u8>> {
     let Form { size: [width, height], sampling, quality, progressive, own_tables, .. } = *form;
     let side = |key: &str, value: u32| {
@@ -268,8 +274,8 @@ fn encode_as(rgb: &[u8], form: &Form) -> Result<Vec<u8>> {
     let mut jpeg = Vec::with_capacity(rgb.len() / 4);
     let mut encoder = Encoder::new(&mut jpeg, quality);
     encoder.set_progressive(progressive);
-    // Optimized tables of sequential files are made later. The encoder would write one scan per
-    // component to make them itself.
+    // The encoder optimizes the tables only of progressive files here. For a sequential file, it
+    // would write one scan per component, so the tables are replaced later.
     encoder.set_optimized_huffman_tables(progressive && own_tables);
     encoder.set_sampling_factor(match sampling {
         Sampling::S422 => SamplingFactor::R_4_2_2,
@@ -286,19 +292,19 @@ fn encode_as(rgb: &[u8], form: &Form) -> Result<Vec<u8>> {
     Ok(jpeg)
 }
 
-/// Computes the luma of RGB pixels with JFIF's weights in 256ths.
+/// Computes the luma of RGB pixels with the weights of JFIF, as multiples of 1/256.
 fn luma(rgb: &[u8]) -> Vec<u8> {
     let weighted = |&[red, green, blue]: &[u8; 3]| {
         (77 * u32::from(red) + 150 * u32::from(green) + 29 * u32::from(blue) + 128) >> 8
     };
-    // The weights add up to 256.
+    // The weights add up to 256, so the result fits in a byte.
     rgb.as_chunks().0.iter().map(|pixel| weighted(pixel) as u8).collect()
 }
 
 /// Largest width and height of a JPEG, in pixels.
 const MAX_SIDE: u32 = 65_535;
 
-/// Version of the images. Increase it whenever the bytes of any image change.
+/// Version of the images. Increase it whenever a change of the code changes the bytes of any image.
 const VERSION: u32 = 4;
 
 /// Name of the manifest. It is hidden, so no source reads it as a sample.
@@ -323,8 +329,8 @@ fn make_folders(dir: &Path, settings: &Settings) -> Result<()> {
 fn write_one(dir: &Path, settings: &Settings, index: u64) -> Result<Option<FileFacts>> {
     let jpeg = settings.jpeg(index)?;
     let path = dir.join(settings.file(index));
-    // Files are not synced to disk. Without a manifest the set counts as incomplete and is written
-    // again.
+    // Files are not synced to disk. After a crash the manifest is missing, so the set counts as
+    // incomplete and is written again.
     let written = AtomicFile::create(&path).and_then(|mut file| {
         file.write_all(&jpeg)?;
         file.commit_unsynced()
@@ -341,7 +347,8 @@ fn write_manifest(dir: &Path, summary: &Summary) -> Result<()> {
     file::write(&path, text).map_err(|error| Error::io(&path, &error))
 }
 
-/// Number of digits in file names: at least 7, so it is constant up to ten million images.
+/// Number of digits of the image number in file names. At least 7, so all sets of up to ten million
+/// images have equally long names.
 fn digits_of_names(images: u64) -> usize {
     digits(images - 1).max(7)
 }

@@ -15,59 +15,62 @@ use super::super::requests::shown;
 use super::super::{CommandError, in_terms_of_options, on};
 use super::Options;
 
-/// Result of a case. Rates, times and counts cover the measured epochs; memory covers the whole process.
+/// Result of a case. Rates, times and counts cover only the measured epochs. Memory covers the
+/// whole process.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Measured {
-    /// The device, and why it was chosen.
+    /// Device on which the case ran, and why it was chosen.
     pub device: String,
-    /// Samples per batch.
+    /// Number of samples per batch.
     pub batch: usize,
     /// Worker threads.
     pub workers: usize,
-    /// Largest planned number of images per call of the JPEG engines; 0 if the engines are not
+    /// Largest planned number of images in one call of the JPEG engines. 0 if the engines are not
     /// used.
     pub images_per_hardware_call: usize,
     /// Number of measured epochs.
     pub epochs: u32,
-    /// Samples delivered, without padding.
+    /// Number of samples delivered, without padding.
     pub images: u64,
-    /// Wall time in seconds.
+    /// Wall time of the measured epochs, in seconds.
     pub seconds: f64,
     /// `images / seconds`.
     pub images_per_second: f64,
-    /// CPU time of this process per 1000 images, in seconds. It includes all threads and the
-    /// driver's work for them. `None` if the system does not report it.
+    /// CPU time of this process per 1000 images, in seconds. All threads count, and the work that
+    /// the driver does in them. `None` if the system does not report it.
     pub cpu_seconds_per_1000_images: Option<f64>,
     /// CPU time of this process per image, in microseconds.
     pub host_microseconds_per_image: Option<f64>,
     /// Seconds from the start of building the loader until the first batch was ready.
     pub first_batch_seconds: f64,
-    /// Fraction of the wall time that the consumer waited for batches.
+    /// Share of the wall time in which the consumer waited for batches.
     pub consumer_waited: f64,
-    /// Largest number of remote samples that are prefetched, as chosen at the end of the run, and
-    /// the reason for it; `null` if nothing is prefetched.
+    /// Largest number of remote samples to prefetch, as chosen at the end of the run, and the
+    /// reason for this number. `null` if nothing is prefetched.
     pub read_ahead: Option<(usize, String)>,
-    /// Samples by outcome.
+    /// Number of samples by outcome.
     pub outcomes: BTreeMap<String, u64>,
     /// Number of samples that were processed only on the CPU although the plan uses the device, by
     /// reason.
     pub cpu_fallback: BTreeMap<String, u64>,
     pub device_bytes_predicted: u64,
     pub device_bytes_peak: u64,
-    /// Device memory of the driver and its libraries in bytes, which is not part of the plan.
+    /// Device memory that the driver and its libraries use, in bytes. The plan does not include it.
     pub device_bytes_of_driver: u64,
     pub pinned_bytes_predicted: u64,
     pub pinned_bytes_peak: u64,
-    /// Host memory in the plan in bytes, pinned memory included.
+    /// Host memory of the plan in bytes, including pinned memory.
     pub host_bytes_predicted: u64,
     /// Peak resident host memory of the process, in bytes.
     pub peak_rss_bytes: u64,
 }
 
-/// Measuring time in seconds if `--epochs` is not given. The epoch in progress is finished.
+/// Measuring time in seconds if `--epochs` is not given. An epoch that is running when this time
+/// ends is finished.
 const SECONDS: f64 = 3.0;
 
-/// Runs the file's pipeline on one route, or on all allowed routes: one warm-up epoch, then the measured epochs.
+/// Runs the file's pipeline on one route, or on all allowed routes. One warm-up epoch is followed
+/// by the measured epochs.
 pub fn measure(
     file: &Path,
     route: Option<Route>,
@@ -76,7 +79,7 @@ pub fn measure(
     let mut pipeline = Pipeline::from_file(file)?;
     if let Some(route) = route {
         pipeline.settings.decode.routes = vec![route];
-        // Measure this route, without autotuning.
+        // A single route is measured with a fixed configuration, so autotuning is off.
         pipeline.settings.loader.tune = false;
     }
     if let Some(workers) = options.workers {
@@ -153,7 +156,8 @@ pub fn measure(
     })
 }
 
-/// Runs an epoch, passing each batch to `each`, and waits until the device has finished the last one.
+/// Runs an epoch and passes each batch to `each`. Then waits until the device has finished the last
+/// batch.
 fn epoch(
     loader: &mut Loader,
     mut each: impl FnMut(&Batch) -> Result<(), Error>,
@@ -170,12 +174,13 @@ fn epoch(
     Ok(())
 }
 
-/// Waits until the device has finished this batch and all batches before it.
+/// Waits until the device has finished this batch, and with it all batches before.
 fn ready(batch: &Batch) -> Result<(), Error> {
     batch.stream().map_or(Ok(()), |stream| stream.synchronize())
 }
 
-/// Returns counts and times between two readings of the statistics. Memory is that of the second.
+/// Subtracts an earlier reading of the statistics from a later one. The counts and times of the
+/// result cover the period between the two readings. Its memory is that of the later reading.
 fn since(after: Stats, before: &Stats) -> Stats {
     let mut done = after;
     done.images -= before.images;

@@ -1,14 +1,16 @@
-//! `bench`: throughput of the training chain on every decode route, alone and balanced.
+//! `bench`: measures the throughput of the training chain on each decode route alone, and on all
+//! routes together.
 //!
-//! * Each case runs in a process of its own, which measures its memory, CPU time and first batch.
-//!   If a library crashes, only that case fails, with the reason.
-//! * A case is one warm-up epoch, then the measured epochs. Its consumer drops batches.
-//! * Without a file, `bench` generates sets of photo-like JPEGs once and caches them. The first set
-//!   has the samplings, sizes and Huffman tables of ImageNet. The others are 500x375, 2048x1536,
-//!   progressive 500x375, and 500x375 with one progressive image in eight. Their pipeline files are
-//!   stored beside them and also work with `run`, `plan` and `dump`.
+//! * Each case runs in a process of its own. So its memory, CPU time and first batch can be
+//!   measured. If a library crashes, only this case fails, and the reason is reported.
+//! * A case consists of one warm-up epoch and the measured epochs. Its consumer drops every batch
+//!   at once.
+//! * Without a pipeline file, `bench` generates sets of photo-like JPEGs once and caches them. The
+//!   first set has the chroma samplings, sizes and Huffman tables of ImageNet. The others are
+//!   500x375, 2048x1536, progressive 500x375, and 500x375 with one progressive image in eight.
+//!   Their pipeline files are stored beside them and also work with `run`, `plan` and `dump`.
 //! * If images are decoded on the CPU, only the route `cpu` is measured. The other requested routes
-//!   are listed with the reason.
+//!   are listed with the reason why they are not measured.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,41 +41,43 @@ mod table;
 
 /// Measures the training chain on every decode route: throughput, CPU time, memory, first batch
 ///
-/// Each route is measured alone, then all of them balanced. Without a pipeline file, the images are generated once and cached in
-/// $FEEDWATER_CACHE, else in the folder feedwater of $XDG_CACHE_HOME or ~/.cache.
+/// Each route is measured alone, and then all routes together with balancing. Without a pipeline
+/// file, the images are generated once and cached. The cache is the folder $FEEDWATER_CACHE, or
+/// else the folder feedwater in $XDG_CACHE_HOME or ~/.cache.
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater bench --images 500 --epochs 3 --json")]
 pub struct Options {
     /// A pipeline file (TOML) to measure instead of the generated sets
     file: Option<PathBuf>,
-    /// Number of images in the ImageNet-like and 500x375 sets; the progressive set has a quarter of
-    /// this number, the 2048x1536 set an eighth
+    /// Number of images in the ImageNet-like and 500x375 sets. The progressive set has a quarter of
+    /// this number, and the 2048x1536 set has an eighth
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "file")]
     images: u64,
-    /// Measured epochs per case [default: until 3 seconds have passed]
+    /// Number of measured epochs per case [default: as many as begin within 3 seconds]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: Option<u32>,
-    /// Comma-separated routes to measure
+    /// Decode routes to measure, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = By::ALL)]
     routes: Vec<By>,
-    /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local
-    /// rank, auto is that GPU or else the CPU
+    /// Device to run on, instead of the file's `device`. cuda is the GPU that belongs to the
+    /// launcher's local rank. auto is that GPU, or the CPU if there is none
     #[arg(long, value_name = DEVICES)]
     device: Option<DeviceChoice>,
-    /// Number of threads, instead of loader.num_workers; auto chooses from measurements
+    /// Number of worker threads, instead of loader.num_workers. auto chooses the number from
+    /// measurements
     #[arg(long, alias = "num-workers", value_name = "auto|NUMBER", value_parser = count)]
     workers: Option<AutoCount>,
-    /// Samples per batch [default of the generated sets: 256 on a GPU, 64 on the CPU]
+    /// Number of samples per batch [default of the generated sets: 256 on a GPU, 64 on the CPU]
     #[arg(long, alias = "batch-size", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch: Option<u32>,
-    /// Comma-separated numbers of images per call of the JPEG engines, instead of
-    /// decode.hardware_group; each case that uses nvjpeg-hardware is measured once per number
+    /// Numbers of images per call of the JPEG engines, separated by commas, instead of
+    /// decode.hardware_group. Each case that uses nvjpeg-hardware is measured once per number
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     hardware_group: Vec<u32>,
     /// Print the result as one line of JSON at the end
     #[arg(long)]
     json: bool,
-    /// Measure this case of the file, in this process
+    /// Measure only this case of the file, in this process
     #[arg(long, value_enum, hide = true, requires = "file")]
     case: Option<By>,
 }
@@ -88,12 +92,12 @@ impl Options {
     }
 }
 
-/// Decode routes of a case.
+/// Decode routes that a case uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     /// One route alone.
     Route(Route),
-    /// All allowed routes, balanced by measured queue times.
+    /// All allowed routes. The balancer chooses one for each image from measured times.
     Balanced,
 }
 
@@ -139,7 +143,8 @@ impl ValueEnum for By {
 }
 
 impl Case {
-    /// Name of the route, followed by the number of images per call if `--hardware-group` is given.
+    /// Name of the case's routes. If `--hardware-group` is given, the number of images per call
+    /// follows.
     fn name(&self) -> String {
         match self.hardware_group {
             Some(group) => format!("{} x{group}", self.route.name()),
@@ -154,7 +159,7 @@ impl Serialize for By {
     }
 }
 
-/// Result of one set on one route.
+/// Result of one case: one set on one route, or on all of them.
 #[derive(Serialize)]
 struct Case {
     set: String,
@@ -171,7 +176,7 @@ struct Case {
 #[serde(tag = "result", rename_all = "lowercase")]
 enum CaseResult {
     Measured(Box<Measured>),
-    /// The case cannot be measured, for this reason.
+    /// The case was not measured, for this reason.
     Skipped {
         reason: String,
     },
@@ -212,10 +217,10 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// Runs every case of every set, one after the other.
+/// Runs all cases of all sets, one after the other.
 fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
     let bar = progress((sets.len() * options.routes.len()) as u64, "cases");
-    // After a signal, the finished cases are still printed.
+    // If a signal arrives, the loop ends and the finished cases are printed.
     let _polled = Polled::begin();
     let mut cases = Vec::new();
     for set in sets {
@@ -243,13 +248,13 @@ fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
     Ok(cases)
 }
 
-/// Available decode routes of a set.
+/// Decode routes that can be measured with the pipeline of a set.
 struct AvailableRoutes {
-    /// Device of the command line, else of the file.
+    /// Device that the command line names, or else the pipeline file.
     device: DeviceChoice,
     /// Routes that the pipeline file allows.
     routes: Vec<Route>,
-    /// Why images are decoded on the CPU; `None` if the GPU decodes them.
+    /// Reason why images are decoded on the CPU. `None` if the GPU decodes them.
     on_cpu: Option<String>,
 }
 
@@ -267,7 +272,7 @@ impl AvailableRoutes {
         Ok(Self { device, routes, on_cpu })
     }
 
-    /// Whether a case uses the JPEG engines.
+    /// Whether a case decodes images on the JPEG engines.
     fn has_engines(&self, by: By) -> bool {
         match by.route() {
             Some(route) => route.batches(),
@@ -275,7 +280,7 @@ impl AvailableRoutes {
         }
     }
 
-    /// Returns why a case cannot be measured, if it cannot.
+    /// Returns the reason why a case cannot be measured, or `None` if it can.
     fn reason_against(&self, by: By, set: &Set) -> Option<String> {
         match (by.route(), &self.on_cpu) {
             (Some(route), Some(_)) if !route.on_device() => None,
@@ -348,7 +353,7 @@ fn measure(
     }
 }
 
-/// Writes a text file, unless it already has this content.
+/// Writes a text file. Does nothing if the file already has this content.
 fn write_if_changed(path: &Path, text: &str) -> Result<(), CommandError> {
     if fs::read_to_string(path).is_ok_and(|kept| kept == text) {
         return Ok(());

@@ -13,10 +13,11 @@ use super::write_if_changed;
 pub struct Set {
     pub name: String,
     pub file: PathBuf,
-    /// Header of an image that represents the set; `None` if the set has several kinds of images.
+    /// Header of an image that stands for all images of the set. `None` if the set has several
+    /// kinds of images.
     pub example: Option<Header>,
-    /// Whether the pipeline file is the user's. Then its batch size is used unless `--batch` is
-    /// given.
+    /// Whether the user gave the pipeline file. The batch size of such a file is kept, unless
+    /// `--batch` is given.
     pub is_users: bool,
 }
 
@@ -28,7 +29,7 @@ impl Set {
     }
 }
 
-/// Generates the sets that are missing in the folder `cache`. Returns all sets, the ImageNet-like
+/// Generates those sets that are missing in the folder `cache`. Returns all sets, the ImageNet-like
 /// set first.
 pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, CommandError> {
     let like_imagenet = Settings { images, ..Settings::default() };
@@ -65,7 +66,7 @@ fn uniform(images: u64, progressive: bool) -> Settings {
     Settings { images, files, ..Settings::default() }
 }
 
-/// Creates a set with the usual training chain of vision models.
+/// Creates a set whose pipeline file has the usual training chain of vision models.
 fn set(
     cache: &Path,
     name: String,
@@ -97,7 +98,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// Returns the lines of a list in which every eighth image is progressive.
+/// Returns the lines of a list file in which every eighth image is progressive.
 fn mixed(folders: [&str; 2], small: &Settings, progressive: &Settings) -> String {
     let line = |index: u64| {
         let (folder, settings, index) = match index % 8 {

@@ -1,4 +1,4 @@
-//! Text table of `bench` results.
+//! Formats the results of `bench` as a table of text.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,12 +11,12 @@ use feedwater::plan::Route;
 use super::case::Measured;
 use super::{By, Case, CaseResult};
 
-/// Limit of the CPU time per image, summed over all threads, in microseconds. It applies to cases
+/// Goal for the CPU time per image, summed over all threads, in microseconds. It applies to cases
 /// in which nvjpeg-hardware and nvjpeg-gpu decode more than half of the images.
 pub const HOST_BAR: f64 = 60.0;
 
-/// Table with one line per measured case. The lines below list unmeasured cases by reason and
-/// compare CPU times with [`HOST_BAR`].
+/// Table with one line per measured case. The lines below the table list unmeasured cases by
+/// reason, and compare CPU times with [`HOST_BAR`].
 pub struct Table<'a>(pub &'a [Case]);
 
 impl fmt::Display for Table<'_> {
@@ -68,12 +68,12 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-/// A route, with the names of its sets.
+/// A route, with the names of the sets in which it was not measured.
 type SetsOf<'a> = (By, Vec<Cow<'a, str>>);
 
 impl Table<'_> {
-    /// Groups the unmeasured cases by reason. A route is listed without its sets if all of them
-    /// share the reason.
+    /// Groups the unmeasured cases by reason. If the reason is the same for all sets of a route,
+    /// the route is listed without its sets.
     fn unmeasured(&self) -> BTreeMap<String, Vec<String>> {
         let mut sets: BTreeMap<String, Vec<SetsOf<'_>>> = BTreeMap::new();
         for case in self.0 {
@@ -99,7 +99,8 @@ impl Table<'_> {
         sets.into_iter().map(|(why, it)| (why, it.into_iter().map(name).collect())).collect()
     }
 
-    /// Writes whether the CPU time per image stays below the limit, for each case where the limit applies.
+    /// Writes for each case to which the goal [`HOST_BAR`] applies whether its CPU time per image
+    /// is below the goal.
     fn bar(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for case in self.0 {
             let Some(measured) = measured(case).filter(|it| share_without_host(it) > 0.5) else {
@@ -158,7 +159,7 @@ fn shares(outcomes: &BTreeMap<String, u64>) -> String {
     some.join(", ")
 }
 
-/// Fraction of the samples whose entropy decoding ran on the GPU.
+/// Share of the samples whose entropy decoding ran on the GPU.
 fn share_without_host(measured: &Measured) -> f64 {
     let without_host = Route::ALL.into_iter().filter(|route| !route.uses_worker_cpu());
     let count = |route: Route| measured.outcomes.get(route.name()).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `bench-ops` on the device: its kernels.
+//! The part of `bench-ops` that measures kernels on a device.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ pub struct Device {
     pub kernels: Vec<KernelRow>,
 }
 
-/// Kernel measurements on a device. After an error, nothing more is measured.
+/// Measures kernels on a device. After the first error, nothing more is measured.
 pub struct OnDevice<'a> {
-    /// The device, or the reason why no device is measured.
+    /// The device and its measurements, or the reason why no device is measured.
     found: Result<Found<'a>, String>,
-    /// Whether the user required a GPU. If so, an error of the GPU fails the command.
+    /// Whether the user required a GPU. If so, an error of the GPU is an error of the command.
     required: bool,
 }
 
@@ -51,7 +51,7 @@ impl<'a> OnDevice<'a> {
         }
     }
 
-    /// Adds one sample.
+    /// Measures the kernels with one more sample.
     pub fn add(&mut self, made: Made) -> Result<(), CommandError> {
         if let Ok(found) = &mut self.found
             && let Err(error) = found.kernels.add(made)
@@ -64,8 +64,8 @@ impl<'a> OnDevice<'a> {
         Ok(())
     }
 
-    /// Returns a description of the device and its measurements. Without measurements, the
-    /// description is the reason.
+    /// Returns a description of the device, and its measurements. Without measurements, returns the
+    /// reason instead of the description.
     pub fn measured(self) -> Result<(String, Option<Device>), CommandError> {
         let (found, required) = (self.found, self.required);
         let measured = found.and_then(|found| {
@@ -101,7 +101,7 @@ impl<'a> Found<'a> {
 }
 
 impl Device {
-    /// Formats the measurements as lines, which follow a line break.
+    /// Formats the measurements as lines of text, after a line break.
     pub fn table(&self) -> String {
         let mut text = String::from(
             "\nkernels   one launch per group of images of one size; pixels are already on the device; device time\n",
@@ -121,7 +121,8 @@ impl Device {
         text.trim_end().to_string()
     }
 
-    /// Describes kernels whose pixels differ from the CPU's, if there are any.
+    /// Describes a kernel whose pixels differ from the CPU's. Returns `None` if there is no such
+    /// kernel.
     pub fn problem(&self) -> Option<String> {
         let wrong = self.kernels.iter().find(|row| row.equal != row.images)?;
         Some(format!(
@@ -133,7 +134,7 @@ impl Device {
     }
 }
 
-/// Formats seconds as milliseconds with five decimals: kernels take microseconds.
+/// Formats seconds as milliseconds with five decimals, because kernels take microseconds.
 fn micro(seconds: f64) -> String {
     format!("{:.5}", 1e3 * seconds)
 }

@@ -1,4 +1,4 @@
-//! `bench-ops` on the CPU: the time of each step.
+//! The part of `bench-ops` that measures the time of each step on the CPU.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use super::made::{Made, megapixels, operator_name};
 use super::measured::{Measured, Row};
 use super::table::Part;
 
-/// Times of one step in seconds, one per sample.
+/// Measured times of one step in seconds, one per sample.
 struct Step {
     name: String,
     part: Part,
@@ -29,7 +29,7 @@ struct Step {
     megapixels: f64,
 }
 
-/// Measures samples one after another.
+/// Measures the steps of samples on the CPU, one sample after the other.
 pub struct Bench<'a> {
     plan: &'a Plan,
     source: &'a dyn Source,
@@ -52,7 +52,7 @@ const DECODE: usize = 4;
 const FIRST_OPERATOR: usize = 5;
 
 impl<'a> Bench<'a> {
-    /// Creates an empty benchmark.
+    /// Creates a benchmark without measurements.
     pub fn new(plan: &'a Plan, source: &'a dyn Source) -> Self {
         let load =
             ["read", "header", "presize", "plan", "decode"].map(|it| (it.to_string(), Part::Load));
@@ -93,7 +93,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Times every step of a sample, and records the times if the sample is usable.
+    /// Measures every step of a sample. The times are recorded only if the sample is usable.
     pub fn sample(&mut self, index: u64) -> Result<Made, DataError> {
         let mut times = Vec::with_capacity(self.steps.len());
         let settings = &self.plan.settings;
@@ -173,7 +173,7 @@ impl<'a> Bench<'a> {
         self.first_error.get_or_insert_with(reason);
     }
 
-    /// Returns all measurements except the device's.
+    /// Returns all measurements except those of the device.
     ///
     /// # Errors
     /// Fails if no sample was usable.
@@ -224,14 +224,14 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Returns the quantile `part`, 0 to 1, of `sorted`, which must not be empty.
+/// Returns the quantile `part` (0 to 1) of `sorted`, which must not be empty.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = (part * sorted.len() as f64).ceil() as usize;
     sorted[place.clamp(1, sorted.len()) - 1]
 }
 
-/// Runs the work three times. Returns the last result, and the shorter time of the last two runs in
-/// seconds.
+/// Runs some work three times. Returns the last result, and the shorter time of the last two runs
+/// in seconds.
 fn best<T>(mut work: impl FnMut() -> Result<T, DataError>) -> Result<(T, f64), DataError> {
     work()?;
     let mut timed = || {

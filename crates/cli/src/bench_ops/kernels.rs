@@ -1,8 +1,8 @@
 //! Kernel times on the device, measured with CUDA events.
 //!
-//! Each operator runs as a kernel of its own, on the input that the CPU computed for it. The output
-//! conversion is measured in the same way. The chain is measured as the kernel that a loader
-//! launches. Every output must equal the CPU's, bit for bit.
+//! Each operator runs as a kernel of its own, with the input that the CPU computed for it. The
+//! output conversion is measured in the same way. The whole chain is measured as the kernel that a
+//! loader launches. Every output must equal that of the CPU, bit for bit.
 
 use std::collections::HashMap;
 use std::mem;
@@ -31,20 +31,20 @@ use super::super::selftest::by_hand::{leaf, on_device, values};
 use super::made::{Made, megapixels, operator_name};
 use super::table::Part;
 
-/// Samples are buffered until there are `GROUP` of them or their pixels take `GROUP_BYTES`, and
-/// then measured.
+/// Samples are collected into a group before they are measured. A group is complete when it has
+/// `GROUP` samples, or when their pixels take `GROUP_BYTES`.
 const GROUP: usize = 32;
 const GROUP_BYTES: usize = 256 << 20;
 
-/// A group is measured at least `LAPS` times and for at least `LONG_ENOUGH`. The shortest
-/// measurement counts, because an idle device starts slowly.
+/// A group is measured at least `LAPS` times and for at least `LONG_ENOUGH`. The shortest time
+/// counts, because the first launches on an idle device are slow.
 const LAPS: u32 = 3;
 const LONG_ENOUGH: Duration = Duration::from_millis(20);
 
-/// Launches of the group per measurement.
+/// Number of times that each measurement launches the group.
 const ROUNDS: u32 = 10;
 
-/// Bytes of pinned staging memory.
+/// Size of the pinned staging memory in bytes.
 const STAGING: usize = 4 << 20;
 
 /// Measurements of one kernel.
@@ -52,23 +52,23 @@ const STAGING: usize = 4 << 20;
 pub struct KernelRow {
     pub name: String,
     pub part: Part,
-    /// Number of images measured.
+    /// Number of images that were measured.
     pub images: u64,
-    /// Launches that these images need: one per group of images with the same output size. All
-    /// passes of a kernel count as one launch.
+    /// Number of launches that these images need, one for each group of images with the same output
+    /// size. All passes of a kernel count as one launch.
     pub launches: u64,
-    /// Launches in total, including the repetitions for timing.
+    /// Number of all launches, including the repetitions for timing.
     pub launched: u64,
     /// Mean device time per image, in seconds.
     pub seconds: f64,
-    /// Mean input size, in megapixels.
+    /// Mean size of the input, in megapixels.
     pub megapixels: f64,
     pub seconds_per_megapixel: f64,
-    /// Images whose output equals the CPU's in every byte.
+    /// Number of images whose output equals the CPU's in every byte.
     pub equal: u64,
 }
 
-/// Measures the kernels of a plan's chain, a few samples at a time.
+/// Measures the kernels of a plan's chain, one group of samples at a time.
 pub struct Kernels<'a> {
     plan: &'a Plan,
     device: Arc<gpu::Device>,
@@ -82,7 +82,8 @@ pub struct Kernels<'a> {
     group_bytes: usize,
 }
 
-/// A kernel and its measurements so far. Seconds and megapixels are sums over all images.
+/// A kernel to measure, and its measurements so far. Seconds and megapixels are sums over all
+/// images.
 struct Job {
     what: What,
     row: KernelRow,
@@ -103,17 +104,17 @@ struct Loaded {
 /// One sample of a launch.
 struct Piece<'m> {
     input: &'m HostImage,
-    /// Size of the image that the input is a part of.
+    /// Size of the whole image. `input` may be only a part of it.
     whole: Size,
     actions: Actions,
-    /// Position in `actions` of the first action to run.
+    /// Index in `actions` of the first action to run.
     first: usize,
     leaves: Size,
     expected: &'m [u8],
 }
 
 impl<'a> Kernels<'a> {
-    /// Creates an empty benchmark.
+    /// Creates a benchmark without measurements.
     pub fn new(device: &Arc<gpu::Device>, plan: &'a Plan) -> Result<Self> {
         let mut rows = Footprint::default();
         rows.add(Sort::Pinned, "staging", STAGING as u64, 1, "");
@@ -139,7 +140,7 @@ impl<'a> Kernels<'a> {
         })
     }
 
-    /// Adds one sample.
+    /// Adds a sample to the group, and measures the group if it is complete.
     pub fn add(&mut self, made: Made) -> Result<()> {
         self.group_bytes += made.images.iter().map(HostImage::bytes_on_device).sum::<usize>();
         self.group.push(made);
@@ -149,7 +150,7 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// Returns the measurements of every kernel.
+    /// Measures the last group, and returns the measurements of all kernels.
     pub fn rows(mut self) -> Result<Vec<KernelRow>> {
         self.measure()?;
         let rows = mem::take(&mut self.jobs).into_iter().map(|Job { mut row, .. }| {
@@ -161,7 +162,7 @@ impl<'a> Kernels<'a> {
         Ok(rows.collect())
     }
 
-    /// Measures every kernel with the buffered samples.
+    /// Measures every kernel with the samples of the group.
     fn measure(&mut self) -> Result<()> {
         let group = mem::take(&mut self.group);
         self.group_bytes = 0;
@@ -176,7 +177,8 @@ impl<'a> Kernels<'a> {
 
     fn job(&mut self, job: usize, group: &[Made]) -> Result<()> {
         let what = self.jobs[job].what;
-        // If a later crop needs only a part of the operator's output, the crop is fused so that only that part is computed.
+        // If a later crop needs only a part of this operator's output, fuse that crop with the
+        // operator, so that the kernel computes only this part.
         let cut = match what {
             What::Operator(place) => {
                 let whole = |made: &Made| {
@@ -206,7 +208,8 @@ impl<'a> Kernels<'a> {
         let (described, extents) =
             memory.describe(&pieces, &loaded.chain, [&input, &output, &block, &scratch]);
         upload(&mut self.staging, &self.stream, &described, &block, 0)?;
-        // Initialize the output to bytes that differ from the expected ones.
+        // Fill the output with bytes that differ from the expected ones. A kernel that writes
+        // nothing is then detected.
         let nothing = pieces[0].expected.first().map_or(0, |byte| !byte);
         fill(&self.stream, &output, 0..output.len(), nothing)?;
 
@@ -243,7 +246,8 @@ impl<'a> Kernels<'a> {
         Ok(())
     }
 
-    /// Returns the shortest device time of these launches, and the number of measurements.
+    /// Measures launches several times. Returns the shortest device time, and the number of
+    /// measurements.
     fn shortest(&self, launch: impl Fn() -> Result<()>) -> Result<(Duration, u32)> {
         let (mut shortest, mut laps, since) = (Duration::MAX, 0, Instant::now());
         while laps < LAPS || since.elapsed() < LONG_ENOUGH {
@@ -342,15 +346,15 @@ impl Job {
     }
 }
 
-/// Layout of a launch's data in device memory.
+/// Offsets of a launch's data in device memory, and sizes of its buffers.
 struct Layouts {
     inputs: Vec<usize>,
     outputs: Vec<usize>,
-    /// Offset of each sample's passes and tables.
+    /// For each sample, the offset of its passes and tables in the parameter block.
     bodies: Vec<usize>,
-    /// Offsets of the two scratch images of each sample.
+    /// For each sample, the offsets of its two scratch images.
     scratches: Vec<usize>,
-    /// Offset of the program kernel's parameters.
+    /// Offset of the program kernel's parameters in the parameter block.
     programs: usize,
     input_bytes: usize,
     output_bytes: usize,
@@ -406,7 +410,7 @@ impl Layouts {
         [number * chain.fused_bytes(), self.programs + number * chain.program_bytes()]
     }
 
-    /// Returns the parameter block, and the sizes of each sample's launches.
+    /// Returns the bytes of the parameter block, and for each sample the size of its launches.
     fn describe(
         &self,
         pieces: &[Piece],

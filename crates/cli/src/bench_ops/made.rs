@@ -1,4 +1,4 @@
-//! The CPU's results for a sample, which the device must reproduce.
+//! Results of a sample on the CPU, which the kernels must reproduce.
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::HostImage;
@@ -7,12 +7,12 @@ use feedwater::internals::plan::SamplePlan;
 /// Results of a sample on the CPU.
 pub struct Made {
     pub sample: SamplePlan,
-    /// Input of each operator, then the output of the last one.
+    /// Input image of each operator, followed by the output of the last operator.
     pub images: Vec<HostImage>,
     pub tensor: Vec<u8>,
 }
 
-/// Formats the name of an operator's step.
+/// Formats the name of an operator, with its position in the chain.
 pub fn operator_name(place: usize, name: &str) -> String {
     format!("chain[{place}] {name}")
 }

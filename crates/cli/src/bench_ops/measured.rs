@@ -11,28 +11,30 @@ pub struct Measured {
     pub source: String,
     /// Number of samples measured.
     pub samples: usize,
-    /// Number of unusable samples.
+    /// Number of unusable samples, which were skipped.
     pub skipped: u64,
-    /// Why the first unusable sample failed.
+    /// Reason why the first unusable sample could not be used.
     pub first_error: Option<String>,
     /// Mean image size, in megapixels.
     pub image_megapixels: f64,
-    /// Mean seconds per image of the steps up to the decoded window, measured alone.
+    /// Mean seconds per image of all steps up to the decoded window, when each step runs alone.
     pub load_seconds: f64,
-    /// Mean seconds per image of the operators and the output conversion, measured alone.
+    /// Mean seconds per image of the operators and the output conversion, when each step runs
+    /// alone.
     pub encode_seconds: f64,
-    /// Mean seconds per image of all steps, run as the loader runs them.
+    /// Mean seconds per image of all steps together, as a loader runs them.
     pub loader_seconds: f64,
-    /// Inverse of `loader_seconds`.
+    /// Inverse of `loader_seconds`: throughput of one core.
     pub images_per_second_per_core: f64,
     /// Description of the device, or the reason why no device was measured.
     pub gpu: String,
-    /// Measurements on the device.
+    /// Measurements on the device. `None` if no device was measured.
     pub device: Option<Device>,
     pub rows: Vec<Row>,
 }
 
-/// One step. Means are over all samples, including those that did not need the step.
+/// Measurements of one step. The means are over all samples, including those that did not need the
+/// step.
 #[derive(Serialize)]
 pub struct Row {
     pub name: String,
@@ -41,15 +43,15 @@ pub struct Row {
     pub seconds: f64,
     pub p50_seconds: f64,
     pub p99_seconds: f64,
-    /// Mean input size, in megapixels.
+    /// Mean size of the step's input, in megapixels.
     pub megapixels: f64,
     pub seconds_per_megapixel: Option<f64>,
-    /// Fraction of the sum of all steps; `None` for a comparison.
+    /// Share of this step in the sum of all steps. `None` for steps that are only a comparison.
     pub share: Option<f64>,
 }
 
 impl Measured {
-    /// Formats everything as text.
+    /// Formats all measurements as text.
     pub fn table(&self) -> String {
         let mut text = format!("source    {}\n", self.source);
         text += &format!(

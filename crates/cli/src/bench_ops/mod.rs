@@ -1,31 +1,32 @@
-//! `bench-ops`: measures the cost of each step alone, on real samples of a pipeline file.
+//! `bench-ops`: measures the cost of each step alone, on samples of a pipeline file.
 //!
-//! * The CPU steps run on one thread, even if the file places them on the GPU. A GPU is measured
-//!   too, if there is one.
-//! * On the GPU, every operator is a kernel of its own. One launch processes up to 32 samples of
-//!   one output size, whose pixels are already in device memory. All passes of a kernel count as
+//! * The CPU steps run on one thread, also if the pipeline file places them on the GPU. If there is
+//!   a GPU, its kernels are measured too.
+//! * On the GPU, every operator is a kernel of its own. The pixels are already in device memory,
+//!   and one launch processes up to 32 samples of one output size. All passes of a kernel count as
 //!   one launch.
-//! * The output conversion is measured in the same way, and so is the kernel of the whole chain
-//!   that a loader launches.
-//! * A kernel time is the time between two CUDA events, divided by ten repetitions of all launches
-//!   between them. It includes the gaps between launches. The shortest of at least three
-//!   measurements counts.
+//! * The output conversion is measured in the same way. So is the kernel of the whole chain, which
+//!   a loader launches.
+//! * Each measurement repeats all launches ten times between two CUDA events. The time of a kernel
+//!   is a tenth of the time between these events. It includes the gaps between launches. The
+//!   shortest of at least three measurements counts.
 //! * The command fails if a kernel's output differs from the CPU's in any bit.
 //! * If a later crop needs only a part of an operator's output, the crop is fused with the
-//!   operator, and only that part is computed.
-//! * Decode routes are not measured here, but by `bench`.
-//! * Without a GPU or a kernel compiler, one line states the reason; with `--device cuda` this is
-//!   an error.
-//! * Samples are evenly spaced over the source and use the random numbers of epoch 0.
-//! * Reading and parsing are timed once. All other steps run three times, and the shorter of the
-//!   last two times counts. This excludes first-touch page faults and most preemption.
-//! * Each operator processes the window that this chain needs of its input.
-//! * `decode, whole` and `decode to tensor` are comparisons outside of the sum. `decode to tensor`
-//!   is the loader's way: rows pass from the decoder through the operators without an intermediate
-//!   image. It may cost less than the sum of the steps.
-//! * Megapixels are counted at the input of a step. That is the image for reading, parsing and
+//!   operator. So the kernel computes only that part, as in a loader.
+//! * Decode routes are not measured here. The command `bench` measures them.
+//! * If there is no GPU or no kernel compiler, one line of the output states the reason. With
+//!   `--device cuda` this is an error.
+//! * The samples are evenly spaced over the source. Their random numbers are those of epoch 0.
+//! * Reading and parsing are measured once. All other steps run three times, and the shorter of the
+//!   last two times counts. So page faults of the first run and most interruptions by other
+//!   programs are not included.
+//! * Each operator processes only the part of its input that the rest of the chain needs.
+//! * The steps `decode, whole` and `decode to tensor` are comparisons and not part of the sum.
+//!   `decode to tensor` runs all steps as a loader does: rows pass from the decoder through the
+//!   operators without an intermediate image. So it may cost less than the sum of the steps.
+//! * Megapixels are those of a step's input. This is the whole image for reading, parsing and
 //!   planning, the decoded window for decoding, the operator's window for an operator, and the
-//!   sample for the output conversion.
+//!   output of the chain for the output conversion.
 //! * Unusable samples are skipped and counted.
 
 use std::path::PathBuf;
@@ -59,8 +60,8 @@ pub struct Options {
     /// Number of samples, evenly spaced over the source
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     samples: u64,
-    /// Device to measure besides the CPU, instead of the file's `device`; cuda is the GPU of the
-    /// launcher's local rank
+    /// Device to measure besides the CPU, instead of the file's `device`. cuda is the GPU that
+    /// belongs to the launcher's local rank
     #[arg(long, value_name = DEVICES)]
     device: Option<DeviceChoice>,
     /// Print the result as one line of JSON
@@ -79,7 +80,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let bar = progress(samples, "samples");
     let mut bench = Bench::new(&plan, &*source);
     for look in 0..samples {
-        // Computed in 128 bits: the product may overflow 64.
+        // Multiply in 128 bits, because the product may not fit in 64 bits.
         let index = (u128::from(look) * u128::from(all) / u128::from(samples)) as u64;
         match bench.sample(index) {
             Ok(made) => on_device.add(made)?,
@@ -103,8 +104,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// Plans the pipeline. If the file requires a GPU, the plan assumes one, because the steps are the
-/// same.
+/// Plans the pipeline on the CPU. If the file requires a GPU, the plan assumes a GPU instead,
+/// because the steps are the same.
 fn plan(pipeline: &Pipeline, storage: &Storage) -> Result<Plan, CommandError> {
     let on_cpu = pipeline.builder_with(storage)?.device(DeviceChoice::Cpu).plan();
     match on_cpu {

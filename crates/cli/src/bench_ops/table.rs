@@ -1,16 +1,16 @@
-//! Formatting shared by the tables.
+//! Formatting that the tables of `bench-ops` share.
 
 use serde::Serialize;
 
-/// Part of the work that a step belongs to.
+/// Part of a loader's work to which a step belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// Loading the pixels, up to the decoded window.
+    /// Loading the pixels: all steps up to the decoded window.
     Load,
-    /// Converting the pixels to a tensor.
+    /// Computing the tensor from the pixels.
     Encode,
-    /// An alternative to other steps, not part of the sum.
+    /// A step that replaces other steps. It is shown for comparison and not part of the sum.
     Comparison,
 }
 

@@ -1,7 +1,7 @@
-//! Direct launches of the kernels with one thread per pixel, one sample at a time.
+//! Launches kernels directly, with one thread per pixel and one sample at a time.
 //!
-//! If a chain has a tiled kernel, loaders never launch its kernel with one thread per pixel. Only
-//! this check covers that kernel.
+//! If a chain has a tiled kernel, a loader launches only that one. So the kernel with one thread
+//! per pixel is tested only here.
 
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ use feedwater::plan::Plan;
 
 use super::message;
 
-/// Returns the tensors of all samples of epoch 0 in order. The plan must decode on the CPU.
+/// Returns the tensors of all samples of epoch 0, in the order of the samples. The plan must decode
+/// on the CPU.
 pub fn tensors(
     device: &Arc<Device>,
     plan: &Plan,
@@ -40,7 +41,7 @@ pub fn tensors(
     Ok(tensors.collect::<Result<Vec<_>>>().map_err(message)?.concat())
 }
 
-/// Resources of a launch.
+/// Kernels, memory and stream for the launches.
 struct Hand<'a> {
     plan: &'a Plan,
     on_device: &'a DevicePlan,
@@ -50,7 +51,8 @@ struct Hand<'a> {
     stream: Stream,
 }
 
-/// Size of the buffers for a sample's pixels, and for its parameters and tables, in bytes.
+/// Size in bytes of the buffers for a sample's pixels. `PARAMETERS` is the size for its parameters
+/// and tables.
 const PIXELS: usize = 12 * 160 * 128;
 const PARAMETERS: usize = 64 << 10;
 
@@ -99,8 +101,8 @@ impl<'a> Hand<'a> {
         Ok(made)
     }
 
-    /// Returns the parameter block (parameters, passes, tables), the offset of the program kernel's
-    /// parameters in it, and the sizes of the launches.
+    /// Returns the parameter block (parameters, passes, tables), the offset in it of the program
+    /// kernel's parameters, and the sizes of the launches.
     fn describe(
         &self,
         sample: &SamplePlan,
@@ -135,7 +137,8 @@ impl<'a> Hand<'a> {
     }
 }
 
-/// Returns the kernel's descriptor of an image whose values start at this device address.
+/// Returns the kernel parameters that describe an image. The values of the image begin at this
+/// device address.
 pub fn leaf(image: &HostImage, address: u64) -> Vec<u8> {
     let window = image.window();
     match image {
@@ -151,7 +154,7 @@ pub fn leaf(image: &HostImage, address: u64) -> Vec<u8> {
     }
 }
 
-/// Returns an image's bytes in device layout.
+/// Returns the bytes of an image as they are laid out on the device.
 pub fn on_device(image: &HostImage) -> Vec<u8> {
     let mut bytes = vec![0; image.bytes_on_device()];
     image.write_for_device(&mut bytes);
@@ -166,7 +169,7 @@ pub fn values(image: &HostImage) -> &[u8] {
     }
 }
 
-/// Converts a decode error, which these valid images should never cause.
+/// Converts a decode error. These images are valid, so it would be a bug.
 fn broken(error: DataError) -> Error {
     Error::Internal { problem: error.to_string() }
 }

@@ -1,10 +1,11 @@
-//! Compares every decode route with libjpeg-turbo. Pixels must agree within [`BOUND`], and exactly
-//! where the CPU decodes.
+//! Compares the pixels of every decode route with those of libjpeg-turbo. They must agree within
+//! [`BOUND`]. If the CPU decodes, they must be equal.
 //!
-//! Entropy decoding is exact. Decoders may round differently in the inverse DCT (by one level of Y, Cb or Cr), in the upsampling
-//! of chroma (by another level) and in the conversion to RGB, which multiplies a chroma error by up to 1.772 and adds the luma
-//! error. All of these rarely add up to four levels. Real errors, such as a window that is off by one pixel, differ by tens of
-//! levels at every edge. The bound follows from this estimate and has not been confirmed on a GPU.
+//! The bound is an estimate and was not confirmed on a GPU. Entropy decoding is exact. Decoders may
+//! round differently in the inverse DCT (by one level of Y, Cb or Cr) and in the upsampling of
+//! chroma (by another level). The conversion to RGB multiplies a chroma error by up to 1.772 and
+//! adds the luma error. Together, these errors rarely reach four levels. Real errors, such as a
+//! window that is off by one pixel, differ by tens of levels at every edge.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,21 +26,22 @@ use super::{Check, Epoch, Found, epoch, message};
 /// Largest allowed difference between nvJPEG and libjpeg-turbo.
 pub const BOUND: Bound = Bound { most: 4, mean: 0.5 };
 
-/// Largest allowed difference when the decoder downscales the image.
+/// Largest allowed difference if the decoder downscales the image.
 ///
-/// libjpeg-turbo uses the low frequencies of each block; the method of nvJPEG's engines is not
-/// documented. The other usual method averages pixels. On these images its pixels differ from
-/// libjpeg-turbo's by up to 37 levels, and by 0.6 on average. An image that is shifted by one pixel
-/// differs by up to 210 levels, and by 17 on average.
+/// libjpeg-turbo downscales by using the low frequencies of each block. How nvJPEG's engines
+/// downscale is not documented. The other usual method is to average pixels. On these images,
+/// averaged pixels differ from libjpeg-turbo's by up to 37 levels, and by 0.6 on average. An image
+/// that is shifted by one pixel differs by up to 210 levels, and by 17 on average.
 const BOUND_REDUCED: Bound = Bound { most: 64, mean: 2.0 };
 
-/// Size of the images: many blocks, with partial blocks at the right and lower edges.
+/// Size of the test images. They have many blocks, and partial blocks at the right and lower edges.
 const SIZE: Size = Size::new(203, 149);
 
-/// Number of images of each kind.
+/// Number of test images of each kind of JPEG.
 const PER_SORT: usize = 3;
 
-/// Windows as x, y, width, height: the whole image, inside blocks, corners, borders of one pixel, a single pixel.
+/// Windows to decode, as x, y, width and height: the whole image, a window that begins and ends
+/// inside blocks, the corners, borders of one pixel, and a single pixel.
 const WINDOWS: [[u32; 4]; 11] = {
     let (right, bottom) = (SIZE.width, SIZE.height);
     [
@@ -57,10 +59,11 @@ const WINDOWS: [[u32; 4]; 11] = {
     ]
 };
 
-/// Sizes after resizing for which the decoder downscales by 2, 4 and 8.
+/// Sizes to which images are resized. For these sizes, the decoder downscales by 2, 4 and 8.
 const REDUCED: [(u32, u32); 3] = [(100, 70), (50, 37), (25, 18)];
 
-/// Yields the checks route by route: one per kind of JPEG, and one for routes that downscale.
+/// Yields the checks of one route after the other: one check per kind of JPEG, and another check if
+/// the route downscales.
 pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let expected = WINDOWS.iter().map(|&window| {
         let builder = builder(source()?, &crop(window)).decode(Placement::Cpu);
@@ -71,7 +74,8 @@ pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     std::iter::once_with(|| vec![windows(gpu)]).chain(routes)
 }
 
-/// Checks whether the engines decode windows. If they do not, loaders let them decode whole images.
+/// Checks whether the JPEG engines decode windows. If they do not, loaders let the engines decode
+/// whole images.
 fn windows(gpu: &Gpu) -> Check {
     let name = "gpu/engines/windows";
     if let Err(why) = gpu.offers(Route::NvjpegHardware) {
@@ -105,7 +109,7 @@ fn route_checks(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> 
     names.zip(found).map(|(what, found)| Check::new(name(what), found)).collect()
 }
 
-/// Decodes every window of every image on a route, and compares by kind of JPEG.
+/// Decodes every window of every image on a route, and compares the pixels for each kind of JPEG.
 fn all_sorts(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec<Found> {
     let mut sorts: Vec<_> = SORTS.iter().map(|_| Ok(Compared::default())).collect();
     for (&window, expected) in WINDOWS.iter().zip(expected) {
@@ -126,11 +130,11 @@ fn all_sorts(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec
     sorts.into_iter().map(|compared| compared.and_then(|it| it.found(route))).collect()
 }
 
-/// Comparison of the windows of one kind of JPEG so far.
+/// Comparison of the windows of one kind of JPEG that were decoded so far.
 #[derive(Default)]
 struct Compared {
     difference: Difference,
-    /// Why the route does not support this kind of JPEG; `None` if the route decodes it.
+    /// Reason why the route does not support this kind of JPEG. `None` if the route decodes it.
     left: Option<&'static str>,
 }
 
@@ -164,7 +168,7 @@ impl Compared {
         Ok(())
     }
 
-    /// Returns the bound for this kind of JPEG. Images that the CPU decodes must match bit for bit.
+    /// Returns the bound for this kind of JPEG. It is 0 for images that the CPU decodes.
     fn bound(&self, route: Route) -> Bound {
         match (route.on_device(), self.left) {
             (true, None) => BOUND,
@@ -200,7 +204,8 @@ fn went(
     }
 }
 
-/// Compares downscaling in the decoder with libjpeg-turbo's.
+/// Compares images that the decoder of a route downscales with the same images downscaled by
+/// libjpeg-turbo.
 fn prescale(gpu: &Gpu, route: Route) -> Found {
     let mut difference = Difference::default();
     let mut by_resizing = Difference::default();
@@ -255,7 +260,7 @@ fn source() -> Result<Arc<Memory>, String> {
     Memory::new(samples).map(Arc::new).map_err(message)
 }
 
-/// Returns the images, kind by kind, encoded once.
+/// Returns the test images, one kind of JPEG after the other. They are encoded only once.
 fn files() -> Result<&'static [Vec<u8>], String> {
     static MADE: OnceLock<Result<Vec<Vec<u8>>, String>> = OnceLock::new();
     let make = || {

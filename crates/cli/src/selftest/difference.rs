@@ -1,13 +1,13 @@
-//! Differences between decoded pixels and those of the CPU, and their allowed bounds.
+//! Differences between decoded pixels and the CPU's pixels, and the bounds for them.
 
 use super::Found;
 
-/// Largest allowed difference.
+/// Largest difference that a check allows.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
-    /// Largest difference of a byte, in levels.
+    /// Largest allowed difference of one byte, in levels.
     pub most: u8,
-    /// Largest mean difference, in levels.
+    /// Largest allowed mean difference, in levels.
     pub mean: f64,
 }
 
@@ -20,7 +20,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Compares two byte sequences up to the shorter length.
+    /// Compares two sequences of bytes. Bytes after the end of the shorter one are ignored.
     pub fn between(a: &[u8], b: &[u8]) -> Self {
         let all = || a.iter().zip(b).map(|(a, b)| a.abs_diff(*b));
         let most = all().max().unwrap_or(0);
@@ -34,17 +34,17 @@ impl Difference {
         self.bytes += other.bytes;
     }
 
-    /// Largest difference, in levels.
+    /// Largest difference of one byte, in levels.
     pub fn most(&self) -> u8 {
         self.most
     }
 
-    /// Mean difference, in levels.
+    /// Mean difference of all bytes, in levels.
     pub fn mean(&self) -> f64 {
         self.sum as f64 / self.bytes.max(1) as f64
     }
 
-    /// Checks the difference against a bound, and describes the result.
+    /// Checks the difference against a bound. Describes the success or the failure.
     pub fn within(&self, bound: Bound) -> Found {
         let (most, mean) = (self.most, self.mean());
         if most > bound.most {

@@ -1,4 +1,5 @@
-//! Odd and damaged files: every route must give the CPU's records and errors, under every error policy.
+//! Checks with odd and damaged files. Every route must give the same records and errors as the CPU,
+//! under every error policy.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::gpu::Gpu;
 use super::images::{self, Damaged, Odd, SORTS};
 use super::{Check, Epoch, Found, epoch, message};
 
-/// Returns the checks on the CPU.
+/// Returns the checks of files on the CPU.
 pub fn on_cpu() -> Vec<Check> {
     vec![
         Check::new("loader/files/odd", odd_on_cpu()),
@@ -25,7 +26,8 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// Yields the checks that compare every route with the CPU, then those of every error policy.
+/// Yields the checks that compare every route with the CPU, and then the checks of every error
+/// policy.
 pub fn on_gpu(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let by_route = Route::ALL.into_iter().map(|route| of_route(gpu, route));
     by_route.chain(std::iter::once_with(|| policies(gpu)))
@@ -76,7 +78,7 @@ fn odd_on_cpu() -> Found {
     }
 }
 
-/// Checks that every file is present, in order and with its stated size.
+/// Checks that every file was decoded, in order and with its expected size.
 fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
     if let Some(error) = seen.errors.first() {
         let name = odd.get(error.index as usize).map_or("?", |it| it.name);
@@ -124,7 +126,7 @@ fn damaged_on_cpu() -> Found {
     Ok(format!("{} files have the expected errors", damaged.len()))
 }
 
-/// Checks that every damaged file has the expected reason.
+/// Checks that every damaged file has the expected error reason.
 fn named(damaged: &[Damaged], seen: &Epoch) -> Result<(), String> {
     let mut found: Vec<Option<Reason>> = vec![None; 2 * damaged.len()];
     for error in &seen.errors {
@@ -165,7 +167,8 @@ fn damaged_on_gpu(
     ))
 }
 
-/// Checks that each damaged file stops a loader with its own error, after the batches before it.
+/// Checks that each damaged file ends a loader with the error of this file, after the batches
+/// before it.
 fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
     let damaged = images::damaged()?;
     for file in &damaged {
@@ -184,7 +187,7 @@ fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
     Ok(format!("{} files stop a loader, each with its own error", damaged.len()))
 }
 
-/// Checks that two epochs have the same samples in the same order, with the same errors.
+/// Checks that two epochs have the same samples in the same order, and the same errors.
 fn same_records(expected: &Epoch, actual: &Epoch) -> Result<(), String> {
     let of = |it: &SampleRecord| {
         let substituted = it.outcome == Outcome::Substituted;
@@ -197,7 +200,7 @@ fn same_records(expected: &Epoch, actual: &Epoch) -> Result<(), String> {
     if expected.records.len() != actual.records.len() {
         return Err(format!("{} samples", actual.records.len()));
     }
-    // A batch reports its errors in any order.
+    // Sort the errors, because a batch reports its errors in any order.
     let sorted = |epoch: &Epoch| {
         let mut all: Vec<_> =
             epoch.errors.iter().map(|it| (it.index, it.reason, it.problem.clone())).collect();
@@ -230,7 +233,7 @@ fn odd_builder(odd: &[Odd]) -> Result<LoaderBuilder, String> {
     Ok(builder(odd.iter().map(|file| file.bytes.clone()).collect())?.on_error(OnError::Substitute))
 }
 
-/// Creates a loader with a good file before each damaged one.
+/// Creates a loader of the damaged files. A good file precedes each of them.
 fn damaged_builder(damaged: &[Damaged]) -> Result<LoaderBuilder, String> {
     let good = good_files(damaged.len())?;
     let files = good.into_iter().zip(damaged).flat_map(|(good, bad)| [good, bad.bytes.clone()]);

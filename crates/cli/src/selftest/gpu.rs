@@ -1,4 +1,4 @@
-//! The GPU under test, and loaders on it.
+//! The GPU that is tested, and loaders on it.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use feedwater::plan::Route;
 
 use super::{Found, loaders, message};
 
-/// A GPU for which kernels can be compiled.
+/// A GPU on which kernels can run, because a compiler for them was found.
 pub struct Gpu {
     /// The device.
     pub device: Arc<Device>,
     /// Version of the kernel compiler.
     pub compiler: (u32, u32),
-    /// Whether nvJPEG is available; the error states why not.
+    /// Whether nvJPEG is available. The error contains the reason if it is not.
     pub nvjpeg: Result<(), String>,
 }
 
 impl Gpu {
-    /// Opens the first GPU, or returns what is missing and why.
+    /// Opens the first GPU. If that fails, returns the name of what is missing, and the reason.
     pub fn find(runtime: &Runtime) -> Result<Self, (&'static str, String)> {
         let device = Device::open_with(0, runtime);
         let device = device.map_err(|error| ("gpu/device", error.to_string()))?;
@@ -32,30 +32,32 @@ impl Gpu {
         Ok(Self { device, compiler, nvjpeg })
     }
 
-    /// Moves a loader to this device.
+    /// Sets this GPU as the device of a loader.
     pub fn on(&self, builder: LoaderBuilder) -> LoaderBuilder {
         let choice = DeviceChoice::Gpu(self.device.ordinal());
         builder.device(choice).runtime(self.device.runtime())
     }
 
-    /// Sets up a loader on this device that decodes on one route; images that the route does not support fall back.
+    /// Sets up a loader on this device that decodes on one route. Images that the route does not
+    /// support fall back to the CPU.
     pub fn on_route(&self, builder: LoaderBuilder, route: Route) -> LoaderBuilder {
-        // With the route `cpu` alone, decoding is not placed on the GPU.
+        // A loader with only the route `cpu` must not place decoding on the GPU.
         let place = if route.on_device() { Placement::Gpu } else { Placement::Cpu };
         self.on(builder).decode(place).routes([route])
     }
 
-    /// Creates the loader of the CPU checks, with all steps on this device.
+    /// Creates the same loader as for the CPU checks, with all steps on this device.
     pub fn builder(&self) -> Result<LoaderBuilder, String> {
         Ok(self.on(loaders::builder()?))
     }
 
-    /// Checks whether the route can decode images; the error states why not.
+    /// Checks whether the route can decode images on this GPU. The error contains the reason if it
+    /// cannot.
     pub fn offers(&self, route: Route) -> Result<(), String> {
         offered(&self.device, route).map_err(message).flatten()
     }
 
-    /// Returns nvJPEG's version and its known problems.
+    /// Returns the version of nvJPEG, and known problems of this version.
     pub fn nvjpeg_version(&self) -> Found {
         let library =
             nvjpeg::Library::open(self.device.runtime(), Some(self.device.driver_version() / 1000));
@@ -64,7 +66,7 @@ impl Gpu {
         Ok(told.concat().join("; "))
     }
 
-    /// Name and compute capability.
+    /// Name and compute capability of the GPU.
     pub fn name(&self) -> String {
         let (major, minor) = self.device.capability();
         format!("{} (sm_{major}{minor})", self.device.name())

@@ -1,9 +1,9 @@
-//! Checks of a hazard of Hopper's JPEG engines: they write their output when they are called, not
-//! when their stream reaches the call.
+//! Checks for a hazard of the JPEG engines of Hopper GPUs. The engines write their output as soon
+//! as they are called, and not when their stream reaches the call.
 //!
-//! The first check calls nvJPEG directly, without waiting on the host, and counts how often the
-//! hazard occurs on this device. The second check runs a loader, which waits on the host. Its bytes
-//! must not change when the consumer's work runs late.
+//! The first check calls nvJPEG directly and does not wait on the host. It counts how often the
+//! hazard occurs on this device. The second check runs a loader, which waits on the host. Its
+//! batches must not change if the consumer's work runs late.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use super::{Check, Found, epoch, message, skipped};
 
 const IMAGE: Size = Size::new(320, 240);
 
-/// Returns the checks of the hazard itself, of a loader, and of images that a call skips.
+/// Returns three checks: of the hazard itself, of a loader, and of images that a call skips.
 pub fn checks(gpu: &Gpu) -> Vec<Check> {
     let names = ["gpu/hazard/by-hand", "gpu/hazard/loader", "gpu/hazard/skipped"];
     match gpu.offers(Route::NvjpegHardware) {
@@ -36,11 +36,11 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
     }
 }
 
-/// Queues much work that writes a page, then decodes an image into the page. In stream order, the
-/// image is written last.
+/// Queues much work that writes a page, and then decodes an image into the same page. In stream
+/// order, the image is written last.
 ///
-/// Without a wait on the host, the check counts how often the engines write too early. With a wait,
-/// the image must be correct.
+/// Without a wait on the host, counts how often the engines write too early. With a wait on the
+/// host, the image must be correct.
 fn by_hand_of(gpu: &Gpu) -> Found {
     const ROUNDS: u32 = 20;
     const FILLS: u8 = 200;
@@ -51,7 +51,8 @@ fn by_hand_of(gpu: &Gpu) -> Found {
         let device = &gpu.device;
         let mut rows = Footprint::default();
         rows.add(Sort::Device, "page", page_bytes as u64, 1, "");
-        // Much more memory than nvJPEG needs, because this check does not test memory.
+        // This is more memory than nvJPEG needs, because this check does not test the use of
+        // memory.
         rows.add(Sort::Device, "nvjpeg", 256 << 20, 1, "");
         rows.add(Sort::Pinned, "nvjpeg", 32 << 20, 1, "");
         rows.add(Sort::Pinned, "file", file.len() as u64, 1, "");
@@ -84,14 +85,14 @@ fn by_hand_of(gpu: &Gpu) -> Found {
                 .map_err(|error| feedwater::Error::Internal { problem: format!("{error:?}") })?;
             let mut rows = vec![0; page_bytes];
             read_back(&stream, &page, 0, &mut rows)?;
-            // Bytes between rows are undefined.
+            // Remove the padding after each row, which has undefined values.
             let rows = rows.chunks_exact(window.pitch_bytes() as usize);
             Ok(rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect())
         };
         let right = decode(0, &used)?;
         let (mut ahead, mut wrong) = (0, 0);
         for _ in 0..ROUNDS {
-            // Deliberate misuse: `unused` was never recorded, so waiting for it does not wait.
+            // Deliberate misuse: `unused` was never recorded, so waiting for it returns at once.
             ahead += u32::from(decode(FILLS, &unused)? != right);
             wrong += u32::from(decode(FILLS, &used)? != right);
         }
@@ -105,8 +106,8 @@ fn by_hand_of(gpu: &Gpu) -> Found {
     }
 }
 
-/// Runs a loader with few, quickly recycled pages and a consumer whose copies of the batches are queued behind much other work.
-/// Each copy must equal the batch of an undisturbed run.
+/// Runs a loader with few pages, which are reused quickly. The consumer copies the batches, but its
+/// copies are queued behind much other work. Each copy must equal the batch of an undisturbed run.
 fn the_loader_waits(gpu: &Gpu) -> Found {
     const BATCHES: usize = 24;
     const FILLS: u8 = 250;
@@ -171,7 +172,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
     }
 }
 
-/// Returns a device memory limit slightly above a loader's minimum.
+/// Returns a limit of device memory that is slightly above the minimum of a loader.
 fn small_limit(make: impl Fn() -> LoaderBuilder) -> Result<u64, String> {
     let fits = |limit| make().device_memory(Some(limit)).plan().is_ok();
     let plan = make().plan().map_err(message)?;

@@ -7,20 +7,20 @@ use feedwater_tools::synth;
 use image_webp::{ColorType as WebpColor, WebPEncoder};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-/// A kind of JPEG.
+/// A kind of JPEG to test.
 #[derive(Clone, Copy, Debug)]
 pub struct Sort {
-    /// Part of the check's name.
+    /// Name of the kind, used in the names of checks.
     pub name: &'static str,
     pub sampling: SamplingFactor,
     pub gray: bool,
     pub progressive: bool,
-    /// MCUs between restart markers, 0 for none.
+    /// Number of MCUs (minimum coded units) between restart markers. 0 for no restart markers.
     pub restart: u16,
 }
 
-/// Kinds of JPEGs: every chroma subsampling, and the other properties that determine the decode
-/// route.
+/// Kinds of JPEGs to test: every chroma subsampling, and the other properties that determine the
+/// decode route.
 pub const SORTS: [Sort; 7] = [
     sampled("sampling=4:4:4", SamplingFactor::F_1_1),
     sampled("sampling=4:2:2", SamplingFactor::F_2_1),
@@ -40,7 +40,7 @@ pub fn jpeg(index: u64, size: Size, sort: Sort) -> Result<Vec<u8>, String> {
     encode(index, size, sort, if sort.gray { ColorType::Luma } else { ColorType::Rgb }, &[])
 }
 
-/// An unusual but valid file.
+/// An unusual file that is valid.
 pub struct Odd {
     pub name: &'static str,
     pub bytes: Vec<u8>,
@@ -82,8 +82,8 @@ pub fn odd() -> Result<Vec<Odd>, String> {
     let mut trailing = jpeg(11, SIZE, usual)?;
     trailing.extend(b"\xff\xd8\xff and what else lies behind an image".repeat(9));
     add("trailing garbage", trailing);
-    // Like a frame of motion JPEG, this file has no Huffman tables. Decoders then use the
-    // standard's tables, which are also the encoder's.
+    // This file has no Huffman tables, like a frame of motion JPEG. Decoders then use the tables of
+    // the standard, with which the encoder has encoded it.
     let mut without = jpeg(14, SIZE, usual)?;
     for at in 0..find(&without, 0xda) {
         if without[at..at + 2] == [0xff, 0xc4] {
@@ -106,7 +106,7 @@ pub struct Damaged {
     pub reason: Reason,
 }
 
-/// Returns the damaged files, each with its error.
+/// Returns the damaged files, each with its expected error.
 pub fn damaged() -> Result<Vec<Damaged>, String> {
     const SIZE: Size = Size::new(96, 80);
     let good = |index: u64| jpeg(20 + index, SIZE, sampled("", SamplingFactor::F_2_2));
@@ -172,7 +172,8 @@ fn encode(
     encoder.set_progressive(sort.progressive);
     encoder.set_restart_interval(sort.restart);
     if let &[orientation] = orientation {
-        // A little-endian TIFF directory with one entry: tag 0x112, one SHORT.
+        // A little-endian TIFF directory with a single entry: the tag 0x112 (orientation), of type
+        // SHORT.
         let mut exif = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
         exif.extend([orientation, 0, 0, 0, 0, 0, 0, 0]);
         encoder.add_exif_metadata(&exif).map_err(|error| error.to_string())?;
@@ -206,8 +207,8 @@ fn pnm(head: PnmHead, pixels: Vec<u8>) -> Vec<u8> {
     [head.bytes(), &pixels].concat()
 }
 
-/// Returns the position of a marker. If the marker is missing, returns the position of the last two
-/// bytes.
+/// Returns the position of a marker. If the file has no such marker, returns the position of its
+/// last two bytes.
 fn find(jpeg: &[u8], marker: u8) -> usize {
     jpeg.windows(2).position(|pair| pair == [0xff, marker]).unwrap_or(jpeg.len() - 2)
 }

@@ -1,8 +1,8 @@
-//! Compares kernels with the CPU, bit for bit: every operator, and whole chains.
+//! Compares kernels with the CPU, bit for bit. Tests every operator, and whole chains.
 //!
-//! The CPU decodes on both sides, so that only the kernels differ. If a chain has a tiled kernel, a
-//! loader launches that one. The kernel with one thread per pixel is then launched directly on the
-//! same samples.
+//! Both sides decode on the CPU, so that only the kernels can differ. If a chain has a tiled
+//! kernel, a loader launches that one. The kernel with one thread per pixel is then launched
+//! directly, on the same samples.
 
 use std::sync::Arc;
 use std::thread;
@@ -24,9 +24,9 @@ use feedwater::source::Memory;
 use super::gpu::Gpu;
 use super::{Check, Found, by_hand, epoch, loaders, message, read};
 
-/// Returns one check per operator and per chain. If `named` has operators, returns only their
-/// checks. With `brief`, an operator is compared in two combinations of element type and layout.
-/// Chains are always compared in all combinations.
+/// Returns one check per operator and one per chain. If `named` contains operators, returns only
+/// their checks. With `brief`, an operator is compared in only two combinations of element type and
+/// layout. Chains are always compared in all combinations.
 pub fn checks(gpu: &Gpu, brief: bool, named: &[String]) -> Vec<Check> {
     let all = named.is_empty();
     let wanted = feedwater::internals::op::NAMES
@@ -63,7 +63,7 @@ pub fn checks(gpu: &Gpu, brief: bool, named: &[String]) -> Vec<Check> {
     checks
 }
 
-/// Number of compared cases.
+/// Number of compared cases, and how many of them have a tiled kernel.
 #[derive(Clone, Copy, Default)]
 struct Cases {
     all: u32,
@@ -88,16 +88,16 @@ impl Cases {
 
 /// A chain to compare.
 struct Job<'a> {
-    /// Position of the check in the list of results.
+    /// Index in the list of results of the check to which the chain belongs.
     check: usize,
     chain: &'a Chain,
     /// If set, only two combinations of element type and layout are compared: the usual one, and
-    /// one that this number selects.
+    /// another one that this number selects.
     other: Option<usize>,
 }
 
-/// Compares chains in several threads, because compilation takes most of the time. Returns each
-/// result with the number of its check.
+/// Compares chains in several threads, because the compilation of kernels takes most of the time.
+/// Returns each result with the index of its check.
 fn in_threads(gpu: &Gpu, jobs: &[Job<'_>]) -> Vec<(usize, Result<Cases, String>)> {
     const MOST: usize = 8;
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST);
@@ -112,20 +112,20 @@ fn in_threads(gpu: &Gpu, jobs: &[Job<'_>]) -> Vec<(usize, Result<Cases, String>)
     parts.flat_map(|(first, it)| it.unwrap_or_else(|_| panicked(first))).collect()
 }
 
-/// Returns every example of one operator that kernels execute.
+/// Returns a chain for each example of one operator that kernels can execute.
 fn examples_of(name: &str) -> Vec<Chain> {
     let examples = examples().into_iter().filter(|operator| operator.name() == name);
     examples.map(|operator| batchable(vec![operator])).collect()
 }
 
-/// Returns the examples of all operators that kernels execute.
+/// Returns the examples of all operators that kernels can execute.
 fn examples() -> Vec<Arc<dyn Operator>> {
     let mut all = feedwater::internals::op::examples();
     all.retain(|operator| operator.kinds().not_on_device().is_none());
     all
 }
 
-/// Returns typical chains and random ones.
+/// Returns typical chains, and chains of random operators.
 fn chains() -> Vec<(String, Chain)> {
     let evaluation = Chain::new()
         .then(Resize::shorter(44))
@@ -137,7 +137,7 @@ fn chains() -> Vec<(String, Chain)> {
     all
 }
 
-/// Composes a chain from random examples, each of which accepts the pixels of the one before.
+/// Composes a chain of random examples. Each operator accepts the pixels of the operator before it.
 fn composed(seed: u64) -> Chain {
     const LENGTH: usize = 4;
     let examples = examples();
@@ -153,7 +153,8 @@ fn composed(seed: u64) -> Chain {
     batchable(operators)
 }
 
-/// Creates a chain of these operators, with a final crop if they give samples different sizes.
+/// Creates a chain of these operators. Appends a crop if their output size is not fixed, because a
+/// batch needs one size.
 fn batchable(operators: Vec<Arc<dyn Operator>>) -> Chain {
     let size = operators.iter().fold(None, |size, operator| operator.fixed_output(size));
     let chain = operators
@@ -162,7 +163,8 @@ fn batchable(operators: Vec<Arc<dyn Operator>>) -> Chain {
     if size.is_some() { chain } else { chain.then(CenterCrop::to(37, 29)) }
 }
 
-/// Compares a chain with the CPU in several element types and layouts: records and bytes must be equal.
+/// Compares a chain with the CPU in several element types and layouts. Records and bytes must be
+/// equal.
 fn parity(gpu: &Gpu, job: &Job<'_>) -> Result<Cases, String> {
     let chain = job.chain;
     let mut cases = Cases::default();
@@ -177,7 +179,8 @@ fn parity(gpu: &Gpu, job: &Job<'_>) -> Result<Cases, String> {
     Ok(cases)
 }
 
-/// Returns the element types and layouts that these pixels can have: all, or the usual one and another.
+/// Returns the combinations of element type and layout that a tensor of these pixels can have. With
+/// `other`, returns only the usual combination and the one that `other` selects.
 fn outputs(pixels: PixelType, other: Option<usize>) -> Vec<(DType, Layout)> {
     let dtypes = DType::ALL.into_iter().filter(|&it| output::check(pixels, it).is_ok());
     let mut all: Vec<_> = dtypes.flat_map(|dtype| Layout::ALL.map(|it| (dtype, it))).collect();
@@ -189,7 +192,7 @@ fn outputs(pixels: PixelType, other: Option<usize>) -> Vec<(DType, Layout)> {
     all
 }
 
-/// Compares one configuration. Returns whether it has a tiled kernel.
+/// Compares a chain in one element type and layout. Returns whether the chain has a tiled kernel.
 fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, String> {
     let samples: Vec<_> = loaders::samples()?.into_iter().take(6).collect();
     let source = Arc::new(Memory::new(samples.clone()).map_err(message)?);
@@ -224,7 +227,7 @@ fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, 
     Ok(tiled)
 }
 
-/// Compares mixed batches, pixels and soft targets, in every element type and layout.
+/// Compares the pixels and the soft targets of mixed batches, in every element type and layout.
 fn mixing(gpu: &Gpu) -> Found {
     let samples: Vec<_> = loaders::samples()?.into_iter().take(23).collect();
     let source = Arc::new(Memory::new(samples).map_err(message)?);
@@ -260,7 +263,8 @@ fn mixing(gpu: &Gpu) -> Found {
     Ok("mixed batches and their targets equal the CPU bit for bit in all element types".into())
 }
 
-/// Splits chains between CPU and GPU at every point, changing the split every two batches.
+/// Checks chains that run partly on the CPU and partly on the GPU. The split moves to another
+/// position every two batches, until every position was tested.
 fn divisions(gpu: &Gpu) -> Found {
     const EPOCHS: usize = 4;
     let samples: Vec<_> = loaders::samples()?.into_iter().take(24).collect();

@@ -1,4 +1,5 @@
-//! Lifetimes of loaders and batches: epochs left early, held or leaked batches, two loaders at once.
+//! Checks of the lifetimes of loaders and batches: epochs left early, held or leaked batches, and
+//! two loaders at once.
 
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
@@ -12,7 +13,7 @@ use super::{Check, Found, epoch, loaders, message};
 
 type Built = Result<LoaderBuilder, String>;
 
-/// Returns the checks on the CPU.
+/// Returns the checks of lifetimes on the CPU.
 pub fn on_cpu() -> Vec<Check> {
     let exact = Bound { most: 0, mean: 0.0 };
     vec![
@@ -23,7 +24,7 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// Returns the checks on the GPU. The CPU decodes where bytes must be equal.
+/// Returns the checks of lifetimes on the GPU. Checks that compare bytes exactly decode on the CPU.
 pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     let decoded_on_cpu = || Ok::<_, String>(gpu.builder()?.decode(Placement::Cpu));
     vec![
@@ -34,7 +35,7 @@ pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     ]
 }
 
-/// Drops loaders in the middle of an epoch, after epochs that were left early and while the
+/// Drops loaders in the middle of an epoch: after epochs that were left early, and while the
 /// consumer holds as many batches as it can.
 fn shut_down(builder: impl Fn() -> Built) -> Found {
     const ROUNDS: usize = 20;
@@ -56,7 +57,7 @@ fn shut_down(builder: impl Fn() -> Built) -> Found {
     Ok(format!("{ROUNDS} loaders shut down in the middle of an epoch"))
 }
 
-/// Checks that batches outlive their loader with unchanged pixels, also on another thread.
+/// Checks that batches keep their pixels after their loader was dropped, also on another thread.
 fn held(builder: impl Fn() -> Built) -> Found {
     let expected = epoch(builder()?)?.data;
     let mut loader = builder()?.prefetch(2).build().map_err(message)?;
@@ -96,7 +97,8 @@ fn leaked(builder: impl Fn() -> Built) -> Found {
     }
 }
 
-/// Runs two loaders at the same time; each must match the CPU result for its seed.
+/// Runs two loaders at the same time. The result of each loader must match the CPU's result with
+/// the same seed.
 fn two_at_once(builder: impl Fn(u64) -> Built, bound: Bound) -> Found {
     const EPOCHS: u32 = 3;
     let run = |builder: LoaderBuilder| -> Result<Vec<u8>, String> {
@@ -133,7 +135,7 @@ fn pixels_on_cpu(seed: u64) -> Built {
     Ok(pixels(seed)?.device(DeviceChoice::Cpu))
 }
 
-/// Creates a loader without `normalize`, whose tensor has bytes.
+/// Creates a loader whose tensors have bytes, because its chain has no `normalize`.
 fn pixels(seed: u64) -> Built {
     let source = Memory::new(loaders::samples()?).map_err(message)?;
     let chain = Chain::new()

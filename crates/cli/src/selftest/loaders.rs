@@ -1,4 +1,5 @@
-//! Loaders on the CPU: batches must not depend on the configuration, and every sample must appear once.
+//! Checks of loaders on the CPU: batches must not depend on the configuration, and every sample
+//! must occur once.
 
 use std::sync::OnceLock;
 
@@ -16,7 +17,7 @@ const BATCH: usize = 8;
 /// Encoded images with their labels.
 type Samples = Vec<(Vec<u8>, i64)>;
 
-/// Returns all checks.
+/// Returns all checks of loaders on the CPU.
 pub fn checks() -> Vec<Check> {
     vec![
         Check::new("loader/determinism", determinism()),
@@ -24,7 +25,7 @@ pub fn checks() -> Vec<Check> {
     ]
 }
 
-/// Returns the training chain with an output of 48x40.
+/// Returns the usual training chain, with an output of 48x40 pixels.
 pub fn training() -> Chain {
     Chain::new()
         .then(RandomResizedCrop::to(48, 40))
@@ -32,7 +33,7 @@ pub fn training() -> Chain {
         .then(Normalize::IMAGENET)
 }
 
-/// Creates a CPU loader of images in memory whose labels are their indices.
+/// Creates a loader on the CPU. Its images are in memory, and their labels are their indices.
 pub fn builder() -> Result<LoaderBuilder, String> {
     let source = Memory::new(samples()?).map_err(message)?;
     Ok(Loader::builder(source, training())
@@ -40,12 +41,12 @@ pub fn builder() -> Result<LoaderBuilder, String> {
         .shuffle(true)
         .seed(3)
         .last_batch(LastBatch::Partial)
-        // Read the whole set, even if a launcher set a rank.
+        // Read the whole set, even if environment variables of a launcher set a rank.
         .shard(0, 1)
         .device(DeviceChoice::Cpu))
 }
 
-/// Returns the images, encoded once, with their index as label.
+/// Returns encoded images with their indices as labels. They are encoded only once.
 pub fn samples() -> Result<Samples, String> {
     static MADE: OnceLock<Result<Samples, String>> = OnceLock::new();
     let make = |index| {

@@ -1,4 +1,4 @@
-//! Memory: usage must match the plan, and must not grow.
+//! Checks of memory: usage must match the plan, and must not grow.
 
 use feedwater::footprint::Memory as Place;
 use feedwater::internals::footprint::bytes;
@@ -15,14 +15,15 @@ const EPOCHS: u32 = 200;
 /// Warm-up epochs after which memory must be stable.
 const SETTLED: u32 = 20;
 
-/// Allowed extra resident memory in bytes, for the allocator and for counters of each epoch.
+/// Resident memory may grow by this number of bytes, for the allocator and for the counters of each
+/// epoch.
 const HOST_SLACK: u64 = 16 << 20;
 
-/// Allowed decrease of free device memory, in bytes. Other processes use the device too. A leak in
-/// every batch would exceed this value.
+/// Free device memory may shrink by this number of bytes, because other processes use the device
+/// too. A leak in every batch would exceed this value.
 const DEVICE_SLACK: u64 = 64 << 20;
 
-/// Returns the checks on the CPU.
+/// Returns the checks of memory on the CPU.
 pub fn on_cpu() -> Vec<Check> {
     vec![
         Check::new("loader/footprint", resident()),
@@ -30,7 +31,7 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// Returns the checks on the GPU.
+/// Returns the checks of memory on the GPU.
 pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     vec![
         Check::new("gpu/footprint", taken(gpu)),
@@ -38,7 +39,7 @@ pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     ]
 }
 
-/// Compares the resident memory that a loader adds with its plan.
+/// Compares the resident memory that a loader adds to the process with the loader's plan.
 fn resident() -> Found {
     const SLACK: u64 = 32 << 20;
     let Some(before) = status_bytes("VmRSS") else {
@@ -58,10 +59,10 @@ fn many_epochs_on_cpu() -> Found {
     Ok(format!("{grown} from epoch {SETTLED} to {EPOCHS}"))
 }
 
-/// Compares the peak use of the pools with the plan.
+/// Compares the peak use of the memory pools with the plan.
 fn taken(gpu: &Gpu) -> Found {
-    // nvJPEG may leave part of its planned memory unused. Without nvJPEG, all planned memory is
-    // used.
+    // nvJPEG may leave a part of its planned memory unused. If nvJPEG is not used, all planned
+    // memory must be used.
     let figures_of = |builder: feedwater::loader::LoaderBuilder| {
         let mut loader = builder.build().map_err(message)?;
         run_epochs(&mut loader, 2)?;
@@ -84,7 +85,7 @@ fn taken(gpu: &Gpu) -> Found {
     Ok(figures.join("; "))
 }
 
-/// Returns predicted and used bytes by kind of memory.
+/// Returns the predicted bytes and the used bytes of each kind of memory.
 fn figures(memory: &MemoryStats) -> [(&'static str, u64, u64); 2] {
     [
         ("device", memory.device_bytes_predicted, memory.device_bytes_peak),
@@ -92,7 +93,8 @@ fn figures(memory: &MemoryStats) -> [(&'static str, u64, u64); 2] {
     ]
 }
 
-/// Checks that the pools, the device's used memory and resident memory do not grow.
+/// Checks over many epochs that the memory pools, the used memory of the device and resident memory
+/// do not grow.
 fn many_epochs_on_gpu(gpu: &Gpu) -> Found {
     let device = &gpu.device;
     let mut loader = gpu.builder()?.build().map_err(message)?;
@@ -110,7 +112,7 @@ fn many_epochs_on_gpu(gpu: &Gpu) -> Found {
     Ok(format!("pools and device unchanged; {grown} in {EPOCHS} epochs"))
 }
 
-/// Describes the growth of resident memory over many epochs, or fails if it is too large.
+/// Describes how much resident memory grew over many epochs. Fails if it grew too much.
 fn host_growth(loader: &mut Loader) -> Found {
     run_epochs(loader, SETTLED)?;
     let before = status_bytes("VmRSS");

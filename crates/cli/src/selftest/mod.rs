@@ -27,7 +27,8 @@ pub mod on_gpu;
 mod operators;
 mod skipped;
 
-/// Tests this build on this machine: fast paths against references, CPU against GPU, every decode route, rings, memory
+/// Tests this build on this machine: fast paths against references, GPU against CPU, every decode
+/// route, rings, and memory
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater selftest --json")]
 pub struct Options {
@@ -37,7 +38,7 @@ pub struct Options {
     /// Run only these groups of checks
     #[arg(long, value_enum, value_delimiter = ',', value_name = "GROUPS")]
     only: Vec<Group>,
-    /// Compare the kernel of each operator in two element types and layouts instead of all
+    /// Compare the kernel of each operator in only two combinations of element type and layout
     #[arg(long)]
     brief: bool,
     /// Compare only the kernels of these operators
@@ -53,19 +54,20 @@ pub struct Options {
 pub enum Group {
     /// Loaders on the CPU
     Loader,
-    /// Fast paths of operators, compared with references
+    /// Fast paths of operators, compared with their references
     Operator,
     /// GPU kernels, compared with the CPU
     Kernels,
-    /// Decode routes, by kind of JPEG
+    /// Decode routes, for each kind of JPEG
     Decode,
-    /// JPEG engines that write before their stream allows it, or skip images
+    /// Known faults of the JPEG engines: they write before their stream reaches the call, or skip
+    /// images
     Hazard,
     /// Odd and damaged files on the GPU
     Files,
-    /// Memory on the GPU
+    /// Memory use on the GPU
     Memory,
-    /// Epochs left early, held batches, two loaders on the GPU
+    /// Epochs left early, held batches, and two loaders on the GPU
     Life,
 }
 
@@ -76,7 +78,7 @@ pub struct Check {
     pub name: String,
     /// Outcome of the check.
     pub result: Outcome,
-    /// Description of the result.
+    /// Description of the success, or of the reason for the failure or the skip.
     pub detail: String,
 }
 
@@ -88,11 +90,11 @@ pub enum Outcome {
     Pass,
     /// The check failed.
     Fail,
-    /// The check was not run, because something that it needs is missing.
+    /// The check was not run, because something is missing that it needs.
     Skip,
 }
 
-/// Description of a check's success or failure.
+/// Description of a check's success (`Ok`) or failure (`Err`).
 type Found = Result<String, String>;
 
 impl Check {
@@ -114,8 +116,8 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
     let mut report = Report { checks: Vec::new(), json: options.json };
     let wanted = |group| options.only.is_empty() || options.only.contains(&group);
     if wanted(Group::Loader) {
-        // Check memory first: a loader would reuse memory that other checks have freed, and its
-        // allocations would not show.
+        // Check memory first. After other checks, a loader would reuse memory that they have freed,
+        // and its own allocations would not be visible.
         report.add(memory::on_cpu())?;
         report.add(loaders::checks())?;
         report.add(life::on_cpu())?;
@@ -132,8 +134,8 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
     report.end(begin.elapsed().as_secs_f64())
 }
 
-/// Collects the checks. Text is printed as soon as a check has finished, so that results survive a
-/// later crash of a library. JSON is printed at the end.
+/// Collects the results of the checks. Text is printed as soon as a check has finished, so that it
+/// is not lost if a library crashes later. JSON is printed at the end.
 struct Report {
     checks: Vec<Check>,
     json: bool,
@@ -181,7 +183,7 @@ impl Report {
     }
 }
 
-/// Data of one epoch, batch after batch.
+/// Samples and errors of one epoch.
 #[derive(Clone)]
 struct Epoch {
     records: Vec<SampleRecord>,

@@ -1,13 +1,13 @@
-//! All checks on the GPU.
+//! Runs all checks on the GPU.
 
 use super::super::CommandError;
 use super::gpu::Gpu;
 use super::{Check, Group, decode, files, hazard, kernels, life, memory};
 
-/// Runs the checks of the wanted groups one after another. If there is no GPU, one check is
-/// skipped; if a GPU is `required`, that check fails. With `brief`, single operators are compared
-/// in two combinations of element type and layout. If `operators` has names, only the kernels of
-/// these operators are compared.
+/// Runs the checks of the requested groups one after another. If there is no GPU, one check reports
+/// it: as a failure if a GPU is `required`, and as skipped otherwise. With `brief`, single
+/// operators are compared in only two combinations of element type and layout. If `operators`
+/// contains names, only the kernels of these operators are compared.
 pub fn checks(
     found: &Result<Gpu, (&'static str, String)>,
     required: bool,
@@ -52,7 +52,7 @@ pub fn checks(
     if wanted(Group::Life) {
         tell(life::on_gpu(gpu))?;
     }
-    // Last, because compiling hundreds of kernels takes minutes.
+    // The checks of kernels come last, because compiling hundreds of kernels takes minutes.
     if wanted(Group::Kernels) {
         tell(kernels::checks(gpu, brief, operators))?;
     }

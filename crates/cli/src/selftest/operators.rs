@@ -1,4 +1,4 @@
-//! Operators on the CPU: fast paths compared with reference implementations.
+//! Checks of operators on the CPU: fast paths are compared with reference implementations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use feedwater_tools::synth;
 
 use super::{Check, Found};
 
-/// Returns a check per operator that compares its fast path with its reference, on bytes and on floats.
+/// Returns one check per operator, which compares the operator's fast path with its reference, on
+/// bytes and on floats.
 pub fn checks() -> Vec<Check> {
     let mut found: BTreeMap<&str, Found> = BTreeMap::new();
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
@@ -40,7 +41,7 @@ pub fn checks() -> Vec<Check> {
         .collect()
 }
 
-/// Image sizes: odd, thin and ordinary.
+/// Sizes of the test images: odd, thin and ordinary ones.
 const SIZES: [Size; 5] =
     [Size::new(61, 47), Size::new(1, 1), Size::new(3, 200), Size::new(333, 2), Size::new(128, 96)];
 

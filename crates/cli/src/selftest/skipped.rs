@@ -1,9 +1,9 @@
-//! Check of a fault that was seen on RTX 50 GPUs: a call of the JPEG engines skips images but
-//! reports success.
+//! Check for a fault that was seen on RTX 50 GPUs: a call of the JPEG engines skips some of its
+//! images but reports success.
 //!
 //! Before each call, all bytes of every page are set to `POISON`. If a page is unchanged after the
-//! call, its image was skipped. The decoder inspects only 64 bytes of each page and must detect the
-//! same images.
+//! call, its image was skipped. The decoder of the library inspects only 64 bytes of each page. It
+//! must detect the same skipped images.
 
 use feedwater::footprint::{Footprint, Memory as Sort};
 use feedwater::gpu::{Event, Stream};
@@ -18,7 +18,7 @@ use super::{Found, message};
 const IMAGE: Size = Size::new(320, 240);
 const POISON: u8 = 0xA5;
 
-/// Numbers of images per call. Each is tested in [`ROUNDS`] calls.
+/// Numbers of images per call. Each number is tested in [`ROUNDS`] calls.
 const GROUPS: [usize; 4] = [2, 7, 14, 28];
 const ROUNDS: usize = 12;
 
@@ -45,12 +45,12 @@ pub fn check(gpu: &Gpu) -> Found {
 
 #[derive(Default)]
 struct Counts {
-    /// Images whose page was not written.
+    /// Number of images whose page was not written.
     skipped: usize,
-    /// Images for which the decoder's report is wrong: skipped but reported as written, or the
-    /// reverse.
+    /// Number of images for which the decoder's report is wrong: skipped but reported as written,
+    /// or written but reported as skipped.
     unnoticed: usize,
-    /// Images whose pixels differ from those of a call with this image alone.
+    /// Number of images whose pixels differ from those of a call with this image alone.
     wrong: usize,
 }
 
@@ -60,7 +60,7 @@ fn count(gpu: &Gpu, files: &[Vec<u8>]) -> feedwater::Result<Counts> {
     let longest = files.iter().map(Vec::len).max().unwrap_or(0);
     let mut rows = Footprint::default();
     rows.add(Sort::Device, "pages", page_bytes as u64, group as u64, "");
-    // Much more memory than nvJPEG needs, because this check does not test memory.
+    // This is more memory than nvJPEG needs, because this check does not test the use of memory.
     rows.add(Sort::Device, "nvjpeg", 256 << 20, 1, "");
     rows.add(Sort::Pinned, "nvjpeg", 32 << 20, 1, "");
     rows.add(Sort::Pinned, "files", longest as u64, group as u64, "");
@@ -80,8 +80,8 @@ fn count(gpu: &Gpu, files: &[Vec<u8>]) -> feedwater::Result<Counts> {
     let pages = files.iter().map(|_| memory.buffer("pages", page_bytes));
     let pages = pages.collect::<feedwater::Result<Vec<_>>>()?;
     let filled = Event::new(device)?;
-    // Decodes these images in one call. Returns each page, and whether the decoder reports it as
-    // written.
+    // Decodes these images in one call. Returns the bytes of each page, and whether the decoder
+    // reports the page as written.
     let mut decode = |places: std::ops::Range<usize>| -> feedwater::Result<Vec<(Vec<u8>, bool)>> {
         for page in &pages[places.clone()] {
             fill(&stream, page, 0..page_bytes, POISON)?;
@@ -103,7 +103,8 @@ fn count(gpu: &Gpu, files: &[Vec<u8>]) -> feedwater::Result<Counts> {
         });
         seen.collect()
     };
-    // Bytes between rows are undefined, and the decoder writes a mark into the last row.
+    // Compare only pixels. The bytes between rows are undefined, and the decoder writes a mark into
+    // the last row.
     let pitch = window.pitch_bytes() as usize;
     let pixels = |rows: &[u8]| -> Vec<u8> {
         let rows = rows.chunks_exact(pitch).take(IMAGE.height as usize - 1);
@@ -113,8 +114,8 @@ fn count(gpu: &Gpu, files: &[Vec<u8>]) -> feedwater::Result<Counts> {
     let mut alone = Vec::new();
     for place in 0..group {
         let seen = decode(place..place + 1)?.pop().map(|(rows, _)| pixels(&rows));
-        // Skips are known only from calls with several images. An image that is skipped alone has
-        // no reference.
+        // The fault is known only from calls with several images. If a call with this image alone
+        // skips it, there is nothing to compare with.
         alone.push(seen.filter(|it| !is_poisoned(it)));
     }
     let mut counts = Counts::default();

@@ -1,4 +1,5 @@
-//! Caption of one image: label, class, file, objects, and whether it replaces another sample.
+//! Caption of one image: label, class, file and objects, and whether the image replaces another
+//! sample.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use feedwater::loader::{Batch, Loader, Outcome, SampleRecord};
 use super::font;
 use super::line::{Line, Rectangle, Rgb, shortened, text_width};
 
-/// Longest category name beside a box, in characters.
+/// Largest number of characters of a category name that is drawn beside a box.
 const NAME: usize = 20;
 
 /// Colours of categories. They differ in lightness as well as in hue.
@@ -32,7 +33,7 @@ const GRAY: Rgb = [130, 130, 130];
 pub(super) struct Caption {
     pub title: String,
     pub file: String,
-    /// Text and frame colour for an unusual image.
+    /// Text and frame colour that mark an unusual image. `None` for a usual one.
     pub mark: Option<(String, Rgb)>,
     pub objects: Vec<Object>,
 }
@@ -55,7 +56,7 @@ impl Caption {
             let name = class(category).map_or_else(|| category.to_string(), Clone::clone);
             let colour = CATEGORIES[category.rem_euclid(CATEGORIES.len() as i64) as usize];
             let name = shortened(&name, NAME);
-            // `as` is exact here: edges lie within the tensor.
+            // The conversion with `as` is exact, because edges lie within the tensor.
             let rectangle = object.bbox.xyxy().map(|edge| edge.round() as i32);
             Object { rectangle, name, colour, crowd: object.crowd }
         };
@@ -73,11 +74,12 @@ impl Caption {
         Self { title, file: name.unwrap_or(location), mark: mark(sample), objects }
     }
 
-    /// Draws one row of the boxes, their names and the mark over an image of this size.
+    /// Draws one row of everything that lies over an image of this size: the boxes, their names,
+    /// and the mark.
     pub fn draw_over(&self, line: &mut Line, [width, height]: [i32; 2], scale: i32) {
         for object in &self.objects {
             let Object { rectangle, colour, crowd, .. } = *object;
-            // Dark lines on both sides keep the outline visible on any background.
+            // Dark lines on both sides of the outline keep it visible on any background.
             let [left, top, right, bottom] = rectangle;
             let seam = [left - 1, top - 1, right + 1, bottom + 1];
             line.outline(seam, 2 * scale + 2, [0; 3], false);
@@ -85,7 +87,7 @@ impl Caption {
         }
         let rows = font::ROWS as i32 * scale + 2;
         for Object { rectangle: [left, top, ..], name, colour, .. } in &self.objects {
-            // Draw the name above the box if it fits, else inside; never beyond the right edge.
+            // Draw the name above the box, or inside it if there is too little space above.
             let top = if *top >= rows { top - rows } else { *top };
             tag(line, [*left, top], name, *colour, width, scale);
         }
@@ -97,7 +99,7 @@ impl Caption {
     }
 }
 
-/// Draws text on a background of this colour.
+/// Draws text on a background of the colour `ground`, within the image.
 fn tag(line: &mut Line, [left, top]: [i32; 2], text: &str, ground: Rgb, width: i32, scale: i32) {
     let across = text_width(text.chars().count(), scale) + 4;
     let left = left.min(width - across).max(0);
@@ -107,7 +109,7 @@ fn tag(line: &mut Line, [left, top]: [i32; 2], text: &str, ground: Rgb, width: i
     line.text([left + 2, top + 2], text, scale, ink);
 }
 
-/// Returns the text and colour of an unusual sample's mark.
+/// Returns the text and the colour that mark an unusual sample. Returns `None` for a usual one.
 fn mark(sample: &SampleRecord) -> Option<(String, Rgb)> {
     match (sample.outcome, sample.replaces) {
         (Outcome::Substituted, _) => Some(("substituted".into(), RED)),

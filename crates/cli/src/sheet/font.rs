@@ -1,12 +1,13 @@
-//! A small caption font, drawn for this program: characters of 5x8 pixels.
+//! A small font for captions, drawn for this program. Its characters have 5x8 pixels.
 
 /// Distance from one character to the next at scale 1, in pixels.
 pub const ADVANCE: usize = 6;
 
-/// Rows per character. The last one is for descenders.
+/// Number of rows of a character. The last row is for descenders.
 pub const ROWS: usize = 8;
 
-/// Returns row `row` of a character, its leftmost pixel in bit 4. Anything but printable ASCII is drawn as a box.
+/// Returns row `row` of a character, with its leftmost pixel in bit 4. Characters other than
+/// printable ASCII are drawn as a box.
 pub fn row(character: char, row: usize) -> u8 {
     let place = (character as usize).checked_sub(usize::from(b' '));
     place.and_then(|place| GLYPHS.get(place)).unwrap_or(&UNKNOWN)[row]

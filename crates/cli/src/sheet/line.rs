@@ -1,13 +1,14 @@
-//! Drawing of rectangles, outlines and text, one row of pixels at a time.
+//! Draws rectangles, outlines and text, one row of pixels at a time.
 
 use super::font;
 
 pub type Rgb = [u8; 3];
 
-/// Left, top, right and bottom edge; the last two are exclusive.
+/// Left, top, right and bottom edge of a rectangle. Its right column and its bottom row are not
+/// part of it.
 pub type Rectangle = [i32; 4];
 
-/// A row of pixels. Drawing beyond its ends is clipped.
+/// One row of pixels. What lies beyond its ends is not drawn.
 pub struct Line<'a> {
     pub rgb: &'a mut [u8],
     pub y: i32,
@@ -19,7 +20,7 @@ impl Line<'_> {
         self.dots(rectangle, colour, |_| true);
     }
 
-    /// Draws the outline of a rectangle inside its edges; dashed for a crowd.
+    /// Draws the outline of a rectangle, inside its edges. The outline of a crowd is dashed.
     pub fn outline(&mut self, rectangle: Rectangle, thick: i32, colour: Rgb, dashed: bool) {
         let [left, top, right, bottom] = rectangle;
         let y = self.y;
@@ -65,19 +66,22 @@ impl Line<'_> {
     }
 }
 
-/// Width in pixels of text with this number of characters, without the gap after the last one.
+/// Width of a text with this number of characters in pixels, without the gap after the last
+/// character.
 pub fn text_width(characters: usize, scale: i32) -> i32 {
     ((characters * font::ADVANCE) as i32 - 1).max(0) * scale
 }
 
-/// Shortens text to at most `most` characters: its beginning and end with two dots between them.
+/// Shortens text to at most `most` characters. Keeps its beginning and its end, with two dots
+/// between them.
 pub fn shortened(text: &str, most: usize) -> String {
     let count = text.chars().count();
     if count <= most {
         return text.into();
     }
     let kept = most.saturating_sub(2);
-    // Keep the end too, because file names often differ only in a number before the extension.
+    // Keep the end of the text, because file names often differ only in a number before the
+    // extension.
     let front = kept / 2;
     let begin = text.chars().take(front);
     begin.chain("..".chars()).chain(text.chars().skip(count - (kept - front))).take(most).collect()

@@ -8,7 +8,7 @@ fn caption(title: &str, file: &str) -> Caption {
     Caption { title: title.into(), file: file.into(), mark: None, objects: Vec::new() }
 }
 
-/// All pixels of a sheet of uniform images, row by row.
+/// Returns all pixels of a sheet of images with a single colour, row by row.
 fn drawn((width, height): (u32, u32), captions: Vec<Caption>) -> Vec<Vec<Rgb>> {
     let batch = captions.len();
     let shape = TensorShape { batch, width, height, dtype: DType::U8, layout: Layout::Nhwc };
@@ -24,7 +24,7 @@ fn drawn((width, height): (u32, u32), captions: Vec<Caption>) -> Vec<Vec<Rgb>> {
     (0..height).map(row).collect()
 }
 
-/// First and last column, then first and last row, of the pixels of this colour.
+/// Returns the first and last column, and the first and last row, in which this colour occurs.
 fn extent(sheet: &[Vec<Rgb>], colour: Rgb) -> Option<[usize; 4]> {
     let mut found: Option<[usize; 4]> = None;
     for (y, row) in sheet.iter().enumerate() {
@@ -36,7 +36,8 @@ fn extent(sheet: &[Vec<Rgb>], colour: Rgb) -> Option<[usize; 4]> {
     found
 }
 
-/// Three images of 100x40 on a 2x2 sheet, each with two lines of text below.
+/// The sheet has three images of 100x40 pixels in a 2x2 grid. Each image has two lines of text
+/// below it.
 #[test]
 fn images_lie_in_rows_with_their_captions_below() {
     let captions = vec![caption("H", ""), caption("", "H"), caption("HH", "")];
@@ -47,7 +48,8 @@ fn images_lie_in_rows_with_their_captions_below() {
     for (level, left, top) in [(101, GAP, GAP), (102, second, GAP), (103, GAP, GAP + pitch)] {
         assert_eq!(extent(&sheet, [level; 3]), Some([left, left + 99, top, top + 39]), "{level}");
     }
-    // Titles start five rows below their image, file names one line lower; an H has seven rows.
+    // A title starts five rows below its image, and a file name one line below the title. An H has
+    // seven rows.
     let title = GAP + 40 + 5;
     assert_eq!(extent(&sheet, TITLE), Some([GAP, GAP + 10, title, title + pitch + 6]));
     assert_eq!(
@@ -62,7 +64,8 @@ fn images_lie_in_rows_with_their_captions_below() {
 fn a_caption_is_shortened_to_the_columns_of_its_image() {
     let long = "n".repeat(200);
     let sheet = drawn((10, 10), vec![caption(&long, &long), caption(&long, &long)]);
-    // Sixteen characters are wider than the image, so the next image moves to the right.
+    // A caption of sixteen characters is wider than the image, so the next image moves to the
+    // right.
     let column = 16 * font::ADVANCE - 1;
     assert_eq!(sheet[0].len(), 2 * (column + GAP) + GAP);
     let gap = GAP + column..GAP + column + GAP;
@@ -77,7 +80,7 @@ fn a_box_has_an_outline_and_its_category() {
     whole.objects = vec![object([20, 30, 60, 70], false)];
     let sheet = drawn((100, 80), vec![whole]);
     let at = |x: usize, y: usize| sheet[GAP + y][GAP + x];
-    // The outline lies two pixels inside the edges, with a dark line on both sides.
+    // The outline is two pixels wide, inside the edges, with a dark line on both sides.
     for (x, y) in [(20, 50), (21, 50), (58, 50), (59, 50), (40, 30), (40, 31), (40, 68), (40, 69)] {
         assert_eq!(at(x, y), GREEN, "{x} {y}");
     }
@@ -87,7 +90,7 @@ fn a_box_has_an_outline_and_its_category() {
     for (x, y) in [(18, 50), (23, 50), (40, 50), (61, 50), (40, 71)] {
         assert_eq!(at(x, y), [101; 3], "{x} {y}");
     }
-    // The name is above the box: ten rows of background with a T.
+    // The name, a T, is above the box, on a background of ten rows.
     assert_eq!(at(20, 20), GREEN);
     assert_eq!([22, 23, 24, 25, 26].map(|x| at(x, 22)), [[0; 3]; 5]);
     assert_eq!([23, 24, 25].map(|x| at(x, 25)), [GREEN, [0; 3], GREEN]);
@@ -99,7 +102,7 @@ fn a_box_has_an_outline_and_its_category() {
     assert!(colours.contains(&true) && colours.contains(&false), "a crowd's outline is dashed");
 }
 
-/// Boxes at and beyond every edge, in images smaller than a name.
+/// Boxes lie at and beyond every edge, in images that are smaller than the name of a box.
 #[test]
 fn boxes_and_names_never_leave_their_image() {
     for size in [(100, 80), (7, 5), (1, 1)] {

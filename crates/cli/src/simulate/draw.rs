@@ -1,12 +1,12 @@
-//! Text timeline of a simulation.
+//! Draws the timeline of a simulation as text.
 
 use std::fmt::Write;
 
 use feedwater_insight::model::{Event, Forecast, What, Who};
 
-/// Columns of the time axis.
+/// Number of columns of the time axis, in characters.
 const COLUMNS: usize = 96;
-/// Largest number of loaders drawn.
+/// Largest number of loaders that are drawn.
 const ROWS: usize = 24;
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -15,9 +15,11 @@ const LEGEND: [&str; 2] = [
     "ready: batches that wait for the consumer, + for more than 9; consumer: share of the time in steps, ▁ to █",
 ];
 
-/// Draws the first `seconds`: each loader's batches as bars, the number of ready batches, and the consumer's utilization.
+/// Draws the first `seconds` of a simulation: each loader's batches as bars, the number of ready
+/// batches, and the consumer's utilization.
 ///
-/// A loader's bars alternate between two shades; dots mark waits for a free slot. The last lines are a legend.
+/// The bars of a loader alternate between two shades. Dots mark the time in which a loader waits
+/// for a free slot. The last lines are a legend.
 pub fn timeline(forecast: &Forecast, seconds: f64) -> String {
     let column = seconds / COLUMNS as f64;
     let mut text = String::new();
@@ -62,7 +64,8 @@ fn line(text: &mut String, name: &str, row: impl Iterator<Item = char>) {
     let _ = writeln!(text, "{name:<11}{}", row.trim_end());
 }
 
-/// Returns when a loader or the consumer worked, as (start, end). Unfinished work lasts until `end`.
+/// Returns the times in which a loader or the consumer worked, as pairs of start and end. Work that
+/// is not finished lasts until `end`.
 fn spans(events: &[Event], who: Who, end: f64) -> Vec<(f64, f64)> {
     let mut spans: Vec<(f64, f64)> = Vec::new();
     for event in events.iter().filter(|event| event.who == who) {
@@ -79,7 +82,7 @@ fn spans(events: &[Event], who: Who, end: f64) -> Vec<(f64, f64)> {
     spans
 }
 
-/// Returns the fraction of each column that the spans cover.
+/// Returns which share of each column these times cover.
 fn busy(spans: &[(f64, f64)], column: f64) -> Vec<f64> {
     let mut busy = vec![0.0; COLUMNS];
     for (begin, end) in spans {
@@ -93,13 +96,13 @@ fn busy(spans: &[(f64, f64)], column: f64) -> Vec<f64> {
     busy
 }
 
-/// Returns the largest number of ready batches within each column.
+/// Returns the largest number of ready batches in each column.
 fn ready(events: &[Event], column: f64) -> Vec<usize> {
     let mut most = vec![0; COLUMNS];
     let (mut count, mut filled) = (0, 0);
     for event in events {
         let at = (event.time / column) as usize;
-        // The count did not change until this event.
+        // Until the column of this event, the number of ready batches was the same.
         while filled < at.min(COLUMNS) {
             most[filled] = most[filled].max(count);
             filled += 1;
@@ -122,6 +125,7 @@ fn ready(events: &[Event], column: f64) -> Vec<usize> {
 
 fn height(share: f64) -> char {
     let at = (share.clamp(0.0, 1.0) * 8.0).round() as usize;
-    // Keep even a short step visible.
+    // Draw at least the smallest bar if the consumer worked at all, so that short steps are
+    // visible.
     HEIGHTS[if share > 0.0 { at.max(1) } else { 0 }]
 }

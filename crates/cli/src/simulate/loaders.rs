@@ -1,4 +1,5 @@
-//! `simulate` without a report: loaders that produce one batch each, their queue, and the consumer.
+//! `simulate` without a report: several loaders that produce one batch at a time, their queue, and
+//! the consumer.
 
 use feedwater::internals::file;
 use feedwater::internals::footprint::counted;
@@ -12,12 +13,12 @@ use super::{Options, draw, percent, within};
 
 /// Default coefficient of variation of the loading times.
 ///
-/// With a queue of one batch per loader and delivery in order, 7 loaders then produce 98, 275 and 296 batches in 30 s for loading
-/// times of 2 s, 0.7 s and 0.35 s.
+/// With this value, a queue of one batch per loader and delivery in order, 7 loaders produce 98,
+/// 275 and 296 batches in 30 s for loading times of 2 s, 0.7 s and 0.35 s.
 const CV: f64 = 0.06;
 /// Largest number of events that are recorded for the timeline and the animation.
 const EVENTS: u32 = 1_000_000;
-/// Most events that the animation shows; they take 6 MB in the page.
+/// Largest number of events that the animation shows. This number takes 6 MB in the page.
 const SHOWN: usize = 100_000;
 
 const PAGE: &str = include_str!("page.html");
@@ -89,7 +90,8 @@ impl Loop {
         })
     }
 
-    /// Builds a model with batches of one sample and one waiting stage: loaders share no resources.
+    /// Builds the model of the loop. A batch has one sample, and the only stage is a wait, because
+    /// the loaders share no resources.
     fn model(&self) -> Model {
         let load = self.load_ms / 1e3;
         let start = |loader: u32| load * f64::from(loader) / f64::from(self.loaders);
@@ -113,7 +115,7 @@ impl Loop {
         }
     }
 
-    /// Converts a model error to one that names the command line options.
+    /// Converts an error of the model to one that names options of the command line.
     fn model_error(&self, error: feedwater_insight::Error) -> CommandError {
         let Self { load_ms, step_ms, seconds, .. } = self;
         CommandError::Misused(format!(
@@ -121,8 +123,8 @@ impl Loop {
         ))
     }
 
-    /// Seconds that the timeline shows: at most 24 times the loading time or the step, whichever is
-    /// longer.
+    /// Number of seconds that the timeline shows: at most 24 times the loading time or the step
+    /// time, whichever is longer.
     fn drawn_seconds(&self) -> f64 {
         let load = (self.load_ms / 1e3).max(self.step_ms / 1e3);
         self.seconds.min(24.0 * load)
@@ -162,7 +164,7 @@ impl Loop {
         )
     }
 
-    /// Builds the page, which shows the simulated events.
+    /// Builds the HTML page that animates the simulated events.
     fn page(&self, model: &Model, forecast: &Forecast, halts: &Halts) -> String {
         let shown = &forecast.events[..forecast.events.len().min(SHOWN)];
         let is_cut = shown.len() < forecast.events.len();
@@ -175,17 +177,20 @@ impl Loop {
             "step": self.step_ms / 1e3,
             "verdict": self.summary(model, forecast, halts),
         });
-        // Escape `<`, which could end the script element.
+        // Escape `<`, because `</script>` in the data would end the script element.
         PAGE.replacen("/*DATA*/null", &data.to_string().replace('<', "\\u003c"), 1)
     }
 }
 
-/// Distribution of the consumer's waiting time over batch numbers modulo the number of loaders.
+/// Rhythm of the consumer's waits. If the consumer always waits for the same loaders' batches, the
+/// wait recurs with a period of `loaders` batches.
 struct Halts {
-    /// Largest share of the waiting time for one remainder. A share of 1 / `loaders` means that the
-    /// waits have no rhythm.
+    /// Batches are grouped by their number modulo the number of loaders. This is the largest share
+    /// of the waiting time in one group. A share of 1 / `loaders` means that the waits have no
+    /// rhythm.
     ///
-    /// `None` with one loader, too few batches or no waiting. The wait for the first batch is not counted.
+    /// `None` with one loader, too few batches or no waiting. The wait for the first batch is not
+    /// counted.
     share: Option<f64>,
 }
 

@@ -1,4 +1,5 @@
-//! `simulate`: draws loaders, a queue and a consumer over time, or predicts a measured pipeline on other hardware.
+//! `simulate`: draws loaders, a queue and a consumer over time, or predicts how a measured pipeline
+//! performs on other hardware.
 
 use std::path::PathBuf;
 
@@ -12,13 +13,16 @@ mod scale;
 
 /// Simulates data loading: loaders, their queue and a training loop, or a measured pipeline on other hardware
 ///
-/// Without --from, each loader produces one batch at a time and a consumer takes them in order. By default 7 loaders take 2 s per
-/// batch (coefficient of variation 0.06) and a step takes 100 ms.
+/// Without --from, each loader produces one batch at a time, and a consumer takes the batches in
+/// order. By default, 7 loaders take 2 s per batch (coefficient of variation 0.06), and a step of
+/// the consumer takes 100 ms.
 ///
-/// With --from, the field `model` of a report is simulated as measured, and on the hardware given by the options. --workers and
-/// --resource apply to one GPU's loader, --cores and --disk-MBps to a host, --link-MBps to all hosts together. Options that are
-/// not given keep their measured values. A host's cores are divided among its GPUs. With another batch size the step time changes
-/// in proportion, unless --step-ms is given. GPUs waiting for each other are not simulated.
+/// With --from, the field `model` of a report is simulated twice: as measured, and on the hardware
+/// that the options describe. --workers and --resource apply to the loader of one GPU, --cores and
+/// --disk-MBps to one host, and --link-MBps to all hosts together. Options that are not given keep
+/// the measured values. The cores of a host are divided among its GPUs. If the batch size changes,
+/// the step time changes in proportion, unless --step-ms is given. GPUs that wait for each other
+/// are not simulated.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
@@ -27,13 +31,13 @@ Example:
   feedwater simulate --load-ms 700 --html loop.html   the same as an animation
   feedwater simulate --from report.json --hosts 4 --gpus-per-host 8 --cores 96")]
 pub struct Options {
-    /// Loaders, each of which produces one batch at a time [default: 7]
+    /// Number of loaders, each of which produces one batch at a time [default: 7]
     #[arg(long, conflicts_with = "from")]
     loaders: Option<u32>,
-    /// Mean milliseconds per batch of a loader [default: 2000]
+    /// Mean milliseconds that a loader takes for a batch [default: 2000]
     #[arg(long, conflicts_with = "from")]
     load_ms: Option<f64>,
-    /// Milliseconds per step of the consumer [default: 100, or as measured]
+    /// Milliseconds that a step of the consumer takes [default: 100, or as measured]
     #[arg(long)]
     step_ms: Option<f64>,
     /// Seconds to simulate [default: 30]
@@ -42,10 +46,10 @@ pub struct Options {
     /// Coefficient of variation of the loading times, 0 to 5 [default: 0.06]
     #[arg(long, conflicts_with = "from")]
     cv: Option<f64>,
-    /// Batches that may wait for the consumer, in addition to one per loader [default: 0]
+    /// Number of batches that can wait for the consumer, in addition to one per loader [default: 0]
     #[arg(long, conflicts_with = "from")]
     queue: Option<u32>,
-    /// Start the loaders one after another, evenly spread over the first loading time
+    /// Start the loaders one after another, evenly spread over the time of loading one batch
     #[arg(long, conflicts_with = "from")]
     desync: bool,
     /// Write an animation to this file, as self-contained HTML
@@ -58,7 +62,7 @@ pub struct Options {
     #[arg(long)]
     json: bool,
 
-    /// JSON file with a field `model`, as printed by explain or simulate
+    /// JSON file with a field `model`, such as the output of explain or simulate
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     #[command(flatten)]
@@ -85,7 +89,7 @@ fn within(
     Err(CommandError::Misused(format!("{name}: must be from {from} to {to}, is {value}")))
 }
 
-/// Formats a share as a percentage; small ones with one decimal.
+/// Formats a share as a percentage. Percentages below 10 have one decimal.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 9.95 {

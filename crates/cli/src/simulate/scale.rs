@@ -1,4 +1,4 @@
-//! `simulate --from`: simulates a measured pipeline as measured, and on other hardware.
+//! `simulate --from`: simulates a measured pipeline on the measured and on other hardware.
 
 use std::path::Path;
 
@@ -12,54 +12,55 @@ use serde_json::{Value, json};
 use super::super::{CommandError, io_failure, print, print_json};
 use super::{Options, percent, within};
 
-/// A simulation has at least `BATCHES` batches and `SAMPLES` samples, unless it would exceed
-/// [`VISITS`].
+/// A simulation has at least `BATCHES` batches and at least `SAMPLES` samples, unless it would then
+/// exceed [`VISITS`].
 const BATCHES: u64 = 500;
 const SAMPLES: u64 = 40_000;
-/// Largest number of stage visits in a run. Such a run takes about a second.
+/// Largest number of stages of samples in one simulation. Such a simulation takes about a second.
 const VISITS: u64 = 2_000_000;
 /// Largest report file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Hardware that differs from what was measured.
+/// Options that describe hardware different from the measured hardware.
 #[derive(Args)]
 pub struct Hardware {
-    /// Workers of each GPU's loader
+    /// Number of workers of each GPU's loader
     #[arg(long, requires = "from")]
     workers: Option<u32>,
-    /// CPU cores per host
+    /// Number of CPU cores per host
     #[arg(long, requires = "from")]
     cores: Option<u32>,
     /// Prefetched batches
     #[arg(long, requires = "from")]
     prefetch: Option<u32>,
-    /// Samples per batch
+    /// Number of samples per batch
     #[arg(long, requires = "from")]
     batch: Option<u32>,
-    /// GPUs per host
+    /// Number of GPUs per host
     #[arg(long, requires = "from", default_value_t = 1)]
     gpus_per_host: u32,
     /// Number of hosts
     #[arg(long, requires = "from", default_value_t = 1)]
     hosts: u32,
-    /// Number of servers of a resource per GPU, such as its JPEG engines
+    /// Number of servers of a resource, such as the JPEG engines, per GPU
     #[arg(long, requires = "from", value_name = "NAME=SERVERS")]
     resource: Vec<String>,
-    /// Multiply the time of a stage by a factor
+    /// Multiply the time of a stage by this factor
     #[arg(long, requires = "from", value_name = "NAME=FACTOR")]
     scale_stage: Vec<String>,
-    /// Throughput of the disk shared by a host's GPUs, in 10^6 bytes per second
+    /// Throughput of the disk that the GPUs of a host share, in 10^6 bytes per second
     #[arg(long = "disk-MBps", requires = "from", value_name = "RATE")]
     disk_mbps: Option<f64>,
-    /// Throughput of the link or storage shared by all hosts, in 10^6 bytes per second
+    /// Throughput of the link or storage that all hosts share, in 10^6 bytes per second
     #[arg(long = "link-MBps", requires = "from", value_name = "RATE")]
     link_mbps: Option<f64>,
-    /// Mean bytes per encoded sample, for both rates [default: from the report]
+    /// Mean number of bytes of an encoded sample, for --disk-MBps and --link-MBps [default: from
+    /// the report]
     #[arg(long, requires = "from")]
     sample_bytes: Option<f64>,
 }
 
-/// Reads a share of time from a forecast.
+/// Function that returns a share of the time from a forecast.
 type Share = fn(&Forecast) -> f64;
 
 /// The fields of a report that this command reads. Other fields are ignored.
@@ -73,7 +74,8 @@ struct Report {
 }
 
 impl Report {
-    /// Mean bytes per encoded sample: the report's own field, or the size measured by explain.
+    /// Mean number of bytes of an encoded sample: the value of the report's own field, or else the
+    /// size that `explain` measured.
     fn sample_bytes(&self) -> Option<f64> {
         let met = || self.profile.pointer("/data/mean_bytes").and_then(Value::as_f64);
         self.sample_bytes.or_else(met).filter(|bytes| *bytes > 0.0)
@@ -150,7 +152,8 @@ fn misused(path: &Path, problem: &str) -> CommandError {
     CommandError::Misused(format!("{}: {problem}", path.display()))
 }
 
-/// Adds the file or the options to a model error that does not name them.
+/// Converts an error of the model. Adds the file or the options to its message if the message does
+/// not name them.
 fn in_terms_of_options(path: &Path, error: &Error) -> CommandError {
     match error {
         Error { key, problem } if key == "sample_bytes" => {
@@ -185,7 +188,7 @@ fn hardware(options: &Options, sample_bytes: Option<f64>) -> Result<model::Hardw
     })
 }
 
-/// Parses NAME=VALUE options.
+/// Parses the values of options of the form NAME=VALUE.
 fn pairs<T: std::str::FromStr>(
     option: &str,
     texts: &[String],
@@ -199,7 +202,8 @@ fn pairs<T: std::str::FromStr>(
     texts.iter().map(|text| pair(text).ok_or_else(|| wrong(text))).collect()
 }
 
-/// Simulates long enough for a steady result, but at most about a second.
+/// Simulates a model. The simulation is long enough for a steady result, but takes at most about a
+/// second.
 fn simulate(model: &Model, seed: u32) -> Result<Forecast, CommandError> {
     let visits = u64::from(model.batch) * model.stages.len() as u64;
     let enough = BATCHES.max(SAMPLES / u64::from(model.batch.max(1)));
@@ -216,7 +220,7 @@ fn limits(model: &Model) -> Vec<Value> {
     named.collect()
 }
 
-/// Formats the bottleneck and the next one.
+/// Formats the smallest throughput bound and the next larger one.
 fn bounds(model: &Model, forecast: &Forecast) -> String {
     let capacity = model.capacity();
     let Some((limit, rate)) = capacity.first() else { return "nothing limits".into() };

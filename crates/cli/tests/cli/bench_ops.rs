@@ -1,4 +1,5 @@
-//! `feedwater bench-ops`: fields of the result, its sums and its errors. Times are not checked.
+//! Tests of `feedwater bench-ops`: the fields of the result, its sums and its errors. Times are not
+//! checked.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +24,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// Creates ten images of 80x60, and a `pipeline.toml` that consists of `head` and `chain`.
+/// Creates ten images of 80x60 pixels, and a `pipeline.toml` that consists of `head` and `chain`.
 fn workplace(head: &str, chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings = synth::Settings { classes: 2, ..synth::Settings::uniform(10, 80, 60) };
@@ -35,7 +36,7 @@ fn workplace(head: &str, chain: &str) -> TempDir {
 
 fn bench_ops(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
-    // Runs without a device, even if this machine has one.
+    // Hide the driver, so that the command finds no GPU even if this machine has one.
     command.env("FEEDWATER_LIBCUDA", "/nowhere/libcuda.so");
     command.arg("bench-ops").args(args).current_dir(dir).output().unwrap()
 }
@@ -119,7 +120,7 @@ fn every_step_of_the_chain_is_measured_alone_and_shares_add_up() {
     near(together, before + number(row(&result, "decode to tensor"), "seconds"));
     near(number(&result, "images_per_second_per_core") * together, 1.0);
 
-    // Megapixels are counted from the actual input of each step.
+    // The megapixels of a step are those of its actual input.
     let of = |name: &str| number(row(&result, name), "megapixels");
     near(of("read"), 0.0048);
     near(of("decode, whole"), 0.0048);

@@ -1,8 +1,7 @@
-//! Profiles, reports about them, and the command `explain`.
+//! Tests of profiles, of reports about them, and of the command `explain`.
 //!
-//! The files in `tests/golden/bottlenecks/` were written by `benches/bottlenecks`. Each file has
-//! the measurements of a run with a synthetic bottleneck, and of a second run after a knob was
-//! changed.
+//! `benches/bottlenecks` has written the files in `tests/golden/bottlenecks/`. Each file has the
+//! measurements of two runs: one with a synthetic bottleneck, and one after a setting was changed.
 
 use crate::common;
 use crate::words::has_words;
@@ -49,7 +48,7 @@ fn every_sample_passes_every_stage_once() {
     let profile = loader.profile_since(&before);
     assert_eq!((profile.images, profile.batches), (16, 4));
     assert_eq!(after.steps.samples, 16);
-    // Samples that were prepared for the next epoch in the meantime are counted too.
+    // The workers have already prepared samples of the next epoch, which are counted too.
     for stage in [Stage::Read, Stage::Header, Stage::Decode, Stage::Transform] {
         let counted = after.stage(stage).count;
         assert!((16..=16 + 4 * 3).contains(&counted), "{stage:?} {counted}");
@@ -57,7 +56,7 @@ fn every_sample_passes_every_stage_once() {
     let read = after.stage(Stage::Read);
     let header = after.stage(Stage::Header);
     assert!(read.bytes > 0 && read.busy > 0);
-    // Each of the two workers may be between the two counts of a sample.
+    // A sample is counted at two places. Each of the two workers may be between them.
     assert!(header.latency.count().abs_diff(header.count) <= 2, "{header:?}");
     assert!(after.pixels >= 16 * 64 && after.window_pixels > 0 && !after.images.is_empty());
     let all: f64 = profile.ring.occupancy.iter().sum();
@@ -67,8 +66,8 @@ fn every_sample_passes_every_stage_once() {
     assert_eq!(names, ["feedwater-list", "feedwater-0", "feedwater-1"]);
 }
 
-/// Workers measure their run time and their wait for a processor, if the kernel provides these
-/// numbers.
+/// Workers measure their time on a processor and their wait for one, if the kernel reports these
+/// times.
 #[test]
 fn workers_measure_their_wait_for_a_processor() {
     let told =
@@ -78,7 +77,8 @@ fn workers_measure_their_wait_for_a_processor() {
         let threads = profile.threads.iter().filter(|it| it.name != "feedwater-list");
         threads.cloned().collect::<Vec<_>>()
     };
-    // On a busy machine, one worker may process all samples before the other starts.
+    // Repeat until both workers have processed samples. On a busy machine, one worker may process
+    // all samples before the other starts.
     let profile = loop {
         loader.epoch().for_each(|batch| drop(batch.unwrap()));
         let profile = loader.profile();
@@ -93,7 +93,7 @@ fn workers_measure_their_wait_for_a_processor() {
     let Some(waits) = profile.processors.waits else { return };
     let sum = waits.others + waits.own + waits.quota + waits.stolen;
     assert!((sum - waits.seconds).abs() < 1e-9, "{waits:?}");
-    // The parts must add up to the workers' time.
+    // The shares must add up to the whole time of the workers.
     let Spent { stages, processor, input, room, starting, finished, between } = Spent::of(&profile);
     let stages: f64 = stages.iter().map(|it| it.1).sum();
     let spent = stages + processor.unwrap().all + input + room + starting + finished + between;
@@ -111,8 +111,8 @@ fn time_before_the_start_and_after_the_end_is_not_between_stages() {
         (stage.busy, stage.cpu_share, stage.waited_for_processor) = (busy, 1.0, None);
     }
     for thread in profile.threads.iter_mut().filter(|it| it.name != "feedwater-list") {
-        // All threads have the same number of samples. A thread with fewer samples would be a
-        // straggler.
+        // All threads have the same number of samples. A thread with fewer samples in the same time
+        // would count as a straggler.
         (thread.count, thread.busy) = (24, 0.06);
         (thread.ran, thread.waited_for_processor) = (None, None);
         (thread.waited_for_input, thread.waited_for_room) = (0.0, 0.03);
@@ -132,16 +132,16 @@ fn time_before_the_start_and_after_the_end_is_not_between_stages() {
         near(found, expected);
         assert!(report.evidence.iter().any(|line| line.contains(text)), "{text}: {report}");
     }
-    // The workers of the model include the time between stages, but not the time before the first
-    // and after the last stage.
+    // The model includes the workers' time between stages, but not the time before the first stage
+    // and after the last one.
     let overhead = fit(&profile, None).unwrap().model;
     let overhead = overhead.stages.iter().find(|it| it.name == "overhead").unwrap();
     let samples = profile.stage(Stage::HandOver).unwrap().count as f64;
     near(overhead.service.mean, 2.0 * 0.01 / samples);
 }
 
-/// The kernel's waits are estimates. They must not reduce the times before the start and after the
-/// end, which are exact.
+/// The waits for a processor are estimates. They must not reduce the times before the start and
+/// after the end, which are exact.
 #[test]
 fn estimated_waits_do_not_shorten_exact_times() {
     let mut profile = profile();
@@ -156,8 +156,8 @@ fn estimated_waits_do_not_shorten_exact_times() {
     assert_eq!((room, input, between), (0.0, 0.0, 0.0));
 }
 
-/// The time of the consumer after the last batch must not count as the workers' time between
-/// stages.
+/// Workers have finished before the consumer does. The time in between must not count as their time
+/// between stages.
 #[test]
 fn time_after_the_last_sample_is_not_between_stages() {
     let mut loader = Loader::builder(common::memory(16), common::training())
@@ -171,7 +171,7 @@ fn time_after_the_last_sample_is_not_between_stages() {
     let over = |profile: &Profile| profile.workers().all(|it| it.finished > 0.0);
     let mut profile = loader.profile();
     while !over(&profile) {
-        // The threads exit by themselves at any time.
+        // The worker threads end by themselves, some time after the last sample.
         std::thread::sleep(Duration::from_millis(1));
         profile = loader.profile();
     }
@@ -232,7 +232,7 @@ fn waiting_costs_money() {
     profile.consumer.waiting_share = 0.2;
     let options = Options { price_per_hour: Some(3.0), ..Options::default() };
     let cost = explain(&profile, &options).unwrap().cost.unwrap();
-    // At 100 images/s, an epoch takes six minutes, of which a fifth is waiting.
+    // At 100 images/s, an epoch takes six minutes. The consumer waits for a fifth of them.
     assert!((cost.epoch_seconds - 360.0).abs() < 1e-9);
     assert!((cost.waiting_per_epoch - 0.2 * 0.1 * 3.0).abs() < 1e-9);
 }
@@ -240,7 +240,7 @@ fn waiting_costs_money() {
 #[test]
 fn the_last_step_of_an_epoch_is_assumed_to_be_average() {
     let mut profile = profile();
-    // In epochs of four batches, three of four steps are measured.
+    // In epochs of four batches, three of the four steps are measured.
     (profile.images, profile.batches) = (400, 100);
     let consumer = &mut profile.consumer;
     (consumer.waited, consumer.stepped, consumer.step.mean) = (0.5, 0.75, 0.01);
@@ -261,12 +261,13 @@ fn named_parts_of_a_step_are_per_batch_and_not_per_sample() {
     profile.consumer.spans = vec![SpanProfile { name, count, seconds: 0.8, share: 0.8 }];
     let report = of(&profile);
     assert_eq!(report.cause, Cause::TinyBatches);
-    // 8 of the 10 ms for 4 samples are named and independent of the batch size. So 128 samples take
-    // 8 + 64 ms. 256 samples take 8 + 128 ms, which gains less than a tenth more.
+    // A step for 4 samples takes 10 ms, of which 8 ms are named and do not depend on the batch
+    // size. So a step for 128 samples takes 8 + 64 ms. A step for 256 samples takes 8 + 128 ms,
+    // which increases the throughput by less than a tenth.
     let [knob] = &report.knobs[..] else { panic!("{report}") };
     assert_eq!((knob.setting.as_str(), knob.then), ("loader.batch_size = 128", Cause::Consumer));
     assert!((knob.images_per_second / (128.0 / 0.072) - 1.0).abs() < 0.01, "{report}");
-    // The number of samples in an epoch limits the batch size.
+    // A batch cannot have more samples than an epoch.
     profile.data.epoch_samples = 40;
     assert_eq!(of(&profile).knobs[0].setting, "loader.batch_size = 32");
 }
@@ -279,13 +280,15 @@ fn read_scaling_distinguishes_latency_from_saturated_storage() {
     assert_eq!(of([100.0, 400.0, 800.0]), 0.0);
     assert_eq!(of([100.0, 100.0, 100.0]), 1.0);
     assert_eq!(of([100.0, 200.0, 200.0]), 0.5);
-    // A real measurement with one thread cannot show contention.
+    // A measurement needs several numbers of threads: one, the number of workers, and twice as
+    // many.
     let scaling = ReadScaling::measure(3, 0.03, |_| true);
     let threads: Vec<u32> = scaling.rates.iter().map(|it| it.0).collect();
     assert_eq!(threads, [1, 3, 6]);
 }
 
-/// All synthetic bottlenecks must be identified, and the knobs' gains predicted within 10 %.
+/// All synthetic bottlenecks must be identified, and the gains of the settings predicted with an
+/// error of at most 10 %.
 #[test]
 fn synthetic_bottlenecks_are_identified_and_their_gains_predicted() {
     let folder = crate::repository().join("tests/golden/bottlenecks");
@@ -299,7 +302,7 @@ fn synthetic_bottlenecks_are_identified_and_their_gains_predicted() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Returns the problem with the report of a case, or `None`.
+/// Describes what is wrong with the report on a case. Returns `None` if it is correct.
 fn problem(file: &Path) -> Option<String> {
     let saved: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let profile: Profile = serde_json::from_value(saved["profile"].clone()).unwrap();
@@ -447,8 +450,8 @@ fn a_command_may_be_the_consumer() {
     let batch = 4 * 3 * 32 * 32 * 4;
     let len = fs::metadata(dir.path().join("bytes")).unwrap().len();
     assert!(len > 0 && len.is_multiple_of(batch), "{len}");
-    // The command's text does not contain the number 43, so the message must have it from the exit
-    // status.
+    // The command's text does not contain the number 43. So if the message contains it, it comes
+    // from the exit status.
     let out = feedwater(dir.path(), &[&args[..], &["exit $((40 + 3))"]].concat());
     let stderr = text(&out.stderr);
     assert_eq!(out.status.code(), Some(1), "{stderr}");

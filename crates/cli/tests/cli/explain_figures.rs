@@ -1,4 +1,4 @@
-//! Numbers that occur twice in a report or its page must be equal.
+//! Tests that a number that occurs twice in a report or its page is the same at both places.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use feedwater::explain::{Cause, Options, Report, explain};
 use feedwater::internals::measure::Profile;
 use serde_json::Value;
 
-/// Returns profiles of runs with a synthetic bottleneck, with and without other programs.
+/// Returns profiles of runs with a synthetic bottleneck, some of them beside other programs.
 fn profiles() -> Vec<(String, Profile)> {
     let folders =
         ["bottlenecks", "contention"].map(|it| crate::repository().join("tests/golden").join(it));
@@ -28,7 +28,7 @@ fn report(profile: &Profile) -> Report {
     explain(profile, &options).unwrap()
 }
 
-/// Formats a share like reports do.
+/// Formats a share as a percentage, as reports do.
 fn percent(share: f64) -> String {
     match 100.0 * share {
         small if small < 9.95 => format!("{small:.1} %"),
@@ -36,7 +36,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Returns the percentages in a line of text, in order.
+/// Returns all percentages in a line of text, in their order.
 fn percentages(line: &str) -> Vec<f64> {
     let words: Vec<&str> = line.split([' ', ',']).collect();
     let pairs = words.windows(2).filter(|pair| pair[1].starts_with('%'));
@@ -65,7 +65,8 @@ fn the_figures_of_a_report_agree() {
                     "{name}: {line}"
                 );
             }
-            // The line has the time on a processor and the time waiting for one.
+            // The line contains two shares: of the time on a processor, and of the time waiting for
+            // one.
             if let [_, on, for_one] = shown[..] {
                 waiting += 1;
                 assert!(on + for_one <= 101.0, "{name}: {line}");

@@ -1,4 +1,5 @@
-//! Merged reports of several ranks, and their page. `tests/browser/` tests this page in a browser.
+//! Tests of merged reports of several ranks, and of their page. `tests/browser/` tests this page in
+//! a browser.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,7 +10,7 @@ use feedwater::explain::{Knob, Options, Ranks, Report, SYNC, explain};
 use feedwater::internals::measure::{Profile, SpanProfile, Stage};
 use tempfile::TempDir;
 
-/// Text that contains markup, or ends the element around it.
+/// Text with markup, and with the ends of the elements that contain the text in a page.
 const HOSTILE: &str = "</script><script>window.broken = 1</script><!--<script><img src=x onerror=window.broken=2>\
     </title></noscript>\"'&amp;{{report}}\u{2028}";
 
@@ -19,15 +20,16 @@ struct Like {
     /// Milliseconds that a read waits, in addition to its CPU time.
     read_ms: f64,
     workers: u32,
-    /// Throughput of the training, in images/s.
+    /// Throughput of the rank in the training, in images/s.
     pace: f64,
-    /// Fraction of the time that the consumer waits.
+    /// Share of the time in which the consumer waits.
     waits: f64,
 }
 
-/// A loader that could deliver about 1000 images/s, in a training that needs less.
+/// A rank whose loader could deliver about 1000 images/s. The training needs less.
 const USUAL: Like = Like { read_ms: 0.0, workers: 4, pace: 330.0, waits: 0.01 };
-/// A loader whose reads wait 8 ms. It delivers about 330 images/s, which is the pace of all ranks.
+/// A rank whose reads wait for 8 ms. Its loader delivers about 330 images/s, which limits all
+/// ranks.
 const SLOW: Like = Like { read_ms: 8.0, workers: 4, pace: 330.0, waits: 0.4 };
 
 fn report(rank: u64, world: u64, like: Like, price: Option<f64>) -> Report {
@@ -38,7 +40,8 @@ fn explained(profile: &Profile, price: Option<f64>) -> Report {
     explain(profile, &Options { price_per_hour: price, ..Options::default() }).unwrap()
 }
 
-/// Builds the profile of a rank from a loader's measurement (written by `tests/insight/html.rs`).
+/// Returns the profile of a rank. It is derived from the measurement of a real loader, which
+/// `tests/insight/html.rs` has written.
 fn profile(rank: u64, world: u64, like: Like) -> Profile {
     let golden = "tests/golden/explain/profile.json";
     let golden = fs::read_to_string(crate::repository().join(golden)).unwrap();
@@ -61,7 +64,7 @@ fn profile(rank: u64, world: u64, like: Like) -> Profile {
             stage.cpu_share = work / stage.latency.mean;
         }
     }
-    // Concurrent reads do not slow each other down.
+    // Concurrent reads do not slow each other down in this profile.
     profile.data.read_slowdown = Some(0.0);
     profile.seconds = profile.images as f64 / like.pace;
     let consumer = &mut profile.consumer;
@@ -77,7 +80,8 @@ fn ranks(count: u64, slow: &[u64]) -> Ranks {
 }
 
 fn reports(count: u64, slow: &[u64]) -> Vec<Report> {
-    // Fits only one model for each kind of rank, because the ranks differ in nothing else.
+    // Fit only one model for each kind of rank, because ranks of one kind differ only in their
+    // number.
     let kinds: Vec<Report> = [USUAL, SLOW, Like { read_ms: 0.05, ..USUAL }]
         .into_iter()
         .map(|like| report(0, count, like, Some(2.5)))
@@ -91,7 +95,7 @@ fn reports(count: u64, slow: &[u64]) -> Vec<Report> {
     (0..count).map(of).collect()
 }
 
-/// Merges ranks with hostile text in every field.
+/// Merges ranks that have [`HOSTILE`] text in every field.
 fn hostile() -> Ranks {
     let mut reports = reports(5, &[3]);
     for report in &mut reports {
@@ -111,10 +115,10 @@ fn the_slow_rank_is_named_with_its_stage() {
     let ranks = ranks(5, &[3]);
     assert_eq!((ranks.slowest, ranks.ranks[0].rank), (Some(3), 3));
     let verdict = &ranks.verdict;
-    // The verdict has the rank, the stage with its milliseconds, and the number of ranks that wait.
+    // The verdict contains the rank, the stage with its milliseconds, and the number of ranks.
     assert!(has_words(verdict, &["3", Stage::Read.name(), "8.04", "5"]), "{verdict}");
     let two = self::ranks(2, &[1]);
-    // The steps of the other rank are longer, because they include the waiting.
+    // The steps of the other rank are longer, because they include its waits for the slow rank.
     assert!(two.ranks.iter().all(|it| !it.slow_steps && it.slow == (it.rank == 1)), "{two}");
     assert_eq!((two.slowest, two.ranks.len()), (Some(1), 2));
     assert!(has_words(&two.verdict, &["1", Stage::Read.name()]), "{}", two.verdict);
@@ -128,7 +132,7 @@ fn the_slow_rank_is_named_with_its_stage() {
 fn missing_reports_are_listed() {
     let some = Ranks::merge(&reports(8, &[3])[2..6]).unwrap();
     assert_eq!((some.world, some.ranks.len(), some.slowest), (8, 4, Some(3)));
-    // The verdict has the number of reports, not the world size.
+    // The verdict contains the number of reports, and not the world size.
     assert!(has_words(&some.verdict, &["3", "4"]), "{}", some.verdict);
     assert!(!has_words(&some.verdict, &["8"]), "{}", some.verdict);
 }
@@ -149,15 +153,15 @@ fn a_rank_is_reported_once_and_there_is_at_least_one() {
     assert!(Ranks::merge(&[]).is_err());
 }
 
-/// The consumer of the slow rank spends 0.6 of the time in steps. So without the waiting, all ranks
-/// reach 1/0.6 of their throughput.
+/// The consumer of the slow rank spends 60 % of its time in steps. Without the waiting, all ranks
+/// would have 1/0.6 times their throughput.
 #[test]
 fn the_cost_of_a_slow_rank_is_the_throughput_without_its_waiting() {
     let ranks = ranks(6, &[2]);
     let cost = ranks.cost.unwrap();
     assert!((cost.images_per_second / 330.0 - 1.0).abs() < 0.01, "{cost:?}");
     assert!((cost.without / (330.0 / 0.6) - 1.0).abs() < 0.05, "{cost:?}");
-    // The cost of six GPUs at 2.5 per hour, and an epoch of 48 samples.
+    // The cost is that of six GPUs at 2.5 per hour, for an epoch of 48 samples.
     let lost = 6.0 * 2.5 / 3600.0 * 48.0 * (1.0 / cost.images_per_second - 1.0 / cost.without);
     assert!((cost.lost_per_epoch.unwrap() / lost - 1.0).abs() < 1e-9, "{cost:?} {lost}");
 }
@@ -170,7 +174,7 @@ fn all_slow_ranks_are_removed_together() {
     assert_eq!(three.ranks.iter().filter(|it| it.slow).count(), 3);
 }
 
-/// Ranks that were measured separately differ in throughput. Each runs at its own limit.
+/// Ranks that were measured separately have different throughputs. Each rank runs at its own limit.
 #[test]
 fn ranks_faster_than_the_slowest_do_not_wait_for_it() {
     let alone = |rank, like| report(rank, 3, like, None);
@@ -178,22 +182,22 @@ fn ranks_faster_than_the_slowest_do_not_wait_for_it() {
     let reports = [alone(0, SLOW), alone(1, fast), alone(2, Like { pace: 900.0, ..USUAL })];
     let cost = Ranks::merge(&reports).unwrap().cost.unwrap();
     assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
-    // The consumer of another rank is slightly slower than the slow loader, so the loader is not
-    // responsible for this part.
+    // The consumer of another rank is a little slower than the slow loader. The gain of a faster
+    // loader is the same, but starts at a lower throughput.
     let slower = Like { pace: 310.0, ..USUAL };
     let reports = [alone(0, SLOW), alone(1, slower), alone(2, USUAL)];
     let less = Ranks::merge(&reports).unwrap().cost.unwrap();
     let gain = ranks(3, &[0]).cost.unwrap().gain();
     assert!((less.gain() / gain - 1.0).abs() < 0.01 && gain > 0.5, "{less:?} {gain}");
-    // Now this consumer is much slower, so its rank is the slowest. Both slow parts are removed
-    // together. The third rank's throughput does not change.
+    // If this consumer is much slower, its rank is the slowest. The slow loader and the slow steps
+    // are then replaced together. The throughput of the third rank stays the same.
     let reports = [alone(0, SLOW), alone(1, Like { pace: 200.0, ..USUAL }), alone(2, fast)];
     let ranks = Ranks::merge(&reports).unwrap();
     let cost = ranks.cost.unwrap();
     assert_eq!((ranks.slowest, ranks.ranks[1].rank, ranks.ranks[2].slow), (Some(1), 0, false));
     assert!((cost.images_per_second - 200.0).abs() < 1.0, "{cost:?}");
     assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
-    // The slowest of two slow ranks is slow because of its steps.
+    // Of the two slow ranks, the slowest one is slow because of its steps.
     assert!(ranks.ranks[0].slow_steps && ranks.ranks[1].slow, "{ranks}");
     let steps = format!("{:.2}", 1e3 / ranks.ranks[0].consumer_images_per_second);
     assert!(has_words(&ranks.verdict, &["1", "2", &steps]), "{ranks}");
@@ -208,7 +212,7 @@ fn fewer_workers_are_named_if_stages_are_equally_long() {
     let Ranks { slowest, ranks, verdict, .. } = Ranks::merge(&reports).unwrap();
     assert_eq!((slowest, ranks[0].workers), (Some(1), 1));
     assert!(ranks[0].deviates.is_empty(), "{:?}", ranks[0]);
-    // The verdict has the workers of this rank and of the median rank.
+    // The verdict contains the number of workers of this rank and of the median rank.
     assert!(verdict.contains("worker") && has_words(&verdict, &["1", "4"]), "{verdict}");
 }
 
@@ -225,26 +229,26 @@ fn settings_of_slow_ranks_come_first_and_list_their_ranks() {
     assert_eq!(first.ranks, [(4, own.gain), (5, own.gain), (1, 9.0)]);
     assert_eq!(ranks.knobs.last().unwrap().ranks, [(0, 5.0)]);
     let text = ranks.to_string();
-    // The row has the best rank and the number of other ranks.
+    // The row contains the first rank of the setting, and the number of other ranks.
     let row = text.lines().find_map(|it| it.trim_start().strip_prefix(&*own.setting)).unwrap();
     assert!(has_words(row, &["4", "2"]), "{text}");
     let lost = format!("{:.4}", ranks.cost.unwrap().lost_per_epoch.unwrap());
     assert!(text.lines().any(|it| it.starts_with("cost: ") && has_words(it, &[&lost])), "{text}");
 }
 
-/// How a rank marks the part of its step in which it waits for other ranks.
+/// How a simulated rank reports the part of its step in which it waits for other ranks.
 #[derive(Clone, Copy, PartialEq)]
 enum Told {
-    /// The step ends before the wait (`step_end`).
+    /// The rank ends its step before the wait (`step_end`).
     Ends,
-    /// The wait is a named part of the step.
+    /// The rank reports the wait as a named part of the step.
     Named,
-    /// The wait is not marked.
+    /// The rank does not report the wait.
     Not,
 }
 
-/// Returns profiles of ranks that all run at the pace of the slowest one. `steps` are their step
-/// times in milliseconds per sample.
+/// Returns profiles of ranks that run together, at the pace of the slowest one. `steps` contains
+/// the milliseconds per sample of each rank's own steps.
 fn together(steps: &[f64], told: Told) -> Vec<Profile> {
     let all = steps.iter().copied().fold(0.0, f64::max);
     let rank = |(rank, &own): (usize, &f64)| {
@@ -275,7 +279,7 @@ fn span(name: &str, count: u64, seconds: f64) -> SpanProfile {
     SpanProfile { name: name.into(), count, seconds, share: 0.0 }
 }
 
-/// Merges ranks that differ only in their number. Fits a single model.
+/// Merges ranks that differ only in their number. To save time, only one model is fitted.
 fn merged(profiles: &[Profile]) -> Ranks {
     let mut reports: Vec<Report> = Vec::new();
     for profile in profiles {
@@ -287,7 +291,8 @@ fn merged(profiles: &[Profile]) -> Ranks {
     Ranks::merge(&reports).unwrap()
 }
 
-/// Returns step times in milliseconds per sample: 5 for one slow GPU, about 3 for the others.
+/// Returns milliseconds per sample of each rank's steps: 5 for one slow GPU, and about 3 for the
+/// others.
 fn slow_steps(count: usize, slow: usize) -> Vec<f64> {
     (0..count).map(|rank| if rank == slow { 5.0 } else { 3.0 + 0.02 * (rank % 5) as f64 }).collect()
 }
@@ -305,17 +310,18 @@ fn a_rank_with_slow_steps_and_a_fast_loader_is_named() {
             );
             assert!(ranks.ranks[1..].iter().all(|it| !it.slow && !it.slow_steps), "{ranks}");
             assert!((first.consumer_images_per_second - 200.0).abs() < 1.0, "{first:?}");
-            // The verdict has the rank, the milliseconds of its steps, and the throughput of each
-            // rank.
+            // The verdict contains the rank, the milliseconds of its steps, and the throughput of
+            // each rank.
             let verdict = &ranks.verdict;
             assert!(has_words(verdict, &[&slow.to_string(), "5.00", "200"]), "{verdict}");
-            // If there are enough ranks, the slowest of the others takes 3.08 ms.
+            // The slowest of the other ranks takes up to 3.08 ms, depending on the number of ranks.
             let others = 3.0 + 0.02 * [0.0, 4.0][usize::from(count > 5)];
             let others = if (count, slow) == (2, 0) { 3.02 } else { others };
             let cost = ranks.cost.unwrap();
             assert!((cost.without / (1e3 / others) - 1.0).abs() < 0.02, "{cost:?} {others}");
             assert!(cost.lost_per_epoch.unwrap() > 0.0);
-            // The line of every other rank ends with its cause.
+            // The line of the slow rank names its steps. The line of every other rank ends with its
+            // cause.
             let text = ranks.to_string();
             let mut lines = text.lines().skip(3).zip(&ranks.ranks);
             let (line, first) = lines.next().unwrap();
@@ -325,7 +331,7 @@ fn a_rank_with_slow_steps_and_a_fast_loader_is_named() {
     }
 }
 
-/// If waits are not marked, all ranks seem equally slow, and none is named.
+/// If steps contain unmarked waits, all ranks seem equally slow, and no rank is named.
 #[test]
 fn no_rank_is_named_if_steps_do_not_mark_their_waiting() {
     for count in [2, 8, 64] {
@@ -341,7 +347,8 @@ fn steps_that_differ_by_chance_or_slightly_are_not_slow() {
         let ranks = merged(&together(&little, Told::Ends));
         assert_eq!((ranks.slowest, ranks.cost), (None, None), "{ranks}");
     }
-    // The steps of one rank take 1.67 times as long, but few of them were measured.
+    // The steps of one rank take 1.67 times as long as those of the others, but few steps were
+    // measured.
     let is_named = |variation: f64, batches: u64| {
         let mut profiles = together(&slow_steps(8, 3), Told::Ends);
         for it in &mut profiles {
@@ -376,8 +383,8 @@ fn the_part_that_makes_steps_long_is_named() {
     assert!(!verdict.contains("checkpoint"), "{verdict}");
 }
 
-/// One rank has a slow loader and another one has slow steps. Both count as slow. The gain is the
-/// throughput of all ranks without either.
+/// One rank has a slow loader, and another one has slow steps. Both ranks count as slow. The gain
+/// is that of all ranks if neither were slow.
 #[test]
 fn a_slow_loader_and_slow_steps_are_removed_together() {
     let mut profiles = together(&slow_steps(6, 2), Told::Ends);
@@ -398,7 +405,7 @@ fn element<'a>(page: &'a str, begin: &str, end: &str) -> &'a str {
     rest.split_once(end).unwrap().0
 }
 
-/// Returns the verdict that the page shows.
+/// Returns the verdict that a page shows.
 fn title(page: &str) -> String {
     element(page, "<h1 id=\"verdict\">", "</h1>").replace("&#39;", "'")
 }
@@ -429,12 +436,12 @@ fn the_page_contains_the_ranks_and_loads_nothing() {
 fn text_of_a_rank_never_becomes_markup() {
     let page = hostile().to_html();
     let lower = page.to_lowercase();
-    // Three script elements: the merged report, the causes and the code.
+    // The page has three script elements: the merged report, the causes, and the code.
     assert_eq!((lower.matches("<script").count(), lower.matches("</script").count()), (3, 3));
     for (tag, times) in [("</title", 1), ("</noscript", 1), ("<img", 0), ("<!--", 0)] {
         assert_eq!(lower.matches(tag).count(), times, "{tag}");
     }
-    // Text that looks like a placeholder of the page must stay unchanged.
+    // Data that contains a placeholder of the page must stay unchanged.
     assert!(element(&page, "<h1 id=\"verdict\">", "</h1>").contains("&amp;amp;{{report}}"));
 }
 
@@ -477,7 +484,7 @@ fn write_pages_for_the_browser() {
     let many = ranks(512, &[137, 200, 201, 202, 203, 204, 205, 206, 207]);
     for (name, ranks) in [
         ("ranks-2", Ranks::merge(&[report(0, 2, few, None), report(1, 2, USUAL, None)]).unwrap()),
-        // Only half of the ranks have reports.
+        // This page is about only half of the ranks.
         ("ranks-8", Ranks::merge(&reports(16, &[5])[..8]).unwrap()),
         ("ranks-512", many),
         ("ranks-alike", ranks(40, &[])),

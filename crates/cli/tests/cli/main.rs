@@ -1,4 +1,4 @@
-//! Tests of the command line program.
+//! Tests of the program `feedwater`.
 
 mod bench_ops;
 mod commands;

@@ -1,5 +1,4 @@
-//! Tests the documented behaviour of `pack`, `Presizer` and `verify`, and the output of the
-//! command.
+//! Tests of `pack`, `Presizer` and `verify` as documented, and of the output of the command `pack`.
 
 mod changes;
 mod cluster;
@@ -72,7 +71,7 @@ fn samples(source: &dyn Source) -> Vec<(Vec<u8>, i64)> {
     (0..source.len()).map(read).collect()
 }
 
-/// Returns the visible files and their bytes.
+/// Returns the visible files of a directory with their bytes.
 fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
     let mut files: Vec<_> = entries
@@ -94,8 +93,8 @@ fn folder(root: &Path) -> Directory {
     Directory::open(root).unwrap()
 }
 
-/// Returns every file of a directory with a checksum, including hidden files. Leaves out the lock
-/// and the indices that `verify` writes.
+/// Returns every file of a directory with a checksum, including hidden files. Omits the lock file
+/// and the index files that `verify` writes.
 fn everything(root: &Path) -> Vec<(String, u32)> {
     let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
     let mut files: Vec<_> = entries
@@ -135,7 +134,7 @@ fn the_files_depend_only_on_the_source_and_the_settings() {
     }
 }
 
-/// A source that fails from sample `.1` on, like an unplugged disk.
+/// A source that fails to read from sample `.1` on, like an unplugged disk.
 struct Failing<S>(S, u64);
 
 impl<S: Source> Source for Failing<S> {
@@ -159,7 +158,8 @@ impl<S: Source> Source for Failing<S> {
     }
 }
 
-/// Wherever a run was stopped, the final files equal those of an uninterrupted run.
+/// A run may be stopped at any sample. After resuming, the files equal those of an uninterrupted
+/// run.
 #[test]
 fn a_stopped_run_resumes_after_the_last_complete_shard() {
     for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {
@@ -191,7 +191,7 @@ fn a_stopped_run_resumes_after_the_last_complete_shard() {
     }
 }
 
-/// A source whose first read tries another pack into the same directory.
+/// A source whose first read starts another pack into the same directory.
 struct Meanwhile<'a>(Memory, &'a Path, Mutex<Option<Error>>);
 
 impl Source for Meanwhile<'_> {
@@ -229,8 +229,8 @@ fn a_second_pack_into_one_directory_fails_and_names_the_first() {
     assert_eq!(everything(root.path()), everything(whole.path()));
 }
 
-/// Whenever `pack` is killed, no lock and no temporary file remain. The final files equal those of
-/// an uninterrupted run.
+/// `pack` may be killed at any time. After resuming, there is no lock and no temporary file, and
+/// the files equal those of an uninterrupted run.
 #[test]
 fn a_killed_pack_leaves_no_lock_and_can_be_resumed() {
     let data = tempfile::tempdir().unwrap();
@@ -258,7 +258,7 @@ fn a_killed_pack_leaves_no_lock_and_can_be_resumed() {
         while !begun() && child.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
-        // It may have exited already.
+        // Killing fails if the process has already ended, which is no problem.
         let _ = child.kill();
         child.wait().unwrap();
         assert!(command("killed").status().unwrap().success());
@@ -326,11 +326,11 @@ fn presized(bytes: &[u8], shorter: u32) -> Option<Vec<u8>> {
 fn small_images_are_unchanged_and_others_become_upright_jpegs_of_the_requested_size() {
     assert_eq!(presized(&jpeg(1, 60, 40), 40), None);
     let header = Header::parse(&presized(&png(1, 90, 61), 40).unwrap()).unwrap();
-    // int(40 * 90 / 61), rounded like Pillow and torchvision.
+    // The width 59 is int(40 * 90 / 61), as in Pillow and torchvision.
     assert_eq!((header.format, header.size), (Format::Jpeg, Size::new(59, 40)));
 }
 
-/// Returns the encoded output of the operator.
+/// Returns the JPEG of the image that the operator `resize` outputs.
 fn resized(bytes: &[u8], size: Size) -> Vec<u8> {
     let mut settings = plan::Settings::default();
     settings.loader.batch_size = 1;
@@ -351,7 +351,7 @@ fn resized(bytes: &[u8], size: Size) -> Vec<u8> {
 fn downscaling_equals_the_operator_and_rotated_images_become_upright() {
     let upright = jpeg(5, 120, 80);
     assert!(presized(&upright, 40).unwrap() == resized(&upright, Size::new(60, 40)));
-    // The same file with an EXIF orientation for a rotation by 90 degrees.
+    // The same file, with an EXIF orientation that rotates it by 90 degrees.
     let exif =
         b"\xff\xe1\x00\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
     let turned = [&upright[..2], &exif[..], &upright[2..]].concat();
@@ -425,7 +425,7 @@ fn the_command_packs_verifies_and_prints_the_source_table() {
         (&json["verified"], &json["shards"][0]["name"]),
         (&12.into(), &"val-000000.tar".into())
     );
-    // Files that are not samples are reported before the work begins, also in a dry run.
+    // Files that are not samples are reported before packing begins, and also in a dry run.
     fs::write(data.join("readme.txt"), "text").unwrap();
     for arguments in [&["data", "some"][..], &["data", "none", "--shorter", "32", "--dry-run"]] {
         let (code, text, _) = run(arguments);
@@ -445,8 +445,8 @@ fn the_command_packs_verifies_and_prints_the_source_table() {
     assert!(has_words(&words, &difference), "{words}");
 }
 
-/// The indexes beside the shards equal those that a loader would make. Loaders use them from the
-/// first epoch on.
+/// The row indexes beside the shards equal those that a loader would build. With them, loaders use
+/// row indexes from the first epoch on.
 #[test]
 fn row_indexes_lie_beside_the_shards() {
     for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {
@@ -473,7 +473,7 @@ fn row_indexes_lie_beside_the_shards() {
             let stats = with.stats().caches;
             assert_eq!((stats[0].cache, stats[0].hits, stats[0].misses), ("row_index", jpegs, 0));
         }
-        // Packing again deletes them.
+        // Packing again without row indexes deletes the existing files with row indexes.
         let overwrite = Settings { overwrite: true, ..none };
         pack(&source(), root.path(), &overwrite, |_| {}).unwrap();
         assert!(files(root.path()).iter().all(|(name, _)| !name.ends_with(".rows")));

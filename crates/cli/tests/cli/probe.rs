@@ -1,5 +1,5 @@
-//! Tests the documented behaviour of `probe::run` and `source::detect`, and the output of the
-//! command.
+//! Tests of `probe::run` and `source::detect` as documented, and of the output of the command
+//! `probe`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,8 +29,8 @@ fn counts<'a>(counts: &[(&'a str, u64)]) -> BTreeMap<&'a str, u64> {
     counts.iter().copied().collect()
 }
 
-/// Returns three valid images of different formats, a truncated image, an empty file and a file
-/// that is not an image.
+/// Returns a source with three valid images of different formats, a truncated image, an empty file,
+/// and a file that is not an image.
 fn mixed() -> Memory {
     let cut = jpeg(4, 64, 48)[..200].to_vec();
     let samples =
@@ -167,7 +167,7 @@ fn a_folder_is_detected_by_its_own_files_else_as_a_directory_of_images() {
     assert_eq!(key(folder(&["0.jpg", "1.jpg"]).path()), "directory");
     let classes = folder(&[]);
     fs::create_dir(classes.path().join("a")).unwrap();
-    // A list beside class folders is not detected as a source.
+    // If there are class folders, a list beside them is not detected as the source.
     fs::write(classes.path().join("list.txt"), "a/0.jpg 1\n").unwrap();
     assert_eq!(key(classes.path()), "directory");
 }
@@ -204,7 +204,7 @@ fn the_command_prints_the_contents_as_text_and_as_json() {
     assert_eq!(json["source"]["directory"], path);
 }
 
-/// The printed settings are meant for a pipeline file, so they list only extensions of formats that
+/// The printed settings are for a pipeline file. So their extensions must be those of formats that
 /// can be decoded.
 #[test]
 fn the_printed_extensions_are_those_of_decodable_formats() {
@@ -247,7 +247,8 @@ fn the_printed_extensions_are_those_of_decodable_formats() {
     let formats =
         serde_json::json!({ "BMP": 1, "JPEG": 2, "PNG": 1, "PNM": 2, "TIFF": 2, "WebP": 1 });
     assert_eq!(report["formats"], formats);
-    // The default extensions, which are torchvision's, lack GIF, although GIFs can be decoded.
+    // The default extensions are torchvision's, which do not include GIF. So the GIF is excluded,
+    // although it can be decoded.
     assert_eq!(report["excluded"][0]["kind"], ".gif", "{report}");
     let file = root.path().join("more.toml");
     fs::write(&file, "[source]\ndirectory = \"data\"\nextensions = [\"bmp\", \"gif\", \"tif\"]\n")

@@ -1,6 +1,6 @@
-//! Runs the program in several processes with the variables that each launcher sets. All processes
-//! together must read every sample once, and have equal numbers of batches.
-//! `tests/launchers/run.sh` tests the same with the real launchers.
+//! Tests of the program as several launchers start it: in several processes, with the environment
+//! variables of the launcher. All processes together must read every sample once, and have equal
+//! numbers of batches. `tests/launchers/run.sh` tests the same with the real launchers.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,8 @@ use tempfile::TempDir;
 const SAMPLES: u64 = 23;
 const BATCH: u64 = 3;
 
-/// All environment variables of launchers that the program reads.
+/// All environment variables of launchers that the program reads. Tests remove them before they set
+/// their own.
 const VARIABLES: [&str; 13] = [
     "RANK",
     "WORLD_SIZE",
@@ -32,8 +33,8 @@ const VARIABLES: [&str; 13] = [
     "JOB_COMPLETION_INDEX",
 ];
 
-/// Creates images, and a pipeline file for each value of `last`. `more` contains additional lines
-/// for `[loader]`.
+/// Creates images, and one pipeline file for each value of `last_batch`. `more` contains additional
+/// lines for `[loader]`.
 fn workplace(more: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings = synth::Settings { classes: 1, ..synth::Settings::uniform(SAMPLES, 40, 30) };
@@ -62,7 +63,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Returns the JSON result of a process, and its samples: index, and whether the sample is padding.
+/// Returns the JSON result of a process, and its samples as pairs of the index and whether the
+/// sample is padding.
 fn result(dir: &Path, rank: u64, output: &Output) -> (Value, Vec<(u64, bool)>) {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
@@ -73,7 +75,7 @@ fn result(dir: &Path, rank: u64, output: &Output) -> (Value, Vec<(u64, bool)>) {
     (said, samples.iter().map(of).collect())
 }
 
-/// Runs all processes at once and checks their samples.
+/// Runs all processes at once, and checks which samples they read.
 fn check(launcher: &str, world: u64, variables: impl Fn(u64) -> Vec<(&'static str, String)>) {
     let dir = workplace("");
     let dir = dir.path();
@@ -122,7 +124,8 @@ fn under_torchrun() {
                 ("TORCHELASTIC_RUN_ID", "none".into()),
                 ("RANK", rank.to_string()),
                 ("WORLD_SIZE", world.to_string()),
-                // The only task of the Slurm job is the agent that starts the ranks.
+                // Slurm starts only one task. This task is the agent of the launcher, which then
+                // starts the ranks.
                 ("SLURM_STEP_ID", "0".into()),
                 ("SLURM_PROCID", "0".into()),
                 ("SLURM_STEP_NUM_TASKS", "1".into()),
@@ -221,8 +224,8 @@ fn the_quality_of_windows_is_printed() {
     }
 }
 
-/// A program that inherits a launcher's variables by mistake reads only a part of the set. It
-/// warns, unless the settings name the shard.
+/// A program that inherits a launcher's variables by mistake reads only one shard of the set. So it
+/// prints a warning, unless the settings name the shard.
 #[test]
 fn a_shard_that_only_the_environment_names_is_a_warning() {
     let torchrun = [("RANK", "1".to_string()), ("WORLD_SIZE", "2".to_string())];

@@ -1,12 +1,12 @@
-//! Messages about remote files on the command line.
+//! Tests of messages about remote files.
 
 use std::fs;
 use std::process::Command;
 
 use crate::servers::{Fault, Server};
 
-/// Whether a line has these two numbers next to each other after the URL, such as the attempt and
-/// the number of attempts.
+/// Whether a line contains these two numbers, one directly after the other, after the URL. For
+/// example, the number of the attempt and the number of all attempts.
 fn has_pair(line: &str, first: &str, second: &str) -> bool {
     let after = line.rsplit("list.txt").next().unwrap();
     let numbers = after.split(|it: char| !it.is_ascii_digit()).filter(|it| !it.is_empty());

@@ -1,4 +1,4 @@
-//! The command `simulate`, with and without a report.
+//! Tests of the command `simulate`, with and without a report.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn feedwater(dir: &Path, args: &[&str]) -> Output {
     command.arg("simulate").args(args).current_dir(dir).output().unwrap()
 }
 
-/// Runs a command that must succeed and returns its standard output.
+/// Runs a command that must succeed. Returns its standard output.
 fn done(dir: &Path, args: &[&str]) -> String {
     let output = feedwater(dir, args);
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -29,7 +29,7 @@ fn result(args: &[&str]) -> Value {
     serde_json::from_str(&stdout).unwrap()
 }
 
-/// Runs a command with wrong arguments and returns the message.
+/// Runs a command with wrong arguments. Returns the error message.
 fn refused(args: &[&str]) -> String {
     let dir = TempDir::new().unwrap();
     let output = feedwater(dir.path(), args);
@@ -43,9 +43,9 @@ fn number(value: &Value, field: &str) -> f64 {
     value[field].as_f64().unwrap_or_else(|| panic!("{field} of {value}"))
 }
 
-/// Reproduces J. P. Park, "Visualizing data loaders to diagnose deep learning pipelines": 7
-/// loaders, a step of 100 ms, 30 s. The article reports 98 batches for loading times of 2 s, 275
-/// for 0.7 s, and 295 for 0.35 s.
+/// Reproduces the figures of J. P. Park, "Visualizing data loaders to diagnose deep learning
+/// pipelines", with 7 loaders, a step of 100 ms, and 30 s. The article reports 98 batches for
+/// loading times of 2 s, 275 for 0.7 s, and 295 for 0.35 s.
 #[test]
 fn the_classic_figures_are_reproduced() {
     let args = "--loaders 7 --load-ms 2000 --step-ms 100 --seconds 30";
@@ -60,7 +60,7 @@ fn the_classic_figures_are_reproduced() {
     let fast = number(&result(&["--load-ms", "350"]), "batches");
     assert!((292.0..=298.0).contains(&fast), "{fast}");
 
-    // The result must not depend on one seed.
+    // The mean over many seeds must match, so that the result is not due to one seed.
     for (load, expected) in [("2000", 98.0), ("700", 275.0), ("350", 295.0)] {
         let batches = |seed: u32| {
             number(&result(&["--load-ms", load, "--seed", &seed.to_string()]), "batches")
@@ -68,18 +68,18 @@ fn the_classic_figures_are_reproduced() {
         let mean = (0..20).map(batches).sum::<f64>() / 20.0;
         assert!((mean - expected).abs() < 1.5, "{load}: {mean}");
     }
-    // With loaders exactly as fast as the consumer, only variance costs throughput. Without
-    // variance, nothing is lost after the first 0.7 s.
+    // If the loaders are exactly as fast as the consumer, only variance reduces the throughput.
+    // Without variance, the consumer waits only for the first 0.7 s.
     assert!(number(&result(&["--load-ms", "700", "--cv", "0"]), "batches") >= 292.0);
 }
 
-/// A loop without visible halts may wait as long as one with halts.
+/// A consumer may wait as long without visible halts as with them.
 #[test]
 fn variance_and_desynchronization_remove_the_halts_but_not_the_loss() {
     for load in ["2000", "1400"] {
         let of = |args: &[&str]| result(&[&["--load-ms", load], args].concat());
         let halting = of(&["--cv", "0"]);
-        // All waiting is for one of every seven batches.
+        // The consumer waits only for one batch of every seven.
         assert!(number(&halting, "halting_share") > 0.999, "{halting}");
         for args in
             [&["--cv", "0.3"][..], &["--cv", "0.3", "--queue", "20"], &["--cv", "0", "--desync"]]
@@ -109,11 +109,11 @@ fn the_timeline_shows_loaders_queue_and_stalls() {
             .skip(11 - name.len())
             .collect::<Vec<_>>()
     };
-    // 30 s are 96 columns, so 2 s are 6.4 columns.
+    // The 96 columns show 30 s. So a loading time of 2 s has 6.4 columns.
     for loader in 1..=7 {
         let bars = row(&format!("loader {loader}"));
         assert_eq!(bars.len(), 96);
-        // A loader waits for a slot at most once, in the first round.
+        // A loader waits for a slot at most once, before its first batch is taken.
         let (waits, bars): (Vec<char>, Vec<char>) = bars.iter().partition(|it| **it == '·');
         assert!(waits.len() <= 2, "{text}");
         let changes = bars.windows(2).filter(|pair| pair[0] != pair[1]).count();
@@ -132,7 +132,8 @@ fn the_timeline_shows_loaders_queue_and_stalls() {
     let bounds = words::row(&text, "bounds: ");
     assert!(has_words(bounds, &["3.50", "7", "2000", "10.00", "100"]), "{text}");
 
-    // The last line has the period of the halts, the share of time spent waiting, or neither.
+    // The last line contains the period of the halts, or the share of the time spent waiting, or
+    // neither.
     let last = |args: &[&str]| done(dir.path(), args).lines().last().unwrap().to_string();
     let waits = |args: &[&str]| {
         let (shown, found) = (last(args), result(args));
@@ -156,7 +157,7 @@ fn the_timeline_shows_loaders_queue_and_stalls() {
     assert_eq!(result(&args)["batches"], 0);
 }
 
-/// Whether one line of a text has all of these values.
+/// Whether any single line of a text contains all of these values.
 fn has_line(text: &str, values: &[&str]) -> bool {
     text.lines().any(|line| has_words(line, values))
 }
@@ -204,8 +205,8 @@ fn absurd_input_is_an_error_that_names_it() {
     }
 }
 
-/// Writes a report of 8 workers on 4 cores that take 10 ms per image of 100 KB. They deliver 400
-/// images/s of the consumer's 1000.
+/// Writes a report of a loader with 8 workers on 4 cores. An image of 100 KB takes 10 ms, so the
+/// loader delivers 400 images/s. The consumer could use 1000.
 fn report(dir: &Path) {
     let stage = |name: &str, on, mean, detached| Stage {
         name: name.into(),
@@ -264,11 +265,12 @@ fn a_measured_pipeline_is_simulated_on_other_hardware() {
     close(changed(&quick), 2000.0);
     close(changed(&[&quick[..], &["--resource", "engine=7"]].concat()), 32.0 / 0.012);
     close(changed(&["--scale-stage", "decode=0.5"]), 800.0);
-    // Each of sixteen loaders gets a quarter of a core. Hosts do not share cores.
+    // Each of the sixteen loaders of a host gets a quarter of a core. Two hosts do not share cores.
     close(changed(&["--gpus-per-host", "16", "--hosts", "2"]), 800.0);
     let cluster = ["--hosts", "4", "--gpus-per-host", "8", "--cores", "96", "--workers", "24"];
     close(changed(&cluster), 32.0 * 1000.0);
-    // 1600 MB/s are 16000 images/s for all hosts together. 300 MB/s are 3000 images/s per host.
+    // The link of 1600 MB/s allows 16000 images/s for all hosts together. The disk of 300 MB/s
+    // allows 3000 images/s per host.
     let bounded = on(&[&cluster[..], &["--link-MBps", "1600"]].concat());
     close(number(&bounded["changed"], "images_per_second"), 16_000.0);
     assert_eq!(bounded["changed"]["limits"][0]["limit"], "link");
@@ -276,7 +278,7 @@ fn a_measured_pipeline_is_simulated_on_other_hardware() {
     let small = ["--disk-MBps", "300", "--sample-bytes", "50000"];
     close(changed(&[&cluster[..], &small].concat()), 24_000.0);
 
-    // `explain` reports the bytes in another field.
+    // Reports of `explain` have the bytes per sample in another field.
     let dir = TempDir::new().unwrap();
     report(dir.path());
     let mut other: Value =
@@ -291,13 +293,13 @@ fn a_measured_pipeline_is_simulated_on_other_hardware() {
     let text = done(dir.path(), &["--from", "report.json", "--cores", "8", "--workers", "16"]);
     let head = text.lines().next().unwrap();
     assert!(has_words(head, &["measured", "changed"]), "{text}");
-    // There is a line for all GPUs together and one for each GPU.
+    // The text has a line for all GPUs together, and one for each GPU.
     assert_eq!(text.lines().filter(|it| it.starts_with("images/s")).count(), 2, "{text}");
     assert!(has_words(words::row(&text, "measured: "), &["cores", "400.0"]), "{text}");
     let changed = ["cores", "800.0", "consumer", "1000.0"];
     assert!(has_words(words::row(&text, "changed: "), &changed), "{text}");
 
-    // The output of `simulate` can be used as such a report too.
+    // The output of `simulate` can be used like a report of `explain`.
     fs::write(dir.path().join("loop.json"), result(&[]).to_string()).unwrap();
     let more =
         done(dir.path(), &["--from", "loop.json", "--workers", "14", "--prefetch", "14", "--json"]);

@@ -1,5 +1,5 @@
-//! Names from data must not control the terminal. Checks the output of every command for malicious
-//! file names and reports.
+//! Tests that names in data cannot control the terminal. Checks the output of every command for
+//! malicious file names and reports.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,10 +10,10 @@ use feedwater_tools::synth;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Clears the screen, rings the bell, sets colours with C0 and C1 codes, reverses the text
-/// direction, and begins a new line.
+/// A name that clears the screen, rings the bell, sets colours with C0 and C1 codes, reverses the
+/// direction of text, and begins a new line.
 const NAME: &str = "cat\x1b[2J\x07\u{9b}31m\u{202e}\r\nwarning: fake";
-/// The same name in escaped form, as it may be printed.
+/// The same name after escaping, in which form it may be printed.
 const SHOWN: &str = "cat\\u{1b}[2J\\u{7}\\u{9b}31m\\u{202e}\\r\\nwarning: fake";
 
 fn feedwater(dir: &Path, args: &[&OsStr]) -> Output {
@@ -21,8 +21,8 @@ fn feedwater(dir: &Path, args: &[&OsStr]) -> Output {
     command.env("FEEDWATER_CACHE", dir.join("cache")).args(args).current_dir(dir).output().unwrap()
 }
 
-/// Runs a command and returns what it printed. Checks that this contains no control characters, and
-/// no line that comes from data.
+/// Runs a command and returns its output. The output must contain no control characters, and no
+/// line that comes from data.
 fn printed(dir: &Path, line: &str) -> String {
     let args: Vec<&OsStr> = line.split(' ').map(OsStr::new).collect();
     checked(line, &feedwater(dir, &args))
@@ -37,8 +37,8 @@ fn checked(what: &str, output: &Output) -> String {
     text
 }
 
-/// Creates a folder whose class has a malicious name. The class has a damaged image and another
-/// file.
+/// Creates a folder with a class whose name is malicious. This class contains a damaged image, and
+/// a file that is not an image.
 fn folder() -> TempDir {
     let dir = TempDir::new().unwrap();
     let settings = synth::Settings { classes: 2, ..synth::Settings::uniform(6, 64, 48) };
@@ -82,7 +82,7 @@ fn names_of_files_and_classes_are_escaped() {
     ] {
         printed(dir, line);
     }
-    // In JSON, names are not changed.
+    // JSON contains the name itself, in the escaped form of JSON.
     let text = printed(dir, "probe data --json");
     let report: Value = serde_json::from_str(text.trim_end()).unwrap();
     assert_eq!(report["report"]["classes"][0], NAME);

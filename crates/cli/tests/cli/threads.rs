@@ -1,9 +1,9 @@
-//! Systems on which few or no threads can be started: every command either works with fewer
-//! threads, or its error names the missing thread.
+//! Tests of systems on which few or no threads can be started. Every command must either work with
+//! fewer threads, or fail with an error that names the missing thread.
 //!
-//! The tests use a large stack for each thread and a limit of the address space. The effect is that
-//! of `pids.max` and `ulimit -u`, which do not apply to administrators: the call that starts a
-//! thread fails with EAGAIN.
+//! The tests limit the address space and give each thread a large stack. Then the call that starts
+//! a thread fails with EAGAIN, as with `pids.max` and `ulimit -u`. Those limits cannot be used
+//! here, because they do not apply to administrators.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ const GIBIBYTE: u64 = 1 << 30;
 /// Runs a command in a process that can start about `threads` threads.
 fn feedwater(dir: &Path, threads: u64, args: &str) -> Output {
     let mut command = match threads {
-        // The stack is larger than any address space, so no thread can be started.
+        // With this setting, a stack is larger than any address space, so no thread can be started.
         0 => Command::new(env!("CARGO_BIN_EXE_feedwater")),
         _ => {
             let mut shell = Command::new("sh");
@@ -34,8 +34,8 @@ fn feedwater(dir: &Path, threads: u64, args: &str) -> Output {
     command.args(args.split(' ')).current_dir(dir).output().unwrap()
 }
 
-/// Checks that a command succeeded, or that its error names a thread or memory. Returns whether it
-/// succeeded.
+/// Checks that a command succeeded, or that its error message names a thread or memory. Returns
+/// whether it succeeded.
 fn is_done(args: &str, threads: u64, output: &Output) -> bool {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = stderr.lines().filter(|line| !line.starts_with("warning: ")).collect();
@@ -44,7 +44,8 @@ fn is_done(args: &str, threads: u64, output: &Output) -> bool {
         _ => {
             let [line] = lines[..] else { panic!("{args} with {threads}: {stderr}") };
             assert_eq!(output.status.code(), Some(1), "{args} with {threads}: {stderr}");
-            // The limit of the address space also limits memory.
+            // The error may be about memory, because the limit of the address space limits memory
+            // too.
             let what = ["thread", "memory"].iter().any(|it| line.contains(it));
             let named = line.starts_with("feedwater: ") && what;
             assert!(named, "{args} with {threads}: {stderr}");
@@ -54,7 +55,7 @@ fn is_done(args: &str, threads: u64, output: &Output) -> bool {
 }
 
 fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
-    // Names of hidden files contain times and process ids, so they are left out.
+    // Leave out hidden files, whose names contain times and process IDs.
     let is_hidden = |it: &PathBuf| it.file_name().unwrap().to_string_lossy().starts_with('.');
     let entries = fs::read_dir(dir).unwrap().map(|it| it.unwrap().path());
     let named = entries

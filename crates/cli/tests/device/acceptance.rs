@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{repository, simulated};
 
-/// Creates a folder like `scripts/acceptance --pack`, but only with the program.
+/// Creates a folder as `scripts/acceptance --pack` does. It contains only the program `feedwater`.
 fn packed() -> tempfile::TempDir {
     let packed = tempfile::tempdir().unwrap();
     fs::create_dir(packed.path().join("bin")).unwrap();
@@ -31,10 +31,10 @@ fn acceptance(packed: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Returns the names of the steps that a call ran, with their results.
+/// Returns the names of the steps that one call of the script ran, with their results.
 fn ran(output: &Output) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(&output.stdout);
-    // The last line has totals instead of a step.
+    // Leave out the last line, which contains totals.
     let rows: Vec<_> = text.lines().filter(|line| !line.starts_with('/')).collect();
     let words = rows.iter().map(|line| line.split_whitespace().take(2).map(str::to_owned));
     words.map(|mut it| (it.next().unwrap(), it.next().unwrap())).collect()
@@ -69,13 +69,14 @@ fn a_call_goes_on_where_the_last_one_ended_on_another_machine_too() {
     assert!(report.contains("===== doctor ====="), "{report}");
     assert!(fs::read_dir(dir.join("results")).unwrap().count() <= 4);
 
-    // Another machine has only the results. Images are created again when a step needs them.
+    // A new machine has only the results. The images are created again as soon as a step needs
+    // them.
     fs::remove_dir_all(dir.join("store")).unwrap();
     let third = acceptance(dir, &["results", "--steps", "doctor,run"]);
     assert_eq!(ran(&third), [], "{third:?}");
     let again = acceptance(dir, &["results", "--steps", "run", "--again"]);
     assert_eq!(ran(&again), passed(&["images", "run"]), "{again:?}");
-    // Photographs that were added later replace the generated images.
+    // If photographs are provided later, they replace the generated images.
     fs::rename(dir.join("store/data"), dir.join("data")).unwrap();
     let photographs = acceptance(dir, &["results", "--steps", "run", "--again"]);
     assert_eq!(ran(&photographs), passed(&["images", "run"]), "{photographs:?}");
@@ -84,7 +85,7 @@ fn a_call_goes_on_where_the_last_one_ended_on_another_machine_too() {
 #[test]
 fn a_failing_step_fails_the_call_and_wrong_arguments_are_usage_errors() {
     let packed = packed();
-    // The programs for the first two steps are missing.
+    // The programs for the steps `gpu_hardware` and `memory` are missing.
     let call = acceptance(packed.path(), &["results", "--steps", "gpu_hardware,memory,doctor"]);
     assert_eq!(call.status.code(), Some(1), "{call:?}");
     let results: Vec<_> = ran(&call).into_iter().map(|(_, result)| result).collect();
@@ -96,7 +97,8 @@ fn a_failing_step_fails_the_call_and_wrong_arguments_are_usage_errors() {
     }
 }
 
-/// Parts of a wheel may arrive in any order. The wheel is unpacked when all parts are present.
+/// The parts of a Python wheel may arrive in any order. The wheel is unpacked when all parts are
+/// present.
 #[test]
 fn parts_of_a_wheel_are_joined() {
     let packed = packed();

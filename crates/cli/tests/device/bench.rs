@@ -1,4 +1,5 @@
-//! `feedwater bench` on the CPU and on the simulated GPU, and the scripts in `benches/peers`.
+//! Tests of `feedwater bench` on the CPU and on the simulated GPU, and of the scripts in
+//! `benches/peers`.
 
 use crate::simulated;
 use crate::words::{has_words, row};
@@ -43,7 +44,8 @@ fn bench(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Returns standard output and its last line as JSON. The command must exit with `code`.
+/// Checks that a command exited with `code`. Returns its standard output, and the last line as
+/// JSON.
 fn told(output: &Output, code: i32) -> (String, Value) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
@@ -102,7 +104,7 @@ fn without_epochs_a_case_takes_three_seconds_even_with_one_batch_per_epoch() {
     let args = ["pipeline.toml", "--device", "cpu", "--batch", "64", "--routes", "cpu", "--json"];
     let (_, result) = told(&bench(dir.path(), &args).output().unwrap(), 0);
     let case = &cases(&result)[0];
-    // The set is smaller than a batch, so an epoch has one batch of 10.
+    // The set is smaller than a batch, so an epoch has a single batch of 10 samples.
     assert_eq!(case["batch"], 10);
     assert!(number(case, "seconds") >= 3.0);
     assert_eq!(number(case, "images"), 10.0 * number(case, "epochs"));
@@ -185,7 +187,7 @@ fn wrong_arguments_are_usage_errors_and_unmeasurable_cases_are_failures() {
     let output = bench(dir.path(), &["wrong.toml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 
-    // The error must occur before any images are generated.
+    // The missing GPU must be reported before any images are generated.
     let mut command = bench(dir.path(), &["--device", "gpu"]);
     let output = command.env("FEEDWATER_LIBCUDA", "/nowhere/libcuda.so").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -301,7 +303,7 @@ fn the_peer_scripts_parse_and_name_a_missing_peer() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    // Compares feedwater with a peer that cannot be imported here, even if it is installed.
+    // Compare feedwater with a peer whose import fails here, even if the peer is installed.
     let dir = workplace("");
     let (data, json) = (dir.path().join("data"), dir.path().join("result.json"));
     let modules = dir.path().join("modules");

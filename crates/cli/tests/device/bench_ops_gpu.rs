@@ -1,5 +1,5 @@
-//! `feedwater bench-ops` on the simulated GPU: which kernels it launches, their output, and that
-//! nothing leaks. Its times have no meaning.
+//! Tests of `feedwater bench-ops` on the simulated GPU: which kernels it launches, what they
+//! compute, and that nothing leaks. Its times have no meaning.
 
 use crate::simulated;
 use std::fs;
@@ -24,8 +24,8 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// A centre crop after a resize, so that only a part of the resized image is needed. Then a flip
-/// and a crop of floats.
+/// A chain that resizes, crops the centre, flips, and crops floats. The centre crop needs only a
+/// part of the resized image.
 const EVALUATION: &str = r#"
 [[chain]]
 op = "resize"
@@ -49,7 +49,7 @@ width = 20
 height = 16
 "#;
 
-/// Creates images alternating between 80x60 and 60x80, and a `pipeline.toml` that ends with
+/// Creates images of 80x60 and 60x80 pixels, alternately, and a `pipeline.toml` that ends with
 /// `chain`.
 fn workplace(images: u64, chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -63,7 +63,7 @@ fn workplace(images: u64, chain: &str) -> TempDir {
     dir
 }
 
-/// Runs the command on the simulated machine.
+/// Runs `bench-ops` with the simulated driver.
 fn bench_ops(dir: &Path, args: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_feedwater"))
         .args(["bench-ops", "pipeline.toml"])
@@ -76,12 +76,12 @@ fn bench_ops(dir: &Path, args: &[&str], environment: &[(&str, &str)]) -> Output 
         .unwrap()
 }
 
-/// Returns the counters of the simulated machine.
+/// Returns the counters that the simulated driver has written.
 fn counts(dir: &Path) -> Value {
     serde_json::from_slice(&fs::read(dir.join("counts.json")).unwrap()).unwrap()
 }
 
-/// Returns the result as JSON, and the counters of the simulated machine.
+/// Runs `bench-ops`. Returns its result as JSON, and the counters of the simulated driver.
 fn measured(dir: &Path, args: &[&str]) -> (Value, Value) {
     let args: Vec<&str> = ["--json", "--device", "gpu"].iter().chain(args).copied().collect();
     let output = bench_ops(dir, &args, &[]);
@@ -102,7 +102,7 @@ fn names(rows: &[Value]) -> Vec<&str> {
     rows.iter().map(|it| it["name"].as_str().unwrap()).collect()
 }
 
-/// Returns the total number of kernel launches.
+/// Returns the total number of kernel launches in a result.
 fn launched(result: &Value) -> u64 {
     kernels(result).iter().map(|it| it["launched"].as_u64().unwrap()).sum()
 }
@@ -122,7 +122,7 @@ fn every_operator_is_a_separate_kernel_with_the_cpus_pixels() {
     for row in kernels(&result) {
         assert_eq!((number(row, "images"), number(row, "equal")), (10.0, 10.0), "{row}");
         assert_eq!(number(row, "launches"), 1.0, "all outputs must have one size: {row}");
-        // One launch for the comparison, then at least three times ten.
+        // A kernel is launched once to compare its output, and then at least three times ten times.
         assert!(number(row, "launched") >= 31.0 && number(row, "launched") % 10.0 == 1.0, "{row}");
         assert!(number(row, "seconds") > 0.0, "{row}");
         let per_megapixel = number(row, "seconds_per_megapixel");
@@ -158,8 +158,8 @@ fn partial_outputs_floats_and_many_sizes_have_the_cpus_pixels_too() {
     for row in rows {
         assert_eq!((number(row, "images"), number(row, "equal")), (70.0, 70.0), "{row}");
     }
-    // Groups of 32, 32 and 6 samples. There are more groups if an operator outputs windows of
-    // several sizes.
+    // The 70 samples are groups of 32, 32 and 6. An operator that outputs windows of several sizes
+    // has more groups.
     assert_eq!(number(&rows[6], "launches"), 3.0);
     assert_eq!(counts["launches"].as_u64().unwrap(), launched(&result));
     assert_eq!((&counts["live"], &counts["faults"]), (&0.into(), &0.into()), "{counts}");
@@ -183,7 +183,7 @@ fn the_table_names_the_device_and_every_kernel() {
     let doctor = String::from_utf8(doctor.stdout).unwrap();
     let named = |text: &str| {
         let line = text.lines().find(|it| it.starts_with("gpu       ")).unwrap();
-        // The free memory after the last comma may change between the calls.
+        // Leave out the free memory after the last comma, which may change between the two calls.
         line.rsplit_once(", ").unwrap().0.to_string()
     };
     assert_eq!(named(&text), named(&doctor));

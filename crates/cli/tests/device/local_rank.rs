@@ -1,5 +1,5 @@
-//! The GPU of each process, selected by the launcher's local rank, on a simulated machine with
-//! several GPUs.
+//! Tests that each process uses the GPU of its local rank, on a simulated machine with several
+//! GPUs.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap()
 }
 
-/// Creates images, and a pipeline file with the first line `device`.
+/// Creates images, and a pipeline file whose first line is `device`.
 fn workplace(device: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings = synth::Settings::uniform(8, 80, 60);

@@ -1,4 +1,4 @@
-//! The program and the self-test on a simulated device.
+//! Tests of the program and of its self-test on a simulated GPU.
 
 mod acceptance;
 mod bench;

@@ -1,6 +1,6 @@
-//! GPU checks of the self-test on a simulated machine. Its nvJPEG decodes exactly like
-//! libjpeg-turbo, slightly differently, or wrongly. The first two must pass. Wrong decoders must be
-//! detected.
+//! Tests of the GPU checks of the self-test, on a simulated machine. Its nvJPEG decodes exactly
+//! like libjpeg-turbo, slightly differently, or wrongly. The checks must pass in the first two
+//! cases, and fail in the third.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -18,7 +18,8 @@ const SUCCESS: i32 = 0;
 const BAD_JPEG: i32 = 3;
 const NOT_SUPPORTED: i32 = 4;
 
-/// Decodes a window like libjpeg-turbo, shifted left by `shift` columns, and returns the pixels.
+/// Decodes a window as libjpeg-turbo does, shifted to the left by `shift` columns. Returns the
+/// pixels.
 unsafe fn libjpeg<'a>(
     bytes: *const u8,
     count: usize,
@@ -45,7 +46,8 @@ unsafe fn libjpeg<'a>(
     Some(rgb)
 }
 
-/// Defines a decoder that shifts the window and passes the pixels to `change`.
+/// Defines a decoder that shifts the window by some columns, and then passes the pixels to
+/// `change`.
 macro_rules! decoder {
     ($name:ident, $shift:expr, $change:expr) => {
         unsafe extern "C" fn $name(
@@ -69,7 +71,7 @@ macro_rules! decoder {
     };
 }
 
-/// Changes a byte by `levels`: upwards if it is below 128, else downwards.
+/// Changes a byte by `levels`: increases it if it is below 128, and decreases it otherwise.
 fn stray(byte: &mut u8, levels: u8) {
     *byte = if *byte < 128 { *byte + levels } else { *byte - levels };
 }
@@ -84,7 +86,7 @@ decoder!(a_level_everywhere, 0, |rgb| rgb.iter_mut().for_each(|it| stray(it, 1))
 decoder!(a_column_off, 1, |_| ());
 decoder!(rolled_by_a_pixel, 0, |rgb| rgb.rotate_right(3));
 
-/// Decodes like libjpeg-turbo, but downscales by averaging pixels.
+/// Decodes as libjpeg-turbo does, but downscales by averaging pixels.
 unsafe extern "C" fn means(
     bytes: *const u8,
     count: usize,
@@ -154,7 +156,8 @@ fn is_of(check: &Check, route: &str) -> bool {
     check.name.contains(&format!("/route={route}/"))
 }
 
-/// Whether the route leaves the images of a check to the CPU, so that their pixels are exact.
+/// Whether the images of a check are decoded by the CPU because the route does not support them.
+/// Their pixels are then exact.
 fn is_left_to_cpu(name: &str) -> bool {
     let of_cpu = |route| name.ends_with(&format!("/route={route}/progressive"));
     name.contains("=cpu/") || ["nvjpeg-hardware", "nvjpeg-gpu"].iter().any(of_cpu)
@@ -198,9 +201,9 @@ fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
         for sort in sorts.chain(["progressive".into(), "restart-markers".into()]) {
             let name = format!("gpu/decode/route={route}/{sort}");
             let words = detail(&checks, &name);
-            // The message has the largest and the mean difference.
+            // The message contains the largest and the mean difference.
             assert!(has_words(words, &["0", "0.000"]), "{route} {sort}: {words}");
-            // The message has a tolerance only if nvJPEG decoded.
+            // The message contains a tolerance only if nvJPEG has decoded the images.
             let tolerance = [decode::BOUND.most.to_string(), decode::BOUND.mean.to_string()];
             let is_tolerant = has_words(words, &tolerance.each_ref().map(String::as_str));
             assert_eq!(is_tolerant, !is_left_to_cpu(&name), "{route} {sort}: {words}");
@@ -220,19 +223,20 @@ fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
         detail(&checks, &format!("gpu/{name}"));
     }
     let words = detail(&checks, "gpu/operator/resize");
-    // The message has the number of all cases, and of those with a tiled kernel.
+    // The message contains the number of all cases, and the number of cases with a tiled kernel.
     let cases = numbers(words);
     assert!(cases.len() >= 2 && cases.iter().all(|it| *it > 0), "{words}");
-    // In all 20 rounds, the engines wrote ahead of their stream.
+    // In all 20 rounds, the engines wrote before their stream reached the call.
     let words = detail(&checks, "gpu/hazard/by-hand");
     assert_eq!(numbers(words)[..2], [20, 20], "{words}");
-    // The message has the number of batches.
+    // The message contains the number of compared batches.
     let words = detail(&checks, "gpu/hazard/loader");
     assert!(has_words(words, &["24"]), "{words}");
     drop(machine);
 }
 
-/// Engines that keep the stream's order are distinguished from a machine without engines.
+/// Engines that write in the order of their stream are reported as such. A machine without engines
+/// is no failure.
 #[test]
 fn the_engines_behaviour_is_reported_and_their_absence_is_no_failure() {
     let machine = machine(Schedule::Random(3));
@@ -253,7 +257,7 @@ fn the_engines_behaviour_is_reported_and_their_absence_is_no_failure() {
     }
 }
 
-/// The decoder must detect every image that a call skips. Otherwise the check fails.
+/// The decoder must detect every image that a call of the engines skips. Otherwise the check fails.
 #[test]
 fn skipped_images_are_counted_by_their_pages() {
     let machine = machine(Schedule::Random(4));
@@ -270,12 +274,13 @@ fn skipped_images_are_counted_by_their_pages() {
     };
     assert_eq!(skipped(0), [0; 4]);
     let found = skipped(3);
-    // A third of the images in 12 calls of each size, plus or minus one.
+    // The simulated engines skip a third of the images, plus or minus one, in 12 calls of each
+    // size.
     let expected = [8, 28, 56, 112];
     assert!(found.iter().zip(expected).all(|(is, want)| is.abs_diff(want) <= 1), "{found:?}");
 }
 
-/// An error on one route must be reported for this route only.
+/// If one route decodes wrongly, only the checks of this route must fail.
 #[test]
 fn only_the_wrong_route_fails() {
     let machine = machine(Schedule::Random(5));
@@ -284,7 +289,7 @@ fn only_the_wrong_route_fails() {
         let gpu = found();
         let alone = files::on_gpu(&gpu).flatten().filter(|it| it.name.contains("/route="));
         for check in decoding(&gpu).into_iter().chain(alone) {
-            // Images that the route leaves to the CPU are correct.
+            // Images that the CPU decodes because the route does not support them are correct.
             let strays = is_of(&check, backend.name()) && !is_left_to_cpu(&check.name);
             let expected = if strays { Outcome::Fail } else { Outcome::Pass };
             assert_eq!(check.result, expected, "{}: {}", check.name, check.detail);
@@ -293,7 +298,8 @@ fn only_the_wrong_route_fails() {
     }
 }
 
-/// This nvJPEG accepts broken files without an error, so no broken file may reach it.
+/// This simulated nvJPEG accepts damaged files without an error. So the loader must detect all of
+/// them before.
 #[test]
 fn damaged_files_are_errors_even_if_nvjpeg_accepts_everything() {
     let machine = machine(Schedule::Random(6));
@@ -308,14 +314,15 @@ fn damaged_files_are_errors_even_if_nvjpeg_accepts_everything() {
 #[test]
 fn differences_within_the_tolerance_pass_and_larger_ones_fail() {
     let machine = machine(Schedule::Random(3));
-    // Expected in the message: largest and mean difference with their bounds, windows, and a range
-    // for one number.
+    // For each decoder: the expected outcome, values in the message (largest and mean difference
+    // with their bounds, or the window), and a range for the mean difference.
     let decoders: [(Decode, Outcome, &[&str], _); 6] = [
         (exact, Outcome::Pass, &["0", "4", "0.000", "0.5"], None),
         (four_levels_here_and_there, Outcome::Pass, &["4", "0.5"], Some(0.4..0.5)),
         (five_levels_once, Outcome::Fail, &["203x149+0+0", "5", "4"], None),
         (a_level_everywhere, Outcome::Fail, &["1.000", "0.5"], None),
-        // The first window that does not begin in the first column.
+        // In this window, the first one that does not begin in the first column, the shift becomes
+        // visible.
         (a_column_off, Outcome::Fail, &["101x55+33+17", "4"], None),
         (unable, Outcome::Fail, &["203x149+0+0", "cpu", "nvJPEG"], None),
     ];
@@ -336,8 +343,8 @@ fn differences_within_the_tolerance_pass_and_larger_ones_fail() {
     }
 }
 
-/// The downscaling method of the engines is undocumented. Averages of pixels are within the bound,
-/// but an image that is shifted by one column is not.
+/// How the engines downscale is not documented. Averages of pixels are within the bound, but an
+/// image that is shifted by one column is not.
 #[test]
 fn downscaling_may_use_another_method_but_not_other_pixels() {
     let machine = machine(Schedule::Random(4));

@@ -1,5 +1,5 @@
-//! The built program on the simulated GPU. Driver, run-time compiler and nvJPEG simulate the API
-//! and the order of events. nvJPEG returns a pattern instead of an image.
+//! Tests of the built program on the simulated GPU. The driver, the run-time compiler and nvJPEG
+//! simulate the API and the order of events. nvJPEG returns a pattern instead of the image.
 
 use crate::simulated;
 use crate::words::has_words;
@@ -12,7 +12,7 @@ use feedwater_tools::synth;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Runs the program in `dir` on the simulated machine.
+/// Runs the program in `dir` with the simulated driver.
 fn feedwater(dir: &Path, args: &[&str], environment: &[(&str, &Path)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_feedwater"))
         .args(args)
@@ -23,7 +23,7 @@ fn feedwater(dir: &Path, args: &[&str], environment: &[(&str, &Path)]) -> Output
         .unwrap()
 }
 
-/// Returns the last line of standard output as JSON. The command must exit with `code`.
+/// Checks that a command exited with `code`. Returns the last line of its standard output as JSON.
 fn json(output: &Output, code: i32) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
@@ -31,14 +31,14 @@ fn json(output: &Output, code: i32) -> Value {
     serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap()
 }
 
-/// Returns name, result and detail of every check.
+/// Returns the name, the result and the description of every check.
 fn checks(result: &Value) -> Vec<(String, String, String)> {
     let all = result["checks"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     all.map(|it| (text(&it["name"]), text(&it["result"]), text(&it["detail"]))).collect()
 }
 
-/// Creates a pipeline that needs one kernel, and its images.
+/// Creates images, and a pipeline file whose chain needs only one kernel.
 fn workplace(chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings = synth::Settings { classes: 3, ..synth::Settings::uniform(10, 80, 60) };
@@ -64,7 +64,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// Chain of the check `gpu/operator/normalize`. Without options, it has one kernel.
+/// The same chain as in the check `gpu/operator/normalize`. It needs only one kernel.
 const NORMALIZE: &str = r#"
 tune = false
 [decode]
@@ -93,18 +93,19 @@ fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     for name in operators.chain(others).chain(chains) {
         assert!(all.iter().any(|check| check.0 == name), "{name} is missing");
     }
-    // Decode checks must fail, and all others must pass.
+    // Checks that compare nvJPEG's pixels must fail, and all others must pass.
     for (name, result, detail) in &all {
         let by_any_route = is_balanced(name);
         assert!(by_any_route || (result == "fail") == shows_a_pattern(name), "{name}: {detail}");
         assert!(result == "pass" || detail.contains("levels"), "{name}: {detail}");
     }
-    // A separate process checked this, also with the simulated libraries.
+    // The program ran the check for windows in a separate process, which must use the simulated
+    // libraries too.
     let windows = all.iter().find(|check| check.0 == "gpu/engines/windows").unwrap();
     assert_eq!((&*windows.1, &*windows.2), ("pass", "the JPEG engines decode windows"));
     assert_eq!(result["failed"], all.iter().filter(|check| check.1 == "fail").count());
 
-    // Runs again with one miscompiled kernel, which the self-test must detect.
+    // Run the checks again with one kernel that was compiled wrongly. They must detect it.
     let broken = dir.path().join("broken");
     let compiler = dir.path().join("wrong-compiler");
     let text = r#"#!/bin/sh
@@ -117,7 +118,7 @@ exec c++ "$@"
 "#;
     fs::write(&compiler, text).unwrap();
     fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
-    // Cached kernels are used only with the key that signed them.
+    // A cached kernel is used only if the key in its folder has signed it, so copy the key.
     let stored = simulated::exclusive().directory().join("kernels");
     fs::create_dir(&broken).unwrap();
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o700)).unwrap();
@@ -140,7 +141,8 @@ exec c++ "$@"
     let failed: Vec<_> = checks(&result).into_iter().filter(|check| check.1 == "fail").collect();
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert_eq!(failed[0].0, "gpu/operator/normalize");
-    // The message has element type and layout, then the first byte that differs and its sample.
+    // The message contains the element type and the layout, and then the first byte that differs
+    // and its sample.
     let (_, difference) = failed[0].2.split_once(" f32 nchw").unwrap();
     assert!(difference.contains(": byte ") && has_words(difference, &["sample 0"]), "{failed:?}");
 }
@@ -156,20 +158,21 @@ fn the_kernels_checks_pass_with_device_code() {
     assert!(passed > feedwater::internals::op::NAMES.len(), "{result}");
 }
 
-/// Whether a check compares nvJPEG's output with the image.
+/// Whether a check compares the output of nvJPEG, which is only a pattern, with the image.
 fn shows_a_pattern(name: &str) -> bool {
-    // Some checks pass anyway: a route leaves their images to the CPU, or they ignore pixels.
+    // Some of these checks pass anyway, because the CPU decodes their images or because they ignore
+    // pixels.
     let well = ["route=cpu/", "route=nvjpeg-hardware/progressive", "route=nvjpeg-gpu/progressive"];
     ["gpu/decode/", "gpu/files/"].iter().any(|it| name.starts_with(it))
         && !well.iter().any(|it| name.contains(it))
 }
 
-/// Whether a check lets the loader choose the route, which may be the CPU.
+/// Whether the loader of a check may use all routes. Then it may decode some images on the CPU.
 fn is_balanced(name: &str) -> bool {
     ["gpu/policy/skip", "gpu/policy/substitute", "gpu/two-at-once"].contains(&name)
 }
 
-/// Returns the number of samples decoded on the device.
+/// Returns the number of samples that were made on the device.
 fn decoded(result: &Value) -> u64 {
     let count = |route: &str| result["outcomes"][route].as_u64().unwrap();
     ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"].map(count).iter().sum()
@@ -187,7 +190,8 @@ fn run_names_the_device_and_its_memory() {
     assert_eq!(result["cpu_fallback"], serde_json::json!({}));
     let [predicted, peak] =
         ["predicted", "peak"].map(|it| result[format!("device_bytes_{it}")].as_u64().unwrap());
-    // nvJPEG may not use all memory that is planned for it.
+    // The peak may be lower than planned, because nvJPEG does not use all memory that is planned
+    // for it.
     assert!(peak > 10 * 3 * 80 * 60 && peak <= predicted, "{result}");
 
     let plan = ["plan", "pipeline.toml", "--device", "gpu", "--json"];
@@ -230,7 +234,8 @@ fn a_dump_on_the_gpu_equals_that_on_the_cpu() {
     }
 }
 
-/// Runs a command on a machine without a driver. It must exit with `code`. Returns its output.
+/// Runs a command on a machine without a driver. Checks its exit code, and returns standard output
+/// and standard error.
 fn without_gpu(dir: &Path, args: &[&str], code: i32) -> (String, String) {
     let nowhere = dir.join("no-driver.so");
     let cache = dir.join("cache");
@@ -242,7 +247,7 @@ fn without_gpu(dir: &Path, args: &[&str], code: i32) -> (String, String) {
     (stdout, stderr)
 }
 
-/// Name of the driver's library, as in messages.
+/// Name of the driver's library in error messages.
 const DRIVER: &str = "libcuda.so.1";
 
 #[test]
@@ -296,18 +301,19 @@ fn plan_shows_the_gpu_of_another_machine() {
     let there = String::from_utf8(feedwater(dir.path(), &args, &[]).stdout).unwrap();
     let [plan, there] = [here, there].map(|text| {
         let mut plan: Value = serde_json::from_str(&text).unwrap();
-        // The available memory of the machine changes all the time.
+        // Leave out the available memory, which changes all the time.
         assert!(plan.as_object_mut().unwrap().remove("available").is_some());
-        // Only on a machine with one GPU it is known to be the only one.
+        // Leave out the reason for the choice. Only a machine with one GPU reports that this is the
+        // only GPU.
         assert!(plan.as_object_mut().unwrap().remove("runs_on").is_some());
         plan
     });
-    // Only on a machine with a GPU it is known how much memory nvJPEG needs.
+    // Only on a machine with a GPU, the memory that nvJPEG needs is measured and not estimated.
     let rows = |plan: &Value, known: &str| -> usize {
         let rows = plan["footprint"].as_array().unwrap().iter();
         rows.filter(|row| row["note"].as_str().unwrap().contains(known)).count()
     };
-    // The note of the entry `process` contains the word too.
+    // A GPU has 7 such rows, because the note of the row `process` contains the word too.
     assert_eq!([rows(&plan, "estimated"), rows(&there, "measured")], [6, 7]);
 
     let without = |plan: &Value| {
@@ -324,7 +330,7 @@ fn plan_shows_the_gpu_of_another_machine() {
     assert_eq!(plan["device"]["kernels"], serde_json::json!([KERNEL]));
     assert!(plan["device"]["pages"].as_u64().unwrap() > 8);
 
-    // The output is the whole kernel, on any machine and with any `--device`.
+    // The command prints the whole kernel, on any machine and with any `--device`.
     for device in ["auto", "cpu"] {
         let args = ["plan", "pipeline.toml", "--cuda", "--device", device];
         let (text, _) = without_gpu(dir.path(), &args, 0);
@@ -345,8 +351,8 @@ fn plan_shows_the_gpu_of_another_machine() {
     assert!(plan["device"].is_null());
 }
 
-/// Runs the examples in the order of a new user: `synth` first creates what the pipeline file
-/// reads.
+/// Runs the examples of the help in the order of a new user. The first one is `synth`, which
+/// creates the images that the pipeline file reads.
 #[test]
 fn every_example_of_the_help_works_when_pasted() {
     let dir = tempfile::tempdir().unwrap();

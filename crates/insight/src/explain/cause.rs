@@ -1,4 +1,5 @@
-//! Finds the bottleneck by simulation instead of thresholds on single metrics.
+//! Finds the bottleneck by simulating changes of the pipeline, and not by thresholds on single
+//! metrics.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +9,14 @@ use crate::profile::{Profile, Waits};
 
 use super::fit::{OVERHEAD, STORAGE, forecast};
 
-/// Bottleneck of a pipeline.
+/// Bottleneck of a pipeline: the part that limits the throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// The consumer: the loader is fast enough.
+    /// The consumer is slower than the loader, so the loader is fast enough.
     Consumer,
-    /// Reading: each worker waits for its reads. More workers would hide this latency.
+    /// Workers wait for their reads, while the storage could serve more. More workers would hide
+    /// this latency.
     Reading,
     /// The storage is saturated.
     Storage,
@@ -22,7 +24,7 @@ pub enum Cause {
     Header,
     /// Decoding on the host.
     Decoding,
-    /// Decoding on the host of images that are far larger than the output.
+    /// Decoding on the host. The images are far larger than the output.
     #[serde(alias = "huge_pictures")]
     HugeImages,
     /// The operators on the host.
@@ -35,17 +37,18 @@ pub enum Cause {
     Kernel,
     /// The ring has too few slots.
     Ring,
-    /// Times of samples or steps vary too much for the ring to compensate.
+    /// Times of samples or steps vary too much for the batches in the ring to compensate.
     Variance,
-    /// One thread is slower than the others.
+    /// One worker thread is slower than the others.
     Straggler,
-    /// Fixed costs per batch: delivering the batch, and the named parts of the consumer's step.
+    /// Costs per batch that do not depend on its size: delivering the batch, and the parts of the
+    /// consumer's step that have a name.
     TinyBatches,
-    /// Other programs on this machine use the processors that the workers wait for.
+    /// Other programs on this machine use processors for which the workers wait.
     OtherPrograms,
-    /// CPU quota of the container.
+    /// The CPU quota of the container is exhausted.
     Quota,
-    /// The hypervisor gives the machine's processors to other machines.
+    /// The hypervisor gives processors of this virtual machine to other virtual machines.
     Hypervisor,
     /// Unknown: the model does not reproduce the measurements.
     Unexplained,
@@ -83,7 +86,7 @@ impl Cause {
         matches!(self, Cause::OtherPrograms | Cause::Quota | Cause::Hypervisor)
     }
 
-    /// Phrase about what the pipeline needs if no setting of the loader helps.
+    /// Phrase that names what the pipeline needs if no setting of the loader helps.
     pub const fn takes(self) -> &'static str {
         match self {
             Cause::OtherPrograms => "it needs processors without other programs",
@@ -94,29 +97,32 @@ impl Cause {
     }
 }
 
-/// Share of the time that the consumer waits, below which the consumer is the cause.
+/// If the consumer waits for less than this share of the time, the consumer is the cause.
 pub(super) const NEGLIGIBLE: f64 = 0.02;
-/// Smallest speed-up without contention for which contention is the cause.
+/// Contention is the cause only if the simulation without contention is faster by more than this
+/// factor.
 const CONTENDED: f64 = 1.25;
-/// Smallest ratio of the throughput to the smallest capacity bound for which the bounded part is
+/// If the throughput reaches this share of the smallest capacity bound, the part with this bound is
 /// the cause.
 const NEAR: f64 = 0.95;
-/// Share of the time spent on fixed costs per batch, above which batches are too small.
+/// If fixed costs per batch take more than this share of the time, batches are too small.
 const ONCE_A_BATCH: f64 = 0.25;
-/// Ratio of image pixels to output pixels, above which images are huge.
+/// If images have more than this many times the pixels of the output, they are huge.
 const HUGE: f64 = 24.0;
 
-/// Finds the bottleneck of a model, in this order:
+/// Finds the bottleneck of a model. The first rule that applies determines the cause:
 ///
-/// 1. The consumer, if it hardly ever waits. If the named parts of its steps take a large share of the time, the batches are too
-///    small.
-/// 2. Contention, if removing it speeds up the pipeline more than any other change that is tried.
-/// 3. A straggler, if making it as fast as the others speeds up the pipeline as much as any other
-///    change that is tried.
-/// 4. Too small batches, if handing them over and the named parts of the consumer's steps take a large share of the time.
-/// 5. The part with the smallest capacity bound, if the throughput is close to that bound. If those are the
-///    workers or the processors, the cause is the stage that takes most of their time.
-/// 6. Otherwise the ring or variance: the ring, if a longer one would help even without variance.
+/// 1. The consumer, if it waits for less than 2 % of the time. But if the named parts of its steps
+///    take more than a quarter of the time, the cause is too small batches.
+/// 2. Contention, if the simulation without it is more than 25 % faster, and no other simulated
+///    change gains more.
+/// 3. A straggler, if the simulation becomes faster when all workers are equally fast, and neither
+///    a longer ring nor constant times gain more.
+/// 4. Too small batches, if delivering batches and the named parts of the consumer's steps take
+///    more than a quarter of the time.
+/// 5. The part with the smallest capacity bound, if the throughput is close to that bound. If that
+///    part is the workers or the processors, the cause is the stage that takes most of their time.
+/// 6. The ring, if a longer ring would help even if all times were constant. Otherwise variance.
 pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     let now = forecast(model)?;
     let named = named(model, profile) * now.batches_per_second;
@@ -146,7 +152,8 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
         return Ok(Cause::TinyBatches);
     }
     let bounds = model.capacity();
-    // Ignore the bound of the ring, because step 6 tests whether a longer ring would help.
+    // Skip the bounds of the ring and of the pages. Rule 6 above tests whether a longer ring would
+    // help.
     let scarce = bounds.iter().find(|(limit, _)| !matches!(limit, Limit::Slots | Limit::Pages));
     if let Some(&(limit, most)) = scarce
         && (rate >= NEAR * most || (long < 1.03 && smooth < 1.03))
@@ -157,7 +164,7 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
         self::smooth(it);
         it.slots = (8 * it.slots).min(256);
     })?;
-    // Gain of a longer ring if no times varied.
+    // Gain of a longer ring if all times are constant.
     let structural = long_and_smooth / smooth;
     Ok(if structural - 1.0 >= 0.5 * (long - 1.0) && structural > 1.02 {
         Cause::Ring
@@ -166,13 +173,15 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     })
 }
 
-/// Seconds of the named parts of a step, such as logging or metrics. They do not grow with the batch.
+/// Seconds of one step that its named parts take, such as logging or metrics. This time does not
+/// grow with the batch size.
 pub fn named(model: &Model, profile: &Profile) -> f64 {
     let all: f64 = profile.consumer.spans.iter().map(|it| it.seconds).sum();
     (all / profile.batches.max(1) as f64).min(model.consumer.step.mean)
 }
 
-/// Returns the cause for a capacity bound: the stage that takes most time of the bounded part.
+/// Returns the cause for a part with a capacity bound. For workers and cores, it is the stage that
+/// takes most of their time.
 fn part(model: &Model, limit: Limit, profile: &Profile) -> Cause {
     let most = |takes: &dyn Fn(&crate::model::Stage) -> bool| {
         let mut sums: Vec<(&str, f64)> = Vec::new();
@@ -208,7 +217,7 @@ fn part(model: &Model, limit: Limit, profile: &Profile) -> Cause {
     }
 }
 
-/// Removes all variance.
+/// Replaces all random times by their means.
 fn smooth(model: &mut Model) {
     for stage in &mut model.stages {
         stage.service = Service::constant(stage.service.mean);
@@ -216,8 +225,9 @@ fn smooth(model: &mut Model) {
     model.consumer.step = Service::constant(model.consumer.step.mean);
 }
 
-/// Returns the cause that takes most of the processor time for which the workers wait. `None` if
-/// nobody takes any, or if it was not measured.
+/// Returns what takes most of the processor time for which the workers wait: other programs, the
+/// quota or the hypervisor. Returns `None` if none of them takes any, or if the waiting was not
+/// measured.
 pub(super) fn contender(profile: &Profile) -> Option<Cause> {
     let Waits { others, quota, stolen, .. } = profile.processors.waits?;
     let all = [(Cause::OtherPrograms, others), (Cause::Quota, quota), (Cause::Hypervisor, stolen)];

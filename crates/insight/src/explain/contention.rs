@@ -6,17 +6,19 @@ use crate::profile::Profile;
 
 /// Smallest loss of speed or cores that counts as contention.
 const NEGLIGIBLE: f64 = 0.02;
-/// Mean number of missing processors, beyond those of visible programs, that counts as a hidden limit. Less is within the error
-/// of the counters.
+/// If workers wait for more processors (mean over the run) than visible programs use, by at least
+/// this number, a limit is assumed that the system does not report. Smaller differences are within
+/// the error of the counters.
 const HIDDEN: f64 = 0.1;
 
-/// Returns the processor time that other programs, a quota and the hypervisor leave of `cores`
-/// processors. Returns `None` if they take almost nothing, or if this was not measured.
+/// Returns how much processor time is left to this process, of `cores` processors, after other
+/// programs, a quota and the hypervisor have taken theirs. Returns `None` if they take almost
+/// nothing, or if this was not measured.
 ///
-/// The speed of a thread is its processor time, divided by the sum of this time and its waits for
-/// others. All threads together get the processor time that nobody else used. In practice more
-/// threads may get more, because the scheduler divides time among threads or groups. This gain is
-/// not predicted.
+/// The speed of a thread is the thread's processor time, divided by the sum of this time and its
+/// waits for other programs, the quota and the hypervisor. All threads of the process together get
+/// the processor time that nobody else used. With more threads, the process may get a larger share
+/// from the scheduler. This gain is not predicted.
 pub(super) fn contention(profile: &Profile, cores: u32) -> Option<Contention> {
     let told = &profile.processors;
     let waits = told.waits?;
@@ -33,18 +35,20 @@ pub(super) fn contention(profile: &Profile, cores: u32) -> Option<Contention> {
     if let Some(quota) = told.quota {
         available = available.min(quota - beside);
     }
-    // With a hidden limit, assume that no more is available than was used.
+    // The workers waited longer than the visible programs explain. So a limit exists that the
+    // system does not report. Assume that only the processor time that was used is available.
     if waits.others / seconds > others + HIDDEN {
         available = available.min(ours);
     }
-    // This process had at least the time that it used.
+    // At least the time that this process used was available.
     let available = available.max(ours).min(cores);
     let speed = ran / (ran + waits.foreign());
     let matters = speed < 1.0 - NEGLIGIBLE || available < (1.0 - NEGLIGIBLE) * cores;
     matters.then_some(Contention { speed, available })
 }
 
-/// Share of the workers' time that they waited for a processor while others used it.
+/// Share of the workers' time in which they waited because other programs, the quota or the
+/// hypervisor took their processor.
 pub(super) fn lost(profile: &Profile) -> f64 {
     let threads = f64::from(profile.setup.workers) * profile.seconds;
     profile.processors.waits.map_or(0.0, |it| it.foreign() / threads.max(1e-9))

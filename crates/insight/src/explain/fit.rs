@@ -12,55 +12,57 @@ use super::contention::contention;
 pub struct Fit {
     /// The model.
     pub model: Model,
-    /// Prediction of the model.
+    /// Throughput and waits that the model predicts.
     pub forecast: Forecast,
     /// Predicted divided by measured throughput; 1 is exact.
     pub quality: f64,
 }
 
-/// Resource name of a storage in which reads slow each other down.
+/// Name of the modelled storage. It is a resource only if concurrent reads slow each other down.
 pub const STORAGE: &str = "storage";
-/// Stage name of a worker's time between its stages.
+/// Name of the stage that models a worker's time between its other stages.
 pub const OVERHEAD: &str = "overhead";
-/// Shortest wait of a read, in seconds, that is modelled. A read with a shorter wait counts as CPU
-/// work.
+/// If a read waits for less than this time, in seconds, the wait is not modelled, and the read
+/// counts as CPU work only.
 const COPY: f64 = 30e-6;
-/// Smallest ratio of a straggler's time per sample to the usual time.
+/// A thread is a straggler only if its time per sample is at least this many times the usual time.
 const STRAGGLER: f64 = 1.4;
-/// Number of standard errors by which a straggler's mean time must exceed the usual one. Random
-/// variation rarely exceeds it.
+/// A thread is a straggler only if its mean time exceeds the usual mean time by at least this many
+/// standard errors. Random variation rarely exceeds that.
 const MIN_STANDARD_ERRORS: f64 = 4.0;
-/// Model error above which the estimate of read contention is dropped.
+/// If the throughput of the model with estimated read contention is wrong by more than this share,
+/// the estimate is dropped.
 const DOUBTFUL: f64 = 0.12;
-/// If waits for a processor leave less than this share of a stage's time, the stage's measured
-/// distribution is not used, because the waits dominate it.
+/// If less than this share of a stage's time remains without waits for a processor, the measured
+/// distribution is not used. The waits would dominate it.
 const STEADY: f64 = 0.8;
-/// Seconds per sample below which stragglers are not detected.
+/// If a sample usually takes less than this time, in seconds, stragglers are not detected.
 const LONG: f64 = 100e-6;
-/// Samples per thread below which stragglers are not detected.
+/// If a thread processed fewer samples than this, it does not count as a straggler.
 const MIN_SAMPLES_PER_THREAD: u64 = 16;
 
 /// Fits the model to a profile.
 ///
-/// * A stage on the host occupies a core for its time without waits for a processor. If these waits
-///   were not measured, it occupies a core for its processor time if this process fills the
-///   machine, and for its elapsed time otherwise.
-/// * Other programs, a quota and the hypervisor take the same processor time as in the profile.
-/// * The time of a read off the processor is a wait. If reads slow each other down, the wait
-///   occupies a storage that serves a limited number of reads at a time. Otherwise it occupies
-///   nothing.
-/// * A stage on the device occupies a resource of its own, for its device time if that was
-///   measured.
+/// * A stage on the host occupies a core for its elapsed time without waits for a processor. If
+///   these waits were not measured and this process fills the machine, it occupies a core for its
+///   processor time. If these waits were not measured and the machine is not full, it occupies a
+///   core for its elapsed time.
+/// * Other programs, a quota and the hypervisor take as much processor time in the model as in the
+///   profile.
+/// * The part of a read during which its thread is not on a processor is a wait. If reads slow each
+///   other down, the wait occupies a storage that serves a limited number of reads at a time.
+///   Otherwise the wait occupies nothing.
+/// * A stage on the device occupies a resource of its own, for the device time that was measured.
 /// * The time of workers between their stages is modelled as one more stage.
 ///
 /// # Errors
 ///
-/// Fails with [`crate::Error`] for a profile without measurements.
+/// Fails with [`crate::Error`] if the profile has no measurements.
 pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
     let found = Storage::of(profile, scaling);
     let fitted = fit_with(profile, found)?;
-    // Read contention is estimated from the few reads that ran beside fewer other reads. Drop the
-    // estimate if the model fits badly.
+    // Without measured scaling, `found` was estimated from the few reads that ran beside fewer
+    // other reads than usual. Drop this estimate if the model fits badly.
     if found.is_some() && scaling.is_none() && (fitted.quality - 1.0).abs() > DOUBTFUL {
         return fit_with(profile, None);
     }
@@ -69,7 +71,7 @@ pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
 
 fn fit_with(profile: &Profile, storage: Option<Storage>) -> Result<Fit> {
     let cores = match profile.processors.allowed {
-        // A quota is not a number of processors; the contention accounts for it.
+        // A CPU quota does not change the number of cores. `contention` models the quota.
         0 => profile.setup.cores,
         allowed => allowed,
     };
@@ -88,7 +90,8 @@ fn fit_with(profile: &Profile, storage: Option<Storage>) -> Result<Fit> {
     };
     let samples = samples(profile);
     let full = is_full(profile);
-    // Measured means include stragglers; the model needs those of a normal thread.
+    // The measured means include stragglers. The model needs the means of a thread that is not a
+    // straggler.
     let slow = mean_slowness(profile, &model.workers);
     for stage in &profile.stages {
         let on_device = stage.device.as_ref().filter(|_| model.pages.is_some());
@@ -105,7 +108,7 @@ fn fit_with(profile: &Profile, storage: Option<Storage>) -> Result<Fit> {
         match stage.stage {
             Measured::List => {}
             Measured::Read => read(&mut model, stage, mean, storage),
-            // Runs on the launcher's thread, not on a worker.
+            // The kernel stage runs on the launcher's thread and takes no time of a worker.
             Measured::Kernel => {}
             _ => {
                 let share = match stage.waited_for_processor {
@@ -119,10 +122,11 @@ fn fit_with(profile: &Profile, storage: Option<Storage>) -> Result<Fit> {
         }
     }
     if model.workers.iter().any(|slow| *slow > 1.0) {
-        // The distributions include the stragglers, whose slowness would be counted twice.
+        // The measured distributions include stragglers, which `model.workers` already slows down.
+        // Use constant times, so that their slowness is not counted twice.
         model.stages.iter_mut().for_each(|it| it.service = Service::constant(it.service.mean));
     }
-    // The model requires detached stages at the end.
+    // A valid model has its detached stages at the end.
     model.stages.sort_by_key(|stage| stage.detached);
     let overhead = overhead(profile, samples) / slow;
     if overhead > 1e-7 {
@@ -153,8 +157,8 @@ fn add(model: &mut Model, name: &str, on: On, service: Service, detached: bool) 
     model.stages.push(Stage { name: name.into(), on, service, detached });
 }
 
-/// Returns the measured distribution of a stage with another mean. It is constant if much of the
-/// measured time was waiting for a processor.
+/// Returns the measured distribution of a stage, scaled to another mean. Returns a constant time if
+/// much of the measured time was waiting for a processor.
 fn shaped(stage: &StageProfile, mean: f64) -> Service {
     if stage.without_waiting() < STEADY * stage.busy {
         return Service::constant(mean);
@@ -168,14 +172,15 @@ fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<Stor
     if wait < COPY {
         return add(model, stage.stage.name(), On::Cpu, shaped(stage, work), false);
     }
-    // Simulate the copy first. It occupies a core, the rest of the read does not.
+    // Simulate the copy of the data first, because only the copy occupies a core.
     if work > 1e-6 {
         add(model, "read", On::Cpu, Service::constant(work), false);
     }
     match storage {
         Some(Storage { servers, others, seconds }) => {
-            // The measured wait is the wait of `1 + others` concurrent reads, of which the storage
-            // serves `servers` at a time.
+            // While `1 + others` reads were in flight, the storage served `servers` of them at a
+            // time. So the measured wait was longer than that of a single read by the ratio of the
+            // two numbers.
             let alone = seconds.unwrap_or(wait / ((1.0 + others) / f64::from(servers)).max(1.0));
             let resource = model.resources.len();
             model.resources.push(Resource { name: STORAGE.into(), servers });
@@ -192,13 +197,13 @@ struct Storage {
     servers: u32,
     /// Mean number of other reads in flight.
     others: f64,
-    /// Seconds per read, if they were measured with threads that only read.
+    /// Seconds per read, if threads that only read have measured it.
     seconds: Option<f64>,
 }
 
 impl Storage {
-    /// Estimates the storage. Returns `None` if reads do not slow each other down, or if that is
-    /// unknown.
+    /// Estimates the storage. Returns `None` if reads do not slow each other down, or if their
+    /// slowdown is unknown.
     fn of(profile: &Profile, scaling: Option<&ReadScaling>) -> Option<Self> {
         let slowdown = match scaling {
             Some(scaling) => scaling.slowdown(),
@@ -213,7 +218,7 @@ impl Storage {
 
 fn consumer(profile: &Profile) -> Consumer {
     let it = &profile.consumer;
-    // Even an empty loop takes some time.
+    // A step time of 0 would make the consumer's capacity infinite.
     let mean = it.step.mean.max(1e-7);
     let step = Service { mean, quantiles: it.step_quantiles.clone() };
     Consumer { step, holds: true, host_share: it.cpu_share.clamp(0.0, 1.0) }
@@ -226,7 +231,8 @@ pub(super) fn samples(profile: &Profile) -> f64 {
     counted.map(|stage| stage.count).find(|&count| count > 0).unwrap_or(1) as f64
 }
 
-/// Whether this process fills the machine's processors, estimated where waiting for them was not measured.
+/// Whether this process fills the machine's processors. This estimate is used only if the waits for
+/// a processor were not measured.
 fn is_full(profile: &Profile) -> bool {
     let seconds = profile.seconds.max(1e-9);
     let used: f64 = profile.stages.iter().map(|it| it.busy * it.cpu_share).sum();
@@ -235,9 +241,9 @@ fn is_full(profile: &Profile) -> bool {
         || profile.setup.workers > profile.setup.cores
 }
 
-/// Slowness of each worker: 1, except for stragglers.
+/// Factor by which each worker is slower than usual: 1, except for stragglers.
 fn slowness(profile: &Profile) -> Vec<f64> {
-    // Exclude waits for a processor, which do not make a thread a straggler.
+    // Subtract waits for a processor. A thread that waits for one is not a straggler.
     let busy = |it: &ThreadProfile| match (it.ran, it.waited_for_processor) {
         (Some(ran), Some(waited)) => {
             let own =
@@ -253,9 +259,9 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     let mut known: Vec<f64> = means.iter().copied().flatten().filter(|it| *it > 0.0).collect();
     known.sort_by(f64::total_cmp);
     let all = vec![1.0; profile.setup.workers.max(1) as usize];
-    // Lower median: with two threads the faster one is normal.
+    // Take the lower median. Of two threads, the faster one is then the usual one.
     let usual = known.get(known.len().saturating_sub(1) / 2).copied();
-    // The time of very short samples depends mostly on the operating system.
+    // If samples take very little time, the times depend mostly on the operating system.
     let Some(usual) = usual.filter(|usual| *usual >= LONG) else { return all };
     let mut slow: Vec<f64> = all;
     let variation = variation(profile);
@@ -267,7 +273,7 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     slow
 }
 
-/// Coefficient of variation of the time per sample, with independent stages.
+/// Coefficient of variation of the time per sample, if the times of the stages are independent.
 fn variation(profile: &Profile) -> f64 {
     let stages = profile.stages.iter().filter(|it| is_of_workers(it));
     let (variance, mean) = stages.fold((0.0, 0.0), |(variance, mean), it| {
@@ -284,7 +290,7 @@ fn mean_slowness(profile: &Profile, slowness: &[f64]) -> f64 {
     if all > 0.0 { sum / all } else { 1.0 }
 }
 
-/// Seconds per sample that workers spend in no stage and in no wait.
+/// Seconds per sample that workers spend neither in a stage nor waiting.
 fn overhead(profile: &Profile, samples: f64) -> f64 {
     let (mut unknown, mut known, mut ran) = (0.0, 0.0, 0.0);
     for thread in profile.workers() {
@@ -295,16 +301,16 @@ fn overhead(profile: &Profile, samples: f64) -> f64 {
     }
     let (in_stages, all) = waiting(profile);
     unknown = (unknown - (all - in_stages)).max(0.0);
-    // Processor time of the thread outside its stages.
+    // Processor time of the workers outside their stages.
     let worked: f64 = profile.stages.iter().filter(|it| is_of_workers(it)).map(worked).sum();
     let between = (ran - worked).max(0.0);
-    // Larger values come from unfinished waits, or from threads that were not allowed to work all
-    // the time.
+    // If the unknown time is large, most of it is not work: waits that had not ended, or threads
+    // that were not allowed to work all the time. Then count only the processor time.
     let overhead = if unknown < 0.3 * known { unknown.max(between) } else { between };
     overhead / samples
 }
 
-/// Seconds that workers waited for a processor: in stages, and in total.
+/// Seconds that workers waited for a processor: during their stages, and in total.
 fn waiting(profile: &Profile) -> (f64, f64) {
     let in_stages = profile.stages.iter().filter_map(|it| it.waited_for_processor).sum();
     (in_stages, profile.processors.waits.map_or(0.0, |it| it.seconds))
@@ -314,7 +320,7 @@ fn is_of_workers(stage: &StageProfile) -> bool {
     ![Measured::List, Measured::Kernel].contains(&stage.stage)
 }
 
-/// Seconds on a processor in a stage.
+/// Seconds that threads spent on a processor in a stage.
 fn worked(stage: &StageProfile) -> f64 {
     stage.without_waiting().min(stage.busy * stage.cpu_share)
 }

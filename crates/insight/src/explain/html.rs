@@ -1,12 +1,14 @@
 //! Writes reports as self-contained HTML pages.
 //!
-//! * The page of a report is `page/report.html` with the style, the page's script, the report as JSON, and a table of simulated
-//!   changes.
-//! * The page of several ranks is `page/ranks.html` with the same style and charts, its own style and script, and the merged
-//!   reports as JSON.
-//! * Both work from a file without a network: their content security policy allows only their own script and style, identified by
-//!   hashes.
-//! * Text of a report cannot become markup: `<` is written as `\u003c` in JSON and as an entity elsewhere.
+//! * The page of a report is `page/report.html`. It is filled with the style, the script, the
+//!   report as JSON, and a table of simulated changes.
+//! * The page of several ranks is `page/ranks.html`. It has the same style and charts as the page
+//!   of one report, and its own style and script in addition. It contains the merged reports as
+//!   JSON.
+//! * Both pages can be opened as local files and need no network. Their content security policy
+//!   allows only their own script and style, which it identifies by hashes.
+//! * Text of a report cannot become markup: `<` is written as `\u003c` in JSON and as `&lt;`
+//!   elsewhere.
 //! * Without JavaScript a page shows the report as text.
 
 use sha2::{Digest, Sha256};
@@ -22,7 +24,7 @@ const RANKS_PAGE: &str = include_str!("page/ranks.html");
 const RANKS_STYLE: &str = include_str!("page/ranks.css");
 const RANKS_SCRIPT: &str = include_str!("page/ranks.js");
 
-/// Where a page has the rows of its table of changes.
+/// Placeholder in a page for the rows of the table of simulated changes.
 const WHAT_IFS: &str = "<!--what-ifs-->";
 
 impl Report {
@@ -51,7 +53,7 @@ impl Ranks {
     }
 }
 
-/// A row of the table of changes.
+/// Formats a row of the table of simulated changes.
 fn row(it: &WhatIf) -> String {
     let gain = match it.gain {
         same if same.abs() < 5e-4 => "the same".into(),
@@ -69,7 +71,7 @@ fn row(it: &WhatIf) -> String {
     format!("<tr><th scope=\"row\">{}</th>{}</tr>\n", escape(&it.change), cells.concat())
 }
 
-/// Fills in a page; `causes` are those whose text it shows.
+/// Fills in the placeholders of a page. `causes` are the causes that its script shows as text.
 fn page(
     page: &str,
     verdict: &str,
@@ -98,7 +100,8 @@ fn page(
     })
 }
 
-/// Replaces each `{{name}}` once; the inserted text is not searched again.
+/// Replaces each `{{name}}`. Placeholders in the inserted text are not replaced, so data cannot
+/// insert anything.
 fn fill(page: &str, text: impl Fn(&str) -> String) -> String {
     let mut parts = page.split("{{");
     let mut filled = String::from(parts.next().unwrap_or_default());
@@ -110,7 +113,7 @@ fn fill(page: &str, text: impl Fn(&str) -> String) -> String {
     filled
 }
 
-/// Escapes text and attribute values.
+/// Escapes text for the content of elements and the values of attributes.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -156,7 +159,7 @@ fn base64(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The examples of RFC 4648, section 10.
+    /// Expected values are the examples of RFC 4648, section 10.
     #[test]
     fn base64_matches_rfc_4648() {
         let examples =

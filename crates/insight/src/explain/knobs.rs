@@ -10,37 +10,40 @@ use crate::text::{bytes, counted};
 use super::cause::{Cause, cause, named};
 use super::fit::{OVERHEAD, forecast};
 
-/// Setting to change.
+/// Setting to change, with its predicted gain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knob {
-    /// Setting to write: `loader.num_workers = 4`.
+    /// Setting with its new value, such as `loader.num_workers = 4`, or a command to run.
     pub setting: String,
-    /// Relative gain in throughput: 0.61 is 61 % more.
+    /// Relative gain in throughput: 0.61 means 61 % more samples per second.
     pub gain: f64,
     /// Predicted throughput in samples per second: the measured throughput plus the gain.
     pub images_per_second: f64,
-    /// Cost of the change, as text.
+    /// Cost of the change, such as more memory, as text.
     pub cost: String,
     /// Bottleneck after the change.
     pub then: Cause,
-    /// Model with the change.
+    /// Model of the pipeline after the change.
     pub model: Model,
 }
 
-/// Smallest gain to report.
+/// Smallest relative gain that is reported.
 pub(super) const WORTH: f64 = 0.03;
-/// Share of the best throughput that a cheaper setting must reach to be preferred.
+/// The smallest value of a setting that reaches this share of the best throughput is recommended.
 const NEARLY_AS_MUCH: f64 = 0.98;
-/// The same share for batch sizes, which also affect training.
+/// Like `NEARLY_AS_MUCH`, but for the batch size. The share is lower because larger batches also
+/// affect training.
 const NEARLY_AS_LARGE: f64 = 0.9;
-/// Steps shorter than this, in seconds, are empty loops.
+/// Steps shorter than this, in seconds, belong to a consumer that does nothing with its batches.
 const STEP: f64 = 50e-6;
 const HAND_OVER: &str = "hand_over";
-/// Bytes per second that a thread copies in memory: a low value, so that predicted gains are not too large.
+/// Bytes per second that a thread copies in memory. The value is low on purpose, so that predicted
+/// gains are not too large.
 const COPIES: f64 = 4e9;
 
-/// Returns the settings with the largest predicted gains, best first, at most `most`. Of settings with nearly equal gains the
-/// cheaper one comes first. Gains of at most `error`, the relative error of the model, are omitted.
+/// Returns at most `most` settings with the largest predicted gains, best first. Of two settings
+/// with nearly equal gains, the cheaper one comes first. Omits gains that are not larger than
+/// `error`, the relative error of the model.
 pub fn knobs(model: &Model, profile: &Profile, most: usize, error: f64) -> Result<Vec<Knob>> {
     let rate = forecast(model)?.samples_per_second;
     let tried = [
@@ -72,7 +75,7 @@ struct Tried {
     model: Model,
 }
 
-/// Smallest setting that reaches the share `enough` of the best throughput.
+/// Returns the smallest value whose throughput is at least the share `enough` of the best one.
 fn least(rates: &[(u32, f64)], enough: f64) -> Option<u32> {
     let best = rates.iter().map(|it| it.1).fold(0.0, f64::max);
     rates.iter().find(|it| it.1 >= enough * best).map(|it| it.0)
@@ -80,7 +83,8 @@ fn least(rates: &[(u32, f64)], enough: f64) -> Option<u32> {
 
 fn workers(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     let now = model.workers.len() as u32;
-    // Many threads help only if they mostly wait for a disk. Other threads need processors.
+    // Many more threads than processors help only if the threads mostly wait, for example for a
+    // disk.
     let waits: f64 = sum(model, |on| on != On::Cpu) / sum(model, |_| true).max(1e-12);
     let cores = profile.setup.cores;
     let limit = if waits > 0.3 { 64.max(8 * cores) } else { 2 * cores }.max(now);
@@ -122,9 +126,10 @@ fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     }))
 }
 
-/// Tries larger batches, if the fixed cost per batch matters. The step time is assumed to grow with
-/// the batch, except for empty steps and the parts that the consumer has named. The time of threads
-/// between their stages is assumed to be per batch.
+/// Tries larger batches, if the fixed cost per batch matters. The step time is assumed to grow in
+/// proportion to the batch. Exceptions are the parts of the step that have a name, and steps that
+/// do nothing. Delivering a batch, and the workers' time between their stages, are assumed to have
+/// a fixed cost per batch.
 fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     let named = named(model, profile);
     let share = (model.per_batch + named) * forecast(model)?.batches_per_second;
@@ -159,7 +164,8 @@ fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     }))
 }
 
-/// Tries a cache of encoded files in memory. Reads become copies from the second epoch on.
+/// Tries a cache of encoded files in memory. From the second epoch on, reading a file is a copy
+/// from memory.
 fn cache(model: &Model, profile: &Profile) -> Option<Tried> {
     let all = profile.data.samples as f64 * profile.data.mean_bytes;
     let fits = all > 0.0 && all < 0.7 * profile.setup.memory_available as f64;
@@ -186,7 +192,8 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     let can = setup.cache_decoded.is_none() && !setup.prescale && !setup.decodes_on_device;
     (fits && can).then(|| {
         let mut model = with_reads(model, 1e-6);
-        // The operators read the rows from the cache without decoding or copying. But the rows come from memory, not from the
+        // With this cache, the decode stage only reads the window's rows, without decoding or
+        // copying them. This takes time, because the rows come from main memory and not from the
         // processor's cache as right after decoding.
         let rows = 3.0 * profile.data.mean_window_pixels / COPIES;
         for stage in model.stages.iter_mut().filter(|it| it.name == "decode") {
@@ -204,8 +211,8 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     })
 }
 
-/// Tries a cache of JPEG row indexes. From the second epoch on, the decoder skips more of each
-/// JPEG.
+/// Tries a cache of JPEG row indexes. From the second epoch on, the decoder skips more of the rows
+/// that a crop does not need.
 fn row_index(model: &Model, profile: &Profile) -> Option<Tried> {
     let setup = &profile.setup;
     let can = setup.cache_row_index.is_none() && setup.cache_decoded.is_none();

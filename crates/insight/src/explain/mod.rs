@@ -1,11 +1,13 @@
-//! Finds the bottleneck of a run, and predicts what settings would gain.
+//! Finds the bottleneck of a run, and predicts the gain of other settings.
 //!
-//! * Verdicts come from a simulation ([`crate::model`]) that is fitted to the profile. The report states how much of the measured
-//!   throughput it predicts.
+//! * Verdicts come from a simulation ([`crate::model`]) that is fitted to the profile. The report
+//!   contains the ratio of the predicted to the measured throughput.
 //! * A cause is a constraint whose removal speeds up the simulation; the module `cause` has the rules.
-//! * The gain of a knob is the simulated speed-up of one setting.
-//! * Only gains larger than the model's error are reported, and none if that error is too large.
-//! * A report contains the profile and the model, so that it can be loaded, merged and simulated again.
+//! * A knob is a setting to change. Its gain is the simulated speed-up of this one change.
+//! * Gains are reported only if they are larger than the model's error. If that error is too large,
+//!   no gain is reported.
+//! * A report contains the profile and the model. A stored report can therefore be merged with
+//!   others and simulated again.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,14 +38,14 @@ mod ranks;
 mod spent;
 mod what_if;
 
-/// Largest error of the model for which gains and causes are reported. The error is at most 7 % for
-/// runs that the model explains (`benches/bottlenecks`). It is above 50 % for runs whose predicted
-/// gains were wrong by factors.
+/// Largest relative error of the model for which gains and causes are reported. For runs that the
+/// model explains, the error is at most 7 % (`benches/bottlenecks`). For runs whose predicted gains
+/// were wrong by factors, the error is above 50 %.
 const TRUSTED: f64 = 0.25;
-/// Smallest number of batches for which settings are recommended. All of fewer batches may have
-/// been ready at the beginning, which does not show a steady state.
+/// Smallest number of batches for which settings are recommended. In a shorter run, all batches may
+/// have been ready at the beginning, so it does not show the steady state.
 const MIN_BATCHES_FOR_ADVICE: u64 = 12;
-/// Default number of knobs in a report.
+/// Default number of settings that a report recommends.
 const KNOBS: usize = 3;
 
 /// User input to a report.
@@ -51,19 +53,20 @@ const KNOBS: usize = 3;
 pub struct Options {
     /// Price of a GPU hour, in any currency.
     pub price_per_hour: Option<f64>,
-    /// Largest number of knobs to report. Default 3.
+    /// Largest number of settings that the report recommends. Default 3.
     pub knobs: Option<usize>,
-    /// Measured scaling of reads.
+    /// Measured throughput of threads that only read, for several numbers of threads.
     pub scaling: Option<ReadScaling>,
-    /// Measured throughput without a loader, and with data from memory.
+    /// Measured throughput with a repeated batch, and with data from memory.
     pub differential: Option<Differential>,
 }
 
-/// Throughput of threads that only read.
+/// Throughput of threads that only read, for several numbers of threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadScaling {
-    /// Pairs of threads and samples per second; the first has one thread.
+    /// Pairs of a number of threads and their throughput in samples per second. The first pair is
+    /// for one thread.
     pub rates: Vec<(u32, f64)>,
 }
 
@@ -72,15 +75,16 @@ pub struct ReadScaling {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Differential {
-    /// The same batch again and again: the consumer alone.
+    /// Throughput if the loader delivers the same batch again and again. It measures the consumer
+    /// alone.
     pub synthetic: f64,
-    /// Encoded data from memory: the consumer and preparation.
+    /// Throughput if the encoded data is in memory. It measures the consumer and preparation.
     pub cached: f64,
     /// Unchanged pipeline.
     pub cold: f64,
 }
 
-/// Bottleneck of a run, with its evidence and the settings to change.
+/// Report on a run: the bottleneck, the evidence, and the settings to change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Summary in one sentence.
@@ -95,47 +99,47 @@ pub struct Report {
     pub evidence: Vec<String>,
     /// Settings to change, best first.
     pub knobs: Vec<Knob>,
-    /// Reason for an empty list of knobs; `None` otherwise.
+    /// Reason why no settings are recommended. `None` if some are.
     #[serde(default)]
     pub nothing: Option<String>,
-    /// Bottleneck after the best change.
+    /// Bottleneck after the best of the recommended changes.
     pub next: Option<Cause>,
     /// Breakdown of the workers' time.
     #[serde(default)]
     pub spent: Spent,
-    /// Predicted divided by measured throughput.
+    /// Predicted throughput divided by the measured throughput. 1 is exact.
     pub model_quality: f64,
     /// Fitted model.
     pub model: Model,
-    /// Prediction of the model.
+    /// Throughput and waits that the model predicts.
     pub forecast: Forecast,
-    /// Cost of the consumer's waiting, if a price was given.
+    /// Cost of the time that the consumer waits, if a price was given.
     pub cost: Option<Cost>,
-    /// Measured scaling of reads.
+    /// Measured throughput of threads that only read.
     pub scaling: Option<ReadScaling>,
-    /// Three runs that isolate the consumer, preparation and fetching.
+    /// Throughput of three runs that isolate the consumer, preparation and fetching.
     pub differential: Option<Differential>,
     /// Profile of the run.
     pub profile: Profile,
 }
 
-/// Cost of the consumer's waiting.
+/// Cost of the time that the consumer waits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
     /// Price of a GPU hour.
     pub price_per_hour: f64,
-    /// Seconds per epoch of this shard.
+    /// Seconds that an epoch of this shard takes.
     pub epoch_seconds: f64,
-    /// Cost of the waiting in one epoch.
+    /// Cost of the time that the consumer waits in one epoch, in the currency of the price.
     pub waiting_per_epoch: f64,
 }
 
-/// Finds the bottleneck of a profile.
+/// Finds the bottleneck of the run that a profile describes.
 ///
 /// # Errors
 ///
-/// Fails with [`Error`] for a profile of less than two batches.
+/// Fails with [`Error`] for a profile of fewer than two batches.
 pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
     if profile.batches < 2 {
         let problem = format!("at least 2 batches are needed, measured: {}", profile.batches);
@@ -182,9 +186,10 @@ pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
 }
 
 impl ReadScaling {
-    /// Measures with 1 thread, with `workers` threads and with twice as many, for a third of `seconds` each. The threads call
-    /// `read` with consecutive numbers. Failed reads are not counted. If the system refuses to start a
-    /// thread, the rate of the started threads is measured.
+    /// Measures the throughput of `read` with 1 thread, with `workers` threads and with twice as
+    /// many. Each measurement takes a third of `seconds`. The threads call `read` with consecutive
+    /// numbers. Failed reads are not counted. If the system refuses to start a thread, only the
+    /// started threads are measured.
     pub fn measure(workers: u32, seconds: f64, read: impl Fn(u64) -> bool + Sync) -> Self {
         let next = AtomicU64::new(0);
         let each = Duration::from_secs_f64(seconds / 3.0);
@@ -212,13 +217,14 @@ impl ReadScaling {
         Self { rates }
     }
 
-    /// Additional time of a read per concurrent read, as a fraction of the time that a read takes
+    /// Time that each concurrent read adds to a read, as a fraction of the time that a read takes
     /// alone.
     pub fn slowdown(&self) -> f64 {
         let Some(&(_, alone)) = self.rates.first() else { return 0.0 };
         let most = self.rates.iter().map(|it| it.1).fold(alone, f64::max);
-        // If the last doubling of threads still gained much, the storage is not saturated. Otherwise the number of reads that it
-        // serves at a time is its largest rate divided by that of one thread.
+        // If doubling the threads gained more than half of the possible gain, the storage is not
+        // saturated. Otherwise the number of reads that it serves at a time is the largest rate
+        // divided by the rate of one thread.
         if let [.., (few, before), (many, after)] = self.rates.as_slice() {
             let threads = f64::from(*many) / f64::from(*few);
             if after / before > 0.5 * (1.0 + threads) {
@@ -229,12 +235,15 @@ impl ReadScaling {
     }
 }
 
-/// Relative error of a model. It is 1 if the model predicts twice or half the measured throughput.
+/// Relative error of the model's throughput. The error is 1 if the model predicts twice or half the
+/// measured throughput. `quality` is the predicted divided by the measured throughput.
 fn error(quality: f64) -> f64 {
     quality.max(1.0 / quality.max(1e-9)) - 1.0
 }
 
-/// Returns the cause without a trusted model: measured contention, otherwise unknown.
+/// Returns the cause if the model's error is too large to trust the model. Keeps the model's cause
+/// if the consumer hardly waits. Otherwise the cause is contention if much of it was measured, or
+/// else unknown.
 fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
     if profile.consumer.waiting_share < cause::NEGLIGIBLE {
         return by_model;
@@ -244,8 +253,8 @@ fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
         .unwrap_or(Cause::Unexplained)
 }
 
-/// Corrects profiles of older versions. They stored a processor share of 1 for stages where it was
-/// not measured, even if these stages had waited for a processor.
+/// Corrects profiles that older versions wrote. These contain a processor share of 1 for each stage
+/// whose share was not measured, even if the stage had waited for a processor.
 fn consistent(profile: &Profile) -> Profile {
     let mut profile = profile.clone();
     for stage in &mut profile.stages {
@@ -255,7 +264,7 @@ fn consistent(profile: &Profile) -> Profile {
     profile
 }
 
-/// Reason for an empty list of knobs.
+/// Reason why no settings are recommended.
 fn nothing(cause: Cause, quality: f64, batches: u64) -> String {
     match (cause, error(quality)) {
         (Cause::Consumer, _) => "no change needed: the loader is faster than the consumer".into(),
@@ -373,7 +382,7 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
     lines
 }
 
-/// Use of the processors as a line of text.
+/// Formats the use of the processors as a line of text.
 fn processors(profile: &Profile) -> String {
     let told = &profile.processors;
     let used = told.used.unwrap_or_else(|| {

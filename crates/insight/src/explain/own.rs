@@ -1,34 +1,34 @@
-//! Separates the own work of a rank's consumer from its waiting for other ranks.
+//! Separates the work of a rank's consumer from its waiting for other ranks.
 
 use crate::model::{Consumer, Model};
 use crate::profile::Profile;
 
-/// Name of the part of the consumer's steps that is waiting for other ranks.
+/// Name of the part of a step in which the consumer waits for other ranks.
 pub const SYNC: &str = "sync";
 
-/// Smallest number of measured steps for which a rank's steps can count as slow.
+/// A rank's steps can count as slow only if at least this many of them were measured.
 const MIN_STEPS_PER_RANK: f64 = 8.0;
-/// Number of standard errors by which a slow rank's mean step must be longer. Random variation
-/// rarely exceeds it.
+/// A rank's steps are slow only if their mean exceeds the median rank's by at least this many
+/// standard errors. Random variation rarely exceeds that.
 const MIN_STANDARD_ERRORS: f64 = 4.0;
 
-/// Consumer of a rank without its waiting for other ranks.
+/// Work of a rank's consumer without its waiting for other ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
-    /// Seconds of the consumer's steps per sample, without [`SYNC`].
+    /// Seconds per sample that the consumer's steps take, without the part named [`SYNC`].
     pub step: f64,
     /// Share of the steps' time that is not waiting for other ranks.
     share: f64,
-    /// Samples per second without waiting for other ranks, from the waits for batches and the step
-    /// time above.
+    /// Samples per second that the rank would reach if it waited for no other rank. Computed from
+    /// its waits for batches and from `step`.
     pub alone: f64,
-    /// Ratio of step times that random variation rarely exceeds.
+    /// Ratio of this rank's step time to the usual step time. Random variation rarely exceeds it.
     pub chance: f64,
 }
 
 impl Own {
-    /// Computes the values of a rank. Unmeasured steps count with the mean step time, as in
-    /// [`Profile::images_per_second`].
+    /// Separates the consumer's work of one rank. Steps that were not measured count with the mean
+    /// step time, as in [`Profile::images_per_second`].
     pub fn of(profile: &Profile) -> Self {
         let consumer = &profile.consumer;
         let images = profile.images.max(1) as f64;
@@ -53,8 +53,8 @@ impl Own {
     }
 }
 
-/// Returns the named part of the steps with the largest excess over the usual rank, if it causes
-/// more than half of the difference.
+/// Returns the named part of a slow rank's steps that exceeds the same part of the usual rank most.
+/// Returns `None` if this excess is at most half of the difference between the steps.
 pub fn longest<'a>(slow: &'a Profile, usual: &Profile) -> Option<&'a str> {
     let each = |profile: &Profile, seconds: f64| seconds / profile.images.max(1) as f64;
     let more = slow.consumer.spans.iter().filter(|it| it.name != SYNC).map(|it| {

@@ -1,21 +1,21 @@
 //! Merges the reports of several ranks and finds slow ones.
 //!
-//! * A rank has a slow loader if its model without the consumer predicts at least 10 % less
-//!   throughput than the median loader's.
-//! * A rank has slow steps if its consumer could use at least 10 % less than the median consumer,
-//!   the difference exceeds chance, and the rank would be at least 10 % slower than the median if
-//!   it waited for no other rank. This is computed from the rank's waits for batches and its steps
-//!   without parts named [`SYNC`](super::SYNC). If steps contain unnamed waits for other ranks, all
-//!   ranks look equal, and none has slow steps.
-//! * The slowest rank is the slow rank whose slow loader or steps allow the least throughput.
-//! * The verdict names one reason: the stage with the largest excess over the median rank, the wait
-//!   for a processor if its excess is larger, or the number of workers or processors if that
-//!   explains more. For slow steps it names their longest part if that is most of the difference.
-//! * All ranks of a training do as many steps as the slowest. The cost is the simulated difference
-//!   to ranks whose slow loaders or steps are replaced by the median ones.
-//! * With slow loaders, the other ranks are simulated with the slowest rank's steps, because their
-//!   own steps contain the wait for it. Ranks that are over 10 % faster than the slowest do not
-//!   wait for it, because each was measured alone. They keep their throughput.
+//! * A rank has a slow loader if the model of its loader, with a consumer that takes no time,
+//!   predicts at least 10 % less throughput than for the median rank.
+//! * A rank has slow steps if its steps take at least 11 % more time per sample than the median
+//!   rank's, and if random variation does not explain this. In addition, the rank alone must be at
+//!   least 10 % slower than the median rank. Waits for other ranks are excluded if they are named
+//!   [`SYNC`](super::SYNC). If steps contain unnamed waits, all ranks look equally slow, and none
+//!   has slow steps.
+//! * The slowest rank is the slow rank whose loader or steps allow the least throughput.
+//! * The verdict names one reason for a slow loader: the stage or the wait for a processor with the
+//!   largest excess over the median rank, or fewer workers or processors if that explains more. For
+//!   slow steps, it names the part of the step that causes most of the difference.
+//! * All ranks of a training do as many steps as the slowest. The cost of slow ranks is the
+//!   simulated gain if the median rank's loader and steps replace slow loaders and steps.
+//! * With slow loaders, the other ranks are simulated with the steps of the slowest rank, because
+//!   their own steps contain waits for it. A rank that is over 10 % faster than the slowest did not
+//!   wait for it, so it was measured alone and keeps its throughput.
 
 use std::fmt;
 
@@ -34,22 +34,21 @@ use crate::{Error, Result};
 pub struct Ranks {
     /// Summary in one sentence.
     pub verdict: String,
-    /// Rank that all others wait for, if any.
+    /// Slowest rank, which all other ranks wait for. `None` if no rank is slow.
     pub slowest: Option<u64>,
-    /// World size according to the reports. It is larger than the number of reports if some are
-    /// missing.
+    /// World size according to the reports. Larger than their number if some are missing.
     pub world: u64,
-    /// Cost of the slow ranks; `None` if none is slow.
+    /// Cost of the slow ranks. `None` if no rank is slow.
     pub cost: Option<Straggling>,
-    /// Median throughput of the loaders, in samples per second.
+    /// Throughput of the median rank's loader, in samples per second.
     pub usual_images_per_second: f64,
-    /// Median throughput of the consumers, in samples per second.
+    /// Throughput of the median rank's consumer, in samples per second.
     pub usual_consumer_images_per_second: f64,
-    /// Median milliseconds per sample of each stage, over the ranks that have it.
+    /// Milliseconds per sample of each stage: the median of the ranks that have this stage.
     pub usual_stages: Vec<(Stage, f64)>,
-    /// Settings from the reports: those for slow ranks first, then by gain.
+    /// Settings that the reports recommend: those for slow ranks first, then by gain.
     pub knobs: Vec<RanksKnob>,
-    /// Ranks, slowest first.
+    /// All ranks, the slowest first.
     pub ranks: Vec<RankLine>,
 }
 
@@ -58,18 +57,18 @@ pub struct Ranks {
 pub struct RankLine {
     /// Rank number.
     pub rank: u64,
-    /// Whether the loader or the steps of the rank are slow.
+    /// Whether the rank has a slow loader or slow steps.
     pub slow: bool,
-    /// Whether the steps of the rank are slow.
+    /// Whether the rank has slow steps.
     pub slow_steps: bool,
-    /// Throughput of its loader, in samples per second: its model without the consumer.
+    /// Throughput of the rank's loader in samples per second, with a consumer that takes no time.
     pub loader_images_per_second: f64,
-    /// Throughput of its consumer, in samples per second, from its own steps. Too low if the steps contain unnamed waits for
-    /// other ranks.
+    /// Throughput of the rank's consumer in samples per second, computed from its steps. The value
+    /// is too low if the steps contain unnamed waits for other ranks.
     pub consumer_images_per_second: f64,
-    /// Measured throughput in samples per second.
+    /// Measured throughput of the rank in samples per second.
     pub images_per_second: f64,
-    /// Share of the time in which its consumer waited for batches.
+    /// Share of the time in which the rank's consumer waited for batches.
     pub consumer_waits: f64,
     /// Bottleneck.
     pub cause: Cause,
@@ -77,60 +76,63 @@ pub struct RankLine {
     pub workers: u32,
     /// Number of processors.
     pub cores: u32,
-    /// Milliseconds per sample of each stage, without waiting for a processor; device time for stages on a device.
+    /// Milliseconds per sample of each stage, without waiting for a processor. Device time for
+    /// stages on a device.
     pub stages: Vec<(Stage, f64)>,
-    /// Milliseconds per sample that its workers waited for a processor; `None` if unknown.
+    /// Milliseconds per sample that the rank's workers waited for a processor. `None` if this was
+    /// not measured.
     #[serde(default)]
     pub waits_for_processor: Option<f64>,
-    /// Stages that take clearly longer than the median.
+    /// Stages that take clearly longer than on the median rank.
     pub deviates: Vec<Stage>,
-    /// Verdict of its report.
+    /// Verdict of the rank's report.
     pub verdict: String,
-    /// Evidence of its report, one per line.
+    /// Evidence of the rank's report, one measurement per line.
     pub evidence: Vec<String>,
 }
 
-/// Cost of slow ranks for all ranks.
+/// What slow ranks cost all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Straggling {
-    /// Samples per second of each rank, limited by the slowest.
+    /// Samples per second of each rank, as limited by the slowest rank.
     pub images_per_second: f64,
-    /// Predicted samples per second of each rank with median loaders and steps in place of slow ones.
+    /// Predicted samples per second of each rank if median loaders and steps replace slow ones.
     pub without: f64,
-    /// Cost per epoch of all ranks, if a price per hour was given.
+    /// Cost per epoch, summed over all ranks, if a price per hour was given.
     pub lost_per_epoch: Option<f64>,
 }
 
 /// A setting that the report on several ranks recommends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RanksKnob {
-    /// Setting to write: `loader.num_workers = 4`.
+    /// Setting with its new value, such as `loader.num_workers = 4`, or a command to run.
     pub setting: String,
-    /// Ranks with their gains: 0.61 is 61 % more. Slow ranks first, then by gain.
+    /// Ranks to change, with their gains: 0.61 means 61 % more. Slow ranks first, then by gain.
     pub ranks: Vec<(u64, f64)>,
-    /// Cost of the change on the first of these ranks.
+    /// Cost of the change on the first rank of `ranks`.
     pub cost: String,
-    /// Bottleneck of the first of these ranks after the change.
+    /// Bottleneck of the first rank of `ranks` after the change.
     pub then: Cause,
 }
 
-/// Share of the median throughput below which a rank is slow.
+/// A rank is slow if its throughput is below this share of the median rank's throughput.
 const SLOW: f64 = 0.9;
-/// Ratio to the median time above which a stage deviates.
+/// A stage deviates only if it takes more than this many times the median rank's time.
 const LONGER: f64 = 1.1;
-/// Excess over the median time, as a share of a sample's median time, above which a stage deviates.
+/// A stage deviates only if its excess over the median rank's time is more than this share of the
+/// median time of a whole sample.
 const MATTERS: f64 = 0.03;
-/// Number of other ranks to simulate, those with the slowest loaders.
+/// Largest number of other ranks to simulate, those with the slowest loaders.
 const NEXT: usize = 8;
-/// Number of settings to print.
+/// Number of settings that the text prints.
 const PRINTED: usize = 3;
 
 impl Ranks {
-    /// Merges reports, in any order.
+    /// Merges the reports of all ranks, which may be in any order.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error`] without reports, and for two reports of the same rank.
+    /// Fails with [`Error`] if there are no reports, or two reports of the same rank.
     pub fn merge(reports: &[Report]) -> Result<Self> {
         let mut sorted: Vec<Rank> = reports.iter().map(Rank::new).collect();
         sorted.sort_by_key(|it| it.line.rank);
@@ -183,7 +185,7 @@ impl Ranks {
 }
 
 impl Straggling {
-    /// Gain of all ranks without the slow ones: 0.61 is 61 % more.
+    /// Relative gain of every rank if no rank were slow: 0.61 means 61 % more samples per second.
     pub fn gain(&self) -> f64 {
         (self.without / self.images_per_second.max(1e-9) - 1.0).max(0.0)
     }
@@ -212,7 +214,7 @@ fn who(rank: u64, slow: usize) -> String {
     }
 }
 
-/// Rank with its intermediate results.
+/// Report of a rank, with intermediate results of the merge.
 #[derive(Clone)]
 struct Rank<'a> {
     line: RankLine,
@@ -221,7 +223,7 @@ struct Rank<'a> {
     slow_loader: bool,
 }
 
-/// Ranks with the median values. Of two ranks, the faster one counts.
+/// Median ranks, with which others are compared. Of two ranks, the faster one is the median.
 struct Usual<'a> {
     loader: Rank<'a>,
     steps: Rank<'a>,
@@ -255,9 +257,9 @@ impl<'a> Rank<'a> {
         self.line.slow = self.slow_loader || self.line.slow_steps;
     }
 
-    /// Sort key. Slow ranks come first. Ranks are then sorted by throughput: for slow ranks the
-    /// throughput that the slow loader or steps allow, for other ranks the throughput of the
-    /// loader.
+    /// Key to sort ranks, the slowest first. Slow ranks come before the others. They are sorted by
+    /// the throughput that their slow loader or steps allow, the others by their loader's
+    /// throughput.
     fn allows(&self) -> (bool, f64) {
         let loader = self.line.loader_images_per_second;
         let steps = self.line.consumer_images_per_second;
@@ -269,7 +271,7 @@ impl<'a> Rank<'a> {
         (!self.line.slow, allows)
     }
 
-    /// Whether the steps are the main reason for being slow.
+    /// Whether the rank is slow mainly because of its steps.
     fn steps_first(&self) -> bool {
         let RankLine { slow_steps, loader_images_per_second: loader, .. } = self.line;
         slow_steps && (!self.slow_loader || self.line.consumer_images_per_second < loader)
@@ -278,7 +280,8 @@ impl<'a> Rank<'a> {
 
 fn line(report: &Report, own: &Own) -> RankLine {
     let profile = &report.profile;
-    // Remove the consumer's time. Slots that the consumer holds for long do not make a loader slow.
+    // Set the consumer's time to 0. A consumer that keeps its slots for long does not make the
+    // loader slow.
     let mut model = report.model.clone();
     model.consumer.step.mean = 0.0;
     let loader = model.limit();
@@ -301,8 +304,8 @@ fn line(report: &Report, own: &Own) -> RankLine {
     }
 }
 
-/// Returns the milliseconds per sample of each stage. They cannot be taken per item, because an
-/// item may be a batch or a group.
+/// Returns the milliseconds per sample of each stage. The measured time per item cannot be used,
+/// because an item may be a batch or a group of samples.
 fn stages(profile: &Profile) -> Vec<(Stage, f64)> {
     let samples = samples(profile);
     let each = profile.stages.iter().filter(|it| it.stage != Stage::List).map(|it| {
@@ -313,7 +316,8 @@ fn stages(profile: &Profile) -> Vec<(Stage, f64)> {
     each.collect()
 }
 
-/// Median of each stage; of two ranks the faster one's.
+/// Returns the median time of each stage over the ranks. Of two ranks, the faster one counts as the
+/// median.
 fn medians(ranks: &[Rank]) -> Vec<(Stage, f64)> {
     let all = Stage::ALL.into_iter().filter_map(|stage| {
         let times = ranks.iter().filter_map(|it| of(&it.line.stages, stage));
@@ -381,7 +385,7 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
     }
 }
 
-/// Cost of the slow ranks, which come first in `ranks`.
+/// Computes the cost of the slow ranks, which come first in `ranks`.
 fn straggling(ranks: &[Rank], usual: &Usual) -> Result<Straggling> {
     let least = |paces: &mut dyn Iterator<Item = f64>| paces.fold(f64::INFINITY, f64::min);
     let now = least(&mut ranks.iter().map(|it| it.line.images_per_second));
@@ -391,7 +395,7 @@ fn straggling(ranks: &[Rank], usual: &Usual) -> Result<Straggling> {
         Ok(forecast(&Model { consumer, ..loader.model.clone() })?.samples_per_second)
     };
     let mut without = f64::INFINITY;
-    // Replaces slow steps by the median steps.
+    // Simulate ranks with slow steps as if they had the median rank's steps.
     for rank in ranks.iter().filter(|it| it.line.slow_steps).take(NEXT) {
         let loader = if rank.slow_loader { usual.loader.report } else { rank.report };
         without = without.min(does(loader, usual.steps.own.consumer(&usual.steps.report.model))?);
@@ -414,16 +418,17 @@ fn straggling(ranks: &[Rank], usual: &Usual) -> Result<Straggling> {
     Ok(Straggling { images_per_second: now, without, lost_per_epoch: lost })
 }
 
-/// Returns the throughput of these ranks with the median loader in place of slow loaders. `slowest`
-/// has the slowest loader. `now` is the lowest throughput of these ranks.
+/// Returns the lowest throughput of these ranks if the median rank's loader replaces slow loaders.
+/// `slowest` has the slowest loader. `now` is the lowest throughput without the change.
 fn with_other_loaders(ranks: &[&Rank], slowest: &Rank, now: f64, usual: &Usual) -> Result<f64> {
     let mut without = f64::INFINITY;
-    // If another rank is slower than `slowest`, all ranks wait for that rank's consumer.
+    // Another rank is over 10 % slower than `slowest`. All ranks wait for this rank's consumer, so
+    // other loaders do not help.
     if SLOW * slowest.own.alone > now {
         without = now;
     }
-    // Throughput of a loader with the slowest rank's steps, but at most relative to `now`: a rank
-    // that is a little slower than `slowest` is limited by its own consumer.
+    // Predicted throughput of a loader with the slowest rank's steps. The gain is applied to `now`,
+    // because a rank that is a little slower than `slowest` is limited by its own consumer.
     let paced = |loader: &Report| -> Result<f64> {
         let consumer = slowest.own.consumer(&slowest.report.model);
         let model = Model { consumer, ..loader.model.clone() };

@@ -6,28 +6,30 @@ use crate::profile::{Profile, Stage, Waits};
 
 use super::percent;
 
-/// Breakdown of the workers' time in shares that add up to 1, or to more if waits for a processor are overestimated.
+/// Breakdown of the workers' time into shares. The shares add up to 1, or to more if the estimated
+/// waits for a processor are too long.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
-    /// Stages, without waiting for a processor where that is known.
+    /// Share of each stage, without waits for a processor if they were measured.
     pub stages: Vec<(Stage, f64)>,
-    /// Waiting for a processor, by cause. If `None`, it is unknown and included in the other shares.
+    /// Share in which workers waited for a processor, divided by cause. If `None`, these waits were
+    /// not measured and are part of the other shares.
     pub processor: Option<ProcessorShares>,
-    /// Waiting for input.
+    /// Share in which workers waited for input.
     pub input: f64,
-    /// Waiting for room for the output.
+    /// Share in which workers waited for space for their output.
     pub room: f64,
-    /// Before the thread started, while the loader was being built.
+    /// Share before the worker threads had started, while the loader was being built.
     #[serde(default)]
     pub starting: f64,
-    /// After the thread had finished all its work.
+    /// Share after the worker threads had finished all their work.
     #[serde(default)]
     pub finished: f64,
-    /// The rest: work between the stages, and unfinished waits.
+    /// The remaining share: work between the stages, and waits that had not ended.
     pub between: f64,
 }
 
-/// Waiting for a processor, as shares of the workers' time.
+/// Shares of the workers' time in which they waited for a processor, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessorShares {
     /// Total.
@@ -59,11 +61,13 @@ impl Spent {
         let sum = |wait: fn(&crate::profile::ThreadProfile) -> f64| {
             profile.workers().map(wait).sum::<f64>() / all
         };
-        // `starting` and `finished` are measured; waiting for a processor is estimated. So the shares may add up to more than 1.
+        // `starting` and `finished` are measured, but waits for a processor are estimated. So the
+        // sum of all shares may exceed 1.
         let (starting, finished) = (sum(|it| it.starting), sum(|it| it.finished));
         let mut left = 1.0 - starting - finished - stages.iter().map(|it| it.1).sum::<f64>();
         left = (left - processor.map_or(0.0, |it| it.all)).max(0.0);
-        // A wait may end with a wait for a processor, which is already counted above.
+        // When a wait for input or space ends, the thread may have to wait for a processor. This
+        // time is already counted, so take at most the share that is left.
         let mut take = |share: f64| {
             let share = share.min(left);
             left -= share;
@@ -74,7 +78,7 @@ impl Spent {
         Self { stages, processor, input, room, starting, finished, between: left }
     }
 
-    /// Lines of text for everything except the stages.
+    /// Formats all shares except those of the stages, one per line.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         match &self.processor {

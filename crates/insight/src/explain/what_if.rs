@@ -1,25 +1,26 @@
-//! Simulated changes of a measured run, for the table in its page.
+//! Simulates changes of a measured run for the table in the page of its report.
 
 use super::Report;
 use super::fit::forecast;
 use crate::model::{Forecast, Model};
 
-/// A change of the measured run, with its predictions.
+/// A simulated change of a measured run, with its predictions.
 pub(super) struct WhatIf {
-    /// The change: `loader.num_workers = 4`.
+    /// The change, such as `loader.num_workers = 4` or `a step twice as long`.
     pub change: String,
-    /// Samples per second: the measured ones, scaled by the simulated gain.
+    /// Predicted samples per second: the measured throughput times the simulated speed-up.
     pub images_per_second: f64,
-    /// Relative change in throughput.
+    /// Relative change in throughput: 0.61 means 61 % more samples per second.
     pub gain: f64,
-    /// Share of the time that the consumer waits.
+    /// Share of the time in which the consumer waits.
     pub consumer_waits: f64,
-    /// The part with the smallest throughput bound.
+    /// Name of the part of the pipeline with the smallest throughput bound.
     pub limit: String,
 }
 
-/// Simulates the measured run, the recommended settings, and fewer and more of each setting. A change that cannot be simulated is
-/// omitted. The step is assumed to grow in proportion to the batch.
+/// Simulates the measured run and changes of it: the recommended settings, no contention, and half
+/// and twice the workers, the prefetch, the batch size and the step time. Omits changes that cannot
+/// be simulated. With another batch size, the step time is assumed to change in proportion.
 pub(super) fn what_ifs(report: &Report) -> Vec<WhatIf> {
     let measured = &report.model;
     let mut changes = vec![("as measured".to_string(), measured.clone())];
@@ -66,7 +67,8 @@ pub(super) fn what_ifs(report: &Report) -> Vec<WhatIf> {
 fn what_if(report: &Report, change: String, model: &Model, forecast: &Forecast) -> WhatIf {
     let simulated = report.forecast.samples_per_second.max(1e-9);
     let scale = report.images_per_second / simulated;
-    // Share of the time that a consumer with these steps waits at this rate.
+    // Share of the time in which the consumer waits, computed from its step time and the predicted
+    // throughput.
     let waits = |forecast: &Forecast, model: &Model| {
         let per_sample = model.consumer.step.mean / f64::from(model.batch.max(1));
         1.0 - scale * forecast.samples_per_second * per_sample

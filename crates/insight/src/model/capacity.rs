@@ -1,4 +1,4 @@
-//! Upper bounds on the throughput of each part of a pipeline.
+//! Computes upper bounds on the throughput, one for each part of a pipeline.
 
 use std::fmt;
 
@@ -10,22 +10,22 @@ use super::{Model, On};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
-    /// Workers, each of which holds one sample at a time.
+    /// Worker threads, each of which processes one sample at a time.
     Workers,
     /// Processors.
     Cores,
-    /// Resource with this index.
+    /// Resource with this index in the model.
     Resource(usize),
-    /// Pages of the device.
+    /// Pages of the device: buffers for samples in flight.
     Pages,
-    /// Slots of the ring.
+    /// Slots of the ring: memory for batches.
     Slots,
-    /// The consumer: the loader is fast enough.
+    /// The consumer of the batches. If it limits, the loader is fast enough.
     Consumer,
 }
 
 impl Limit {
-    /// Name in reports. A resource has the name from the model.
+    /// Name of the part in reports. For a resource, this is its name in the model.
     pub fn name(self, model: &Model) -> &str {
         match self {
             Limit::Workers => "workers",
@@ -52,23 +52,26 @@ impl fmt::Display for Limit {
 }
 
 impl Model {
-    /// Throughput bound of each part in samples per second, smallest first. Parts without a bound
-    /// are omitted. The bounds are counts divided by mean times. With a deep ring, the throughput
-    /// approaches the smallest bound; with varying times it stays below. The model must pass
-    /// [`check`](Self::check).
+    /// Upper bounds on the throughput in samples per second, one for each part of the pipeline,
+    /// smallest first. Parts that limit nothing are omitted. The bounds are counts divided by mean
+    /// times. With a deep ring and constant times, the throughput approaches the smallest bound.
+    /// With varying times, it stays below. The model must pass [`check`](Self::check).
     ///
-    /// * workers: the sum over workers of 1 / (time that a sample holds the worker)
-    /// * cores: (cores minus the cores that others take) / (time on a core per sample, including
-    ///   the consumer's)
-    /// * a resource: servers / (time on it per sample)
-    /// * pages: pages / (time from the first stage to the end of the last)
-    /// * slots: samples in all slots / (time that a batch holds its slot). This time is the assignment of its samples at the rate
-    ///   of the smallest bound above, plus the latency of one sample, plus the step.
-    /// * consumer: samples per batch / step
+    /// * workers: the sum over all workers of 1 / (time for which a sample occupies the worker)
+    /// * cores: (cores minus the cores that other programs take) / (core time per sample, including
+    ///   the consumer's core time)
+    /// * a resource: its servers / (time for which a sample occupies a server)
+    /// * pages: number of pages / (time from the start of a sample's first stage to the end of its
+    ///   last stage)
+    /// * slots: samples in all slots / (time for which a batch occupies its slot). This time is the
+    ///   sum of three: assigning the samples of the batch to workers at the rate of the smallest
+    ///   bound above, the latency of one sample, and the step.
+    /// * consumer: samples per batch / step time
     pub fn capacity(&self) -> Vec<(Limit, f64)> {
         let sum = |takes: &dyn Fn(On, bool) -> bool| -> f64 {
             let stages = self.stages.iter().filter(|stage| takes(stage.on, stage.detached));
-            // Starts from 0: the sum of an empty iterator is -0, and a quotient by it would be negative.
+            // `fold` starts from 0. `sum` of an empty iterator is -0, which would make the bound
+            // negative.
             stages.fold(0.0, |sum, stage| sum + stage.service.mean)
         };
         let slower = self.contention.map_or(1.0, |it| 1.0 / it.speed);
@@ -87,7 +90,8 @@ impl Model {
             workers += rate;
             slow += rate * slowness;
         }
-        // Mean slowness per sample. A straggler processes fewer samples, so it counts less.
+        // Mean slowness of the workers, weighted by their numbers of samples. A straggler processes
+        // fewer samples, so it has less weight.
         let slow = if workers.is_finite() { slow / workers } else { 1.0 };
         let way = own * slow + other + tail;
         let consumer = &self.consumer;

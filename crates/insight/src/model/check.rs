@@ -5,11 +5,12 @@ use crate::{Error, Result};
 
 use super::{Contention, Model, On, Service};
 
-/// Largest accepted count. Larger ones are mistakes.
+/// Largest accepted count. A larger count is certainly a mistake.
 const MAX_COUNT: u32 = 1_000_000;
-/// Largest accepted time in seconds (thirty years), and largest factor. Larger ones are mistakes.
+/// Largest accepted time in seconds (thirty years), and largest accepted factor. Larger values are
+/// certainly mistakes.
 const MAX_TIME: f64 = 1e9;
-/// Largest number of values in one table.
+/// Largest number of quantiles of one service time.
 const MAX_QUANTILES: usize = 4096;
 const MAX_STAGES: usize = 1000;
 
@@ -18,7 +19,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Returns the JSON path of the invalid field and what is wrong with its value.
+    /// Fails with the JSON path of the invalid field and a description of the problem.
     pub fn check(&self) -> Result<()> {
         count("model.batch", self.batch)?;
         count("model.slots", self.slots)?;

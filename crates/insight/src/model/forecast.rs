@@ -2,16 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Length of a simulation, and how many events to record.
+/// Length of a simulation, and the number of events to record.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Number of steps to simulate after the warm-up. At least one of this and `seconds` is required. With both, the earlier
-    /// limit ends the simulation.
+    /// Number of steps to simulate after the warm-up. `batches` or `seconds` is required. With
+    /// both, the simulation ends at the earlier limit.
     pub batches: Option<u32>,
     /// Seconds to simulate after the warm-up.
     pub seconds: Option<f64>,
-    /// Steps before measuring begins. With 0, measuring begins at time 0 with an empty ring.
+    /// Number of steps before measuring begins. With 0, measuring begins at time 0 with an empty
+    /// ring.
     pub warm_up: u32,
     /// Seed of the random service times.
     pub seed: u32,
@@ -20,19 +21,19 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Default: 200 batches after a warm-up of 20.
+    /// Simulates 200 batches after a warm-up of 20.
     fn default() -> Self {
         Self { batches: Some(200), seconds: None, warm_up: 20, seed: 0, events: 0 }
     }
 }
 
 impl Options {
-    /// Simulates this number of batches after a warm-up.
+    /// Options to simulate this number of batches after a warm-up.
     pub fn batches(batches: u32, warm_up: u32) -> Self {
         Self { batches: Some(batches), warm_up, ..Self::default() }
     }
 
-    /// Simulates this number of seconds, without a warm-up.
+    /// Options to simulate this number of seconds without a warm-up.
     pub fn seconds(seconds: f64) -> Self {
         Self { batches: None, seconds: Some(seconds), warm_up: 0, ..Self::default() }
     }
@@ -43,12 +44,12 @@ impl Options {
     }
 }
 
-/// Result of a simulation, without its warm-up. Shares are fractions of the time, 0 to 1.
+/// Result of a simulation. The warm-up is excluded. Shares are fractions of the time, from 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// Simulated seconds after the warm-up.
     pub seconds: f64,
-    /// Steps that ended in this time.
+    /// Number of steps that ended after the warm-up.
     pub batches: u32,
     /// Steps per second.
     pub batches_per_second: f64,
@@ -56,45 +57,46 @@ pub struct Forecast {
     pub samples_per_second: f64,
     /// Share of the time in which the consumer waits for a batch.
     pub consumer_waits: f64,
-    /// Share of the consumer's requests that found a batch ready; 1 without requests.
+    /// Share of the consumer's requests for a batch that found one ready. 1 if there were no
+    /// requests.
     pub readiness: f64,
-    /// Share of the time with 0, 1, 2, ... `slots` batches ready.
+    /// Shares of the time in which 0, 1, 2, ... `slots` batches were ready.
     pub ring: Vec<f64>,
-    /// Use of each stage.
+    /// Use of each stage, in the order of the model.
     pub stages: Vec<StageUse>,
-    /// Share of each resource's servers that are busy.
+    /// Share of each resource's servers that are busy, as a mean over time.
     pub resources: Vec<f64>,
-    /// Share of the cores that are busy, with stages or with the consumer.
+    /// Share of the cores that are busy with stages or with the consumer, as a mean over time.
     pub cores: f64,
-    /// Use of each worker's time.
+    /// Shares of each worker's time.
     pub workers: Vec<Shares>,
-    /// Mean seconds from assigning a sample to a worker to the end of its last stage.
+    /// Mean seconds from the assignment of a sample to a worker until the end of its last stage.
     pub latency: f64,
-    /// Events from time 0 on, up to [`Options::events`].
+    /// Recorded events from time 0 on, at most [`Options::events`].
     #[serde(default)]
     pub events: Vec<Event>,
 }
 
-/// Mean number of samples in a stage.
+/// Mean numbers of samples in a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageUse {
-    /// Samples that are being served.
+    /// Mean number of samples that the stage processes.
     pub serving: f64,
-    /// Samples that wait for a core or a server.
+    /// Mean number of samples that wait for a core or for a server of a resource.
     pub queued: f64,
 }
 
 /// Shares of a worker's time, which add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
-    /// Working, or waiting for a disk or a network.
+    /// Share in which the worker works, or waits for a disk or a network.
     pub busy: f64,
-    /// Waiting for a core or a resource.
+    /// Share in which the worker waits for a core or a resource.
     pub queued: f64,
-    /// Waiting for a page.
+    /// Share in which the worker waits for a page, the buffer of a sample on the device.
     pub page: f64,
-    /// Waiting for a free slot, because the ring is full (as in a loader that is fast enough) or
-    /// because the worker has not started.
+    /// Share in which the worker waits for a free slot, or has not started. A loader that is faster
+    /// than its consumer waits for slots, because its ring is full.
     pub slot: f64,
 }
 
@@ -103,11 +105,12 @@ pub struct Shares {
 pub struct Event {
     /// Seconds since the start.
     pub time: f64,
-    /// Part of the pipeline that it concerns.
+    /// Part of the pipeline that the event concerns.
     pub who: Who,
     /// Kind of event.
     pub what: What,
-    /// Batch, counted from 0; for a wait, the batch that is waited for.
+    /// Number of the batch, from 0. For a wait, the batch for which the worker or the consumer
+    /// waits.
     pub batch: u32,
 }
 
@@ -115,7 +118,7 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Who {
-    /// A worker, counted from 0.
+    /// The worker with this number, from 0.
     Worker(u32),
     /// The ring.
     Ring,
@@ -127,18 +130,18 @@ pub enum Who {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum What {
-    /// A worker begins a sample, or the consumer a step.
+    /// A worker begins a sample, or the consumer begins a step.
     Begins,
     /// A worker releases a sample, or the consumer ends a step.
     Ends,
-    /// A worker waits for a page or a slot, the consumer for a batch.
+    /// A worker begins to wait for a page or a slot, or the consumer for a batch.
     Waits,
-    /// A batch is ready.
+    /// A batch becomes ready for the consumer.
     Ready,
 }
 
 impl Forecast {
-    /// Mean shares of all workers' time.
+    /// Shares of the time, averaged over all workers.
     pub fn worker_shares(&self) -> Shares {
         let count = self.workers.len().max(1) as f64;
         let mean = |part: fn(&Shares) -> f64| self.workers.iter().map(part).sum::<f64>() / count;
@@ -150,7 +153,7 @@ impl Forecast {
         }
     }
 
-    /// Mean number of ready batches.
+    /// Mean number of batches that are ready for the consumer.
     pub fn mean_ready(&self) -> f64 {
         self.ring.iter().enumerate().map(|(ready, share)| ready as f64 * share).sum()
     }

@@ -1,4 +1,4 @@
-//! Predicts a measured pipeline on other hardware.
+//! Predicts how a measured pipeline performs on other hardware.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,36 +6,40 @@ use crate::{Error, Result};
 
 use super::{Contention, Model, On, Resource, Service, Stage};
 
-/// Changes to the hardware and settings; unset fields stay as measured. A model describes the loader of one GPU, and so does the
-/// result of [`apply`](Self::apply). All GPUs together have [`gpus`](Self::gpus) times its throughput.
+/// Changes of the hardware and the settings. Fields that are not set stay as measured. A model, and
+/// also the result of [`apply`](Self::apply), describes the loader of one GPU. The throughput of
+/// all GPUs is [`gpus`](Self::gpus) times as large.
 ///
-/// * Other programs take the same cores as in the measured run. With `cores` set, all cores belong to the loaders.
-/// * The cores of a host are divided among the loaders of its GPUs. If the result is not a whole
-///   number, it is rounded up and each core is slower in proportion. A loader never gets more
-///   processor time than exists.
-/// * Each GPU has its own copy of every resource. Only cores, `disk` and `link` are shared.
-/// * `disk` is shared by the GPUs of a host, and `link` by all GPUs. Each becomes a resource with
-///   one server, and a stage before all others. A sample occupies the server for its bytes divided
-///   by this GPU's share of the rate.
+/// * If `cores` is not set, other programs take the same cores as in the measured run. If it is
+///   set, all cores belong to the loaders.
+/// * The cores of a host are divided among the loaders of its GPUs. If the quotient is not a whole
+///   number, it is rounded up, and each core becomes slower in proportion. So the loaders together
+///   never get more processor time than exists.
+/// * Resources of the measured model are not shared: each GPU has its own. Only cores, `disk` and
+///   `link` are shared.
+/// * The GPUs of a host share its `disk`, and all GPUs share the `link`. Each of the two becomes a
+///   resource with one server, and a stage before all other stages. A sample occupies the server
+///   for this time: its bytes divided by this GPU's share of the rate.
 /// * With another batch size, the step time scales in proportion unless `step` is set as well.
-/// * Added workers are as fast as the measured ones. Removed workers are the last ones.
-/// * Not modelled: GPUs that wait for each other at the end of a step, and for the slowest.
+/// * Additional workers are as fast as the measured ones. If the number of workers is reduced, the
+///   last workers are removed.
+/// * Not modelled: GPUs that wait for each other at the end of each step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hardware {
-    /// Workers of each loader.
+    /// Number of worker threads of each loader.
     pub workers: Option<u32>,
     /// Processors of a host.
     pub cores: Option<u32>,
-    /// Batches prefetched: slots - 1.
+    /// Number of prefetched batches, which is the number of slots minus 1.
     pub prefetch: Option<u32>,
     /// Samples per batch.
     pub batch: Option<u32>,
     /// Seconds per step.
     pub step: Option<f64>,
-    /// Servers of each named resource, per GPU.
+    /// New number of servers for each named resource, per GPU.
     pub resources: Vec<(String, u32)>,
-    /// Factors for the service times of named stages.
+    /// Factors that multiply the service times of the named stages.
     pub stages: Vec<(String, f64)>,
     /// GPUs per host.
     pub gpus_per_host: u32,
@@ -45,12 +49,12 @@ pub struct Hardware {
     pub disk: Option<f64>,
     /// Bytes per second of the link or storage that all hosts share.
     pub link: Option<f64>,
-    /// Mean bytes of an encoded sample, required by `disk` and `link`.
+    /// Mean bytes of an encoded sample. Required if `disk` or `link` is set.
     pub sample_bytes: Option<f64>,
 }
 
 impl Default for Hardware {
-    /// One GPU, with everything else as measured.
+    /// One GPU on one host. Everything else stays as measured.
     fn default() -> Self {
         Self {
             workers: None,
@@ -79,7 +83,7 @@ impl Hardware {
     ///
     /// # Errors
     ///
-    /// Fails for a resource or stage that the model does not have, for a rate without
+    /// Fails if a named resource or stage is not in the model, if `disk` or `link` is set without
     /// `sample_bytes`, and if [`Model::check`] rejects the result.
     pub fn apply(&self, measured: &Model) -> Result<Model> {
         measured.check()?;
@@ -144,7 +148,8 @@ impl Hardware {
         let slower = f64::from(model.cores) * f64::from(self.gpus_per_host) / f64::from(host);
         let cores = f64::from(model.cores);
         model.contention = model.contention.filter(|_| self.cores.is_none()).map(|it| {
-            // Count the available cores in cores of this lower speed.
+            // The new cores are slower, so the available processor time corresponds to more of
+            // them.
             let part = it.available * slower / f64::from(self.gpus_per_host);
             Contention { available: part.min(cores), ..it }
         });
@@ -161,7 +166,8 @@ impl Hardware {
         consumer.host_share = host_part / whole;
     }
 
-    /// Adds a transfer as the first stage of every sample. `shared_by` GPUs share its rate.
+    /// Adds a transfer as the first stage of every sample. `shared_by` GPUs share its rate, in
+    /// bytes per second.
     fn add_transfer(
         &self,
         model: &mut Model,

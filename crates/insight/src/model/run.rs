@@ -13,15 +13,16 @@ use super::{Model, On, Stage};
 use parts::{Kind, Level, Planned, Pool, State, Worker};
 
 impl Model {
-    /// Largest number of stage visits in one run, which takes seconds; [`run`](Self::run) rejects longer runs.
+    /// Largest number of stages of samples in one simulation. Such a simulation takes seconds.
+    /// [`run`](Self::run) rejects longer ones.
     pub const MAX_VISITS: u32 = 10_000_000;
 
     /// Simulates the pipeline, starting with an empty ring.
     ///
     /// # Errors
     ///
-    /// Fails for a model that [`check`](Self::check) rejects, for options without an end, and for
-    /// runs longer than [`MAX_VISITS`](Self::MAX_VISITS).
+    /// Fails if [`check`](Self::check) rejects the model, if the options set no end, and if the
+    /// simulation exceeds [`MAX_VISITS`](Self::MAX_VISITS).
     pub fn run(&self, options: &Options) -> Result<Forecast> {
         self.check()?;
         let some = options.batches.is_some_and(|it| it > 0);
@@ -36,12 +37,12 @@ impl Model {
     }
 }
 
-/// Identifies the consumer among the samples that cores serve.
+/// Stands for the consumer in the queue of the cores. All other numbers in the queue are samples.
 const CONSUMER: u32 = u32::MAX;
-/// Worker of a sample in its detached stages.
+/// Worker number of a sample that is in its detached stages and has no worker.
 const NOBODY: u32 = u32::MAX;
 
-/// Sample in flight.
+/// Sample that is being processed.
 #[derive(Clone, Copy)]
 struct Sample {
     worker: u32,
@@ -58,29 +59,30 @@ struct Simulation<'a> {
     planned: BinaryHeap<Planned>,
     order: u32,
     visits: u32,
-    /// The cores, then the resources.
+    /// Servers that stages occupy: first the cores, then the resources of the model.
     pools: Vec<Pool>,
     samples: Vec<Sample>,
     unused: Vec<u32>,
     workers: Vec<Worker>,
     idle: VecDeque<u32>,
-    /// Workers that wait for a page.
+    /// Workers that wait for a page, in order.
     for_page: VecDeque<u32>,
-    /// Workers that wait for the first sample of a batch.
+    /// Workers that wait for a slot, in order. The first of them takes the first sample of a batch.
     for_slot: VecDeque<u32>,
     free_pages: u32,
     free_slots: u32,
-    /// Number of samples of the current batch that are assigned to workers.
+    /// Number of samples of the current batch that are already assigned to workers.
     place: u32,
     next_number: u32,
     next_batch: u32,
-    /// For each batch that is not ready: its unfinished samples, plus one for the batch itself.
+    /// For each batch that is not ready, the number of its unfinished samples plus 1. 0 if the
+    /// batch is complete but waits for earlier batches.
     open: VecDeque<u32>,
     first_open: u32,
-    /// Batch of the consumer, or the one it waits for.
+    /// Number of the batch that the consumer uses or waits for.
     current: u32,
     waiting: bool,
-    /// Seconds of the step after its part on a core.
+    /// Seconds of the consumer's step after the part that occupies a core.
     rest: f64,
     steps: u32,
     // Measurements.
@@ -212,7 +214,8 @@ impl<'a> Simulation<'a> {
         false
     }
 
-    /// Takes a page before a sample, as the workers of a device do.
+    /// Takes a page for the worker's next sample if the model has pages. If none is free, the
+    /// worker waits.
     fn ask_for_page(&mut self, worker: u32) {
         if self.model.pages.is_some() {
             if self.free_pages == 0 {
@@ -281,7 +284,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Occupies a server of a pool, or queues for one.
+    /// Occupies a server of a pool for a sample. If none is free, the sample queues, and the result
+    /// is `false`.
     fn occupy(&mut self, pool: usize, id: u32) -> bool {
         let pool = &mut self.pools[pool];
         if pool.busy.count < pool.servers {
@@ -292,7 +296,8 @@ impl<'a> Simulation<'a> {
         false
     }
 
-    /// Passes a server on to the longest waiting sample, or frees it.
+    /// Passes a server to the sample that has waited longest. If no sample waits, the server
+    /// becomes free.
     fn vacate(&mut self, pool: usize) {
         match self.pools[pool].queue.pop_front() {
             None => self.pools[pool].busy.down(self.now),
@@ -351,7 +356,7 @@ impl<'a> Simulation<'a> {
         false
     }
 
-    /// Sends the worker to its next sample.
+    /// Ends the worker's current sample, so that the worker takes its next one.
     fn let_go(&mut self, worker: u32, batch: u32) {
         self.log(Who::Worker(worker), What::Ends, batch);
         self.idle.push_back(worker);
@@ -372,7 +377,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Finishes a batch. It is ready when all batches before it are.
+    /// Finishes a batch. Batches become ready in order, so it may have to wait for earlier ones.
     fn end_batch(&mut self, id: u32) -> bool {
         let batch = self.samples[id as usize].batch;
         self.open[(batch - self.first_open) as usize] = 0;
@@ -397,7 +402,7 @@ impl<'a> Simulation<'a> {
         self.ready = ready;
     }
 
-    /// Lets the consumer ask for a batch.
+    /// Lets the consumer ask for its next batch.
     fn arrive(&mut self) {
         self.arrivals += 1;
         if self.ready > 0 {

@@ -1,20 +1,21 @@
-//! Service times: a mean with a distribution, and the random numbers that sample it.
+//! Service times: the time that a stage takes for one sample, constant or random.
 
 use serde::{Deserialize, Serialize};
 
-/// Service time in seconds, constant or random.
+/// Time in seconds that a stage takes for one sample, constant or random.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// Mean in seconds.
+    /// Mean time in seconds.
     pub mean: f64,
-    /// Equally likely values as multiples of the mean, so their own mean is 1. Empty for a constant time.
+    /// Equally likely times as multiples of the mean. The mean of these values is 1. Empty if the
+    /// time is constant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quantiles: Vec<f64>,
 }
 
 impl Service {
-    /// Number of values in the tables that this type creates.
+    /// Number of quantiles that this type creates from measured values.
     pub const QUANTILES: usize = 64;
     /// Largest coefficient of variation that [`lognormal`](Self::lognormal) supports.
     pub const MAX_CV: f64 = 5.0;
@@ -24,9 +25,11 @@ impl Service {
         Self { mean, quantiles: Vec::new() }
     }
 
-    /// Creates a log-normally distributed time with this mean and coefficient of variation (standard deviation divided by the
-    /// mean), clamped to 0..=[`MAX_CV`](Self::MAX_CV). A table of 64 values has no tail, so a wider distribution compensates for
-    /// the lost variance: the table has exactly the requested mean and coefficient.
+    /// Creates a log-normally distributed time with this mean and coefficient of variation
+    /// (standard deviation divided by the mean). The coefficient is clamped to
+    /// 0..=[`MAX_CV`](Self::MAX_CV). A table of 64 values has no tail and would lose variance, so
+    /// it is computed from a wider distribution. The table has exactly the requested mean and
+    /// coefficient.
     pub fn lognormal(mean: f64, cv: f64) -> Self {
         let cv = cv.clamp(0.0, Self::MAX_CV);
         if cv == 0.0 {
@@ -39,7 +42,8 @@ impl Service {
             let values: Vec<f64> = normal.iter().map(|z| (sigma * z).exp()).collect();
             relative(&values)
         };
-        // The coefficient grows with sigma; 20 is far more than MAX_CV needs.
+        // Search the sigma of the wider distribution. The coefficient of the table grows with
+        // sigma, and a sigma of 20 is far more than `MAX_CV` needs.
         let (mut low, mut high) = (0.0, 20.0);
         for _ in 0..60 {
             let middle = (low + high) / 2.0;
@@ -48,8 +52,9 @@ impl Service {
         Self { mean, quantiles: table((low + high) / 2.0) }
     }
 
-    /// Creates a time from measured values in seconds, equally likely and in any order. More than 64 values are averaged in 64
-    /// equal parts, which preserves the mean. No values give a time of 0.
+    /// Creates a time from equally likely measured values in seconds, in any order. More than 64
+    /// values are averaged in 64 equal groups, which preserves the mean. Without values, the time
+    /// is 0.
     pub fn from_quantiles(values: &[f64]) -> Self {
         if values.len() > Self::QUANTILES {
             let ones: Vec<(f64, u64)> = values.iter().map(|&value| (value, 1)).collect();
@@ -61,8 +66,8 @@ impl Service {
         Self { mean, quantiles }
     }
 
-    /// Creates a time from measured values in seconds with their counts, in any order. Each 64th of the counts is averaged into
-    /// one value, which preserves the mean.
+    /// Creates a time from measured values in seconds and how often each occurred, in any order.
+    /// The occurrences are averaged in 64 equal groups, which preserves the mean.
     pub fn from_histogram(seen: &[(f64, u64)]) -> Self {
         let mut seen: Vec<(f64, u64)> =
             seen.iter().copied().filter(|(_, count)| *count > 0).collect();
@@ -92,7 +97,7 @@ impl Service {
         if self.quantiles.is_empty() { 0.0 } else { deviation(&self.quantiles) }
     }
 
-    /// Draws the time with index `number` of a stream.
+    /// Returns the random time with index `number`. Each `stream` has its own sequence of times.
     pub(super) fn draw(&self, seed: u32, number: u32, stream: u32) -> f64 {
         let len = self.quantiles.len() as u64;
         if len == 0 {
@@ -103,7 +108,8 @@ impl Service {
     }
 }
 
-/// Returns 32 random bits for each triple, with the mixer `lowbias32` (C. Wellons, "Prospecting for Hash Functions").
+/// Returns 32 random bits for these three numbers, with the hash function `lowbias32` (C. Wellons,
+/// "Prospecting for Hash Functions").
 fn bits(seed: u32, number: u32, stream: u32) -> u32 {
     let mixed = mix(seed.wrapping_add(0x9e37_79b9));
     mix(mix(mixed ^ number).wrapping_add(stream))
@@ -130,7 +136,8 @@ fn deviation(values: &[f64]) -> f64 {
     mean(&squares).sqrt()
 }
 
-/// Inverse of the normal distribution, accurate to 2e-9 (P. J. Acklam's rational approximation).
+/// Quantile function of the normal distribution, accurate to 2e-9 (P. J. Acklam's rational
+/// approximation).
 fn normal_quantile(p: f64) -> f64 {
     let polynomial = |x: f64, factors: &[f64]| factors.iter().fold(0.0, |sum, it| sum * x + it);
     if p < 0.02425 {
@@ -182,8 +189,8 @@ mod tests {
             assert!((mean(&service.quantiles) - 1.0).abs() < 1e-12);
             assert!((service.cv() - cv).abs() < 1e-9, "{cv}: {}", service.cv());
         }
-        // The median of a log-normal distribution is mean / sqrt(1 + cv^2). A table of 64 values
-        // comes close to it.
+        // The median of a log-normal distribution is mean / sqrt(1 + cv^2). The median of a table
+        // of 64 values is close to it.
         let table = Service::lognormal(1.0, 0.3).quantiles;
         let median = (table[31] + table[32]) / 2.0;
         assert!((median - 1.0 / (1.09f64).sqrt()).abs() < 0.005, "{median}");
@@ -212,7 +219,7 @@ mod tests {
         assert_eq!(many.quantiles.len(), 64);
         assert!((many.mean - 500.5).abs() < 1e-9);
         assert!(many.quantiles.is_sorted());
-        // Coefficient of variation of a uniform distribution.
+        // A uniform distribution from 0 has this coefficient of variation.
         assert!((many.cv() - 1.0 / 3f64.sqrt()).abs() < 0.001);
 
         let two = Service::from_histogram(&[(4.0, 1), (1.0, 3)]);
@@ -221,7 +228,7 @@ mod tests {
         assert_eq!((two.quantiles.len(), slow), (64, 16));
     }
 
-    /// All values of a table are about equally frequent in every stream.
+    /// Checks that all values of a table are about equally frequent in every stream.
     #[test]
     fn draws_are_uniform_and_streams_independent() {
         let service = Service { mean: 1.0, quantiles: (0..64).map(f64::from).collect() };
@@ -232,7 +239,8 @@ mod tests {
             }
             let square: f64 =
                 seen.iter().map(|it| (f64::from(*it) - 1000.0).powi(2) / 1000.0).sum();
-            // 63 degrees of freedom: outside of 30..110 with a probability of 1e-4.
+            // A chi-squared variable with 63 degrees of freedom is outside of 30..110 with a
+            // probability of 1e-4.
             assert!((30.0..110.0).contains(&square), "{stream}: {square}");
         }
         let same = |a: (u32, u32), b: (u32, u32)| {

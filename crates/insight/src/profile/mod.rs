@@ -10,62 +10,63 @@ mod device;
 mod processor;
 mod stage;
 
-/// Measurements of a loader over a period of time, with its settings. Times are in seconds.
+/// Measurements of a loader over a period of time, with the loader's settings. Times are in
+/// seconds.
 ///
-/// Counts, shares and means cover this period. Maxima (memory, [`Latency::max`]) and the example images cover the time since the
-/// loader was built.
+/// Counts, shares and means cover this period. Maxima (memory, [`Latency::max`]) and the example
+/// images cover the whole time since the loader was built.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Profile {
-    /// Length of the period.
+    /// Length of the measured period in seconds.
     pub seconds: f64,
-    /// Samples delivered to the consumer, including padding.
+    /// Number of samples delivered to the consumer, including padding.
     pub images: u64,
-    /// Batches delivered to the consumer.
+    /// Number of batches delivered to the consumer.
     pub batches: u64,
-    /// Settings that affect the speed, and the machine.
+    /// Settings of the loader that affect its speed, and properties of the machine.
     pub setup: Setup,
-    /// Properties of the data set, from the samples seen so far.
+    /// Properties of the data set, computed from the samples that were read so far.
     pub data: Data,
-    /// Stages that ran, summed over all threads.
+    /// Measurements of the stages that ran, summed over all threads.
     pub stages: Vec<StageProfile>,
-    /// Decode routes of images for a device. Empty if batches stay in host memory.
+    /// Measurements of the decode routes of a device. Empty if batches stay in host memory.
     pub routes: Vec<RouteProfile>,
     /// Memory use since the loader was built.
     pub memory: MemoryProfile,
-    /// Device utilization, where it was recorded.
+    /// Utilization of the device. `None` if it was not recorded.
     pub device: Option<DeviceProfile>,
-    /// Use of the processors, and how long workers waited for one.
+    /// Use of the processors, and how long the workers waited for a processor.
     pub processors: ProcessorProfile,
     /// Threads.
     pub threads: Vec<ThreadProfile>,
-    /// Ring of batches.
+    /// Measurements of the ring of batches.
     pub ring: RingProfile,
     /// Consumer.
     pub consumer: ConsumerProfile,
-    /// Counters over time.
+    /// Counters over time, for each recorded batch.
     pub timeline: Vec<Moment>,
 }
 
-/// Settings that affect the speed, and the machine.
+/// Settings of a loader that affect its speed, and properties of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Setup {
-    /// Device on which batches are made, with the reason for this choice.
+    /// Where batches are made, on the CPU or a device, with the reason for this choice.
     pub device: String,
     /// `loader.rank`.
     pub rank: u64,
     /// `loader.world_size`.
     pub world: u64,
-    /// Samples in a batch.
+    /// Number of samples in a batch.
     pub batch: u32,
     /// Number of worker threads.
     pub workers: u32,
-    /// Batches prefetched for the consumer.
+    /// Number of batches that are prefetched before the consumer asks for them.
     pub prefetch: u32,
-    /// Processors that the process may use.
+    /// Number of processors that the process may use.
     pub cores: u32,
-    /// Samples in flight on the device; `None` without a device.
+    /// Largest number of samples in flight on the device. `None` if batches stay on the host.
     pub pages: Option<u32>,
     /// Whether images are decoded on the device.
     pub decodes_on_device: bool,
@@ -75,9 +76,9 @@ pub struct Setup {
     pub operators_on_device: u32,
     /// Whether samples are read over a network.
     pub remote: bool,
-    /// Samples prefetched from remote storage; 0 for local files.
+    /// Number of samples that are prefetched from remote storage. 0 for local files.
     pub read_ahead: u32,
-    /// Largest number of concurrent requests.
+    /// Largest number of concurrent requests to remote storage.
     pub connections: u32,
     /// `decode.prescale`.
     pub prescale: bool,
@@ -85,9 +86,11 @@ pub struct Setup {
     pub cache_encoded: Option<u64>,
     /// `cache.decoded`.
     pub cache_decoded: Option<u64>,
-    /// Memory for row indexes: `cache.row_index` or its default; `None` if there are none.
+    /// Memory limit for row indexes in bytes: `cache.row_index` or its default. `None` if there is
+    /// no cache of row indexes.
     pub cache_row_index: Option<u64>,
-    /// Predicted factor by which row indexes speed up decoding, and their memory in bytes; `None` if the images have none.
+    /// Predicted factor by which row indexes would speed up decoding, and the memory that they
+    /// would need in bytes. `None` if the images cannot have row indexes.
     pub row_index: Option<(f64, u64)>,
     /// `cache.presize`.
     pub presize: Option<u32>,
@@ -101,32 +104,32 @@ pub struct Setup {
     pub host_bytes: u64,
     /// Planned device memory in bytes.
     pub device_bytes: u64,
-    /// Bytes per batch.
+    /// Memory of one batch in bytes.
     pub batch_bytes: u64,
 }
 
-/// Properties of the data set, from the samples seen so far.
+/// Properties of the data set, computed from the samples that were read so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Data {
-    /// Description of the source.
+    /// Description of the source of the samples.
     pub source: String,
-    /// Samples in the source.
+    /// Number of samples in the source.
     pub samples: u64,
-    /// Samples in one epoch of this shard.
+    /// Number of samples in one epoch of this shard.
     pub epoch_samples: u64,
-    /// Mean file size in bytes.
+    /// Mean size of an encoded sample in bytes.
     pub mean_bytes: f64,
-    /// Mean pixels per image.
+    /// Mean number of pixels of an image.
     pub mean_pixels: f64,
-    /// Mean pixels of the window that is decoded.
+    /// Mean number of pixels of the windows that are decoded.
     pub mean_window_pixels: f64,
-    /// Additional time of a read per concurrent read, as a fraction of the time that a read takes
-    /// alone; `None` if unknown.
+    /// Time that each concurrent read adds to a read, as a fraction of the time that a read takes
+    /// alone. `None` if unknown.
     pub read_slowdown: Option<f64>,
-    /// Mean number of other reads in flight when one begins.
+    /// Mean number of other reads in flight when a read begins.
     pub read_others: f64,
-    /// Examples of images seen since the loader was built.
+    /// Sizes of some images that were read since the loader was built, as examples.
     #[serde(alias = "pictures")]
     pub images: Vec<Seen>,
 }
@@ -137,28 +140,31 @@ pub struct Data {
 pub struct StageProfile {
     /// The stage.
     pub stage: Stage,
-    /// Number of items.
+    /// Number of items that the stage processed. An item is a sample, a batch, or a group of
+    /// samples.
     pub count: u64,
     /// Input bytes.
     pub bytes: u64,
-    /// Seconds in the stage.
+    /// Seconds that threads spent in the stage.
     pub busy: f64,
-    /// Share of these seconds on a processor: less than 1 where the stage waits for a disk, a device or a processor.
+    /// Share of the seconds in the stage during which the thread ran on a processor. The share is
+    /// less than 1 if the stage waits for a disk, a device or a processor.
     pub cpu_share: f64,
-    /// Estimated seconds that threads waited for a processor in this stage, computed from the total
-    /// waiting of the threads. `None` if unknown.
+    /// Estimated seconds that threads waited for a processor in this stage. The system reports only
+    /// the total of each thread, from which the estimate is computed. `None` if unknown.
     #[serde(default)]
     pub waited_for_processor: Option<f64>,
-    /// Seconds that threads waited for input.
+    /// Seconds that threads waited for the input of this stage.
     pub waited_for_input: f64,
-    /// Seconds that threads waited for room for their output.
+    /// Seconds that threads waited for memory for the output of this stage, such as a free slot.
     pub waited_for_room: f64,
-    /// Time per item.
+    /// Time that one item takes in the stage.
     pub latency: Latency,
-    /// Equally likely times of an item, as multiples of the mean.
+    /// Equally likely times of one item, as multiples of the mean.
     pub quantiles: Vec<f64>,
-    /// Device time of the stage, by the device clock; `None` for stages on the host. It covers the
-    /// copies of `upload`, the decoding of `device_decode`, and only the kernel of `kernel`.
+    /// Device time of the stage, by the device clock. `None` for stages on the host. For `upload`,
+    /// it is the time of the copies, for `device_decode` of the decoding, and for `kernel` of the
+    /// kernel alone.
     pub device: Option<DeviceTime>,
 }
 
@@ -168,27 +174,27 @@ pub struct StageProfile {
 pub struct RouteProfile {
     /// `nvjpeg-hardware`, `nvjpeg-gpu`, `nvjpeg-hybrid` or `cpu`.
     pub route: String,
-    /// Images that were finished, including prefetched batches.
+    /// Number of images that the route finished, including those of prefetched batches.
     #[serde(alias = "pictures")]
     pub images: u64,
-    /// Share of the images that all routes finished; 0 without images.
+    /// Share of all finished images that this route finished. 0 if no image was finished.
     pub share: f64,
-    /// Share of the time in which the route's slots were occupied.
+    /// Mean number of images in the route, as a share of the number that it can hold at a time.
     pub busy: f64,
-    /// Device time of the route; `None` for `cpu`.
+    /// Device time of the route. `None` for the route `cpu`.
     pub device: Option<DeviceTime>,
 }
 
-/// Peak memory use in bytes since the loader was built, even where the rest of the profile covers a shorter period. Predictions
-/// are in [`Setup`].
+/// Peak memory use in bytes. All values cover the whole time since the loader was built, even if
+/// the rest of the profile covers a shorter period. The predicted memory is in [`Setup`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryProfile {
-    /// Peak of the pool of page-locked memory.
+    /// Most bytes of page-locked memory that the loader used at once.
     pub pinned_peak: u64,
-    /// Peak of the pool of device memory.
+    /// Most bytes of device memory that the loader used at once.
     pub device_peak: u64,
-    /// Device memory of the driver, the context and the libraries.
+    /// Device memory in bytes that the driver, the CUDA context and the libraries use.
     pub device_of_driver: u64,
 }
 
@@ -198,13 +204,13 @@ pub struct MemoryProfile {
 pub struct ThreadProfile {
     /// Thread name.
     pub name: String,
-    /// Items of the thread's most frequent stage.
+    /// Number of items of the stage that this thread ran most often.
     pub count: u64,
-    /// Seconds in its stages.
+    /// Seconds that the thread spent in its stages.
     pub busy: f64,
-    /// Seconds that it waited for input.
+    /// Seconds that the thread waited for input.
     pub waited_for_input: f64,
-    /// Seconds that it waited for room for its output.
+    /// Seconds that the thread waited for memory for its output, such as a free slot.
     pub waited_for_room: f64,
     /// Seconds before the thread started, while the loader was being built.
     #[serde(default)]
@@ -212,11 +218,11 @@ pub struct ThreadProfile {
     /// Seconds after the thread had finished all its work.
     #[serde(default)]
     pub finished: f64,
-    /// Seconds on a processor; `None` where the system does not report it.
+    /// Seconds that the thread ran on a processor. `None` if the system does not report it.
     #[serde(default)]
     pub ran: Option<f64>,
-    /// Seconds that the thread was runnable without a processor, in and between its stages; `None` where the system does not
-    /// report it.
+    /// Seconds that the thread was ready to run but waited for a processor, in and between its
+    /// stages. `None` if the system does not report it.
     #[serde(default)]
     pub waited_for_processor: Option<f64>,
 }
@@ -227,61 +233,62 @@ pub struct ThreadProfile {
 pub struct RingProfile {
     /// Number of slots.
     pub slots: u32,
-    /// Share of the time with 0, 1, 2, ... batches ready.
+    /// Shares of the time in which 0, 1, 2, ... batches were ready.
     pub occupancy: Vec<f64>,
-    /// Time from the start of a batch's first sample to the batch being ready.
+    /// Time from the start of a batch's first sample until the batch is ready.
     pub making: Latency,
-    /// Mean seconds from a batch being ready to its delivery to a waiting consumer.
+    /// Mean seconds from the moment a batch is ready until a waiting consumer receives it.
     pub delivery: f64,
 }
 
-/// Measurements of the consumer.
+/// Measurements of the consumer of the batches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConsumerProfile {
-    /// Seconds that it waited for batches.
+    /// Seconds that the consumer waited for batches.
     pub waited: f64,
-    /// Share of the time from the first to the last batch in which the consumer waited.
+    /// Share of the time in which the consumer waited, from its first to its last batch.
     pub waiting_share: f64,
-    /// Time that the consumer's stream waited for batches to be filled, by the device clock, after the host had received them. A
-    /// span is a batch. `None` where batches are made on the host.
+    /// Time that the consumer's stream on the device waited until its batches were filled, by the
+    /// device clock. The wait begins after the host has received the batch. Each batch is one span.
+    /// `None` if batches are made on the host.
     pub waited_on_device: Option<DeviceTime>,
-    /// Share of batches that were ready when requested.
+    /// Share of the batches that were ready when the consumer asked for them.
     pub readiness: f64,
-    /// Waiting time per batch.
+    /// Time that the consumer waited for one batch.
     pub wait: Latency,
     /// Step time.
     pub step: Latency,
     /// Equally likely step times, as multiples of the mean.
     pub step_quantiles: Vec<f64>,
-    /// Seconds in steps.
+    /// Seconds that the consumer spent in its steps.
     pub stepped: f64,
-    /// Share of these seconds in which its thread ran on a processor.
+    /// Share of the step time during which the consumer's thread ran on a processor.
     pub cpu_share: f64,
-    /// Seconds that its thread was runnable without a processor, in and between steps; `None` where several threads take batches
-    /// or the system does not report it.
+    /// Seconds that the consumer's thread was ready to run but waited for a processor, in and
+    /// between steps. `None` if several threads take batches, or if the system does not report it.
     pub waited_for_processor: Option<f64>,
-    /// Seconds between epochs, from the end of the last step.
+    /// Seconds between epochs, from the end of the last step of an epoch to the next request.
     pub between_epochs: f64,
-    /// Parts of the steps that the consumer has named.
+    /// Parts of the steps to which the consumer has given names.
     pub spans: Vec<SpanProfile>,
 }
 
-/// Named part of the consumer's steps.
+/// Part of the consumer's steps to which the consumer has given a name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpanProfile {
     /// Name.
     pub name: String,
-    /// Number of times it ran.
+    /// Number of times that this part ran.
     pub count: u64,
-    /// Seconds in this part.
+    /// Seconds that this part took in total.
     pub seconds: f64,
-    /// Share of the seconds in steps.
+    /// Share of this part in the time of all steps.
     pub share: f64,
 }
 
-/// Summary of a histogram, in seconds; all 0 without values.
+/// Summary of measured times, in seconds. All values are 0 if nothing was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
@@ -289,15 +296,16 @@ pub struct Latency {
     pub mean: f64,
     /// Median, within 1/32.
     pub p50: f64,
-    /// 99th percentile, within 1/32.
+    /// 99th percentile, with an error of at most 1/32.
     pub p99: f64,
-    /// Exact maximum since the measurement began.
+    /// Exact maximum since the loader was built.
     pub max: f64,
     /// Coefficient of variation: standard deviation divided by the mean.
     pub cv: f64,
 }
 
-/// Counters at the time the consumer received a batch. Seconds are totals since the loader was built.
+/// Counters at the moment the consumer received a batch. Seconds are totals since the loader was
+/// built.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moment {
@@ -307,13 +315,13 @@ pub struct Moment {
     pub batches: u64,
     /// Batches ready.
     pub ready: usize,
-    /// Seconds that the consumer waited.
+    /// Seconds that the consumer has waited for batches.
     pub waited: f64,
-    /// Busy seconds of all threads, by stage.
+    /// Seconds that all threads have spent in each stage.
     pub busy: [f64; STAGES],
 }
 
-/// Size of an image of the data set.
+/// Size of one image of the data set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seen {
@@ -326,7 +334,8 @@ pub struct Seen {
 }
 
 impl Profile {
-    /// Returns the worker threads: the numbered threads whose number is below the configured count.
+    /// Returns the profiles of the worker threads. The names of worker threads end with a number
+    /// that is less than the configured number of workers.
     pub fn workers(&self) -> impl Iterator<Item = &ThreadProfile> {
         self.threads.iter().filter(|it| {
             let number = it.name.strip_prefix("feedwater-").and_then(|it| it.parse::<u32>().ok());
@@ -334,14 +343,14 @@ impl Profile {
         })
     }
 
-    /// Returns a stage, if it ran.
+    /// Returns the profile of a stage, or `None` if the stage did not run.
     pub fn stage(&self, stage: Stage) -> Option<&StageProfile> {
         self.stages.iter().find(|it| it.stage == stage)
     }
 
-    /// Throughput in samples per second, without the time between epochs. A step is not measured if
-    /// no request follows it, as after an epoch that was left early. Unmeasured steps count with
-    /// the mean step time.
+    /// Throughput in samples per second, without the time between epochs. A step ends with the next
+    /// request for a batch. If no request follows, as after an epoch that the consumer left early,
+    /// the step was not measured and counts with the mean step time.
     pub fn images_per_second(&self) -> f64 {
         let ConsumerProfile { waited, stepped, step, .. } = &self.consumer;
         let seconds = waited + stepped.max(self.batches as f64 * step.mean);
@@ -350,14 +359,14 @@ impl Profile {
 }
 
 impl ThreadProfile {
-    /// Seconds of the period in which the thread was running its loop.
+    /// Seconds in which the thread ran its loop, of a period of `seconds`.
     pub fn present(&self, seconds: f64) -> f64 {
         (seconds - self.starting - self.finished).max(0.0)
     }
 }
 
 impl StageProfile {
-    /// Seconds in the stage, without waiting for a processor where that is known.
+    /// Seconds that threads spent in the stage, without waits for a processor if these are known.
     pub fn without_waiting(&self) -> f64 {
         (self.busy - self.waited_for_processor.unwrap_or(0.0)).max(0.0)
     }

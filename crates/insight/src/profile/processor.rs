@@ -1,53 +1,59 @@
-//! Use of processors, and waiting for them.
+//! Measurements of the processors: their use, and how long threads waited for one.
 
 use serde::{Deserialize, Serialize};
 
-/// Use of processors. Values are mean numbers of processors: 0.5 is one processor for half of the
-/// time.
+/// Use of the machine's processors. Values are mean numbers of processors: 0.5 means one processor
+/// for half of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessorProfile {
-    /// Processors in the affinity mask of the process; 0 where the system does not report it.
+    /// Number of processors in the affinity mask of the process. 0 if the system does not report
+    /// it.
     pub allowed: u32,
-    /// CPU quota of the container in processors; `None` without a quota.
+    /// CPU quota of the container, as a number of processors. `None` if there is no quota.
     pub quota: Option<f64>,
-    /// Processors used by this process; `None` if the period was too short to measure.
+    /// Number of processors that this process used. `None` if the period was too short to measure.
     pub used: Option<f64>,
-    /// Processors used by other programs.
+    /// Number of processors that other programs used.
     pub others: Option<f64>,
-    /// Processors taken by the hypervisor.
+    /// Number of processors that the hypervisor took from this machine.
     pub stolen: Option<f64>,
-    /// Processors withheld by the quota.
+    /// Number of processors that the CPU quota withheld from this process.
     pub throttled: Option<f64>,
-    /// Time that workers waited for a processor, by cause; `None` where the kernel does not report it.
+    /// Time that workers waited for a processor, divided by cause. `None` if the kernel does not
+    /// report it.
     pub waits: Option<Waits>,
 }
 
-/// Time that threads waited for a processor, by cause, in seconds summed over threads.
+/// Time that threads waited for a processor, divided by cause. Values are seconds, summed over
+/// threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Waits {
     /// Total.
     pub seconds: f64,
-    /// Part in which other programs used the processors.
+    /// Part of the wait in which other programs used the processors.
     pub others: f64,
-    /// Part in which other threads of this process used the processors.
+    /// Part of the wait in which other threads of this process used the processors.
     pub own: f64,
-    /// Part in which the container's quota was exhausted.
+    /// Part of the wait in which the container's CPU quota was exhausted.
     pub quota: f64,
-    /// Part in which the hypervisor used the processors.
+    /// Part of the wait in which the hypervisor used the processors.
     pub stolen: f64,
 }
 
 impl Waits {
-    /// Splits waiting time by cause. `threads` threads waited for `all` seconds in a period of
-    /// `seconds`. Each part is the wait that would vanish without its cause.
+    /// Divides the waits for a processor by cause. `threads` threads waited for `all` seconds
+    /// together in a period of `seconds`. Each part is the wait that would vanish without its
+    /// cause.
     ///
-    /// A processor that is taken away delays one thread. So the wait for the quota is at most the processor time withheld, and
-    /// the wait for the hypervisor and for other programs at most the processor time they used. The rest is threads of this
-    /// process that wait for each other. If there are no more threads than processors, they wait for each other only up to
-    /// `beside`, the processors that the rest of the process used; what is left comes from a limit or from programs that the
-    /// system does not report.
+    /// A processor that is taken away delays one thread. So the wait for the quota is at most the
+    /// processor time that the quota withheld. Likewise, the waits for the hypervisor and for other
+    /// programs are at most the processor time that these used. In the remaining time, threads of
+    /// this process waited for each other. If there are no more threads than processors, that wait
+    /// is at most `beside`, the number of processors that the rest of the process used, times
+    /// `seconds`. Time that is still left counts as waiting for other programs, because a limit or
+    /// a program that the system does not report caused it.
     pub fn split(
         all: f64,
         seconds: f64,
@@ -62,7 +68,8 @@ impl Waits {
         };
         let quota = take(machine.throttled);
         let stolen = take(machine.stolen);
-        // Other programs use the time that a quota withholds, so subtract it only once.
+        // Other programs use the time that a quota withholds from this process. This time is
+        // already counted for the quota, so subtract it.
         let missed = machine.used.map(|used| {
             let withheld = machine.throttled.unwrap_or(0.0) + machine.stolen.unwrap_or(0.0);
             (f64::from(machine.allowed) - used - withheld).max(0.0)
@@ -73,7 +80,8 @@ impl Waits {
         Self { seconds: all, others: others + left - own, own, quota, stolen }
     }
 
-    /// Returns the part of these waits that some of the threads had, `seconds` in total.
+    /// Returns the part of these waits that belongs to some of the threads, which waited for
+    /// `seconds` in total. The causes have the same shares as in all waits.
     pub fn part(self, seconds: f64) -> Self {
         let share = if self.seconds > 0.0 { seconds / self.seconds } else { 0.0 };
         Self {
@@ -85,7 +93,7 @@ impl Waits {
         }
     }
 
-    /// Seconds caused by others than this process.
+    /// Seconds of waiting that other programs, the quota or the hypervisor caused.
     pub fn foreign(&self) -> f64 {
         self.others + self.quota + self.stolen
     }
@@ -106,16 +114,17 @@ mod tests {
             let it = Waits::split(all, 10.0, (threads, 0.2), machine);
             (it.others, it.own, it.quota, it.stolen)
         };
-        // Two threads on two processors, with four spinning threads of others: each gets a third.
+        // Two threads run on two processors beside four busy threads of other programs. Each thread
+        // gets a third of a processor.
         assert_eq!(split(13.0, 2, &machine(2, 1.5)), (13.0, 0.0, 0.0, 0.0));
-        // Eight threads, with two spinning threads of others.
+        // Eight threads run on two processors beside two busy threads of other programs.
         assert_eq!(split(64.0, 8, &machine(2, 0.4)), (4.0, 60.0, 0.0, 0.0));
-        // Eight threads alone.
+        // Eight threads run on two processors without other programs.
         assert_eq!(split(60.0, 8, &machine(2, 0.0)), (0.0, 60.0, 0.0, 0.0));
-        // A quota of one of two processors: one is withheld.
+        // A quota allows one of two processors, and withholds the other.
         let quota = ProcessorProfile { throttled: Some(1.0), ..machine(2, 0.0) };
         assert_eq!(split(70.0, 8, &quota), (0.0, 60.0, 10.0, 0.0));
-        // A quota of one half, while other programs use what is withheld.
+        // A quota allows half a processor, and other programs use the time that it withholds.
         let quota = ProcessorProfile {
             throttled: Some(1.25),
             used: Some(0.5),
@@ -123,7 +132,7 @@ mod tests {
             ..machine(2, 1.5)
         };
         assert_eq!(split(75.0, 8, &quota), (2.5, 60.0, 12.5, 0.0));
-        // Two threads on two processors waited without a visible cause.
+        // Two threads on two processors waited, and no other program was visible.
         assert_eq!(split(5.0, 2, &machine(2, 0.0)), (3.0, 2.0, 0.0, 0.0));
         let stolen = ProcessorProfile { stolen: Some(0.2), ..machine(2, 0.5) };
         assert_eq!(split(6.0, 8, &stolen), (4.0, 0.0, 0.0, 2.0));

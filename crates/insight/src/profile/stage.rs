@@ -1,4 +1,4 @@
-//! Stages of the pipeline.
+//! Stages of a pipeline, by which times are measured and reported.
 
 use std::ffi::CStr;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Opening the source: listing it and reading its tables. Runs once.
+    /// Opening the source: listing its files and reading its tables. Runs once.
     List,
     /// Reading the encoded bytes.
     Read,
@@ -16,13 +16,15 @@ pub enum Stage {
     Header,
     /// Decoding on the host.
     Decode,
-    /// Copying to the device. Host times cover only the host's part of the copy.
+    /// Copying encoded or decoded images to the device. Host times cover only the host's part of
+    /// the copy.
     Upload,
-    /// Decoding on the device. Host times cover only the submission.
+    /// Decoding on the device. Host times cover only the submission to the device.
     DeviceDecode,
     /// The operators and the output conversion, on the host.
     Transform,
-    /// The operators and the output conversion, on the device. Host times cover only the launch.
+    /// The operators and the output conversion, on the device. Host times cover only the launch of
+    /// the kernels.
     Kernel,
     /// Putting a finished sample into its batch, and the batch into the ring.
     HandOver,
@@ -42,7 +44,7 @@ impl Stage {
         Stage::HandOver,
     ];
 
-    /// Name in reports, metrics and traces.
+    /// Name of the stage in reports, metrics and traces.
     pub const fn name(self) -> &'static str {
         match self.c_name().to_str() {
             Ok(name) => name,
@@ -50,7 +52,7 @@ impl Stage {
         }
     }
 
-    /// Name as a C string.
+    /// Name of the stage as a C string, for profilers of NVIDIA.
     pub const fn c_name(self) -> &'static CStr {
         match self {
             Stage::List => c"list",

@@ -1,10 +1,10 @@
-//! Invalid models and options.
+//! Tests that invalid models and options are errors.
 
 use super::*;
 use crate::words::has_words;
 
-/// An invalid model: expected key of the error, values in its message, and the change that makes
-/// the model invalid.
+/// An invalid model: the expected key of the error, the values that its message must contain, and
+/// the change that makes a valid model invalid.
 type Invalid<'a> = (&'a str, &'a [&'a str], Change<'a>);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Other hardware.
+//! Predictions for other hardware.
 
 use feedwater_insight::model::Hardware;
 
@@ -28,7 +28,8 @@ fn other_hardware_changes_only_its_fields() {
     let engines = Hardware { resources: vec![("engine".into(), 7)], ..Hardware::default() };
     assert_eq!(on(engines).resources[0].servers, 7);
 
-    // Four cores for eight loaders are half a core each: one core at half the speed.
+    // Four cores for eight loaders are half a core per loader. The model represents that as one
+    // core at half the speed.
     let host = on(Hardware { gpus_per_host: 8, hosts: 3, ..Hardware::default() });
     assert_eq!(host.cores, 1);
     close(rate(&host), 50.0, 0.01);
@@ -36,7 +37,8 @@ fn other_hardware_changes_only_its_fields() {
     assert_eq!(uneven.cores, 2);
     close(rate(&uneven), 400.0 / 3.0, 0.01);
 
-    // 100 KB per sample; 80 MB/s for the disk of a host, and 120 MB/s for the link of both hosts and four GPUs.
+    // A sample has 100 KB. The disk of each host reads 80 MB/s, and the link, which both hosts with
+    // their four GPUs share, transfers 120 MB/s.
     let plenty = Hardware {
         cores: Some(64),
         workers: Some(16),

@@ -9,7 +9,8 @@ use feedwater_insight::model::{
     Consumer, Contention, Forecast, Limit, Model, On, Options, Resource, Service, Stage, What, Who,
 };
 
-/// A pipeline of one 10 ms CPU stage with as many cores as workers, and a consumer that takes no time.
+/// A pipeline with one CPU stage of 10 ms, as many cores as workers, and a consumer that takes no
+/// time.
 fn model(batch: u32, workers: usize, prefetch: u32) -> Model {
     Model {
         batch,
@@ -28,7 +29,7 @@ fn model(batch: u32, workers: usize, prefetch: u32) -> Model {
 
 /// Changes a model.
 type Change<'a> = &'a dyn Fn(&mut Model);
-/// Increases one quantity of a model.
+/// Function that increases one quantity of a model, such as the number of workers.
 type More<'a> = &'a dyn Fn(&mut Model, u32);
 
 fn stage(name: &str, on: On, mean: f64) -> Stage {
@@ -97,29 +98,30 @@ fn the_smallest_capacity_is_the_rate_without_variance() {
     close(cores.limit().unwrap().1, 2.0 / (0.006 + 0.0005 / 8.0), 1e-12);
 }
 
-/// With a single slot, filling and using a batch alternate.
+/// With a single slot, the loader fills a batch only while the consumer uses none.
 #[test]
 fn one_slot_alternates_filling_and_using() {
     let mut model = model(10, 4, 0);
     model.consumer.step = Service::constant(0.02);
     model.per_batch = 0.005;
-    // Rounds of 4, 4 and 2 samples.
+    // Four workers process the 10 samples of a batch in three rounds of 10 ms.
     close(run(&model).batches_per_second, 1.0 / (0.03 + 0.005 + 0.02), 1e-9);
     // A resource that no stage uses limits nothing.
     model.resources = vec![resource("unused", 1)];
     let (limit, capacity) = model.limit().unwrap();
     assert_eq!(limit, Limit::Slots);
-    // Time to assign all samples, then 10 ms for the last sample, 5 ms for the batch and 20 ms for
-    // the step.
+    // The slot is occupied while all samples are assigned, then for 10 ms by the last sample, 5 ms
+    // for the batch and 20 ms for the step.
     close(capacity, 10.0 / (6.0 / (1.0 / 0.002625) + 0.035), 1e-9);
     assert!(capacity >= rate(&model));
-    // A consumer that copies the batch frees the slot at once.
+    // A consumer that copies the batch frees the slot at the beginning of its step.
     model.consumer.holds = false;
     close(run(&model).batches_per_second, 1.0 / 0.035, 1e-9);
 }
 
-/// A closed queueing network with two stations has a known throughput. With constant times, it is
-/// the machine repair model: `n` workers wait for `a` and then need the single server for `s`.
+/// A closed queueing network with two stations has a known throughput. With constant times, this
+/// network is the machine repair model: each of `n` workers waits for the time `a` and then needs
+/// the single server for the time `s`.
 #[test]
 fn constant_machine_repair_matches_its_formula() {
     for (workers, wait, server) in [(1, 0.004, 0.001), (3, 0.004, 0.001), (8, 0.004, 0.001)] {
@@ -132,8 +134,8 @@ fn constant_machine_repair_matches_its_formula() {
     }
 }
 
-/// The finite-source queue M/M/1//N is the machine repair model with exponential times. The server
-/// is idle with the probability 1 / sum over k of N! / (N-k)! * (s/a)^k.
+/// With exponential times, the machine repair model is the finite-source queue M/M/1//N. The server
+/// is idle with the probability 1 / (sum over k of N! / (N-k)! * (s/a)^k).
 #[test]
 fn exponential_machine_repair_matches_its_formula() {
     let exponential = |mean: f64| {
@@ -180,7 +182,7 @@ fn littles_law_holds() {
     close(in_stages, under_way, 1e-9);
     close(found.stages[0].serving / 2.0, found.resources[0], 1e-9);
     close(found.stages[1].serving / 3.0, found.cores, 1e-9);
-    // The same for one stage: samples in service = rate * mean time.
+    // Little's law for one stage: samples in service = rate * mean time.
     close(found.stages[0].serving, found.samples_per_second * 0.005, 0.04);
 }
 
@@ -203,7 +205,7 @@ fn shares_add_up() {
     assert!((0.0..=1.0).contains(&found.readiness));
 }
 
-/// Checks the events: the consumer gets batches in order, and none is lost.
+/// Checks the order of events: the consumer receives all batches in order.
 #[test]
 fn batches_are_used_in_order_and_none_is_lost() {
     let mut model = model(5, 4, 2);
@@ -220,7 +222,7 @@ fn batches_are_used_in_order_and_none_is_lost() {
     let begun = of(Who::Consumer, What::Begins);
     assert!(begun.iter().copied().eq(0..begun.len() as u32));
     assert_eq!(of(Who::Consumer, What::Ends).len() as u32, found.batches);
-    // Every sample is made once. The number of slots limits the batches that have begun.
+    // Each sample must be processed once. At any time, no more batches than slots may have begun.
     let mut places = vec![0; ready.len() + 3];
     let (mut taken, mut given_back) = (0, 0);
     let mut waits = 0.0;
@@ -275,8 +277,8 @@ fn more_of_anything_never_slows_a_constant_pipeline_down() {
     }
 }
 
-/// A worker that takes four times as long makes a quarter of the samples. The ring hides the
-/// delays.
+/// A worker that takes four times as long processes a quarter of the samples. The other workers are
+/// not slowed down, because the ring hides the delays.
 #[test]
 fn a_straggler_costs_only_its_own_samples() {
     let mut model = model(32, 4, 8);
@@ -284,14 +286,14 @@ fn a_straggler_costs_only_its_own_samples() {
     model.cores = 100;
     close(rate(&model), 3.25 / 0.01, 0.01);
     assert_eq!(model.limit(), Some((Limit::Workers, 3.25 / 0.01)));
-    // Only the worker's own stages take longer, not those on resources.
+    // The slowness of a straggler applies neither to detached stages nor to stages on resources.
     model.stages.push(detached("kernel", On::Cpu, 0.001));
     close(rate(&model), 3.25 / 0.01, 0.01);
     model.resources = vec![resource("engine", 9)];
     model.stages = vec![stage("engine", On::Resource(0), 0.01)];
     close(rate(&model), 4.0 / 0.01, 0.01);
-    // With one sample per batch and four slots, the other workers make two samples each and then
-    // wait for the straggler.
+    // With one sample per batch and four slots, each of the other workers processes two samples and
+    // then waits for the straggler.
     let mut tight = self::model(1, 4, 3);
     tight.workers[3] = 4.0;
     close(rate(&tight), 7.0 / 0.04, 0.01);
@@ -299,7 +301,7 @@ fn a_straggler_costs_only_its_own_samples() {
     close(rate(&tight), 3.25 / 0.01, 0.01);
 }
 
-/// With the same mean time, a deep ring hides variance, and a shallow one does not.
+/// Random times reduce the throughput if the ring is short. A long ring hides them.
 #[test]
 fn variance_slows_down_a_tiny_ring() {
     let mut model = model(1, 4, 4);
@@ -335,18 +337,20 @@ fn pages_bound_the_samples_in_flight() {
     model.slots = 1;
     let found = run(&model);
     assert!(found.stages[1].serving <= 8.0);
-    // Two workers process eight samples, followed by the kernel of the last one.
+    // Two workers process eight samples in 40 ms. The kernel of the last sample takes another 100
+    // ms.
     close(found.batches_per_second, 1.0 / 0.14, 1e-6);
 }
 
-/// The consumer's work on a core competes with the stages. It does not count as waiting for data.
+/// The consumer's work on a core competes with the stages. Its wait for a core does not count as
+/// waiting for data.
 #[test]
 fn the_consumer_competes_for_cores() {
     let mut model = model(4, 4, 2);
     model.cores = 1;
     model.consumer = Consumer { step: Service::constant(0.02), holds: true, host_share: 0.5 };
     let found = run(&model);
-    // The stages take 40 ms and the step takes 10 ms on the same core.
+    // Per batch, the stages take 40 ms and the step takes 10 ms of the only core.
     close(found.batches_per_second, 1.0 / 0.05, 0.01);
     close(found.cores, 1.0, 1e-3);
     model.cores = 5;
@@ -359,8 +363,8 @@ fn a_fast_loader_fills_the_ring_and_a_slow_one_never() {
     model.consumer.step = Service::constant(0.1);
     let fast = run(&model);
     assert_eq!((fast.readiness, fast.consumer_waits), (1.0, 0.0));
-    // Right after a batch is taken, two batches are ready until the third is finished. Three of
-    // four slots wait.
+    // When the consumer takes a batch, two batches are ready until the third is finished. Three of
+    // four slots wait for the consumer.
     assert!(fast.mean_ready() > 2.0 && fast.worker_shares().slot > 0.8, "{fast:?}");
     model.consumer.step = Service::constant(0.001);
     let slow = run(&model);
@@ -401,7 +405,8 @@ fn workers_can_start_late() {
     model.stages[0].service.mean = 1.0;
     model.starts = vec![0.0, 5.5];
     assert_eq!(model.run(&Options::seconds(5.0)).unwrap().batches, 5);
-    // 10 batches of the first worker, and 4 of the second one, at 6.5, 7.5, 8.5 and 9.5 s.
+    // The first worker makes 10 batches, and the second one 4, which end at 6.5, 7.5, 8.5 and 9.5
+    // s.
     assert_eq!(model.run(&Options::seconds(10.0)).unwrap().batches, 14);
 }
 
@@ -415,15 +420,16 @@ fn other_programs_slow_down_work_on_a_core() {
     };
     let beside = |workers, speed, available| {
         let model = with(workers, Some(Contention { speed, available }));
-        // The capacity must be consistent with the simulated rate.
+        // The capacity bound must agree with the simulated rate.
         close(model.limit().unwrap().1, rate(&model), 0.02);
         rate(&model)
     };
     close(rate(&with(2, None)), 200.0, 0.01);
-    // One thread gets two fifths of a core. A second thread must share them.
+    // Other programs leave two fifths of a core. A second thread shares them with the first.
     close(beside(1, 0.4, 0.4), 40.0, 0.01);
     close(beside(2, 0.4, 0.4), 40.0, 0.01);
-    // The first thread gets a full core, and the second one gets seven tenths.
+    // Other programs leave 1.7 cores. The first thread gets a full core, and a second thread adds
+    // seven tenths.
     close(rate(&with(1, Some(Contention { speed: 1.0, available: 1.7 }))), 100.0, 0.01);
     close(beside(2, 1.0, 1.7), 170.0, 0.01);
     // Eight threads share two cores at 80 % speed.

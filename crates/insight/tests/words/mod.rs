@@ -1,10 +1,10 @@
-//! Searches for values in messages and tables, so that tests do not depend on sentences.
+//! Searches messages and tables for values, so that tests do not depend on the wording.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-/// Whether a text contains all of these values: numbers, keys, options, names.
+/// Whether a text contains all of the given words: numbers, keys, options or names.
 ///
-/// Each value must be a separate word: `1` is not found in `10`, `1.5` or `a1`.
+/// Only whole words count: `1` is not found in `10`, `1.5` or `a1`.
 pub fn has_words(text: &str, words: &[&str]) -> bool {
     words.iter().all(|word| has_word(text, word))
 }
@@ -13,8 +13,8 @@ fn has_word(text: &str, word: &str) -> bool {
     let is_part = |it: char| it.is_alphanumeric() || it == '_';
     text.match_indices(word).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + word.len()..]);
-        // A dot within a number or a file name is a part of the word. The full stop of a sentence
-        // is followed by a space.
+        // A dot inside a number or a file name is part of the word. A full stop at the end of a
+        // sentence is followed by a space and is not.
         let before = before.strip_suffix('.').unwrap_or(before);
         let after = after.strip_prefix('.').unwrap_or(after);
         !before.ends_with(is_part) && !after.starts_with(is_part)

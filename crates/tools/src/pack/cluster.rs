@@ -1,16 +1,17 @@
-//! Packs a source on several machines. The files are the same as [`pack`](super::pack()) writes on
-//! one machine.
+//! Packs a source on several machines. The resulting files equal those that [`pack`](super::pack())
+//! writes on one machine.
 //!
 //! * One process owns the [`Coordinator`]. The coordinator locks the directory, determines where
 //!   shards end, and lists finished shards in the manifest.
-//! * Other processes [`encode`] pieces of the source, on any machine and in any order. A piece can
-//!   be sent as bytes.
-//! * The coordinator receives the sizes of the samples in source order and returns the shards whose
-//!   last sample is known. Other processes write these shards with [`write_shard`] from the pieces
-//!   that contain their samples.
-//! * Encoding and writing are deterministic, so both can be repeated if a machine is lost.
+//! * Other processes [`encode`] parts of the source into pieces, on any machine and in any order. A
+//!   piece can be sent as bytes.
+//! * The coordinator receives the sizes of the samples in source order. From these it computes
+//!   where each shard ends, and returns the shards that are complete. Other processes write these
+//!   shards with [`write_shard`] from the pieces that contain their samples.
+//! * Encoding and writing are deterministic. If a machine is lost, its work can be repeated
+//!   elsewhere.
 //!
-//! All machines need the source and the directory at the same paths.
+//! All machines must reach the source and the directory under the same paths.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -27,13 +28,13 @@ use super::origin::Origin;
 use super::writer::{Writer, Written};
 use super::{Manifest, Settings};
 
-/// Encoded samples of a contiguous part of the source.
+/// Encoded samples of a contiguous range of the source.
 pub struct Piece {
     begin: u64,
     samples: Vec<Sample>,
 }
 
-/// Range of source samples that one shard contains.
+/// Range of the source's samples that one shard contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShardRange {
@@ -41,17 +42,18 @@ pub struct ShardRange {
     pub number: u64,
     /// Source index of the shard's first sample.
     pub begin: u64,
-    /// Source index after the shard's last sample.
+    /// Source index of the first sample after the shard.
     pub end: u64,
     /// Number of samples in the whole source.
     pub samples: u64,
 }
 
-/// Reads and encodes the samples of a part of the source.
+/// Reads and encodes a range of the source's samples.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for invalid settings; [`Error::Sample`] for the first unusable sample if they are not skipped.
+/// Fails with [`Error::Config`] for invalid settings, and with [`Error::Sample`] for the first
+/// unusable sample unless unusable samples are skipped.
 pub fn encode(source: &dyn Source, settings: &Settings, samples: Range<u64>) -> Result<Piece> {
     settings.check()?;
     let end = samples.end.min(source.len());
@@ -64,12 +66,13 @@ pub fn encode(source: &dyn Source, settings: &Settings, samples: Range<u64>) -> 
     Ok(piece)
 }
 
-/// Writes a shard and its hidden companion files. `pieces` are the pieces that contain the shard's
-/// samples, in source order. Samples outside the shard are ignored.
+/// Writes a shard and the hidden files beside it. `pieces` are the pieces that contain the shard's
+/// samples, in source order. Their samples that do not belong to the shard are ignored.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] if a sample is missing; [`Error::Io`] if a file cannot be written.
+/// Fails with [`Error::Config`] if `pieces` lacks a sample of the shard, and with [`Error::Io`] if
+/// a file cannot be written.
 pub fn write_shard(
     directory: &Path,
     settings: &Settings,
@@ -98,8 +101,8 @@ pub fn write_shard(
 }
 
 impl Piece {
-    /// Bytes that each sample adds to a shard, or 0 for a skipped sample. `samples` is the number
-    /// of samples in the whole source.
+    /// Bytes that each sample of the piece adds to a shard, or 0 if the sample is skipped.
+    /// `samples` is the number of samples in the whole source.
     pub fn sizes(&self, settings: &Settings, samples: u64) -> Vec<u64> {
         let size =
             |(index, sample): (u64, &Sample)| sample.shard_bytes(settings.format, index, samples);
@@ -110,7 +113,7 @@ impl Piece {
     ///
     /// # Errors
     ///
-    /// [`Error::Internal`] if the piece cannot be serialized.
+    /// Fails with [`Error::Internal`] if the piece cannot be serialized.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let entries = self.samples.iter().map(|Sample { origin, image }| {
             let image = image.as_ref().map_err(Clone::clone);
@@ -138,7 +141,8 @@ impl Piece {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the bytes are damaged or come from another version of feedwater.
+    /// Fails with [`Error::Config`] if the bytes are damaged or come from another version of
+    /// feedwater.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let damaged = || Error::config("piece", "is damaged; encode it again");
         let mut rest = bytes;
@@ -179,11 +183,12 @@ pub struct Coordinator {
     settings: Settings,
     /// Number of samples in the source.
     samples: u64,
-    /// The unfinished shard: its number, its first sample, and its size in bytes so far.
+    /// The unfinished shard: its number, the index of its first sample, and its size in bytes so
+    /// far.
     open: (u64, u64, u64),
-    /// Index of the first sample whose size is not known yet.
+    /// Index of the first sample whose size is still unknown.
     next: u64,
-    /// Number of the shard that must be listed next.
+    /// Number of the shard that is listed in the manifest next.
     listed: u64,
     _lock: Lock,
 }
@@ -193,7 +198,7 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// The errors that [`pack`](super::pack()) returns before it reads samples.
+    /// Fails with the same errors as [`pack`](super::pack()) before it reads samples.
     pub fn begin(source: &dyn Source, directory: &Path, settings: &Settings) -> Result<Self> {
         settings.check()?;
         std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, &error))?;
@@ -218,14 +223,14 @@ impl Coordinator {
         self.samples
     }
 
-    /// Index of the first sample whose size is not known yet. Encoding starts there. When all sizes
-    /// are known, this is the number of samples.
+    /// Index of the first sample whose size is still unknown, where encoding continues. If all
+    /// sizes are known, this is the number of samples.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Adds the [sizes](Piece::sizes) of the samples from [`next`](Self::next) on. Returns the
-    /// shards that these samples complete.
+    /// Adds the [sizes](Piece::sizes) of the next samples, from index [`next`](Self::next) on.
+    /// Returns the shards that these samples complete.
     pub fn sized(&mut self, sizes: &[u64]) -> Vec<ShardRange> {
         let mut ended = Vec::new();
         for size in sizes {
@@ -241,12 +246,12 @@ impl Coordinator {
         ended
     }
 
-    /// Lists a written shard in the manifest. Shards must be listed in the order of their numbers.
+    /// Lists a written shard in the manifest. Call it in the order of the shard numbers.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if `written` is not the next shard; [`Error::Io`] if the manifest cannot
-    /// be written.
+    /// Fails with [`Error::Config`] if `written` is not the next shard, and with [`Error::Io`] if
+    /// the manifest cannot be written.
     pub fn written(&mut self, written: Written) -> Result<()> {
         if written.number != self.listed {
             let problem = format!("is {}, but the next one is {}", written.number, self.listed);
@@ -256,13 +261,13 @@ impl Coordinator {
         self.manifest.list(&self.directory, written)
     }
 
-    /// Marks the pack as complete after all shards are listed. Removes the temporary files of
-    /// killed writers.
+    /// Marks the pack as complete. Requires that all shards are listed. Removes temporary files
+    /// that killed processes left behind.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if sizes or shards are missing; [`Error::Io`] if the manifest cannot be
-    /// written.
+    /// Fails with [`Error::Config`] if sizes or shards are missing, and with [`Error::Io`] if the
+    /// manifest cannot be written.
     pub fn finish(mut self) -> Result<Manifest> {
         if self.manifest.complete {
             return Ok(self.manifest);
@@ -278,11 +283,11 @@ impl Coordinator {
     }
 }
 
-/// Version of feedwater, which a piece records.
+/// Version of feedwater. A piece records the version that wrote it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// JSON header of a piece. In the serialized bytes its length precedes it; images and row indexes
-/// follow it.
+/// JSON header of a serialized piece. The bytes of a piece are: the length of the header, the
+/// header, and the images and row indexes of the samples.
 #[derive(Serialize, Deserialize)]
 struct PieceHeader {
     version: String,
@@ -290,7 +295,7 @@ struct PieceHeader {
     entries: Vec<Entry>,
 }
 
-/// The one header field that the pieces of every version have.
+/// The only header field that the pieces of all versions have.
 #[derive(Deserialize)]
 struct Versioned {
     version: String,
@@ -302,7 +307,8 @@ struct Entry {
     image: Result<EntryImage, String>,
 }
 
-/// File name extension of an image, and the byte lengths of the image and its row index.
+/// Image of a sample in the header: its file name extension, and the lengths of the image and of
+/// its row index in bytes.
 #[derive(Serialize, Deserialize)]
 struct EntryImage {
     bytes: usize,

@@ -20,7 +20,8 @@ use super::rows::RowIndexer;
 use super::shard::{Item, item_bytes};
 use super::{Settings, ShardFormat};
 
-/// Number of encoded samples that each thread may queue before the consumer takes them.
+/// Largest number of encoded samples that each thread queues. The thread then waits until the
+/// consumer takes one.
 const AHEAD: usize = 4;
 
 /// Sample that is ready to be written to a shard.
@@ -60,12 +61,12 @@ pub(super) fn key(index: u64, samples: u64) -> String {
     format!("{index:0digits$}")
 }
 
-/// Encodes the given samples of the source and passes each one to `take`, in source order.
+/// Encodes the given samples of the source, and passes each sample to `take` in source order.
 ///
 /// # Errors
 ///
-/// [`Error::Sample`] for the first unusable sample if unusable samples are not skipped; errors of
-/// `take`.
+/// Fails with [`Error::Sample`] for the first unusable sample unless unusable samples are skipped,
+/// and with the errors of `take`.
 pub(super) fn in_order(
     source: &dyn Source,
     settings: &Settings,
@@ -74,9 +75,9 @@ pub(super) fn in_order(
 ) -> Result<()> {
     let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
     thread::scope(|scope| {
-        // Thread t of n encodes the samples t, t + n, t + 2n, …. Receiving from the threads in turn
-        // restores the source order. The ranges are assigned after all threads are started, because
-        // the system may start fewer threads than requested.
+        // Thread t of n encodes the samples t, t + n, t + 2n, and so on. Receiving one sample from
+        // each thread in turn restores the source order. The system may refuse to start some of the
+        // threads, so n is known only after all of them were started.
         let start = |_| {
             let (sender, receiver) = sync_channel(AHEAD);
             let (assign, assigned) = sync_channel::<StepBy<Range<u64>>>(1);
@@ -84,7 +85,7 @@ pub(super) fn in_order(
             let work = move || {
                 let Ok(mut indices) = assigned.recv() else { return };
                 let mut maker = Maker::new(source, settings, large);
-                // Sending fails only if the run has ended and dropped the receiver.
+                // Sending fails only if the receiver was dropped, because packing has ended.
                 let _ = indices.try_for_each(|it| sender.send(maker.make(it)).map_err(drop));
             };
             let thread = thread::Builder::new().name("feedwater-pack".into());
@@ -93,7 +94,8 @@ pub(super) fn in_order(
         let threads: Vec<_> = (0..settings.threads.max(1)).map_while(start).collect();
         for (thread, (assign, _)) in threads.iter().enumerate() {
             let indices = (samples.start + thread as u64..samples.end).step_by(threads.len());
-            // If the thread has ended, receiving its first sample reports the error.
+            // If the thread has already ended, sending fails here. The error is reported when the
+            // first sample of this thread is received.
             let _ = assign.send(indices);
         }
         let mut here = threads.is_empty().then(|| Maker::new(source, settings, large.clone()));
@@ -119,7 +121,7 @@ pub(super) fn in_order(
     })
 }
 
-/// Origin of a sample, with its encoded image or error.
+/// Origin of a sample, and its encoded image or the error.
 pub(super) struct Made {
     pub origin: Origin,
     pub image: Result<EncodedImage, DataError>,
@@ -155,7 +157,7 @@ impl<'a> Maker<'a> {
         Made { origin, image }
     }
 
-    /// Encodes the image in `self.page`.
+    /// Encodes the image whose bytes are in `self.page`.
     fn image(&mut self) -> Result<EncodedImage, DataError> {
         let bytes = self.page.bytes();
         let header = self.limits.header(bytes, self.strict)?;
@@ -185,7 +187,7 @@ impl<'a> Maker<'a> {
             Format::Bmp => "bmp",
             Format::Gif => "gif",
             Format::Tiff => "tif",
-            // No file has the format `Pixels`; it occurs only in caches.
+            // The format `Pixels` occurs only in caches, never in a file.
             other => {
                 let problem = format!("{} images have no file name extension here", other.name());
                 return Err(DataError::new(Reason::Unsupported, problem));

@@ -1,4 +1,5 @@
-//! Measures how much faster smaller images load, before packing writes any of them.
+//! Measures how much faster smaller images load, so that users know the gain before packing writes
+//! any file.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,12 +33,13 @@ pub struct Gain {
 }
 
 /// Measures the gain on `looks` images that are spread evenly over the source. The images are
-/// shrunk in memory. One CPU thread then runs the originals and the smaller images through `chain`,
-/// alternately, in five rounds. The fastest round of each set counts. Unusable samples are skipped.
+/// shrunk in memory. Then one CPU thread loads the original and the smaller images alternately
+/// through `chain`, in five rounds. The fastest round of each set counts. Unusable samples are
+/// skipped.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] if `settings.presize` is `None`, or if no sample is usable.
+/// Fails with [`Error::Config`] if `settings.presize` is `None`, or if no sample is usable.
 pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64) -> Result<Gain> {
     const ROUNDS: u32 = 5;
     settings.check()?;
@@ -81,7 +83,7 @@ pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64)
     })
 }
 
-/// Runs one epoch and returns its images per second.
+/// Loads all images once, and returns the images per second.
 fn rate(set: Arc<Memory>, chain: &Chain, settings: &Settings) -> Result<f64> {
     let images = set.len();
     let mut wanted = plan::Settings { limits: settings.limits.clone(), ..Default::default() };

@@ -1,4 +1,4 @@
-//! Locks a directory, so that only one process packs into it.
+//! Locks a directory while a process packs into it, so that no other process does.
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
@@ -7,19 +7,20 @@ use std::path::Path;
 use feedwater::error::{Error, Result};
 use feedwater::internals::file::open_own;
 
-/// Name of the lock file. The file is never removed: if it were, two processes could hold the lock.
+/// Name of the lock file. The file is never removed. Otherwise two processes could lock two
+/// different files of this name.
 const NAME: &str = ".feedwater-pack.lock";
 
-/// Lock on a directory. Dropping it releases the lock; so does the system when the process ends.
+/// Lock on a directory. It is released when it is dropped, or by the system when the process ends.
 pub(super) struct Lock(File);
 
 impl Lock {
-    /// Locks a directory. On file systems without locks it locks nothing.
+    /// Locks a directory. Does nothing on file systems that do not support locks.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] with the process number of the holder if another process packs into the
-    /// directory.
+    /// Fails with [`Error::Io`] if another process packs into the directory. The message contains
+    /// the ID of that process.
     pub fn take(directory: &Path) -> Result<Self> {
         let path = directory.join(NAME);
         let failed = |error| Error::io(&path, &error);
@@ -39,9 +40,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing the file is not enough: the lock belongs to the open file description. A process
-        // that another thread has forked shares this description until it executes its program or
-        // ends.
+        // Unlock explicitly. Closing the file would not release the lock if another thread has just
+        // forked a process: the child shares the open file until it executes its program or ends.
         let _ = self.0.unlock();
     }
 }
@@ -67,7 +67,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let lock = Lock::take(directory.path()).unwrap();
         assert!(Lock::take(directory.path()).is_err());
-        // A forked process gets a copy of the file descriptor like this one.
+        // This copy of the file descriptor stands for the one that a forked process has.
         let _of_process = lock.0.try_clone().unwrap();
         drop(lock);
         Lock::take(directory.path()).unwrap();

@@ -1,5 +1,5 @@
-//! Manifest of packed shards. An interrupted pack resumes with it, and verification compares shards
-//! with it.
+//! Manifest of packed shards, a hidden JSON file. An interrupted pack resumes with it, and
+//! verification compares the shards with it.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read};
@@ -13,7 +13,8 @@ use feedwater::error::{Error, Result};
 use feedwater::internals::file;
 use feedwater::source::Source;
 
-/// Name of the manifest. It is hidden because some formats read every visible file of a folder.
+/// Name of the manifest file. The file is hidden because some sources read every visible file of a
+/// folder.
 pub(super) const NAME: &str = ".feedwater-pack.json";
 
 /// Largest manifest that is read, in bytes. Each shard adds about 200 bytes.
@@ -23,8 +24,8 @@ const MOST_BYTES: u64 = 256 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Version of the manifest, now 2. Manifests of version 1 have no version field and do not
-    /// record the samples of the source.
+    /// Version of the manifest format, now 2. A manifest of version 1 has no version field. Its
+    /// shards have no records of their source samples.
     #[serde(default = "first_version")]
     pub version: u32,
     /// Inputs that determine the shards.
@@ -35,9 +36,9 @@ pub struct Manifest {
     pub shards: Vec<Shard>,
     /// Number of skipped samples.
     pub skipped: u64,
-    /// First skipped samples, at most 1000.
+    /// The first skipped samples, at most 1000.
     pub skipped_first: Vec<Skipped>,
-    /// Whether all shards are written.
+    /// Whether all shards of the source are written.
     pub complete: bool,
 }
 
@@ -47,15 +48,15 @@ pub struct Manifest {
 pub struct Made {
     /// Description of the source.
     pub source: String,
-    /// Samples in the source.
+    /// Number of samples in the source.
     pub samples: u64,
     /// Format of the shards.
     pub format: ShardFormat,
     /// Prefix of the shard names.
     pub name: String,
-    /// Size in bytes at which a shard ends.
+    /// A shard ends with the sample with which it reaches this size in bytes.
     pub shard_bytes: u64,
-    /// Reduction of the image size, if any.
+    /// Size and quality to which larger images are reduced. `None` if images are copied.
     pub presize: Option<Presize>,
     /// Whether unusable samples are skipped.
     pub skip: bool,
@@ -66,8 +67,8 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the directory was packed from other inputs, or has shards but no manifest; [`Error::Io`] if a shard
-    /// has changed.
+    /// Fails with [`Error::Config`] if the directory was packed from other inputs, or has shards
+    /// but no manifest. Fails with [`Error::Io`] if a shard has changed.
     pub(super) fn begin(
         directory: &Path,
         source: &dyn Source,
@@ -106,7 +107,8 @@ impl Manifest {
             skipped_first: Vec::new(),
             complete: false,
         };
-        // Written before any shard, so that shards never exist without a manifest.
+        // Write the manifest before any shard. Otherwise an interrupted pack could leave shards
+        // without a manifest.
         new.write(directory)?;
         Ok(new)
     }
@@ -149,12 +151,12 @@ impl Manifest {
         file::write(&path, text).map_err(|error| Error::io(&path, &error))
     }
 
-    /// Source index of the first sample after the listed shards.
+    /// Source index of the first sample that is not in a listed shard.
     pub(super) fn end(&self) -> u64 {
         self.shards.last().map_or(0, |shard| shard.end)
     }
 
-    /// Adds a written shard and its skipped samples, and writes the manifest.
+    /// Adds a finished shard and its skipped samples to the manifest, and writes the manifest.
     pub(super) fn list(&mut self, directory: &Path, written: Written) -> Result<()> {
         self.skipped += written.skipped;
         self.skipped_first.extend(written.skipped_first);
@@ -163,8 +165,7 @@ impl Manifest {
         self.write(directory)
     }
 
-    /// Returns an error unless packing this source with these settings can resume in this
-    /// directory.
+    /// Fails unless a pack of this source with these settings can resume in this directory.
     fn check(
         &self,
         directory: &Path,
@@ -212,7 +213,7 @@ impl Manifest {
             return Err(Error::Io { path, problem: format!("{problem}; {WAY_OUT}"), source: None });
         }
         let mut ends: Vec<u64> = self.shards.iter().map(|shard| shard.end).collect();
-        // Samples after the last shard, all of them skipped, have a record of their own.
+        // Samples after the last shard, which were all skipped, have another record file.
         if self.complete && ends.last().is_none_or(|&end| end < source.len()) {
             ends.push(source.len());
         }
@@ -224,7 +225,7 @@ impl Manifest {
         }
     }
 
-    /// Deletes the files that the manifest lists, then the manifest.
+    /// Deletes all files that the manifest lists, and then the manifest itself.
     fn remove(&self, directory: &Path) -> Result<()> {
         let numbers = 0..=self.shards.len() as u64;
         let beside = numbers.map(|number| origin::path(directory, &self.made.name, number));
@@ -237,14 +238,16 @@ impl Manifest {
     }
 }
 
-/// Advice at the end of the error message if packing cannot resume in a directory.
+/// End of the error message if packing cannot resume in a directory. It tells users what they can
+/// do.
 const WAY_OUT: &str =
     "overwrite it (`--overwrite`), which packs everything again, or name another directory";
 
-/// First version that records the samples of the source (`origin.rs`).
+/// Current version of the manifest. It is the first version that records the samples of the source
+/// (`origin.rs`).
 const VERSION: u32 = 2;
 
-/// Fields that the manifests of all versions have. They are read first.
+/// Fields that the manifests of all versions have. They are read first to check the version.
 #[derive(Deserialize)]
 struct Versioned {
     #[serde(default = "first_version")]
@@ -255,16 +258,17 @@ fn first_version() -> u32 {
     1
 }
 
-/// Returns the name of a shard in a directory that has no manifest.
+/// Returns the name of one shard if the directory contains shards. Called if it has no manifest.
 fn foreign(directory: &Path, settings: &Settings) -> Result<Option<String>> {
     let mut names = names(directory)?;
     names.sort();
     Ok(names.into_iter().find(|it| settings.format.is_shard(&settings.name, it)))
 }
 
-/// Deletes the temporary files that killed packs left behind.
+/// Deletes the temporary files that killed processes left behind.
 pub(super) fn remove_leftovers(directory: &Path, name: &str) -> Result<()> {
-    // Prefixes of shards, of the hidden files beside them, and of the manifest.
+    // Prefixes of temporary files: of shards, of the hidden files beside shards, and of the
+    // manifest.
     let prefixes = [format!(".{name}-"), format!("..{name}-"), format!(".{NAME}.")];
     let is_leftover =
         |it: &String| it.ends_with(".part") && prefixes.iter().any(|prefix| it.starts_with(prefix));
@@ -288,7 +292,7 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Describes the first field that differs, with both values.
+/// Describes the first input that differs between two packs, with both values.
 fn difference(found: &Made, wanted: &Made) -> String {
     let words = |made: &Made| {
         let Made { source, samples, format, name, shard_bytes, presize, skip } = made;

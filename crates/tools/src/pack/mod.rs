@@ -1,22 +1,25 @@
 //! Packs a source into a few large files, optionally with smaller images. Disks and object stores
 //! read large files fastest.
 //!
-//! * Samples and labels are in source order. Images are copied byte for byte or made smaller.
-//! * Each shard contains the class names. The sources `webdataset` and `tfrecord` read them; other
-//!   readers skip them.
-//! * A shard ends with the sample that reaches the requested size. Shards depend only on the source
-//!   and the settings, so any number of threads writes the same files.
-//! * A shard has a hidden name until it is synced to disk, so readers of the directory see only
-//!   complete shards. Then a hidden manifest lists the shard. An interrupted run resumes after the
-//!   last listed shard.
-//! * A hidden file beside each shard records the shard's source samples. If the source or the
-//!   settings have changed, packing does not resume: it fails before it writes anything, and
+//! * Samples and labels are written in source order. Images are copied byte for byte, or made
+//!   smaller.
+//! * Each shard contains the class names. The sources `webdataset` and `tfrecord` read these names,
+//!   and other readers skip them.
+//! * A shard ends with the sample with which it reaches the requested size. The content of shards
+//!   depends only on the source and the settings, not on the number of threads.
+//! * A shard has a hidden temporary name until it is complete and synced to disk. So readers of the
+//!   directory see only complete shards. A hidden manifest then lists the shard, and an interrupted
+//!   run resumes after the last listed shard.
+//! * A hidden file beside each shard records which source samples the shard contains. If the source
+//!   or the settings have changed, packing does not resume. It fails before it writes anything, and
 //!   reports the difference.
-//! * Another file beside each shard contains the row indexes of its JPEGs, with which loaders
-//!   decode windows faster (`cache.row_index`). Other readers ignore the file.
-//! * The directory is locked during packing, so a second pack into it fails.
-//! * A sample is unusable if it cannot be read or parsed, or cannot be decoded for shrinking. An
-//!   unusable sample ends the pack with an error, or is skipped and counted.
+//! * Another file beside each shard contains row indexes of its JPEGs. With them, loaders skip the
+//!   rows above a crop (`cache.row_index`). Other readers ignore the file.
+//! * The directory is locked while a process packs into it. A second process that packs into the
+//!   same directory fails.
+//! * A sample is unusable if it cannot be read, if its header cannot be parsed, or if it cannot be
+//!   decoded for shrinking. Packing fails at the first unusable sample, or skips and counts such
+//!   samples.
 
 use std::fs;
 use std::path::Path;
@@ -58,26 +61,27 @@ pub struct Settings {
     pub format: ShardFormat,
     /// Prefix of the shard names: `train` for `train-000000.tar`.
     pub name: String,
-    /// Size in bytes at which a shard ends, at least 1. Default 256 MiB.
+    /// A shard ends with the sample with which it reaches this size in bytes. At least 1. Default
+    /// 256 MiB.
     pub shard_bytes: u64,
-    /// Reduction of the image size. Default: images are copied.
+    /// Size and quality to which larger images are reduced. Default `None`: images are copied.
     pub presize: Option<Presize>,
     /// Whether to delete the files of an earlier pack in the directory and pack everything again,
     /// even if the earlier pack had another source or other settings. Default false.
     pub overwrite: bool,
     /// Whether to read all packed samples of the source again before resuming, and to compare their
-    /// bytes. With false, the default, samples whose location, label and version are unchanged are
-    /// not read again. The version of a local file consists of its length, modification time, inode
-    /// and time of last change.
+    /// bytes with the record. Default false: samples whose location, label and version are
+    /// unchanged are not read. The version of a local file consists of its length, modification
+    /// time, inode and time of last change.
     pub verify: bool,
     /// Whether to skip unusable samples instead of failing. Default false.
     pub skip: bool,
     /// Number of threads that read, decode and encode. Default: the number of cores.
     pub threads: usize,
     /// Limits beyond which samples are unusable. Each thread may use 32 MiB to shrink an image.
-    /// Images that need more share `large_image_memory` among all threads.
+    /// Larger images of all threads share `large_image_memory`.
     pub limits: Limits,
-    /// Whether damaged images are unusable (`decode.strict`). Default true.
+    /// Whether damaged images count as unusable (`decode.strict`). Default true.
     pub strict: bool,
     /// Whether to store row indexes of JPEGs beside the shards. Default true.
     pub row_index: bool,
@@ -106,7 +110,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the invalid value.
+    /// Fails with [`Error::Config`] that names the invalid value.
     pub fn check(&self) -> Result<()> {
         if self.shard_bytes == 0 {
             return Err(Error::config("shard_bytes", "must be at least 1, is 0"));
@@ -118,7 +122,7 @@ impl Settings {
         self.presize.as_ref().map_or(Ok(()), Presize::check)
     }
 
-    /// Whether a shard ends when its samples take `bytes` bytes.
+    /// Whether a shard ends once its samples take `bytes` bytes.
     fn is_full(&self, bytes: u64) -> bool {
         bytes >= self.shard_bytes
     }
@@ -127,7 +131,7 @@ impl Settings {
 /// Sample that was skipped because it is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Index in the source.
+    /// Index of the sample in the source.
     pub index: u64,
     /// Path or other location in the source.
     pub location: String,
@@ -136,14 +140,14 @@ pub struct Skipped {
 }
 
 /// Packs a source into a directory, or resumes an interrupted pack. Calls `progress` with the
-/// number of finished samples. If the directory is already complete, it returns the manifest at
-/// once.
+/// number of finished samples. If the directory is already complete, returns its manifest at once.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for invalid settings, and if the directory was packed from another source or with other settings;
-/// [`Error::Io`] if a file cannot be written, a shard has changed, or another process packs into the directory; [`Error::Sample`]
-/// for an unusable sample.
+/// Fails with [`Error::Config`] for invalid settings, or if the directory was packed from another
+/// source or with other settings. Fails with [`Error::Io`] if a file cannot be written, if a shard
+/// has changed, or if another process packs into the directory. Fails with [`Error::Sample`] for an
+/// unusable sample, unless unusable samples are skipped.
 pub fn pack(
     source: &dyn Source,
     directory: &Path,

@@ -1,9 +1,10 @@
-//! Records the samples of the source, so that a resumed pack detects a changed source.
+//! Records the samples of the source. With the records, a resumed pack detects that the source has
+//! changed.
 //!
-//! Beside each shard, a hidden file has one line of JSON per source sample, including skipped
-//! samples. A sample is unchanged if its location, label and version are unchanged. Its bytes are
-//! compared if the source provides no version for it, if the version differs, or with
-//! [`Settings::verify`].
+//! Beside each shard, a hidden file contains one line of JSON for each sample of the source,
+//! including skipped samples. A sample counts as unchanged if its location, label and version are
+//! unchanged. If the source has no version for the sample, or another version, the bytes are
+//! compared. [`Settings::verify`] compares the bytes of all samples.
 
 use std::io::{BufRead, BufReader};
 use std::panic::resume_unwind;
@@ -32,7 +33,7 @@ pub(super) struct Origin {
     content: Content,
 }
 
-/// Content of a sample, or the reason why it could not be read.
+/// Content of a sample at the time of packing, or the reason why it could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Content {
@@ -43,15 +44,15 @@ enum Content {
 }
 
 impl Origin {
-    /// Reads a sample into `page`; returns its origin, and the error if it could not be read.
+    /// Reads a sample into `page`. Returns its record, and the error if it could not be read.
     pub fn read(
         source: &dyn Source,
         index: u64,
         page: &mut HostPage,
         limit: u64,
     ) -> (Self, Result<(), DataError>) {
-        // The version is taken before the bytes. If the file changes in between, the next pack sees
-        // another version.
+        // Get the version before the bytes. If the file changes in between, its next version
+        // differs from the recorded one, and the change is detected.
         let version = source.version(index);
         let read = source.read(index, page, limit);
         let content = match &read {
@@ -65,7 +66,8 @@ impl Origin {
         (Self { location, label, version, content }, read)
     }
 
-    /// Describes how the sample has changed since packing, or returns `None` if it has not changed.
+    /// Describes how the sample has changed since it was packed. Returns `None` if it has not
+    /// changed.
     fn changed(
         &self,
         source: &dyn Source,
@@ -119,12 +121,12 @@ pub(super) fn write(directory: &Path, name: &str, number: u64, origins: &[Origin
     file::write(&path, text).map_err(|error| Error::io(&path, &error))
 }
 
-/// Finds the first sample of the source that has changed since packing and describes the change.
-/// `ends` contains, for each record file, the index of the first sample after it.
+/// Finds the first sample of the source that has changed since packing, and describes the change.
+/// `ends` contains, for each record file, the source index of the first sample after it.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if a record file cannot be read.
+/// Fails with [`Error::Io`] if a record file cannot be read.
 pub(super) fn difference(
     source: &dyn Source,
     directory: &Path,
@@ -150,8 +152,8 @@ pub(super) fn difference(
                 }
                 _ => {}
             }
-            // The first change decides, so later shards need not be checked. Other threads still
-            // check the earlier ones.
+            // Only the first change is reported, so later shards need no check. Earlier shards are
+            // still checked by other threads.
             return;
         }
     };

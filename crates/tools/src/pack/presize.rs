@@ -1,4 +1,4 @@
-//! Makes images smaller once when packing, so that every epoch reads and decodes less.
+//! Makes images smaller once, while packing, so that every epoch reads and decodes fewer bytes.
 
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde::{Deserialize, Serialize};
@@ -10,13 +10,14 @@ use feedwater::internals::plan::SampleMemory;
 use feedwater::internals::transform::FullDecoder;
 use feedwater::op::{Operator, Resize};
 
-/// Target size and quality of smaller images.
+/// Size and quality of images that are made smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presize {
-    /// Length of the shorter side in pixels. Images whose shorter side is at most this long are
-    /// copied byte for byte.
+    /// Length in pixels to which the shorter side is reduced. Images whose shorter side is not
+    /// longer are copied byte for byte.
     pub shorter: u32,
-    /// JPEG quality in libjpeg's terms, 1 to 100. The chroma has half the resolution in both directions (4:2:0).
+    /// JPEG quality, 1 to 100 as in libjpeg. The chroma has half the resolution in both directions
+    /// (4:2:0).
     pub quality: u8,
 }
 
@@ -25,7 +26,7 @@ impl Presize {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the invalid value.
+    /// Fails with [`Error::Config`] that names the invalid value.
     pub fn check(&self) -> Result<()> {
         if !(1..=100).contains(&self.quality) {
             return Err(Error::config("quality", format!("must be 1 to 100, is {}", self.quality)));
@@ -35,9 +36,10 @@ impl Presize {
     }
 }
 
-/// Makes images smaller. It rotates an image upright, resizes it as the operator `resize` does by
-/// default (Pillow's antialiased bilinear filter), and encodes a baseline JPEG. Use one presizer
-/// per thread. Its buffers grow to the largest image until [`release`](Self::release) frees them.
+/// Makes images smaller. A presizer rotates an image upright, resizes it like the operator `resize`
+/// (by default with Pillow's antialiased bilinear filter), and encodes it as a baseline JPEG. Use
+/// one presizer per thread. Its buffers grow to the size of the largest image, until
+/// [`release`](Self::release) frees them.
 pub struct Presizer {
     quality: u8,
     shorter: u32,
@@ -52,8 +54,8 @@ impl Presizer {
         Self { quality, shorter, decoder: Decoders::new(), full_decoder }
     }
 
-    /// Returns the memory for making the image smaller, in addition to the file. Returns `None` if
-    /// the image is already small enough.
+    /// Returns the memory that is needed to make the image smaller, besides the file itself.
+    /// Returns `None` if the image is already small enough.
     pub fn need(&self, bytes: &[u8], header: &Header) -> Option<SampleMemory> {
         let decode = self.decoder.memory(header, bytes, bytes.len() as u64);
         let need = || SampleMemory::of_resized(header, decode, self.shorter);
@@ -67,13 +69,13 @@ impl Presizer {
     }
 
     /// Sets `decode.strict`. If true (the default), damaged images are errors. If false, damage
-    /// that Pillow accepts is tolerated.
+    /// that Pillow tolerates is no error.
     pub fn strict(self, strict: bool) -> Self {
         Self { decoder: self.decoder.strict(strict), ..self }
     }
 
-    /// Returns the smaller image as a JPEG, or `None` if the image is already small enough. A
-    /// result that is wider or higher than a JPEG can be (65535 pixels) is an error.
+    /// Returns the smaller image as a JPEG, or `None` if the image is already small enough. Fails
+    /// if the result is wider or higher than a JPEG can be (65535 pixels).
     pub fn make(&mut self, bytes: &[u8], header: &Header) -> Result<Option<Vec<u8>>, DataError> {
         if !self.full_decoder.resizes(header) {
             return Ok(None);

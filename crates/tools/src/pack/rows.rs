@@ -1,4 +1,4 @@
-//! Builds the row indexes of JPEGs, and stores them beside a shard.
+//! Builds the row indexes of JPEGs, and stores them in a file beside a shard.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -21,12 +21,13 @@ pub(super) struct RowIndexer {
 
 impl RowIndexer {
     /// Builds the row index of a JPEG. Returns `None` if the JPEG is damaged, or if feedwater's own
-    /// decoder does not decode it.
+    /// JPEG decoder does not support it.
     pub fn make(&mut self, file: &[u8]) -> Option<Vec<u8>> {
         let header = Header::parse(file).ok().filter(is_indexable)?;
         let fingerprint = Fingerprint::of(file, Fingerprint::seed_of(file));
         self.decoders.set_row_index(RowIndexTask::Make(fingerprint));
-        // Decoding a window of one pixel parses the whole JPEG, but computes almost no pixels.
+        // Decode a window of one pixel. The decoder then parses the whole JPEG, but computes almost
+        // no pixels.
         let pixel = Roi::new(0, 0, 1, 1);
         self.decoders.decode(file, &header, pixel, 1, &mut |_| {}).ok()?;
         match self.decoders.row_index() {
@@ -43,7 +44,7 @@ pub(super) fn path(shard: &Path) -> PathBuf {
     path.into()
 }
 
-/// Stores the row indexes of a shard. If there are none, any existing file is removed.
+/// Stores the row indexes of a shard. Without row indexes, removes the file if it exists.
 pub(super) fn write(shard: &Path, indexes: &[Vec<u8>]) -> Result<()> {
     let path = path(shard);
     let failed = |error| Error::io(&path, &error);

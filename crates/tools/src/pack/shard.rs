@@ -13,8 +13,8 @@ use feedwater::internals::source::records::CLASSES_NAME;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShardFormat {
-    /// Tar archives with the members `KEY.jpg` (or `.png`, `.webp`) and `KEY.cls`, which WebDataset
-    /// reads.
+    /// Tar archives for WebDataset. A sample has two members: the image `KEY.jpg` (or `.png`,
+    /// `.webp`) and the label `KEY.cls`.
     #[default]
     WebDataset,
     /// TFRecord files of `tf.train.Example`, with `image/encoded`, `image/class/label`,
@@ -23,7 +23,7 @@ pub enum ShardFormat {
 }
 
 impl ShardFormat {
-    /// Name of the source under `[source]` that reads such shards.
+    /// Name of the source in a pipeline file (under `[source]`) that reads such shards.
     pub const fn key(self) -> &'static str {
         match self {
             ShardFormat::WebDataset => "webdataset",
@@ -55,7 +55,7 @@ impl ShardFormat {
 pub(super) struct Item<'a> {
     /// Key of the sample, unique in the data set and without dots.
     pub key: &'a str,
-    /// Location in the source.
+    /// Path or other location of the sample in its source.
     pub location: &'a str,
     /// File name extension of the image format in lower case, such as `jpg` or `png`.
     pub extension: &'a str,
@@ -85,9 +85,9 @@ pub(super) struct ShardWriter {
     out: Counted<AtomicFile>,
     samples: u64,
     crc: u32,
-    /// Class names, until they are written with the first sample.
+    /// Class names of the source. `None` after they were written with the first sample.
     classes: Option<Vec<String>>,
-    /// Bytes that the class names take in the file.
+    /// Number of bytes that the class names take in the file.
     classes_bytes: u64,
 }
 
@@ -120,18 +120,18 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// Path of the finished file.
+    /// Path of the shard after it is finished.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of samples written so far. The class names do not count, so a shard with class names
-    /// ends at the same sample as one without.
+    /// Number of bytes of the samples written so far. The class names do not count. So a shard ends
+    /// at the same sample with and without class names.
     pub fn bytes(&self) -> u64 {
         self.out.bytes - self.classes_bytes
     }
 
-    /// Finishes the file, syncs it to disk, and renames it.
+    /// Finishes the file, syncs it to disk, and gives it its final name.
     pub fn finish(self, end: u64) -> Result<Shard> {
         let end_mark: &[u8] = match self.format {
             ShardFormat::WebDataset => &[0; 1024],
@@ -145,7 +145,7 @@ impl ShardWriter {
     }
 }
 
-/// Extends the checksum `before` by one sample.
+/// Extends the checksum `before`, which covers all earlier samples, by one sample.
 pub(super) fn content_crc(before: u32, label: i64, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(before, &label.to_le_bytes()), bytes)
 }
@@ -155,7 +155,7 @@ pub(super) fn item_bytes(format: ShardFormat, item: &Item) -> u64 {
     let mut out = Counted { out: io::sink(), bytes: 0 };
     match write_item(format, &mut out, item) {
         Ok(()) => out.bytes,
-        // The error occurs again when the shard is written, which reports it.
+        // Ignore the error here. It occurs again when the shard is written, and is reported then.
         Err(_) => 0,
     }
 }
@@ -167,7 +167,8 @@ fn write_item(format: ShardFormat, out: &mut impl Write, item: &Item) -> io::Res
     }
 }
 
-/// Writes the first sample of a shard, with the class names where readers of the format skip them.
+/// Writes the first sample of a shard and the class names, at a place that readers without support
+/// for class names skip.
 fn write_first_item(
     format: ShardFormat,
     out: &mut impl Write,
@@ -204,8 +205,8 @@ fn tar_member(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()> 
     out.write_all(&[0; 512][..padding])
 }
 
-/// Writes a record framed like `tf.io.TFRecordWriter`: length, masked checksum of the length, data,
-/// masked checksum of the data.
+/// Writes a record in the format of `tf.io.TFRecordWriter`: length, masked checksum of the length,
+/// data, masked checksum of the data.
 fn tf_record(out: &mut impl Write, data: &[u8]) -> io::Result<()> {
     let len = (data.len() as u64).to_le_bytes();
     let masked = |bytes: &[u8]| {
@@ -219,7 +220,7 @@ fn tf_record(out: &mut impl Write, data: &[u8]) -> io::Result<()> {
 }
 
 /// Encodes a `tf.train.Example` (tensorflow/core/example/example.proto). The features are sorted by
-/// name. The class names are a feature too, if there are any.
+/// name. If there are class names, they are one of the features.
 fn example(item: &Item, classes: &[String]) -> Vec<u8> {
     let bytes_list = |value: &[u8]| field(1, &field(1, value));
     let label = field(3, &field(1, &varint(item.label as u64)));

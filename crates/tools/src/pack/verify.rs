@@ -1,4 +1,4 @@
-//! Verifies packed shards.
+//! Compares packed shards with their manifest.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use feedwater::internals::footprint::counted;
 use feedwater::source::custom::HostPage;
 use feedwater::source::{Source, TfRecord, WebDataset};
 
-/// Reads every sample of a packed directory as a loader would, and compares labels and images with
-/// the checksums from packing. Writes the index beside each shard. Calls `progress` after each
-/// sample, and returns the number of samples.
+/// Reads every sample of a packed directory as a loader does, and compares labels and images with
+/// the checksums in the manifest. Writes an index file beside each shard, as loaders do. Calls
+/// `progress` after each sample, and returns the number of samples.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if a shard is missing, incomplete or different.
+/// Fails with [`Error::Io`] if a shard is missing, incomplete or different.
 pub fn verify(directory: &Path, progress: impl Fn(u64)) -> Result<u64> {
     let Some(manifest) = Manifest::read(directory)? else {
         return problem(directory, "was not packed: it has no manifest".into());
@@ -34,11 +34,11 @@ pub fn verify(directory: &Path, progress: impl Fn(u64)) -> Result<u64> {
     Ok(done)
 }
 
-/// Does the same as [`verify`] for one shard. The shard need not be in the manifest yet.
+/// Verifies one shard like [`verify`]. The shard need not be in the manifest yet.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if the shard is missing, incomplete or different.
+/// Fails with [`Error::Io`] if the shard is missing, incomplete or different.
 pub fn verify_shard(directory: &Path, format: ShardFormat, shard: &Shard) -> Result<()> {
     read_back(directory, format, shard, || {})
 }

@@ -1,4 +1,4 @@
-//! Writes a shard and its hidden companion files.
+//! Writes one shard and the hidden files beside it.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::{Settings, Shard, Skipped, rows};
 /// Largest number of skipped samples that the manifest lists.
 pub(super) const SKIPPED_KEPT: usize = 1000;
 
-/// Writer of one shard. The shard file is created with the first usable sample.
+/// Writer of one shard. The shard file is created when its first usable sample is written.
 pub(super) struct Writer<'a> {
     directory: &'a Path,
     settings: &'a Settings,
@@ -38,12 +38,12 @@ pub struct Written {
     pub number: u64,
     /// Source index of the first sample after the shard.
     pub end: u64,
-    /// The shard. `None` if all of its samples were skipped, which can only happen at the end of
-    /// the source.
+    /// The shard. `None` if all of its samples were skipped. Only the last shard of a source can be
+    /// `None`.
     pub shard: Option<Shard>,
-    /// Number of skipped samples.
+    /// Number of samples of the shard that were skipped.
     pub skipped: u64,
-    /// The first skipped samples.
+    /// The first skipped samples of the shard, at most 1000.
     pub skipped_first: Vec<Skipped>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Writer<'a> {
         self.number
     }
 
-    /// Bytes of samples written so far.
+    /// Number of bytes of the samples written so far.
     pub fn bytes(&self) -> u64 {
         self.shard.as_ref().map_or(0, ShardWriter::bytes)
     }

@@ -19,25 +19,26 @@ use crate::probe::sampling_name;
 pub struct Census {
     /// Number of JPEGs.
     pub files: u64,
-    /// Files without an intact JPEG header. No other field counts them.
+    /// Number of files without an intact JPEG header. The other fields do not count these files.
     pub others: u64,
     /// Total bytes of the JPEGs.
     pub bytes: u64,
     /// Total pixels of the JPEGs.
     pub pixels: u64,
-    /// Files by chroma sampling, such as `4:4:4` or `gray`.
+    /// Number of files by chroma sampling, such as `4:4:4` or `gray`.
     pub samplings: BTreeMap<String, u64>,
-    /// Files with a Huffman table that is not one of the standard tables of T.81, Annex K.
+    /// Number of files with a Huffman table that is not one of the standard tables of T.81, Annex
+    /// K.
     pub own_tables: u64,
     /// Progressive files.
     pub progressive: u64,
-    /// Files with restart markers.
+    /// Number of files with restart markers.
     pub restart_markers: u64,
-    /// Width and height in pixels of three files: those with the fewest, the median and the most
-    /// pixels.
+    /// Width and height in pixels of three files: the file with the fewest pixels, the median file,
+    /// and the file with the most pixels.
     pub sizes: Option<[[u32; 2]; 3]>,
-    /// Lowest, median and highest luma quality, 1 to 100 as in libjpeg. A table that libjpeg does
-    /// not produce counts as the nearest quality.
+    /// Lowest, median and highest luma quality, 1 to 100 as in libjpeg. If libjpeg does not produce
+    /// a file's table, the nearest quality counts.
     pub qualities: Option<[u8; 3]>,
 }
 
@@ -54,11 +55,12 @@ pub(super) struct FileFacts {
 }
 
 impl Census {
-    /// Counts the JPEGs below a folder. Only their headers are read, up to the first scan.
+    /// Counts the composition of all JPEGs below a folder. Reads only their headers, up to the
+    /// first scan.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if a folder or file cannot be read.
+    /// Fails with [`Error::Io`] if a folder or a file cannot be read.
     pub fn of_folder(folder: &Path) -> Result<Self> {
         Self::of_files(&jpegs(folder)?)
     }
@@ -67,7 +69,7 @@ impl Census {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if a file cannot be read.
+    /// Fails with [`Error::Io`] if a file cannot be read.
     pub fn of_files(files: &[PathBuf]) -> Result<Self> {
         let mut facts = Vec::new();
         for file in files {
@@ -104,13 +106,13 @@ impl Census {
         census
     }
 
-    /// Mean bytes per pixel; 0 if there are no files.
+    /// Mean bytes per pixel over all files. 0 if there are no files.
     pub fn bytes_per_pixel(&self) -> f64 {
         self.bytes as f64 / self.pixels.max(1) as f64
     }
 }
 
-/// Prints two lines without a line break at the end.
+/// Prints two lines, without a line break after the second.
 impl fmt::Display for Census {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let share =
@@ -143,7 +145,7 @@ impl fmt::Display for Census {
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if a folder cannot be read.
+/// Fails with [`Error::Io`] if a folder cannot be read.
 pub fn jpegs(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error: &std::io::Error| Error::io(folder, error);
     let mut files = Vec::new();
@@ -185,7 +187,7 @@ impl FileFacts {
                     facts.own_tables |= tables.iter().any(|it| !STANDARD_TABLES.contains(it));
                 }
                 0xdb => sums_of_steps(found.body, &mut steps)?,
-                // Number of the first component's quantization table.
+                // Number of the quantization table that the first component uses.
                 0xc0..=0xcf => luma = *found.body.get(8)?,
                 SOS | EOI => break,
                 _ => {}
@@ -200,7 +202,7 @@ impl FileFacts {
     }
 }
 
-/// Standard Huffman tables of T.81, Annex K, taken from a JPEG that the encoder writes.
+/// Standard Huffman tables of T.81, Annex K. They are read from a JPEG that the encoder writes.
 static STANDARD_TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
     let mut jpeg = Vec::new();
     let encoded = Encoder::new(&mut jpeg, 90).encode(&[0; 3], 1, 1, ColorType::Rgb);
@@ -233,15 +235,15 @@ fn sums_of_steps(mut body: &[u8], sums: &mut [f64; 16]) -> Option<()> {
     Some(())
 }
 
-/// Returns the libjpeg quality whose luma table has the nearest sum of steps. The base table (T.81,
+/// Returns the libjpeg quality whose luma table has nearly this sum of steps. The base table (T.81,
 /// Annex K) has the sum 3688.
 fn quality(sum: f64) -> u8 {
-    // Every quantization step is 1.
+    // With a sum of at most 64, all of the 64 quantization steps are 1.
     if sum <= 64.0 {
         return 100;
     }
     let scale = 100.0 * sum / 3688.0;
     let quality = if scale <= 100.0 { (200.0 - scale) / 2.0 } else { 5000.0 / scale };
-    // The result is 1 to 100.
+    // `quality` is between 1 and 100, so the conversion is exact.
     quality.round() as u8
 }

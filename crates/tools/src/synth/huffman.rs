@@ -1,19 +1,21 @@
-//! Decodes Huffman codes of a JPEG, and computes the optimal code for given symbol counts.
+//! Decodes the Huffman codes of a JPEG, and computes the optimal code for given symbol counts.
 
 use super::segments::Table;
 
-/// Number of bits that the first look-up resolves.
+/// Number of bits that index the look-up table of short codes. Longer codes are decoded without the
+/// table.
 const LOOK_UP_BITS: u32 = 9;
 
-/// Decodes the symbols of a table.
+/// Decodes the symbols of one Huffman table.
 pub struct SymbolDecoder {
-    /// For each prefix of [`LOOK_UP_BITS`] bits: length and symbol of the code at its start, or 0
-    /// if no code is that short.
+    /// Look-up table. For each prefix of [`LOOK_UP_BITS`] bits, the length and the symbol of the
+    /// code with which the prefix starts. 0 if this code is longer than the prefix.
     short: Vec<u16>,
-    /// For each code length: one past its last code, left-aligned in 16 bits. Longer codes begin
-    /// there.
+    /// For each code length, the first value after its codes, left-aligned in 16 bits. Longer codes
+    /// begin at this value.
     ends: [u32; 17],
-    /// For each code length: the index of its first symbol in `symbols`, minus its first code.
+    /// For each code length, the index in `symbols` of its first code, minus the value of that
+    /// code.
     offsets: [i32; 17],
     symbols: Vec<u8>,
 }
@@ -47,8 +49,8 @@ impl SymbolDecoder {
         Ok(it)
     }
 
-    /// Returns length and symbol of the code at the start of the 16 bits `bits`, or `None` if there
-    /// is no such code.
+    /// Returns the length and the symbol of the code at the start of `bits`, which has 16 bits.
+    /// Returns `None` if no code matches.
     pub fn decode(&self, bits: u32) -> Option<(u32, u8)> {
         let entry = self.short[(bits >> (16 - LOOK_UP_BITS)) as usize];
         if entry != 0 {
@@ -60,19 +62,20 @@ impl SymbolDecoder {
     }
 }
 
-/// Returns the optimal Huffman code with at most 16 bits per symbol: the number of codes per
-/// length, and the symbols. The algorithm is libjpeg's `jpeg_gen_optimal_table` (T.81, K.2). An
-/// additional reserved symbol gets the code that consists of ones only, because no real symbol may
-/// have it.
+/// Returns the optimal Huffman code with at most 16 bits per symbol: the number of codes of each
+/// length, and the symbols. The algorithm is that of `jpeg_gen_optimal_table` in libjpeg (T.81,
+/// K.2). It adds a reserved symbol, which gets the code of ones only, because JPEG allows no real
+/// symbol to have this code.
 pub fn optimal(counts: &[u64; 256]) -> ([u8; 16], Vec<u8>) {
     const RESERVED: usize = 256;
     let mut weights: Vec<u64> = counts.iter().copied().chain([1]).collect();
     let mut lens = [0usize; RESERVED + 1];
-    // For each symbol, the next symbol in the same subtree.
+    // For each symbol, the next symbol in the linked list of the same subtree.
     let mut next = [None; RESERVED + 1];
     let mut live: Vec<usize> = (0..=RESERVED).filter(|&symbol| weights[symbol] > 0).collect();
     while live.len() > 1 {
-        // Of symbols with equal weights, the largest one is taken.
+        // Takes the symbol with the least weight. Of symbols with equal weights, takes the largest
+        // one, as libjpeg does.
         let take_least = |live: &mut Vec<usize>, weights: &[u64]| {
             let least = |&(_, &a): &(usize, &usize)| (weights[a], RESERVED - a);
             let (place, _) = live.iter().enumerate().min_by_key(least)?;
@@ -98,8 +101,8 @@ pub fn optimal(counts: &[u64; 256]) -> ([u8; 16], Vec<u8>) {
     (lengths(&lens), in_order(&lens[..RESERVED]))
 }
 
-/// Returns the numbers of codes of 1 to 16 bits. Longer codes are shortened by moving them up the
-/// tree, and the reserved code is removed (T.81, figure K.3).
+/// Returns the numbers of codes of 1 to 16 bits. Codes that are longer are moved up in the tree,
+/// and the code of the reserved symbol is removed (T.81, figure K.3).
 fn lengths(lens: &[usize]) -> [u8; 16] {
     let mut bits = vec![0u32; lens.len() + 1];
     lens.iter().filter(|&&len| len > 0).for_each(|&len| bits[len] += 1);
@@ -119,8 +122,8 @@ fn lengths(lens: &[usize]) -> [u8; 16] {
     std::array::from_fn(|at| bits[at + 1] as u8)
 }
 
-/// Returns the symbols in the order of their code lengths before these were limited to 16 bits,
-/// then of their values.
+/// Returns the symbols sorted by code length, and symbols of equal length by value. The lengths are
+/// those before the limit of 16 bits was applied.
 fn in_order(lens: &[usize]) -> Vec<u8> {
     let mut symbols: Vec<u8> = (0..=255).filter(|&it| lens[usize::from(it)] > 0).collect();
     symbols.sort_by_key(|&it| lens[usize::from(it)]);
@@ -161,13 +164,14 @@ mod tests {
     #[test]
     fn frequent_symbols_have_short_codes() {
         let (counts, symbols) = of(&[(1, 5), (2, 100), (3, 20), (0, 5)]);
-        // Symbol 2 has a code of one bit, 3 of two bits; 0, 1 and the reserved code share the
-        // remaining codes.
+        // The code of symbol 2 has one bit, and that of symbol 3 has two bits. The symbols 0, 1 and
+        // the reserved one get longer codes.
         assert_eq!(symbols[..2], [2, 3]);
         assert_eq!(counts[..5], [1, 1, 1, 1, 0]);
     }
 
-    /// Fibonacci numbers as weights give the deepest tree, with 45 levels in this test.
+    /// Fibonacci numbers as weights result in the deepest possible tree, which has 45 levels in
+    /// this test.
     #[test]
     fn codes_have_at_most_16_bits_and_none_has_ones_only() {
         let mut weights = [0u64; 256];

@@ -1,4 +1,4 @@
-//! Draws one synthetic image.
+//! Draws one synthetic image as RGB pixels.
 
 use feedwater::internals::random::{SampleKey, SampleRng};
 
@@ -15,20 +15,20 @@ pub fn image(seed: u64, index: u64, width: u32, height: u32) -> Vec<u8> {
     detailed(seed, index, [width, height], Detail::UNIFORM)
 }
 
-/// Strength of the effects that the camera adds to the scene, relative to [`image`].
+/// Strengths of the fine structure and the noise of an image, relative to those of [`image`].
 #[derive(Clone, Copy, Debug)]
 pub struct Detail {
     /// Strength of the fine structure of surfaces.
     pub grain: f32,
     /// Strength of the sensor noise.
     pub noise: f32,
-    /// Strength of the red-blue changes in the fine structure of surfaces, as a share of its
-    /// changes of lightness; 0 for [`image`].
+    /// Strength of the changes between red and blue in the fine structure, as a share of its
+    /// changes of lightness. 0 for [`image`].
     pub colour: f32,
 }
 
 impl Detail {
-    /// The detail that [`image`] uses.
+    /// The detail of images that [`image`] draws.
     pub const UNIFORM: Self = Self { grain: 1.0, noise: 1.0, colour: 0.0 };
 }
 
@@ -50,15 +50,15 @@ pub fn detailed(seed: u64, index: u64, [width, height]: [u32; 2], detail: Detail
     rgb
 }
 
-/// Effects that the camera adds to the scene.
+/// Fine structure, tint and sensor noise, which are added to the painted scene.
 struct Film {
-    /// Fine structure of surfaces. The texture of each pixel scales it.
+    /// Fine structure of surfaces. It is multiplied by the texture of each pixel.
     grain: Vec<Noise>,
-    /// Slow changes between red and blue.
+    /// Slow changes between red and blue across the image.
     tint: Noise,
     /// Standard deviation of the sensor noise, in levels of 0 to 255.
     sensor: f32,
-    /// Changes between red and blue, as a share of the grain.
+    /// Strength of the changes between red and blue, as a share of the grain.
     colour: f32,
     salt: u32,
 }
@@ -85,13 +85,13 @@ impl Film {
             *grain *= *texture;
             *texture = 0.0;
         }
-        // Every layer has been drawn, so the texture's buffer can hold the tint. The next row draws
-        // its texture again.
+        // The texture of this row is not needed any more, so its buffer can hold the tint. The
+        // layers of the next row fill the buffer again.
         self.tint.add(y, &mut row.texture);
         let surface = row.colour.iter().zip(&row.texture).zip(&row.noise);
         for (x, ((&[red, green, blue], tint), grain)) in surface.enumerate() {
             let bits = hash(x as u32, y as u32, self.salt);
-            // Dark surfaces have less contrast.
+            // Dark surfaces get less grain than bright ones.
             let luma = grain * (0.25 + green.max(red) * (1.0 / 170.0)).min(1.0)
                 + self.sensor * gaussian(bits);
             let noise = 0.5 * self.sensor * gaussian(bits.wrapping_mul(0x9e37_79b1));
@@ -105,21 +105,21 @@ impl Film {
     }
 }
 
-/// Returns the share of the finest structure that remains in an image, 0 to 1. `side` is the length
-/// of the shorter side in pixels. A lens resolves a fixed amount of detail, so large photographs
-/// have fewer bytes per pixel.
+/// Returns the share of the finest structure that an image keeps, 0 to 1. `side` is the length of
+/// the shorter side in pixels. A lens resolves a fixed amount of detail, so large photographs have
+/// fewer bytes per pixel.
 fn sharpness(side: f32) -> f32 {
     const RESOLVED: f32 = 375.0;
     let root = (RESOLVED / side).min(1.0).sqrt();
     root * root.sqrt().sqrt()
 }
 
-/// Rounds to the nearest byte. Bright values are compressed as on film, so glows do not clip
-/// abruptly.
+/// Rounds a level to the nearest byte. Compresses bright values as film does, so that glows do not
+/// end abruptly at white.
 fn level(value: f32) -> u8 {
     const SHOULDER: f32 = 215.0;
     let over = value - SHOULDER;
     let value = if over > 0.0 { SHOULDER + 40.0 * over / (over + 40.0) } else { value };
-    // `as` truncates and clamps to 0..=255.
+    // `as` truncates to an integer, and clamps to 0..=255.
     (value + 0.5) as u8
 }

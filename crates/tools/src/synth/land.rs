@@ -9,10 +9,10 @@ use super::row::Row;
 pub struct Sky {
     pub top: Colour,
     pub low: Colour,
-    /// Row at which the gradient ends.
+    /// Row at which the gradient ends: the horizon.
     pub horizon: f32,
     pub sun: [f32; 2],
-    /// Radius of the sun's disc.
+    /// Radius of the disc of the sun or lamp, in pixels.
     pub radius: f32,
     pub glow: Colour,
     pub clouds: Vec<Noise>,
@@ -37,7 +37,7 @@ impl Sky {
             let square = dx * dx + dy * dy;
             let glow = halo / (halo + square) * 0.75 + disc / (disc + square);
             let cover = smooth((1.4 * (noise + self.cover)).clamp(0.0, 1.0));
-            // Thick clouds are darker below.
+            // Thick clouds are darker.
             let thick = 1.0 - 0.22 * (noise + self.cover - 0.4).clamp(0.0, 1.0);
             *colour = mix(base, self.cloud.map(|value| value * thick), 0.85 * cover);
             for (value, light) in colour.iter_mut().zip(self.glow) {
@@ -48,11 +48,11 @@ impl Sky {
     }
 }
 
-/// Range of mountains, hills or dunes, or line of trees.
+/// A mountain range, hills, dunes, or a line of trees.
 pub struct Ridge {
-    /// Row of the upper edge in each column.
+    /// For each column, the row of the upper edge.
     pub edge: Vec<f32>,
-    /// Noise that shapes the slopes, in pixels.
+    /// Noise that shapes the slopes. Its amplitude is in pixels.
     pub relief: Vec<Noise>,
     pub colour: Colour,
     /// Colour of the lower parts, which lie in haze.
@@ -63,14 +63,14 @@ pub struct Ridge {
     pub light: f32,
     /// Contrast of the slopes, 0 to 1.
     pub contrast: f32,
-    /// Row above which snow lies, and the colour of the snow.
+    /// Row above which snow lies, and the colour of the snow. `None` without snow.
     pub snow: Option<(f32, Colour)>,
     pub texture: f32,
 }
 
 impl Ridge {
     /// Creates an upper edge around row `base` with peaks that are `peaks` rows high. `rough` is
-    /// the amplitude ratio of consecutive octaves.
+    /// the ratio of the amplitudes of two successive octaves of noise.
     pub fn edge(
         rng: &mut SampleRng,
         width: f32,
@@ -101,7 +101,8 @@ impl Ridge {
             }
             let cover = (below + 0.5).min(1.0);
             let bump = row.noise[x];
-            // Slopes run down from the edge; the relief bends them.
+            // The slope at a pixel follows the edge above it. The relief shifts the column of that
+            // edge.
             let above = (x as f32 + 2.0 * bump + 0.5 * self.light * below).max(0.0) as usize;
             let (before, after) =
                 (above.saturating_sub(2 * step).min(last), (above + 2 * step).min(last));
@@ -122,7 +123,7 @@ impl Ridge {
     }
 }
 
-/// Plane from below the camera to the horizon: a meadow, sand, snow, water, a road or a table.
+/// The ground from the camera to the horizon: a meadow, sand, snow, water, a road or a table.
 pub struct Ground {
     pub horizon: f32,
     /// Number of rows from the horizon to the lower edge of the image.
@@ -130,11 +131,11 @@ pub struct Ground {
     pub centre: f32,
     pub near: Colour,
     pub far: Colour,
-    /// Contrast of the texture.
+    /// Contrast of the ground's texture.
     pub contrast: f32,
-    /// Ratio of width to depth of the cells of the texture.
+    /// Ratio of the width to the depth of the texture's cells.
     pub stretch: f32,
-    /// Column below a light, and the colour of the light that waves and wet ground reflect.
+    /// Column of a light, and the colour in which waves or wet ground reflect it.
     pub glitter: Option<(f32, Colour)>,
     pub texture: f32,
     pub salt: u32,
@@ -148,7 +149,8 @@ impl Ground {
         }
         let cover = (below + 0.5).min(1.0);
         let share = (below / self.height).clamp(0.0, 1.0);
-        // Distance from the camera: 1 at the lower edge of the image, larger towards the horizon.
+        // Distance of the row from the camera: 1 at the lower edge of the image, and larger towards
+        // the horizon.
         let depth = self.height / below.max(0.5);
         row.noise.fill(0.0);
         for (octave, (cells, amplitude)) in
@@ -158,7 +160,7 @@ impl Ground {
         {
             let step = depth * cells / (self.height * self.stretch);
             let rows = depth * depth * cells / self.height;
-            // Structure smaller than a pixel has no contrast.
+            // Fade out octaves whose cells are smaller than a pixel.
             let seen = (0.7 / step.max(0.02)).min(1.0) * (1.2 / rows.max(0.02)).min(1.0);
             let amplitude = amplitude * seen;
             if amplitude > 0.01 {
@@ -186,13 +188,13 @@ impl Ground {
     }
 }
 
-/// House at night, some of whose windows are lit.
+/// House at night. Some of its windows are lit.
 pub struct House {
     pub left: f32,
     pub right: f32,
     pub top: f32,
     pub colour: Colour,
-    /// Distance between windows, in pixels.
+    /// Distance between the windows in pixels.
     pub pitch: f32,
     pub lamp: Colour,
     pub salt: u32,

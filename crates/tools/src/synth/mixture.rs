@@ -1,20 +1,20 @@
-//! Chooses how each file of a set like ImageNet is encoded: size, chroma sampling, quality, Huffman
-//! tables.
+//! Chooses the encoding of each file of a set like ImageNet: its size, chroma sampling, quality and
+//! Huffman tables.
 //!
-//! Counts on 1,000 ImageNet files:
+//! These proportions were counted on 1,000 ImageNet files:
 //!
 //! * Chroma sampling: 4:4:4 76 %, 4:2:0 20 %, gray 2.3 %, 4:2:2 1.2 %, 4:4:0 0.1 %.
-//! * 97.9 % have Huffman tables of their own; none have restart markers.
-//! * 65 % have a quality of about 96, the others 75 to 95.
-//! * Sizes are 75x56 to 2400x1600 pixels, with a median of 0.19 megapixels.
-//! * They have 0.54 bytes per pixel.
+//! * Huffman tables: 97.9 % of the files have tables of their own. No file has restart markers.
+//! * Quality: about 96 for 65 % of the files, and 75 to 95 for the others.
+//! * Size: 75x56 to 2400x1600 pixels, with a median of 0.19 megapixels.
+//! * The files have 0.54 bytes per pixel.
 
 use feedwater::internals::header::Sampling;
 use feedwater::internals::random::{SampleKey, SampleRng};
 
 use super::image::Detail;
 
-/// Encoding of one file, and the detail of its image.
+/// Encoding of one file, and the amount of detail in its image.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     /// Width and height in pixels.
@@ -26,7 +26,7 @@ pub struct Form {
     pub detail: Detail,
 }
 
-/// Files per 1,000 by chroma sampling.
+/// Number of files per 1,000 with each chroma sampling.
 const SAMPLINGS: [(u32, Sampling); 5] = [
     (764, Sampling::S444),
     (200, Sampling::S420),
@@ -35,8 +35,8 @@ const SAMPLINGS: [(u32, Sampling); 5] = [
     (1, Sampling::S440),
 ];
 
-/// Files per 1,000, with sizes spread evenly between the two given sizes; sorted by pixels. Half of
-/// all files have at most 500x375 pixels.
+/// Number of files per 1,000 in each range of sizes. The sizes are spread evenly between the two
+/// given ones. The ranges are sorted by pixels, and half of all files have at most 500x375 pixels.
 const SIZES: [(u32, [u32; 2], [u32; 2]); 27] = [
     (20, [75, 56], [200, 150]),
     (15, [100, 100], [300, 300]),
@@ -67,32 +67,33 @@ const SIZES: [(u32, [u32; 2], [u32; 2]); 27] = [
     (1, [2400, 1600], [2400, 1600]),
 ];
 
-/// Files per 1,000 with quality 96, and the range of qualities of the other files.
+/// Number of files per 1,000 with quality 96, and the range of qualities of the other files.
 const FINE: (u32, u8) = (650, 96);
 const COARSE: [u8; 2] = [75, 95];
 
-/// Grain of the smoothest file, of the busiest file, and of files at equally spaced quantiles
-/// between them.
+/// Strength of the grain at seven equally spaced quantiles, from the smoothest to the busiest file.
 const GRAIN: [f64; 7] = [0.15, 0.42, 0.57, 0.68, 0.77, 0.87, 1.07];
 
-/// Sensor noise relative to the grain. Most photographs of ImageNet were downscaled, which averages
-/// the noise of pixels.
+/// Strength of the sensor noise, relative to the grain. The value is low because most photographs
+/// of ImageNet were downscaled, which averages the noise of pixels.
 const NOISE: f64 = 0.3;
 
-/// Changes of colour relative to changes of lightness.
+/// Strength of changes of colour, relative to changes of lightness.
 const COLOUR: f32 = 0.6;
 
-/// Share of files with Huffman tables of their own, and share of progressive files.
+/// Share of files with Huffman tables of their own. The second constant is the share of progressive
+/// files.
 const OWN_TABLES: f64 = 0.979;
 const PROGRESSIVE: f64 = 0.005;
 
 impl Form {
     /// Returns the encoding and detail of file `index` of the set with seed `seed`.
     ///
-    /// All properties follow an additive recurrence, so any run of consecutive files has about the
-    /// same shares as the whole set. The step vector is Roberts' R-sequence in six dimensions.
+    /// Each property of successive files follows an additive recurrence. So any run of consecutive
+    /// files has about the same proportions as the whole set. The steps are Roberts' R-sequence in
+    /// six dimensions.
     pub fn of(seed: u64, index: u64) -> Self {
-        /// 2^64 divided by the powers of the root of `x^7 = x + 1`.
+        /// 2^64 divided by the first six powers of the root of `x^7 = x + 1`.
         const STEPS: [u64; 6] = [
             0xe60e_2b72_2b53_aeeb,
             0xcebd_76d9_edb6_a8ef,
@@ -140,8 +141,8 @@ fn detail_at(quantile: f64) -> Detail {
     Detail { grain: grain as f32, noise: (NOISE * grain) as f32, colour: COLOUR }
 }
 
-/// Returns the class that a quantile falls into, and the quantile within this class. Shares are per
-/// 1,000.
+/// Returns the index of the class into which a quantile falls, and the quantile within this class.
+/// `shares` are the shares of the classes per 1,000.
 fn pick<const N: usize>(quantile: f64, shares: [u32; N]) -> (usize, f64) {
     let mut rest = 1000.0 * quantile;
     for (class, share) in shares.into_iter().map(f64::from).enumerate() {
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!(SIZES.map(|it| it.0).iter().sum::<u32>(), 1000);
     }
 
-    /// Any run of consecutive files has about the counted shares, for every seed.
+    /// Checks that runs of consecutive files have about the counted proportions, for several seeds.
     #[test]
     fn files_are_mixed_as_counted() {
         for (seed, first) in [(0, 0), (1, 0), (9, 1 << 40)] {

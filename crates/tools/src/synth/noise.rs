@@ -1,8 +1,8 @@
-//! Random numbers and arithmetic with the same results on every machine.
+//! Noise and random numbers, computed with the same results on every machine.
 
 use feedwater::internals::random::SampleRng;
 
-/// Linear RGB in levels of 0 to 255, unclamped.
+/// RGB colour in levels of 0 to 255. Values may lie outside that range until they are written.
 pub type Colour = [f32; 3];
 
 /// Value noise: random values on a grid with smooth interpolation.
@@ -13,7 +13,7 @@ pub struct Noise {
     across: Vec<f32>,
     /// Interpolation weight of the next grid point, for each row of a cell.
     down: Vec<f32>,
-    /// Columns and rows of the first cell that lie outside the image.
+    /// Number of columns and rows of the first cell that lie outside the image.
     shift: [usize; 2],
     amplitude: f32,
     salt: u32,
@@ -31,8 +31,9 @@ impl Noise {
         Self { rows, across, down, shift, amplitude, salt: rng.bits() }
     }
 
-    /// Creates octaves of noise. The first has cells of size `cell`. Each further one has cells of
-    /// half the size and `gain` times the amplitude of the previous one.
+    /// Creates several octaves of noise. The cells of the first octave have size `cell`. Each
+    /// further octave has cells of half the size, and `gain` times the amplitude of the previous
+    /// octave.
     pub fn fractal(
         rng: &mut SampleRng,
         cell: [f32; 2],
@@ -79,7 +80,7 @@ impl Noise {
 }
 
 /// Adds one row of value noise on a plane in perspective. The row starts at column `start`,
-/// advances by `step` per pixel, and lies at depth `depth`, all in cells.
+/// advances by `step` per pixel, and is at depth `depth`. These values are in cells of the noise.
 pub fn add_plane(row: &mut [f32], start: f32, step: f32, depth: f32, amplitude: f32, salt: u32) {
     let line = depth as i32;
     let down = smooth(depth - line as f32);
@@ -88,7 +89,8 @@ pub fn add_plane(row: &mut [f32], start: f32, step: f32, depth: f32, amplitude: 
         let below = signed(hash(column as u32, line as u32 + 1, salt));
         amplitude * (above + down * (below - above))
     };
-    // A positive offset makes the conversion to an integer round down.
+    // The conversion to an integer truncates. With this offset the value is positive, so truncating
+    // is rounding down.
     let mut at = f64::from(start) + 4_194_304.0;
     let mut column = at as i32;
     let (mut left, mut right) = (node(column), node(column + 1));
@@ -140,8 +142,9 @@ fn signed(bits: u32) -> f32 {
     (bits >> 8) as f32 / 8_388_608.0 - 1.0
 }
 
-/// Sum of the four bytes of `bits`, shifted and scaled to mean 0 and standard deviation 1. A single
-/// byte has the standard deviation 73.9.
+/// Returns a roughly normal value from random bits, with mean 0 and standard deviation 1. The value
+/// is computed from the sum of the four bytes of `bits`. A single byte has the standard deviation
+/// 73.9.
 pub fn gaussian(bits: u32) -> f32 {
     let sum: u32 = bits.to_le_bytes().iter().map(|&byte| u32::from(byte)).sum();
     (sum as f32 - 510.0) / 147.8

@@ -3,7 +3,7 @@
 use super::noise::{Colour, hash, mix, smooth};
 use super::row::Row;
 
-/// Ellipsoid: a stone, a fruit, a bush or the centre of a flower.
+/// Ellipsoid, which represents a stone, a fruit, a bush or the centre of a flower.
 pub struct Ball {
     pub centre: [f32; 2],
     /// Half width and half height, in pixels.
@@ -11,12 +11,12 @@ pub struct Ball {
     /// Cosine and sine of the rotation.
     pub turn: [f32; 2],
     pub colour: Colour,
-    /// Direction of the light: right, down, towards the camera.
+    /// Direction towards the light: right, down, and towards the camera.
     pub light: [f32; 3],
     /// Strength of the highlight, 0 (dull) to 1.
     pub gloss: f32,
     pub texture: f32,
-    /// Width of the fading edge in pixels, for depth of field.
+    /// Width of the fading edge in pixels. Objects out of focus have wide edges.
     pub softness: f32,
 }
 
@@ -62,11 +62,11 @@ fn power(x: f32) -> f32 {
 pub struct Shade {
     pub centre: [f32; 2],
     pub radii: [f32; 2],
-    /// Factor on the colour in the middle of the ellipse.
+    /// Factor by which the colour in the middle of the ellipse is multiplied.
     pub factor: Colour,
     /// Light added in the middle of the ellipse.
     pub light: Colour,
-    /// Whether the ellipse is an even disc with a sharp edge, like a light out of focus.
+    /// Whether the ellipse is a uniform disc with a sharp edge, like a light out of focus.
     pub disc: bool,
 }
 
@@ -130,19 +130,19 @@ impl Leaf {
     }
 }
 
-/// Trunk or pole: a lit cylinder with bark.
+/// Trunk or pole: a cylinder in the light, with bark.
 pub struct Trunk {
-    /// Column of the middle at the foot of the trunk.
+    /// Column of the middle of the trunk at its foot.
     pub foot: f32,
     pub top: f32,
     pub bottom: f32,
-    /// Half width at the foot, in pixels.
+    /// Half width of the trunk at its foot, in pixels.
     pub radius: f32,
-    /// Lean to the right, in columns per row upwards.
+    /// Lean to the right, in columns per row towards the top.
     pub lean: f32,
     pub colour: Colour,
     pub light: f32,
-    /// Contrast of the bark.
+    /// Contrast of the bark's texture.
     pub bark: f32,
     pub softness: f32,
     pub salt: u32,
@@ -177,7 +177,8 @@ impl Trunk {
     }
 }
 
-/// Columns within `reach` of a centre that is `dy` rows away.
+/// Columns of a row that are within the distance `reach` of a point. The point is in column
+/// `centre` and `dy` rows away.
 fn columns(centre: f32, dy: f32, reach: f32, row: &Row) -> std::ops::Range<usize> {
     let square = reach * reach - dy * dy;
     if square <= 0.0 {

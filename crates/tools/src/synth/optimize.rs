@@ -1,5 +1,5 @@
-//! Replaces the Huffman tables of a JPEG by those of libjpeg's `optimize_coding`, without decoding
-//! its pixels.
+//! Replaces the Huffman tables of a JPEG by optimal ones, like libjpeg's `optimize_coding`, without
+//! decoding its pixels.
 
 use std::ops::Range;
 
@@ -8,16 +8,17 @@ use feedwater::error::{Error, Result};
 use super::huffman::{SymbolDecoder, codes, optimal};
 use super::segments::{DHT, EOI, SOS, Segment, Table, segment};
 
-/// Re-codes a sequential Huffman-coded JPEG of 8 bits with optimal Huffman tables for each scan.
-/// The coefficients and all other segments stay the same.
+/// Replaces the Huffman codes of a sequential JPEG with 8 bits per value by optimal ones for each
+/// scan. The coefficients and all other segments stay the same.
 ///
 /// The tables are those of libjpeg's `jpeg_gen_optimal_table`. Components that share a table in the
 /// file also share one in the result.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for progressive, lossless, hierarchical and arithmetic-coded files, for 12
-/// bits per value, for a height that follows the scan (DNL), and for corrupt data.
+/// Fails with [`Error::Config`] for progressive, lossless, hierarchical and arithmetic-coded files,
+/// for 12 bits per value, for files whose height follows the first scan (DNL), and for corrupt
+/// data.
 pub fn optimized(jpeg: &[u8]) -> Result<Vec<u8>> {
     recode(jpeg).map_err(|problem| Error::config("jpeg", problem))
 }
@@ -63,7 +64,7 @@ fn recode(jpeg: &[u8]) -> Result<Vec<u8>, String> {
                 symbols.write(&made, &mut out);
                 continue;
             }
-            // The file has no scan, so it has no pixels to re-code.
+            // A file without a scan has no Huffman codes to replace.
             EOI => {
                 out.extend(whole);
                 out.extend(rest);
@@ -79,10 +80,11 @@ fn is_same_place(a: &Table, b: &Table) -> bool {
     (a.is_ac, a.number) == (b.is_ac, b.number)
 }
 
-/// Component of a frame.
+/// Component of a frame, such as luma or one of the chromas.
 struct Component {
     id: u8,
-    /// Number of blocks across and down in an MCU of several components.
+    /// Horizontal and vertical sampling factor: how many blocks of the component an MCU (minimum
+    /// coded unit) of several components has across and down.
     factors: [usize; 2],
 }
 
@@ -117,13 +119,13 @@ impl Frame {
         Ok(Self { size, components })
     }
 
-    /// Largest sampling factors of all components.
+    /// Largest horizontal and vertical sampling factor of all components.
     fn factors(&self) -> [usize; 2] {
         [0, 1].map(|axis| self.components.iter().map(|it| it.factors[axis]).max().unwrap_or(1))
     }
 }
 
-/// Numbers of the Huffman tables of a block.
+/// Numbers of the two Huffman tables with which a block is coded.
 #[derive(Clone, Copy)]
 struct Coded {
     dc: u8,
@@ -131,9 +133,9 @@ struct Coded {
 }
 
 struct Scan {
-    /// Number of MCUs in the scan.
+    /// Number of MCUs (minimum coded units) in the scan.
     units: usize,
-    /// Huffman tables of the blocks of an MCU, in order.
+    /// Huffman tables of each block of an MCU, in the order of the blocks.
     blocks: Vec<Coded>,
 }
 
@@ -154,8 +156,7 @@ impl Scan {
             let most = frame.factors();
             let [across, down] = found.factors;
             let count = if parts.len() == 1 {
-                // A scan of one component has only the component's own blocks, without those that
-                // pad an MCU.
+                // A scan of a single component has no blocks that only pad an MCU.
                 let side = |axis: usize| {
                     (frame.size[axis] * found.factors[axis]).div_ceil(most[axis]).div_ceil(8)
                 };
@@ -176,21 +177,21 @@ impl Scan {
     }
 }
 
-/// Symbols of a scan in file order.
+/// Huffman symbols of a scan, in file order.
 struct Symbols {
-    /// One entry per symbol: the index of its table in `used` (bits 24 and up), the symbol (bits 16
-    /// to 23), and its value bits (bits 0 to 15).
+    /// One entry per symbol. Bits 24 and up are the index of its table in `used`, bits 16 to 23 the
+    /// symbol, and bits 0 to 15 the value bits that follow the symbol.
     stream: Vec<u32>,
-    /// Class (true for AC) and number of each Huffman table of the scan.
+    /// For each Huffman table of the scan, its class (true for AC) and its number.
     used: Vec<(bool, u8)>,
-    /// For each table in `used`: how often each symbol occurs.
+    /// For each table in `used`, how often each symbol occurs.
     counts: Vec<[u64; 256]>,
-    /// Number of symbols before each restart marker.
+    /// For each restart marker, the number of symbols before it.
     restarts: Vec<usize>,
 }
 
 impl Symbols {
-    /// Reads the symbols of a scan. Also returns the number of bytes that the scan takes.
+    /// Reads the symbols of a scan. Also returns the size of the scan's data in bytes.
     fn read(
         data: &[u8],
         scan: &Scan,
@@ -314,15 +315,15 @@ impl Symbols {
     }
 }
 
-/// Bit reader of entropy-coded data. Skips stuffed bytes, and returns ones beyond the end of the
-/// data.
+/// Reads bits of entropy-coded data. Skips stuffed bytes (0x00 after 0xff), and returns ones after
+/// the end of the data.
 struct Bits<'a> {
     data: &'a [u8],
-    /// Position of the next byte.
+    /// Position of the next byte in `data`.
     at: usize,
     held: u64,
     len: u32,
-    /// Number of the held bits that lie beyond the end of the data.
+    /// How many of the held bits lie after the end of the data.
     missing: u32,
 }
 
@@ -354,7 +355,8 @@ impl Bits<'_> {
         self.len -= count;
     }
 
-    /// Skips the padding bits and reads a restart marker, whose number must be `number` modulo 8.
+    /// Skips the padding bits, and reads a restart marker. The marker's number must be `number`
+    /// modulo 8.
     fn restart(&mut self, number: u8) -> Result<(), String> {
         let at = self.end()?;
         let found = segment(&self.data[at..])?;
@@ -366,9 +368,9 @@ impl Bits<'_> {
         Ok(())
     }
 
-    /// Returns the position of the next marker.
+    /// Returns the position of the marker that follows the last code.
     fn end(&self) -> Result<usize, String> {
-        // Whole bytes must not remain after the last code: a marker must follow immediately.
+        // A marker must follow immediately after the last code, so no whole byte may be left.
         if (self.len - self.missing) / 8 > 0 {
             return Err("bytes follow the last block of a scan".into());
         }
@@ -402,7 +404,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Fills the last byte with ones.
+    /// Fills the last byte with ones, as JPEG requires.
     fn pad(&mut self) {
         if self.len > 0 {
             let count = 8 - self.len;

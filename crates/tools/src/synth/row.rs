@@ -5,7 +5,7 @@ use super::noise::Colour;
 /// One row of the image while layers are painted on it.
 pub struct Row {
     pub colour: Vec<Colour>,
-    /// Strength of the grain, 0 (smooth or out of focus) to 1.
+    /// Strength of the grain at each pixel, 0 (smooth or out of focus) to 1.
     pub texture: Vec<f32>,
     /// Working buffer of the layer that is being drawn.
     pub noise: Vec<f32>,

@@ -1,4 +1,4 @@
-//! Composes the ten scenes from layers, back to front.
+//! Composes the ten scenes from layers, from back to front.
 
 use feedwater::internals::random::SampleRng;
 
@@ -10,7 +10,7 @@ use super::row::Row;
 mod near;
 mod wide;
 
-/// Object or background that draws one row at a time.
+/// Object or background of a scene, which is drawn row by row.
 pub enum Layer {
     Sky(Sky),
     Ridge(Ridge),
@@ -38,7 +38,7 @@ impl Layer {
     }
 }
 
-/// Returns the layers of image `index`, back to front.
+/// Returns the layers of image `index`, from back to front.
 pub fn layers(rng: &mut SampleRng, index: u64, width: f32, height: f32) -> Vec<Layer> {
     let side = width.min(height);
     let light = side_light(rng);
@@ -94,7 +94,8 @@ impl Stage<'_> {
     }
 
     fn toward_light(&self) -> [f32; 3] {
-        // Unit vector: the squares are 0.36 + 0.38 + 0.26 for light from the side at full strength.
+        // A unit vector. For light from the side at full strength, the squares are 0.36, 0.38 and
+        // 0.26.
         let across = 0.6 * self.light;
         let depth = (1.0 - across * across - 0.38).max(0.0).sqrt();
         [across, -0.616, depth]

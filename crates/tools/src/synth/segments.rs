@@ -1,22 +1,22 @@
 //! Marker segments of a JPEG.
 
-/// One marker segment of a file.
+/// One marker segment of a JPEG file.
 pub struct Segment<'a> {
     /// Second byte of the marker, such as 0xc4 for DHT.
     pub marker: u8,
-    /// Contents of the segment without marker and length.
+    /// Contents of the segment without its marker and length.
     pub body: &'a [u8],
-    /// The whole segment with its marker.
+    /// All bytes of the segment, including its marker and length.
     pub whole: &'a [u8],
-    /// The bytes of the file that follow the segment.
+    /// All bytes of the file after the segment.
     pub rest: &'a [u8],
 }
 
-/// Start of scan.
+/// Marker SOS: start of scan.
 pub const SOS: u8 = 0xda;
-/// Definition of Huffman tables.
+/// Marker DHT: definition of Huffman tables.
 pub const DHT: u8 = 0xc4;
-/// End of the image.
+/// Marker EOI: end of the image.
 pub const EOI: u8 = 0xd9;
 
 /// Returns the segment at the start of `bytes`. Fill bytes (0xff) may precede the marker. SOI, EOI,
@@ -37,13 +37,13 @@ pub fn segment(bytes: &[u8]) -> Result<Segment<'_>, String> {
     Ok(Segment { marker, body: &body[2..], whole: &bytes[fill - 1..=fill + len], rest })
 }
 
-/// Huffman table as defined in a file.
+/// Huffman table as a DHT segment defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     pub is_ac: bool,
     /// Number of the table, 0 to 3.
     pub number: u8,
-    /// Number of codes of 1 to 16 bits.
+    /// Number of codes of each length from 1 to 16 bits.
     pub counts: [u8; 16],
     /// Symbols in the order of their codes.
     pub symbols: Vec<u8>,
@@ -70,7 +70,7 @@ impl Table {
 
     /// Appends the table as a separate DHT segment, as libjpeg writes it.
     pub fn write(&self, out: &mut Vec<u8>) {
-        // The segment has at most 19 + 256 bytes.
+        // At most 19 + 256 bytes, so the length fits in 16 bits.
         let len = (19 + self.symbols.len()) as u16;
         out.extend([0xff, DHT]);
         out.extend(len.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Tests of whole sets, of their files and of the census.
+//! Tests of sets of synthetic images, of their files and of the census.
 
 use super::*;
 use sha2::{Digest, Sha256};
@@ -115,8 +115,8 @@ fn errors_of_invalid_settings_name_the_field() {
     }
 }
 
-/// Checks the bytes of 30 files of a set like ImageNet. The set contains every form of file, with
-/// about the shares of a large set.
+/// Checks the bytes of 30 files of a set like ImageNet. The 30 files contain every kind of file, in
+/// about the proportions of a large set.
 #[test]
 fn a_set_like_imagenet_is_equal_on_every_machine_and_mixed() {
     let settings = Settings::default();
@@ -135,7 +135,8 @@ fn a_set_like_imagenet_is_equal_on_every_machine_and_mixed() {
     assert_eq!(census.qualities.map(|it| it[1..].to_vec()), Some(vec![96, 96]));
 }
 
-/// Checks the bytes per pixel of a set like ImageNet on every thirteenth of 400 files.
+/// Checks that a set like ImageNet has the right number of bytes per pixel, on every thirteenth of
+/// 400 files.
 #[test]
 fn a_set_like_imagenet_has_as_many_bytes_as_imagenet() {
     let settings = Settings::default();

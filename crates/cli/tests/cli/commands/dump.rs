@@ -1,4 +1,4 @@
-//! Output files of the command `dump`.
+//! Tests of the files that the command `dump` writes.
 
 use super::*;
 
@@ -70,8 +70,8 @@ fn dump_writes_tensor_samples_and_sheet() {
         fs::File::open(path.join("one/sheet.png")).unwrap(),
     ));
     let info = sheet.read_info().unwrap();
-    // The sheet has two rows of two images, gaps of 8 pixels, and captions of sixteen characters
-    // and 25 pixels.
+    // The sheet has two rows of two images with gaps of 8 pixels. A caption has 25 rows and is
+    // sixteen characters (95 pixels) wide.
     assert_eq!((info.info().width, info.info().height), (2 * (95 + 8) + 8, 2 * (24 + 25 + 8) + 8));
 }
 
@@ -172,7 +172,7 @@ fn dump_writes_each_element_type() {
             head,
             format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (4, 6, 8, 3), }}")
         );
-        // Bytes are represented exactly in every element type.
+        // Every element type represents the integers from 0 to 255 exactly.
         let values: Vec<u8> = match descr {
             "<f2" => data
                 .as_chunks()
@@ -237,7 +237,7 @@ fn dump_writes_the_objects_of_every_sample() {
     assert_eq!(samples[0]["objects"], expected);
 }
 
-/// A batch whose samples were all dropped is not delivered, so an epoch has fewer batches than
+/// A batch whose samples were all dropped is not delivered. An epoch then has fewer batches than
 /// expected.
 #[test]
 fn commands_end_if_every_sample_is_dropped() {

@@ -1,4 +1,5 @@
-//! Signals: progress is reported, output files are complete or absent, and started processes end.
+//! Tests of signals: the progress is reported, each output file is complete or absent, and started
+//! processes end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -12,11 +13,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
 
-/// Timeout of a test, far longer than any test that does not hang.
+/// Timeout of a test. Tests that do not hang take far less time.
 const FOR_EVER: Duration = Duration::from_secs(300);
 
-/// Returns a command that signals can end. Shells start background jobs with SIGINT ignored; `env`
-/// restores the default.
+/// Returns a command that signals can end. A shell starts its background jobs with SIGINT ignored,
+/// and `env` restores the default.
 fn signalled(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=INT,TERM,HUP", program]);
@@ -41,8 +42,8 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Waits for a command that received a signal. Returns its exit code, standard output and standard
-/// error.
+/// Waits until a command that received a signal has ended. Returns its exit code, standard output
+/// and standard error.
 fn ended(mut child: Child) -> (Option<i32>, String, String) {
     let begin = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -62,7 +63,8 @@ fn lives(pid: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
 }
 
-/// Starts a run with endless epochs and waits until the loader has begun, when it warns that no profiler is attached.
+/// Starts a run with endless epochs. Waits until its loader has begun, which is when it prints the
+/// warning that no profiler is attached.
 fn endless_run(dir: &Path, more: &[&str]) -> Child {
     let args = ["run", "pipeline.toml", "--epochs", "4000000000", "--nvtx"];
     let mut child = start(dir, &[&args[..], more].concat());
@@ -86,8 +88,8 @@ fn an_interrupted_run_reports_its_progress_and_writes_its_files() {
         let report: Value = serde_json::from_str(stdout.trim()).unwrap();
         assert_eq!(report["interrupted"], name);
         assert!(report["images"].is_u64());
-        // The message has the name of the signal, and the number of batches that the run would have
-        // had.
+        // The message contains the name of the signal, and the number of batches of the complete
+        // run.
         assert!(has_words(&stderr, &[name, "8000000000"]), "{stderr}");
         for file in ["trace.json", "profile.json"] {
             let text = fs::read(dir.path().join(file)).unwrap();
@@ -133,7 +135,7 @@ fn files_being_written_at_a_signal_are_complete_or_absent() {
     }
 }
 
-/// Shell commands that start another process and write the ids of both processes to files.
+/// Shell commands that start another process, and write the IDs of both processes to files.
 const STARTS_ANOTHER: &str =
     "sleep 1000 & echo $! > grandchild.new; echo $$ > child; mv grandchild.new grandchild";
 
@@ -143,7 +145,8 @@ fn a_consumer_that_reads_nothing_does_not_block_explain_and_leaves_no_process() 
     let consumer = format!("{STARTS_ANOTHER}; sleep 1000");
     let args = ["explain", "pipeline.toml", "--seconds", "0.2", "--consumer-cmd", &consumer];
     let words = refused(dir.path(), &args, 1);
-    // The advice shows which error this is: other errors do not contain these words.
+    // The message must be the one about a slow command. Messages of other errors do not contain
+    // these words.
     assert!(has_words(&words, &["--consumer-cmd", "--seconds", "0.2"]), "{words}");
     for process in ["child", "grandchild"] {
         let pid = fs::read_to_string(dir.path().join(process)).unwrap();
@@ -154,7 +157,7 @@ fn a_consumer_that_reads_nothing_does_not_block_explain_and_leaves_no_process() 
 #[test]
 fn a_consumer_that_never_ends_is_ended_after_the_measurement() {
     let dir = workplace();
-    // A consumer that reads everything, ignores SIGTERM, and continues after the end of its input.
+    // This consumer reads everything, ignores SIGTERM, and continues after the end of its input.
     let consumer = format!("trap '' TERM; {STARTS_ANOTHER}; cat > /dev/null; sleep 1000");
     let args = ["explain", "pipeline.toml", "--seconds", "0.2", "--consumer-cmd", &consumer];
     done(dir.path(), &args);
@@ -184,7 +187,8 @@ fn an_interrupted_explain_ends_its_consumer() {
     }
 }
 
-/// The server never answers, so there is no progress to report, and no loader to stop.
+/// The server never answers. So there is no progress to report yet, and no loader that could be
+/// stopped.
 #[test]
 fn a_command_that_waits_for_a_server_ends_with_the_signal() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -202,8 +206,8 @@ fn a_command_that_waits_for_a_server_ends_with_the_signal() {
     }
 }
 
-/// Starts a server with an archive and a row index of 3 GiB, of which it sends only the beginning.
-/// Returns its address, and whether the row index was requested.
+/// Starts a server with an archive and a row index of 3 GiB. It sends only the beginning of the row
+/// index. Returns the address of the server, and whether the row index was requested.
 fn server_with_an_endless_row_index(archive: Vec<u8>) -> (SocketAddr, Arc<AtomicBool>) {
     const ENDLESS: u64 = 3 << 30;
     let server = TcpListener::bind("127.0.0.1:0").unwrap();

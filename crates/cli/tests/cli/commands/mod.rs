@@ -44,14 +44,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Runs a command that must succeed and returns its standard output. There must be no warnings.
+/// Runs a command that must succeed without warnings. Returns its standard output.
 fn done(dir: &Path, args: &[&str]) -> String {
     let (stdout, stderr) = done_with_warnings(dir, args);
     assert_eq!(stderr, "", "{args:?} must write nothing to standard error without a terminal");
     stdout
 }
 
-/// Runs a command that must succeed and returns its standard output and its warnings.
+/// Runs a command that must succeed. Returns its standard output and its warnings.
 fn done_with_warnings(dir: &Path, args: &[&str]) -> (String, String) {
     let output = feedwater(dir, args);
     let stderr = text(&output.stderr);
@@ -59,13 +59,13 @@ fn done_with_warnings(dir: &Path, args: &[&str]) -> (String, String) {
     (text(&output.stdout), stderr)
 }
 
-/// Runs a command that must succeed and returns the last line of standard output as JSON.
+/// Runs a command that must succeed. Returns the last line of its output as JSON.
 fn json(dir: &Path, args: &[&str]) -> Value {
     let stdout = done(dir, args);
     serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap()
 }
 
-/// Runs a command that must fail with `code` and returns the message.
+/// Runs a command that must fail with the exit code `code`. Returns the message.
 fn refused(dir: &Path, args: &[&str], code: i32) -> String {
     let output = feedwater(dir, args);
     let stderr = text(&output.stderr);
@@ -186,9 +186,9 @@ fn a_wrong_pipeline_file_is_a_usage_error_that_names_the_key() {
         (format!("{PIPELINE}[[chain]]\nop = \"resise\""), "chain[0].op: ", &["resise", "resize"]),
         (format!("{PIPELINE}{}", CHAIN.replace("0.224", "0")), "chain[2].std[1]: ", &["0"]),
         (CHAIN.to_string(), "source: ", &[]),
-        // There is no key, because the text is not valid TOML.
+        // This text is not valid TOML, so the message names no key.
         ("[source".to_string(), "", &["]"]),
-        // The source exists, but the images of the chain differ in size.
+        // The source exists, but the chain outputs images of different sizes.
         (PIPELINE.to_string(), "chain: ", &[]),
     ] {
         write(&dir, "wrong.toml", &text);
@@ -211,7 +211,7 @@ fn a_wrong_pipeline_file_is_a_usage_error_that_names_the_key() {
     }
 }
 
-/// A build without SIMD is slower only if libjpeg-turbo decodes, so only then it is reported.
+/// A build without SIMD is reported only if libjpeg-turbo decoded, because only then it is slower.
 #[test]
 fn decoding_without_simd_is_reported_only_where_libjpeg_decodes() {
     let dir = workplace();
@@ -284,13 +284,13 @@ fn run_reports_every_documented_field() {
 
     let report = done(dir.path(), &["run", "pipeline.toml", "--device", "cpu"]);
     check_rows(&report, "8");
-    // A single epoch uses no row indexes. The third epoch uses those of the second.
+    // The first epoch uses no row indexes. The third epoch uses those of the second.
     assert!(!report.contains("row_index"), "{report}");
     let three = done(dir.path(), &["run", "pipeline.toml", "--device", "cpu", "--epochs", "3"]);
     assert!(has_words(row(&three, "cache "), &["row_index", "hits"]), "{three}");
     assert!(has_words(row(&report, "left over "), &["2", "4", "loader.last_batch"]), "{report}");
-    // The first number is the peak that is compared with the prediction. The larger one with pages
-    // of files follows.
+    // The peak that is compared with the prediction comes before the larger peak, which includes
+    // pages of files.
     let memory = row(&report, "memory ");
     assert!(has_words(memory, &["peak", "predicted", "file", "pages"]), "{report}");
     assert!(memory.find("peak") < memory.find("predicted"), "{report}");
@@ -303,7 +303,7 @@ fn run_reports_every_documented_field() {
     assert!(has_words(row(&report, "left over "), &["1 sample"]), "{report}");
 }
 
-/// Checks the rows that `run` and `demo` print on the CPU. `images` is the number of images.
+/// Checks the rows that `run` and `demo` print on the CPU for this number of images.
 #[track_caller]
 fn check_rows(report: &str, images: &str) {
     for (label, values) in [
@@ -332,7 +332,7 @@ fn each_policy_for_bad_files_works_as_documented() {
     let words = refused(dir.path(), &args, 1);
     assert!(words.contains("class001/0000004.jpg: truncated"), "{words}");
 
-    // Runs a command that gives a single warning with the number of samples and the first sample.
+    // Runs a command that prints one warning: the number of samples and the first of them.
     let with_warning = |args: &[&str], what: &str| -> Value {
         let (stdout, warning) = done_with_warnings(dir.path(), args);
         assert_eq!(warning.lines().count(), 1, "{warning}");

@@ -1,13 +1,14 @@
-//! Output files are complete or absent, inputs are limited in size, and printed text is
-//! grammatical.
+//! Tests that each output file is complete or absent, that inputs are limited in size, and that
+//! printed text is grammatical.
 
 use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// Runs the program with a limit of 4 KiB per file, which simulates a full disk.
+/// Runs the program with a limit of a few KiB per file. To the program, this looks like a full
+/// disk.
 fn on_a_full_disk(dir: &Path, args: &[&str]) -> Output {
-    // The unit is 512 bytes in a POSIX shell, and 1024 bytes in bash.
+    // The unit of `ulimit -f` is 512 bytes in a POSIX shell, and 1024 bytes in bash.
     let script = "ulimit -f 4; exec \"$0\" \"$@\"";
     Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_feedwater")])
@@ -26,8 +27,8 @@ fn leftovers(dir: &Path) -> Vec<String> {
 
 const OLD: &str = "a good file of an earlier run";
 
-/// The help names the decoder of the CPU. It depends on the format, the processor and
-/// `decode.jpeg`.
+/// The help names what decodes on each route. It must not name libjpeg, because the decoder of the
+/// CPU depends on the format, the processor and `decode.jpeg`.
 #[test]
 fn help_of_bench_names_what_each_route_decodes_with() {
     let dir = tempfile::tempdir().unwrap();
@@ -84,7 +85,7 @@ fn on_a_full_disk_the_old_files_stay_and_the_error_names_the_file() {
         let output = on_a_full_disk(dir.path(), args);
         let words = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {words}");
-        // The sheet is the first file that `dump` writes completely.
+        // `dump` reports the sheet, because the sheet is the first file that it writes to the end.
         let named = if args[0] == "dump" { "out/sheet.png" } else { file };
         assert!(words.starts_with(&format!("feedwater: {named}: ")), "{args:?}: {words}");
         assert_eq!(fs::read_to_string(dir.path().join(file)).unwrap(), OLD, "{args:?}");
@@ -132,7 +133,8 @@ fn devices_are_written_through_and_links_are_replaced() {
     assert_eq!(lines.len(), 2, "{stdout}");
     assert!(lines[0]["setup"].is_object() && lines[1]["images"].is_u64());
 
-    // If standard output is a file, this file contains both lines.
+    // If standard output is a file, the profile must not replace it: both lines must be in the
+    // file.
     let file = fs::File::create(dir.path().join("all")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
     command.args(run).args(["/dev/stdout", "--json"]).current_dir(dir.path()).stdout(file);
@@ -152,7 +154,7 @@ fn devices_are_written_through_and_links_are_replaced() {
     assert_eq!(fs::read_to_string(dir.path().join("target")).unwrap(), OLD);
 }
 
-/// Endless devices are read only up to a limit. Earlier versions filled the memory.
+/// Endless devices, such as `/dev/zero`, are read only up to a limit, and do not fill the memory.
 #[test]
 fn endless_inputs_are_errors() {
     let dir = workplace();

@@ -1,4 +1,4 @@
-//! The command `plan`.
+//! Tests of the command `plan`.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Metrics, traces and profiles.
+//! Tests of metrics, traces and profiles.
 
 mod text;
 mod trace;
@@ -23,7 +23,7 @@ fn builder() -> LoaderBuilder {
         .epochs(Some(2))
 }
 
-/// Returns a loader after two epochs. Its steps have named parts.
+/// Runs a loader for two epochs, with named parts of the consumer's steps. Returns the loader.
 fn after_a_run(builder: LoaderBuilder) -> Loader {
     let mut loader = builder.build().unwrap();
     for _ in 0..2 {
@@ -36,11 +36,12 @@ fn after_a_run(builder: LoaderBuilder) -> Loader {
     loader
 }
 
-/// A sample of the text format: name, labels and value.
+/// One value in Prometheus's text format: name, labels and value.
 type Sample = (String, BTreeMap<String, String>, f64);
 
-/// Parses metrics text into families, each with its type and samples. Fails unless the text
-/// conforms to version 0.0.4 of the format and to the rules of promtool's linter.
+/// Parses metrics in Prometheus's text format into families. Each family has a type and samples.
+/// Fails unless the text conforms to version 0.0.4 of the format, and to the rules of promtool's
+/// linter.
 fn parsed(text: &str) -> BTreeMap<String, (String, Vec<Sample>)> {
     assert!(text.ends_with('\n'));
     let mut families: BTreeMap<String, (String, Vec<Sample>)> = BTreeMap::new();
@@ -138,7 +139,7 @@ fn check_histogram(name: &str, samples: &[Sample]) {
     }
 }
 
-/// Returns the value of a sample with this name and label value.
+/// Returns the value of the metric with this name and this value of a label.
 fn value(families: &BTreeMap<String, (String, Vec<Sample>)>, name: &str, label: &str) -> f64 {
     let samples = families.values().flat_map(|it| &it.1);
     let mut found = samples.filter(|(it, labels, _)| {
@@ -152,7 +153,8 @@ fn events<'a>(trace: &'a Value, phase: &str) -> Vec<&'a Value> {
     trace["traceEvents"].as_array().unwrap().iter().filter(|it| it["ph"] == phase).collect()
 }
 
-/// Returns the spans of each track: begin, end, event. Fails if they are out of order or overlap without nesting.
+/// Returns the spans of each track of a trace, as begin, end and event. Fails if the spans of a
+/// track are out of order, or overlap without being nested.
 fn tracks(trace: &Value) -> BTreeMap<String, Vec<(f64, f64, &Value)>> {
     let mut names = BTreeMap::new();
     for event in events(trace, "M").iter().filter(|it| it["name"] == "thread_name") {

@@ -1,4 +1,4 @@
-//! Metrics in Prometheus's text format.
+//! Tests of metrics in the text format of Prometheus.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Traces in Chrome's format.
+//! Tests of traces in the format of Chrome.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -14,7 +14,8 @@ fn trace_of(loader: &Loader) -> Value {
 #[test]
 fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
     let loader = after_a_run(builder().trace(1000));
-    // The last span of a thread may end after the consumer received its batch.
+    // Repeat until all spans are there: a thread's last span may end after the consumer received
+    // its batch.
     let mut trace = trace_of(&loader);
     for _ in 0..2000 {
         if events(&trace, "X").iter().filter(|it| it["name"] == "hand_over").count() == 80 {
@@ -49,7 +50,7 @@ fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
     for spans in (0..2).map(|it| &tracks[&format!("feedwater-{it}")]) {
         let busy = spans.iter().filter(|it| it.2["cat"] == "stage" && it.2["dur"] != 0.0);
         let busy: Vec<_> = busy.collect();
-        // A thread has only one span at a time. Spans have a resolution of one nanosecond.
+        // A thread is in one span at a time. Times in the trace are rounded to nanoseconds.
         for pair in busy.windows(2) {
             assert!(pair[0].1 <= pair[1].0 + 0.002, "{pair:?}");
         }
@@ -59,14 +60,14 @@ fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
     check_flows(&trace, &tracks["consumer"]);
 }
 
-/// Checks that the counters never exceed the ring size and end at zero.
+/// Checks that the counters of the ring never exceed its number of slots, and are zero at the end.
 fn check_ring(trace: &Value) {
     for (name, most) in [("batches ready", 3), ("batches being filled", 3)] {
         let all = events(trace, "C");
         let counters: Vec<_> = all.iter().filter(|it| it["name"] == name).collect();
         let values: Vec<_> =
             counters.iter().map(|it| it["args"]["batches"].as_u64().unwrap()).collect();
-        // Three values per batch: begun, finished, taken.
+        // Each batch changes a counter three times: when it is begun, finished and taken.
         assert_eq!(values.len(), 60);
         assert!(values.iter().all(|it| *it <= most) && values.contains(&1), "{name}: {values:?}");
         assert_eq!(values.last(), Some(&0));
@@ -74,8 +75,8 @@ fn check_ring(trace: &Value) {
     }
 }
 
-/// Checks the number of threads that wait for a processor, counted per batch, if the kernel
-/// provides it.
+/// Checks the counter of threads that wait for a processor. It has one value per batch, if the
+/// kernel reports these waits.
 fn check_processor(trace: &Value) {
     let all = events(trace, "C");
     let waiting = all.iter().filter(|it| it["name"] == "threads waiting for a processor");
@@ -86,7 +87,8 @@ fn check_processor(trace: &Value) {
     assert!(values.iter().all(|it| *it >= 0.0), "{values:?}");
 }
 
-/// Checks that every batch has an arrow from a thread's span to the wait that it ended.
+/// Checks that every batch has an arrow. It begins in the span of the thread that finished the
+/// batch, and ends in the consumer's wait for it.
 fn check_flows(trace: &Value, consumer: &[(f64, f64, &Value)]) {
     let (starts, ends) = (events(trace, "s"), events(trace, "f"));
     assert_eq!((starts.len(), ends.len()), (20, 20));
@@ -106,7 +108,7 @@ fn a_trace_holds_the_latest_spans_in_the_memory_of_its_row() {
     let trace = trace_of(&loader);
     let tracks = tracks(&trace);
     assert!(tracks.values().all(|spans| spans.len() <= 16));
-    // 16 of 40 waits and steps fit into the trace.
+    // The trace keeps only 16 of the consumer's 40 spans (waits and steps).
     assert_eq!(tracks["consumer"].len(), 16);
     let wait = tracks["consumer"].iter().rfind(|it| it.2["name"] == "wait").unwrap();
     assert_eq!(wait.2["args"]["batch"], 19);
@@ -125,7 +127,7 @@ fn a_loader_without_a_trace_reports_that_and_has_no_row() {
     assert!(loader.footprint().row("trace").is_none());
 }
 
-/// In a loop that is left early, discarded batches no longer count as ready.
+/// If a loop ends early, its remaining batches are discarded and must not count as ready.
 #[test]
 fn discarded_batches_leave_the_ring() {
     let mut loader = builder().trace(1000).build().unwrap();

@@ -1,4 +1,5 @@
-//! Packing again with changed sources, other settings and damaged directories.
+//! Tests of packing again: with a changed source, with other settings, and into a damaged
+//! directory.
 
 use super::*;
 
@@ -17,7 +18,7 @@ fn a_directory_of_another_source_or_settings_is_an_error_that_names_the_differen
     assert!(has_words(&problem, &["samples", "11", "5"]), "{problem}");
 }
 
-/// Packs into a directory that was packed from something else. Returns the error message.
+/// Tries to pack into a directory that was packed from something else. Returns the error message.
 #[track_caller]
 fn refused(source: &dyn Source, root: &Path, settings: &Settings) -> String {
     let error = pack(source, root, settings, |_| {}).unwrap_err();
@@ -42,7 +43,7 @@ fn a_changed_source_is_an_error_that_names_the_sample_before_any_write() {
             |root| {
                 let path = root.join("class0/01.jpg");
                 let mut bytes = fs::read(&path).unwrap();
-                // Changes a byte within the coded data.
+                // Change one byte within the compressed data.
                 let middle = bytes.len() / 2;
                 bytes[middle] ^= 1;
                 fs::write(&path, bytes).unwrap();
@@ -82,7 +83,7 @@ fn a_changed_source_is_an_error_that_names_the_sample_before_any_write() {
         ),
     ];
     for (what, change, words) in changes {
-        // Tests an interrupted run and a complete one.
+        // Test an interrupted pack and a complete one.
         for stop in [8, 11] {
             let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
             let settings = settings(ShardFormat::WebDataset);
@@ -119,7 +120,7 @@ fn packing_resumes_if_files_were_only_touched_or_changed_beyond_the_packed_part(
     let source = Failing(folder(data.path()), 8);
     pack(&source, root.path(), &settings, |_| {}).unwrap_err();
     touch(&data.path().join("class0/00.jpg"));
-    // This sample has not been packed yet.
+    // This sample has not been packed yet, so it may change.
     let last = data.path().join("class1/10.jpg");
     fs::write(&last, jpeg(77, 50, 50)).unwrap();
     let source = Directory::open(data.path()).unwrap();
@@ -128,7 +129,7 @@ fn packing_resumes_if_files_were_only_touched_or_changed_beyond_the_packed_part(
     assert_eq!(files(root.path()), files(fresh.path()));
 }
 
-/// Sources without versions, such as images in memory, are read and compared again.
+/// If a source has no versions, as for images in memory, its samples are read again and compared.
 #[test]
 fn a_source_without_versions_is_compared_by_its_bytes() {
     let (root, _) = packed(&source(), &settings(ShardFormat::WebDataset));
@@ -156,7 +157,7 @@ fn manifests_of_other_versions_are_distinguished() {
     fs::write(&path, json.to_string()).unwrap();
     let error = pack(&source(), root.path(), &same, |_| {}).unwrap_err();
     assert!(matches!(&error, Error::Io { path: it, .. } if *it == path), "{error}");
-    // A manifest of the first version.
+    // Without these fields, it is a manifest of version 1.
     let fields = json.as_object_mut().unwrap();
     fields.remove("unknown");
     fields.remove("version");
@@ -187,7 +188,7 @@ fn missing_or_foreign_shards_are_reported_before_any_write() {
     assert_eq!(fs::read(root.path().join("train-000000.tar")).unwrap(), b"someone's");
 }
 
-/// A source that reports no versions.
+/// A source that provides no versions of its samples.
 struct Unversioned(Directory);
 
 impl Source for Unversioned {
@@ -214,8 +215,8 @@ impl Identity for Unversioned {
     }
 }
 
-/// A single bit changes, with equal length and modification time. The time of the last status
-/// change reveals it. `verify` compares all bytes.
+/// A single bit of a file changes, but not its length and modification time. The time of the last
+/// status change reveals the change. With `verify`, all bytes are compared.
 #[test]
 fn one_changed_bit_at_equal_length_and_time_is_noticed() {
     let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -241,8 +242,8 @@ fn one_changed_bit_at_equal_length_and_time_is_noticed() {
     assert!(has_words(&problem, &["class0/01.jpg", "CRC"]), "{problem}");
 }
 
-/// Gives the packed part the version of the changed file, as if its length, times and inode were
-/// unchanged.
+/// Changes a file, and then replaces the file's recorded version by its new version. So only a
+/// comparison of the bytes (`--verify`) can notice the change.
 #[test]
 fn the_option_verify_compares_the_bytes_of_unchanged_versions() {
     let root = tempfile::tempdir().unwrap();
@@ -275,7 +276,8 @@ fn the_option_verify_compares_the_bytes_of_unchanged_versions() {
     assert!(code == Some(2) && words.contains("--verify"), "{words}");
 }
 
-/// Other users may be able to write in the directory.
+/// Other users may be able to create links and pipes in the directory. `pack` must not follow such
+/// links, or wait for such pipes.
 #[test]
 fn names_that_pack_keeps_are_not_followed_or_waited_for() {
     let (outside, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -300,7 +302,7 @@ fn names_that_pack_keeps_are_not_followed_or_waited_for() {
     let manifest = root.path().join(".feedwater-pack.json");
     assert!(Command::new("mkfifo").arg(&manifest).status().unwrap().success());
     refused(".feedwater-pack.json");
-    // A manifest that a full disk truncated is an error with advice.
+    // If a full disk has truncated the manifest, the error message tells what to do.
     fs::write(&manifest, "").unwrap();
     let error = pack(&source(), root.path(), &settings(ShardFormat::WebDataset), |_| {});
     assert!(error.unwrap_err().to_string().contains("delete it"));

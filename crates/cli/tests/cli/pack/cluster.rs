@@ -1,4 +1,4 @@
-//! Packing in pieces, as on several machines.
+//! Tests of packing in pieces, as on several machines.
 
 use feedwater_tools::pack::{Coordinator, Piece, ShardRange, Written, encode, write_shard};
 use serde::Serialize;
@@ -6,13 +6,13 @@ use serde::de::DeserializeOwned;
 
 use super::*;
 
-/// Serializes and parses a value, as if it were sent to another machine.
+/// Serializes and parses a value, as if it had been sent to another machine.
 fn sent<T: Serialize + DeserializeOwned>(value: &T) -> T {
     serde_json::from_str(&serde_json::to_string(value).unwrap()).unwrap()
 }
 
-/// Encodes the samples from `begin` on in pieces of `samples` samples, starting with the last
-/// piece. Returns them as bytes.
+/// Encodes the samples from `begin` on, in pieces of `samples` samples. Encodes the last piece
+/// first. Returns the pieces as bytes.
 fn pieces(
     source: &dyn Source,
     settings: &Settings,
@@ -30,7 +30,7 @@ fn pieces(
     pieces
 }
 
-/// Packs with pieces of `samples` samples. Stops when `most` shards are listed.
+/// Packs in pieces of `samples` samples. Stops after `most` shards are listed.
 fn in_pieces(
     source: &dyn Source,
     root: &Path,
@@ -45,7 +45,7 @@ fn in_pieces(
         let sizes = Piece::from_bytes(bytes).unwrap().sizes(settings, source.len());
         ended.extend(coordinator.sized(&sizes));
     }
-    // Writes shards in another order, and some of them twice.
+    // Write the shards in another order than their numbers, and some of them twice.
     let write = |shard: &ShardRange| {
         let overlap = |begin: u64| begin < shard.end && begin + samples > shard.begin;
         let needed = pieces.iter().filter(|it| overlap(it.0)).map(|it| Piece::from_bytes(&it.1));
@@ -72,7 +72,7 @@ fn pieces_of_any_size_give_the_files_of_one_machine() {
                 assert_eq!(made.as_ref(), Some(&manifest));
                 assert_eq!(everything(root.path()), everything(whole.path()));
                 assert_eq!(verify(root.path(), |_| {}).unwrap(), 11);
-                // The directory is complete, so there is nothing to do.
+                // The directory is already complete, so packing again changes nothing.
                 let again = in_pieces(&source(), root.path(), &settings, samples, usize::MAX);
                 assert_eq!(again.as_ref(), Some(&manifest));
             }
@@ -116,7 +116,7 @@ fn a_stopped_run_resumes_after_the_last_listed_shard_on_one_machine_or_several()
         for again_in_pieces in [false, true] {
             let root = tempfile::tempdir().unwrap();
             assert_eq!(in_pieces(&source(), root.path(), &settings, 2, most), None);
-            // A killed writer leaves such a file.
+            // A process that was killed while writing a shard leaves such a file behind.
             fs::write(root.path().join(".train-000001.tar.77-0.part"), "half").unwrap();
             let listed = Manifest::read(root.path()).unwrap().unwrap().shards;
             assert_eq!(listed, manifest.shards[..most]);

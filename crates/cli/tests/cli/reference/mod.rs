@@ -1,4 +1,5 @@
-//! The images of `docs/reference/operators.md`: one strip per operator, with the unchanged image and up to three results.
+//! Creates the images of `docs/reference/operators.md`. Each operator has a strip with the
+//! unchanged image and up to three results.
 
 use std::fs;
 use std::path::Path;
@@ -16,29 +17,32 @@ use feedwater_tools::synth;
 use jpeg_encoder::{ColorType, Encoder};
 use serde_json::{Value, json};
 
-/// Settings per operator, as a table of lists. An operator that is missing has the examples of `feedwater::internals::op::example_settings`.
+/// Settings for each operator, as a TOML table of lists. For an operator that is not in the table,
+/// the examples of `feedwater::internals::op::example_settings` are used.
 const STRENGTHS: &str = include_str!("strengths.toml");
 /// Size of the unchanged image.
 const PHOTO: Size = Size::new(240, 180);
-/// Number of results of an operator that draws random numbers.
+/// Number of samples with which an operator is applied if it draws random numbers.
 const DRAWS: u64 = 4;
 /// JPEG quality of a strip.
 const QUALITY: u8 = 70;
-/// Columns of the unchanged image in a strip.
+/// Width of the unchanged image in a strip, in pixels.
 const WIDTH: u32 = 96;
-/// Columns between two images.
+/// Gap between two images of a strip, in pixels.
 const GAP: u32 = 4;
-/// Most results in a strip.
+/// Largest number of results in a strip.
 const MOST: usize = 3;
 
-/// A result of an operator: the lines of its settings, the number of the sample whose random numbers were drawn, and the image.
+/// A result of an operator: the lines of its settings, the number of the sample for which random
+/// numbers were drawn, and the image.
 struct Shown {
     settings: Vec<String>,
     draw: u64,
     image: Image<u8>,
 }
 
-/// Writes a strip of each operator into a folder. Returns the operators with the alternative texts of their strips.
+/// Writes the strips of all operators into a folder. Returns the operators and the alternative
+/// texts of their strips.
 fn write(folder: &Path) -> Value {
     let photo = Image::from_data(PHOTO.window(), synth::image(1, 4, PHOTO.width, PHOTO.height));
     let mut strips = Vec::new();
@@ -50,12 +54,13 @@ fn write(folder: &Path) -> Value {
                 shown.push(Shown { settings: settings.clone(), draw, image });
             }
         }
-        // One sample of each strength, then further samples.
+        // Choose one sample of each strength first, and then further samples.
         let mut chosen: Vec<usize> = (0..shown.len()).collect();
         chosen.sort_by_key(|&at| shown[at].draw);
         chosen.truncate(MOST);
         chosen.sort_unstable();
-        // Without boxes, random_iou_crop changes nothing.
+        // Skip operators without any effect. For example, `random_iou_crop` changes nothing without
+        // boxes.
         if chosen.iter().all(|&at| shown[at].image == photo) {
             continue;
         }
@@ -71,7 +76,7 @@ fn write(folder: &Path) -> Value {
     json!({ "strips": strips })
 }
 
-/// An operator at several strengths, with the lines of its settings as in a pipeline file.
+/// Returns an operator at several strengths, each with its settings as lines of a pipeline file.
 fn strengths(name: &str) -> Vec<(Arc<dyn Operator>, Vec<String>)> {
     let listed: toml::Table = STRENGTHS.parse().unwrap();
     let all: Vec<toml::Table> = match listed.get(name).and_then(toml::Value::as_array) {
@@ -89,7 +94,7 @@ fn strengths(name: &str) -> Vec<(Arc<dyn Operator>, Vec<String>)> {
     strengths.collect()
 }
 
-/// Settings as TOML, which has no null: a setting without a value is left out.
+/// Converts settings to TOML. Settings without a value are omitted, because TOML has no null.
 fn without_nulls(settings: &Value) -> toml::Table {
     let given = settings.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     given
@@ -97,11 +102,11 @@ fn without_nulls(settings: &Value) -> toml::Table {
         .collect()
 }
 
-/// The image after an operator, with the random numbers of sample number `draw`.
+/// Returns the output image of an operator, with the random numbers of sample `draw`.
 fn applied(operator: &dyn Operator, draw: u64, photo: &Image<u8>) -> HostImage {
     let key = SampleKey { seed: 1, epoch: 0, index: draw };
     let actions = Actions::of([operator], key, photo.window().size());
-    // No tensor is stored.
+    // The shape does not matter, because no tensor is stored.
     let (dtype, layout) = (DType::F32, Layout::Nchw);
     let shape = TensorShape { batch: 1, width: 1, height: 1, dtype, layout };
     let mut transform = HostTransform::of_shape(shape);
@@ -109,19 +114,20 @@ fn applied(operator: &dyn Operator, draw: u64, photo: &Image<u8>) -> HostImage {
     transform.image().clone()
 }
 
-/// Bytes of an image. Floats from -2.5 to 2.5 are shown as black to white.
+/// Converts an image to bytes. Floats from -2.5 to 2.5 become black to white.
 fn visible(image: HostImage) -> Image<u8> {
     match image {
         HostImage::U8(image) => image,
         HostImage::F32(image) => {
-            // `as` clamps to 0..=255.
+            // `as` truncates to an integer, and clamps to 0..=255.
             let bytes = image.data().iter().map(|it| (127.5 + 51.0 * it) as u8).collect();
             Image::from_data(image.window(), bytes)
         }
     }
 }
 
-/// Images beside each other on white, in the scale of the unchanged image. Larger images are reduced to its size.
+/// Draws images beside each other on white. All are reduced by the same factor as the unchanged
+/// image. Images that are larger than that one are reduced to its size.
 fn strip<'a>(images: impl Iterator<Item = &'a Image<u8>>) -> Image<u8> {
     let small: Vec<Image<u8>> = images.map(reduced).collect();
     let sizes = small.iter().map(|it| it.window().size());
@@ -149,13 +155,13 @@ fn reduced(image: &Image<u8>) -> Image<u8> {
     visible(applied(&Resize::to(side(width), side(height)), 0, image))
 }
 
-/// Alternative text of a strip.
+/// Returns the alternative text of a strip, which describes its images.
 fn alt<'a>(results: impl Iterator<Item = &'a Shown>) -> String {
     let mut text = String::from("The unchanged image");
     for Shown { settings, draw, .. } in results {
         text += "; ";
         text += &match (draw, settings.as_slice()) {
-            // The image before it has the same settings.
+            // This image has the same settings as the image before it.
             (1.., _) => format!("sample {draw}"),
             (0, []) => String::from("with its defaults"),
             (0, settings) => settings.join(", "),
@@ -172,7 +178,7 @@ fn strips_show_the_image_and_up_to_three_results() {
     let result = write(dir.path());
     let strips = result["strips"].as_array().unwrap();
     let written: Vec<&str> = strips.iter().map(|it| it["op"].as_str().unwrap()).collect();
-    // Without boxes it changes nothing.
+    // `random_iou_crop` changes nothing without boxes, so it has no strip.
     let shown: Vec<&str> = feedwater::internals::op::NAMES
         .iter()
         .copied()

@@ -1,9 +1,10 @@
-//! Runs `scripts/acceptance` from the first step to the last on the simulated GPU, as a user runs
-//! it on a rented machine. The scripts are packed, run in several calls, killed, interrupted, moved
-//! to another machine, and the results are sent back.
+//! Runs `scripts/acceptance` on the simulated GPU from the first step to the last, as a user runs
+//! it on a rented machine. The scripts are packed, run in several calls, killed, interrupted, and
+//! moved to another machine. At the end, the results are sent back.
 //!
-//! The programs are those of the tests. The programs beside this file replace `nvidia-smi` and
-//! `compute-sanitizer`, and a module replaces DALI. Measured numbers have no meaning.
+//! The script runs the same programs as the tests. Two programs beside this file replace
+//! `nvidia-smi` and `compute-sanitizer`, and a Python module replaces DALI. Measured numbers have
+//! no meaning.
 
 use std::env;
 use std::fs;
@@ -18,15 +19,16 @@ use serde_json::Value;
 
 use crate::{repository, simulated};
 
-/// Maximum number of bytes in one upload to a machine, and in its results.
+/// Largest number of bytes in one upload to a rented machine. The results have the same limit.
 const UPLOAD_LIMIT: u64 = 64 << 20;
-/// Maximum number of files in the results.
+/// Largest number of files in the results.
 const FILES_LIMIT: usize = 8;
 
-/// Every step with its expected result. For a step that cannot pass here, also a part of its note.
+/// Every step with its expected result. The third text is a part of the expected note, for steps
+/// that cannot pass on the simulated GPU.
 const EXPECTED: [(&str, &str, &str); 19] = [
     ("versions", "pass", ""),
-    // The engines are simulated. Their real library comes with the driver and is missing.
+    // The JPEG engines are simulated. Their real library, which is part of the driver, is missing.
     ("cuvid", "FAIL", "there is no libnvcuvid.so.1"),
     ("doctor", "pass", ""),
     ("receive", "pass", ""),
@@ -38,7 +40,7 @@ const EXPECTED: [(&str, &str, &str); 19] = [
     ("run", "pass", ""),
     ("routes", "pass", ""),
     ("groups", "pass", ""),
-    // PyTorch is missing, or sees no GPU because it loads the real driver.
+    // PyTorch is not installed, or finds no GPU because it loads the real driver.
     ("peers", "partly", "torchvision: skipped: "),
     ("loaders", "pass", ""),
     ("kernels", "pass", ""),
@@ -48,10 +50,10 @@ const EXPECTED: [(&str, &str, &str); 19] = [
     ("racecheck", "pass", ""),
 ];
 
-/// The folders of the build machine, and what all machines share.
+/// The folders of the machine that builds, and the files that all machines share.
 struct Rehearsal {
     directory: tempfile::TempDir,
-    /// Variables that name the simulated libraries and their kernel cache.
+    /// Environment variables that name the simulated libraries and their cache of kernels.
     environment: Vec<(&'static str, PathBuf)>,
 }
 
@@ -60,11 +62,11 @@ impl Rehearsal {
         self.directory.path().join(name)
     }
 
-    /// Returns a call on a machine. Each machine has its own store.
+    /// Returns a command that calls the script on a machine. Each machine has its own store.
     fn call(&self, machine: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("env");
-        // Shells start background jobs with SIGINT ignored, and bash would ignore it too. `env`
-        // restores the default.
+        // A shell starts its background jobs with SIGINT ignored, and bash would keep ignoring it.
+        // `env` restores the default.
         command.args(["--default-signal=INT,TERM,HUP", "bash"]);
         command.arg(self.path("packed/acceptance")).args(arguments).current_dir(self.path(""));
         let own = self.path("tools").display().to_string();
@@ -76,7 +78,7 @@ impl Rehearsal {
             .env("ACCEPTANCE_STORE", self.path(machine))
             .env("ACCEPTANCE_IMAGES", "16")
             .env("ACCEPTANCE_SMALL", "1")
-            // Other tests run at the same time, so measurements may take longer.
+            // Allow more time for measurements, because other tests run at the same time.
             .env("ACCEPTANCE_PATIENCE", "5")
             .args(["--minutes", "40"])
             .stdin(Stdio::null())
@@ -85,8 +87,8 @@ impl Rehearsal {
         command
     }
 
-    /// Ends a call with a signal as soon as the step `after` has ended. The signal is repeated,
-    /// like a user who presses Ctrl-C again, because bash 5.2 loses a few signals that arrive
+    /// Interrupts a call with a signal as soon as the step `after` has ended. Sends the signal
+    /// repeatedly, like a user who presses Ctrl-C again. Bash 5.2 loses a few signals that arrive
     /// during a command substitution.
     fn cut(&self, machine: &str, arguments: &[&str], after: &str, signal: Signal) -> Output {
         let mut child = self.call(machine, arguments).spawn().unwrap();
@@ -104,21 +106,21 @@ impl Rehearsal {
     }
 }
 
-/// Returns the result of a step in the table of a report.
+/// Returns the result of a step from the table of a report.
 fn result_of(report: &Path, step: &str) -> Option<String> {
     let text = fs::read_to_string(report).ok()?;
     let row = text.lines().find_map(|line| line.strip_prefix(step)?.strip_prefix(' '))?;
     Some(row.get(16 - step.len()..)?.split("  ").next()?.trim().to_owned())
 }
 
-/// Returns the names of the steps that a call ran.
+/// Returns the names of the steps that one call of the script ran.
 fn ran(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let rows = text.lines().filter_map(|line| line.split(' ').next());
     rows.filter(|name| EXPECTED.iter().any(|it| it.0 == *name)).map(str::to_owned).collect()
 }
 
-/// Builds the programs, and returns Cargo's messages about them.
+/// Builds the programs of the tests, and returns Cargo's messages about them.
 fn messages() -> String {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let own = env::current_exe().unwrap();
@@ -138,7 +140,8 @@ fn messages() -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Collects the programs of the tests in one folder. Returns the decoder for the simulated nvJPEG.
+/// Links the programs of the tests into one folder. Returns the path of the decoder that the
+/// simulated nvJPEG uses.
 fn programs(folder: &Path) -> PathBuf {
     fs::create_dir(folder).unwrap();
     symlink(env!("CARGO_BIN_EXE_feedwater"), folder.join("feedwater")).unwrap();
@@ -156,7 +159,7 @@ fn programs(folder: &Path) -> PathBuf {
     decoder.expect("cargo names the decoder")
 }
 
-/// Packs two versions of nvJPEG, NVRTC, and a wheel in two parts.
+/// Packs the scripts with two versions of nvJPEG, with NVRTC, and with a wheel in two parts.
 fn pack() -> Rehearsal {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
@@ -190,7 +193,7 @@ with zipfile.ZipFile('dali-1-py3-none-any.whl', 'w') as wheel:
     }
     fs::copy(library("libnvrtc.so"), path("packed/lib/libnvrtc.so.13")).unwrap();
     fs::create_dir(path("driver")).unwrap();
-    // The names under which the peers and the simulated NVML find the driver.
+    // The peers and the simulated NVML look up the driver under these names.
     for name in ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"] {
         symlink(library(name.trim_end_matches(".1")), path("driver").join(name)).unwrap();
     }
@@ -203,8 +206,8 @@ with zipfile.ZipFile('dali-1-py3-none-any.whl', 'w') as wheel:
         ("FEEDWATER_LIBCUDA", of("FEEDWATER_LIBCUDA")),
         ("FEEDWATER_LIBNVJPEG", of("FEEDWATER_LIBNVJPEG")),
         ("FEEDWATER_LIBNVML", library("libnvidia-ml.so")),
-        // The name of a cached kernel depends on paths, so the tests would not find this kernel
-        // again.
+        // Cache kernels in a folder of their own. Their file names depend on paths, so other tests
+        // could not use them.
         ("FEEDWATER_CACHE", path("kernels")),
         ("SIM_NVJPEG_DECODER", decoder),
         ("SIM_NVML", format!("50,40,0,{},{},1000,2000", 1u64 << 30, 16u64 << 30).into()),
@@ -230,22 +233,22 @@ fn bytes(folder: &Path) -> u64 {
 fn every_step_runs_to_its_end() {
     let rehearsal = pack();
     let path = |name: &str| rehearsal.path(name);
-    // Each part must fit into an upload.
+    // Each of the two parts must fit into one upload.
     for part in ["packed/parts-0", "packed/parts-1"] {
         assert!((1..=UPLOAD_LIMIT).contains(&bytes(&path(part))), "{part}");
     }
     assert!(!path("packed/parts-2").exists());
     fs::rename(path("packed/parts-1"), path("later")).unwrap();
 
-    // The machine disappears in the middle of a step.
+    // The machine is lost in the middle of a step.
     let cut = rehearsal.cut("first", &["results", "--steps", "libraries"], "receive", Signal::KILL);
     assert!(!cut.status.success());
     let report = path("results/report.txt");
     assert_eq!(result_of(&report, "receive").unwrap(), "partly");
     assert!(fs::read_to_string(&report).unwrap().contains("is incomplete, parts here: 1"));
 
-    // The next call continues with another folder. The step that was running in the killed call has
-    // ended.
+    // The next call continues with the other part, and with another folder for results. The step
+    // during which the call was killed has ended by now.
     fs::rename(path("later"), path("packed/parts-1")).unwrap();
     fs::remove_dir_all(path("packed/parts-0")).unwrap();
     fs::rename(path("results"), path("moved")).unwrap();
@@ -253,7 +256,7 @@ fn every_step_runs_to_its_end() {
     let steps = ["cuvid", "receive", "decode", "nvjpeg-versions", "gpu_hardware", "memory"];
     assert_eq!(ran(&second), steps, "{second:?}");
 
-    // Another machine has only the results. It has no wheel until it receives one.
+    // A new machine has only the results. It has no wheel until one is received.
     let third = rehearsal.cut("second", &["moved", "--steps", "rates"], "run", Signal::INT);
     assert_eq!(third.status.code(), Some(130), "{third:?}");
     fs::rename(path("first/lib"), path("second/lib")).unwrap();
@@ -292,7 +295,7 @@ fn every_step_runs_to_its_end() {
     assert!(readings.lines().next().unwrap().ends_with(", utilization.jpeg"), "{readings}");
     assert!(readings.lines().filter(|line| line.starts_with("0, ")).count() > 5, "{readings}");
 
-    // Checks the size of the results that are sent back.
+    // Check the number and the size of the results that are sent back.
     let back = files(&path("moved"));
     assert!(back.len() <= FILES_LIMIT && bytes(&path("moved")) <= UPLOAD_LIMIT, "{back:?}");
 }

@@ -1,4 +1,4 @@
-//! Starts measuring after the warm-up, and evaluates the measurements.
+//! Resets the measurements after the warm-up, and computes the forecast from them at the end.
 
 use super::Simulation;
 use super::parts::{Pool, Worker};

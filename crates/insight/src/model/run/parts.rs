@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 pub(super) enum Kind {
     /// A worker starts.
     Start,
-    /// A stage of a sample ends.
+    /// A stage of a sample ends. `id` is the sample.
     Stage,
-    /// The extra time of a finished batch ends; the id is the sample that finished last.
+    /// The `per_batch` time of a finished batch ends. `id` is the sample that finished last.
     Batch,
-    /// The consumer's part on a core ends.
+    /// The part of the consumer's step that occupies a core ends.
     Host,
-    /// The step ends.
+    /// The consumer's step ends.
     Step,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum State {
     Slot,
 }
 
-/// State of a worker, the time at which it began, and the total time in each state.
+/// Current state of a worker, the time at which this state began, and the total time in each state.
 #[derive(Clone, Copy)]
 pub(super) struct Worker {
     pub state: State,
@@ -41,7 +41,7 @@ pub(super) struct Worker {
     pub sums: [f64; 4],
 }
 
-/// A count, and its integral over time.
+/// A count that changes, such as the number of busy servers, and its integral over time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Level {
     pub count: u32,
@@ -49,7 +49,7 @@ pub(super) struct Level {
     pub area: f64,
 }
 
-/// Cores, or the servers of a resource.
+/// The cores, or the servers of one resource, with a queue of samples.
 pub(super) struct Pool {
     pub servers: u32,
     pub busy: Level,
@@ -75,7 +75,8 @@ impl Level {
 }
 
 impl Ord for Planned {
-    /// Reversed: the heap pops the greatest, which must be the earliest event.
+    /// The order is reversed. A `BinaryHeap` pops its greatest element, which must be the earliest
+    /// event.
     fn cmp(&self, other: &Self) -> Ordering {
         other.time.total_cmp(&self.time).then(other.order.cmp(&self.order))
     }

@@ -1,5 +1,5 @@
-//! Optimized files have the same pixels and are smaller; unsupported and corrupt files are
-//! rejected.
+//! Tests that optimized files have the same pixels and are smaller, and that unsupported and
+//! corrupt files are rejected.
 
 use feedwater::internals::decode::Decoders;
 use feedwater::internals::header::Header;
@@ -120,8 +120,8 @@ fn pixels_stay_equal_and_files_become_smaller() {
     }
 }
 
-/// The encoder can optimize a gray file of one scan itself. Its algorithm differs from libjpeg's,
-/// but the code lengths are the same.
+/// Compares with the tables of the encoder, which can optimize gray files of one scan. Its
+/// algorithm differs from libjpeg's, but the code lengths are equally good.
 #[test]
 fn no_other_optimal_tables_give_a_smaller_file() {
     let gray: Vec<u8> = image(2, 5, 200, 150).iter().skip(1).step_by(3).copied().collect();
@@ -133,7 +133,8 @@ fn no_other_optimal_tables_give_a_smaller_file() {
             encoder.encode(&gray, 200, 150, ColorType::Luma).unwrap();
             bytes
         });
-        // Both files are optimized first, because the encoder also writes unused chroma tables.
+        // The encoder also writes unused chroma tables. Optimizing both files removes these, so
+        // that the lengths can be compared.
         let (ours, theirs) = (optimized(&standard).unwrap(), optimized(&own).unwrap());
         assert_eq!(ours.len(), theirs.len(), "{quality}");
         assert!(ours.len() <= own.len(), "{quality}: {} and {}", ours.len(), own.len());

@@ -113,7 +113,8 @@ impl Stage<'_> {
             let (colour, flat) = (self.vary(kind, 18.0), self.between(0.55, 0.9));
             let gloss = self.between(0.0, 0.35);
             let texture = self.between(0.35, 1.0);
-            // Objects at 0.6 of the depth are in focus.
+            // Objects at 0.6 of the depth are in focus. The blur grows with the square of the
+            // distance from there.
             let blur = 1.0 + 7.0 * (near - 0.6).abs() * (near - 0.6).abs();
             self.ball([x, y], radius, flat, colour, [gloss, texture], blur);
         }

@@ -1,4 +1,4 @@
-//! Scenes that reach to the horizon.
+//! Scenes with a view to the horizon.
 
 use super::super::land::House;
 use super::super::noise::{Colour, mix};
@@ -83,7 +83,7 @@ impl Stage<'_> {
         self.plane(0.5, [26.0, 50.0, 74.0], [150.0, 118.0, 110.0], 0.75, 3.5, 0.6, glitter);
         let (colour, foot) = ([62.0, 52.0, 62.0], [90.0, 74.0, 76.0]);
         if self.rng.chance(0.7) {
-            // Draws an island's hills before the water, so the water hides their lower part.
+            // Draw the hills of an island before the water, which then hides their lower part.
             let island = self.layers.pop();
             self.ridge(Range {
                 base: 0.51,
