@@ -1,0 +1,36 @@
+//! Ring of rows between the horizontal and the vertical pass.
+
+/// Number of rows that go through the horizontal pass together, so that it reads the coefficients once for all of
+/// them. An output row is ready at most this number of rows, minus one, after its last tap.
+pub(super) const ROWS_AT_ONCE: usize = 4;
+
+/// Rows after the horizontal pass.
+#[derive(Clone, Copy)]
+pub(super) struct RowRing<'a> {
+    rows: &'a [u8],
+    stride: usize,
+    len: usize,
+}
+
+impl<'a> RowRing<'a> {
+    /// Ring of rows of `stride` bytes that holds the newest `len` rows.
+    pub fn new(rows: &'a [u8], stride: usize, len: usize) -> Self {
+        Self { rows, stride, len }
+    }
+
+    /// Row `y` of the input with its padding. It must not have been overwritten yet.
+    pub fn row(&self, y: u32) -> &'a [u8] {
+        &self.rows[self.start(y)..][..self.stride]
+    }
+
+    /// Offset of row `y` in [`bytes`](Self::bytes).
+    pub fn start(&self, y: u32) -> usize {
+        self.stride * (y as usize % self.len)
+    }
+
+    /// All rows, each a whole number of vectors long.
+    #[cfg(target_arch = "x86_64")]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.rows
+    }
+}
