@@ -65,7 +65,7 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 /// Creates a ring with these slots.
 pub fn ring<S: Slot>(slots: Vec<S>) -> (Producer<S>, Consumer<S>) {
     let shared = Arc::new(Shared {
-        state: Mutex::new(State {
+        state: Mutex::new(RingState {
             begun_with: slots.len(),
             slots: slots.len(),
             in_use: 0,
@@ -85,14 +85,14 @@ pub fn ring<S: Slot>(slots: Vec<S>) -> (Producer<S>, Consumer<S>) {
 }
 
 struct Shared<S> {
-    state: Mutex<State<S>>,
+    state: Mutex<RingState<S>>,
     /// Signals that a slot is free or the ring is closed.
     freed: Condvar,
     /// Signals that a slot is ready or that no more slots will become ready.
     published: Condvar,
 }
 
-struct State<S> {
+struct RingState<S> {
     /// Number of slots at the start, number of all slots now, and number of slots that are in use
     /// or were leaked in use.
     begun_with: usize,
@@ -111,7 +111,7 @@ struct State<S> {
     held_since: Option<Instant>,
 }
 
-impl<S> State<S> {
+impl<S> RingState<S> {
     /// Whether no slot is ready, being filled or available for filling. A slot in use must be
     /// dropped first.
     fn is_held(&self) -> bool {
@@ -122,7 +122,7 @@ impl<S> State<S> {
 impl<S> Shared<S> {
     /// A poisoned lock is safe to use. No other code runs while the lock is held, so a panic cannot
     /// leave the state inconsistent.
-    fn lock(&self) -> MutexGuard<'_, State<S>> {
+    fn lock(&self) -> MutexGuard<'_, RingState<S>> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 

@@ -39,7 +39,7 @@ pub struct RandomCrop {
 }
 
 /// Place of the window on one axis.
-struct Place {
+struct CropAxis {
     /// Padding before and after.
     padding: [u32; 2],
     /// First pixel of the window in the padded image.
@@ -54,7 +54,7 @@ impl RandomCrop {
     }
 
     /// Place of the window on one axis. Draws a number only if there is a choice.
-    fn place(&self, side: u32, padding: [u32; 2], wanted: u32, rng: &mut SampleRng) -> Place {
+    fn place(&self, side: u32, padding: [u32; 2], wanted: u32, rng: &mut SampleRng) -> CropAxis {
         let [mut before, mut after] = padding;
         // The sides of images and settings are far below the largest u32.
         let missing = wanted.saturating_sub(side + before + after);
@@ -66,7 +66,7 @@ impl RandomCrop {
             0 => 0,
             room => rng.below(u64::from(room) + 1) as u32,
         };
-        Place { padding: [before, after], first }
+        CropAxis { padding: [before, after], first }
     }
 }
 

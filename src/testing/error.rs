@@ -9,7 +9,7 @@ use crate::geometry::Size;
 /// reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Form {
+pub enum Implementation {
     /// [`ImageFormula::apply`](crate::op::custom::ImageFormula::apply).
     FastPath,
     /// CPU path of a loader, which decodes, resamples, transforms and stores row by row.
@@ -24,16 +24,16 @@ pub enum Form {
     Device,
 }
 
-impl Form {
+impl Implementation {
     /// Name of the form, for messages.
     pub const fn name(self) -> &'static str {
         match self {
-            Form::FastPath => "the fast path",
-            Form::Rows => "the row-by-row CPU path",
-            Form::HostKernel => "the CUDA source, compiled for the host,",
-            Form::HostTiles => "the CUDA source in tiles, compiled for the host,",
-            Form::HostProgram => "the CUDA source with a program, compiled for the host,",
-            Form::Device => "the CUDA source on the GPU",
+            Implementation::FastPath => "the fast path",
+            Implementation::Rows => "the row-by-row CPU path",
+            Implementation::HostKernel => "the CUDA source, compiled for the host,",
+            Implementation::HostTiles => "the CUDA source in tiles, compiled for the host,",
+            Implementation::HostProgram => "the CUDA source with a program, compiled for the host,",
+            Implementation::Device => "the CUDA source on the GPU",
         }
     }
 }
@@ -43,7 +43,7 @@ impl Form {
 #[non_exhaustive]
 pub struct Difference {
     /// Form with the wrong value.
-    pub form: Form,
+    pub form: Implementation,
     /// Size of the input image.
     pub input: Size,
     /// Column of the pixel in the output.

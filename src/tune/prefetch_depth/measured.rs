@@ -46,7 +46,7 @@ pub struct Measured {
 
 /// State of the loop when a window was chosen although late samples have a cost.
 #[derive(Debug)]
-pub struct Watch {
+pub struct SettledWindow {
     rate: f64,
     error: f64,
     pub measurements: u32,
@@ -123,7 +123,7 @@ impl Seen {
     }
 }
 
-impl Watch {
+impl SettledWindow {
     pub fn new(measured: &Measured) -> Self {
         let Measured { rate, error, .. } = *measured;
         Self { rate, error, measurements: 0, others: 0 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Part of the work that a step belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum WorkPart {
     /// Loading the pixels, up to the decoded window.
     Load,
     /// Converting the pixels to a tensor.

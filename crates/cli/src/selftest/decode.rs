@@ -63,7 +63,8 @@ const REDUCED: [(u32, u32); 3] = [(100, 70), (50, 37), (25, 18)];
 /// Yields the checks route by route: one per kind of JPEG, and one for routes that downscale.
 pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let expected = WINDOWS.iter().map(|&window| {
-        let builder = builder(source()?, &crop(window)).decode(Placement::Cpu);
+        let builder =
+            builder(source()?, &crop(window)).configure(|it| it.decode.placement = Placement::Cpu);
         epoch(builder.device(DeviceChoice::Cpu))
     });
     let expected: Vec<_> = expected.collect();
@@ -212,11 +213,15 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
         let files = files.map(|file| (file.clone(), 0)).collect();
         let source = Arc::new(Memory::new(files).map_err(message)?);
         let on_cpu = |prescale| {
-            let builder = builder(source.clone(), &chain).decode(Placement::Cpu);
-            epoch(builder.device(DeviceChoice::Cpu).prescale(prescale))
+            let builder = builder(source.clone(), &chain)
+                .configure(|it| it.decode.placement = Placement::Cpu);
+            epoch(builder.device(DeviceChoice::Cpu).configure(|it| it.decode.prescale = prescale))
         };
         let (expected, resized) = (on_cpu(true)?, on_cpu(false)?);
-        let actual = epoch(gpu.on_route(builder(source.clone(), &chain), route).prescale(true))?;
+        let actual = epoch(
+            gpu.on_route(builder(source.clone(), &chain), route)
+                .configure(|it| it.decode.prescale = true),
+        )?;
         let other = actual.records.iter().find(|record| record.outcome != Outcome::Decoded(route));
         if let Some(record) = other {
             let (index, outcome) = (record.index, record.outcome.name());
@@ -239,7 +244,7 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
 fn builder(source: Arc<Memory>, chain: &Chain) -> LoaderBuilder {
     LoaderBuilder::new(source, chain.clone())
         .batch_size(PER_SORT * SORTS.len())
-        .tune(false)
+        .configure(|it| it.loader.tune = false)
         .num_workers(3)
         .last_batch(LastBatch::Partial)
         .shard(0, 1)

@@ -42,7 +42,10 @@ impl Gpu {
     pub fn on_route(&self, builder: LoaderBuilder, route: Route) -> LoaderBuilder {
         // With the route `cpu` alone, decoding is not placed on the GPU.
         let place = if route.on_device() { Placement::Gpu } else { Placement::Cpu };
-        self.on(builder).decode(place).routes([route])
+        self.on(builder).configure(|it| {
+            it.decode.placement = place;
+            it.decode.routes = vec![route];
+        })
     }
 
     /// Creates the loader of the CPU checks, with all steps on this device.

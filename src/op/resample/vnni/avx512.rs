@@ -10,7 +10,7 @@ use crate::tensor::CHANNELS;
 
 use super::data::{Block, Digits, Passes, QUAD, RING_PIXEL, RowQuad, quad};
 use crate::op::resample::params::HALF;
-use crate::op::resample::ring::ROWS_AT_ONCE;
+use crate::op::resample::row_ring::ROWS_AT_ONCE;
 
 /// Permutation of two vectors of sums, whose lanes are one row's pixels: the upper halves, four rows side by side.
 const PIXEL_WORDS: [i16; 32] = {

@@ -18,7 +18,7 @@ type Blocks = [[Lane; SIDE]; SIDE];
 
 /// Quantization steps with their reciprocals.
 #[derive(Clone, Copy, Debug)]
-pub struct Steps([[Step; SIDE]; SIDE]);
+pub struct Steps([[QuantizationStep; SIDE]; SIDE]);
 
 impl Steps {
     /// Steps of luma.
@@ -32,19 +32,19 @@ impl Steps {
     }
 
     fn new(steps: &Block) -> Self {
-        Self(steps.map(|row| row.map(Step::new)))
+        Self(steps.map(|row| row.map(QuantizationStep::new)))
     }
 }
 
 /// A quantization step, 1 to 255. Divides by a multiplication and a shift.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct QuantizationStep {
     step: i32,
     reciprocal: u32,
     shift: u32,
 }
 
-impl Step {
+impl QuantizationStep {
     fn new(step: i32) -> Self {
         let divisor = Self::divisor(step) as u32;
         // The product of a number below 2^15 with the reciprocal is too large by less than 2^shift / divisor: the
@@ -186,10 +186,10 @@ mod tests {
     #[test]
     fn reciprocals_divide_exactly() {
         for step in 1..=255 {
-            let divisor = Step::divisor(step);
+            let divisor = QuantizationStep::divisor(step);
             for value in 0..(1 << 15) - 1020 {
                 let multiple = (value + divisor / 2) / divisor * step;
-                let found = [value, -value].map(|it| Step::new(step).quantized(it));
+                let found = [value, -value].map(|it| QuantizationStep::new(step).quantized(it));
                 assert_eq!(found, [multiple, -multiple], "{value} {step}");
             }
         }
