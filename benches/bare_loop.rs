@@ -257,7 +257,8 @@ impl Set {
                 Way::Bare => self.bare_loop(first_epoch),
                 Way::Loader => self.loader(self.builder(false), first_epoch),
                 Way::Indexed => {
-                    let builder = || self.builder(false).cache_row_index(Some(64 << 20));
+                    let builder =
+                        || self.builder(false).configure(|it| it.cache.row_index = Some(64 << 20));
                     // Runs an epoch that makes the row indexes, unless they are stored.
                     let mut first =
                         builder().epochs(Some(1)).build().expect("the settings are valid");
@@ -282,9 +283,9 @@ impl Set {
             .last_batch(LastBatch::Partial)
             .num_workers(self.threads)
             .seed(SEED)
-            .prescale(prescale)
+            .configure(|it| it.decode.prescale = prescale)
             // Turns off row indexes. Only `Way::Indexed` turns them on again.
-            .cache_row_index(Some(0))
+            .configure(|it| it.cache.row_index = Some(0))
     }
 
     fn loader(&self, builder: LoaderBuilder, first_epoch: u32) -> Rate {

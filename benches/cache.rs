@@ -148,14 +148,17 @@ fn run_case(arguments: &Arguments, source: &str, cache: &str) {
         .shuffle(true)
         .last_batch(LastBatch::Partial)
         // Row indexes would be an additional cache in each case.
-        .cache_row_index(Some(0))
+        .configure(|it| it.cache.row_index = Some(0))
         .epochs(Some(3));
     let builder = match cache {
-        "encoded" => builder.cache_encoded(all(encoded)),
-        "decoded" => builder.cache_decoded(all(decoded)),
-        "encoded half" => builder.cache_encoded(Some(encoded / 2)),
-        "decoded half" => builder.cache_decoded(Some(decoded / 2)),
-        "decoded, presize 256" => builder.cache_decoded(all(decoded)).presize(Some(256)),
+        "encoded" => builder.configure(|it| it.cache.encoded = all(encoded)),
+        "decoded" => builder.configure(|it| it.cache.decoded = all(decoded)),
+        "encoded half" => builder.configure(|it| it.cache.encoded = Some(encoded / 2)),
+        "decoded half" => builder.configure(|it| it.cache.decoded = Some(decoded / 2)),
+        "decoded, presize 256" => builder.configure(|it| {
+            it.cache.decoded = all(decoded);
+            it.cache.presize = Some(256);
+        }),
         _ => builder,
     };
     let mut loader = builder.build().expect("the settings are valid");

@@ -385,7 +385,7 @@ fn builder(set: &Path, batch: usize, prefetch: usize) -> LoaderBuilder {
     LoaderBuilder::new(source, common::training())
         .batch_size(batch)
         .prefetch(prefetch)
-        .tune(false)
+        .configure(|it| it.loader.tune = false)
         .shuffle(true)
         .last_batch(LastBatch::Partial)
         .output(DType::F16, Layout::Nchw)
@@ -457,7 +457,7 @@ fn run_case(arguments: &Arguments, set: &Path) {
     let mut loader = builder(set, batch, prefetch)
         .num_workers(threads)
         .device(choice)
-        .decode(decode)
+        .configure(|it| it.decode.placement = decode)
         .epochs(Some(epochs))
         .build()
         .expect("the settings are valid");

@@ -114,7 +114,7 @@ fn builder(window: Option<u64>) -> LoaderBuilder {
     let chain = Chain::new().then(CenterCrop::to(32, 32));
     let builder =
         Loader::builder(source, chain).device(DeviceChoice::Cpu).num_workers(2).batch_size(64);
-    builder.shuffle(true).shuffle_window(window).seed(1).shard(3, WORLD)
+    builder.shuffle(true).configure(|it| it.loader.shuffle_window = window).seed(1).shard(3, WORLD)
 }
 
 fn state(window: Option<u64>) -> LoaderState {

@@ -225,7 +225,7 @@ fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
         .batch_size(32)
         .num_workers(2)
         .shuffle(true)
-        .tune(tune)
+        .configure(|it| it.loader.tune = tune)
         .epochs(Some(epochs))
         .device(DeviceChoice::Cpu);
     // Building the loader inspects a few images one after another, before its threads start.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use common::photos::{self, PhotoSet};
 use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::plan::AutoCount;
 use feedwater::source::custom::Page;
 use feedwater::source::{FileList, Source};
 use rustix::time::{ClockId, clock_gettime};
@@ -29,11 +30,11 @@ const BAR: f64 = 0.95;
 struct Case {
     name: &'static str,
     read: Duration,
-    step: Step,
+    step: ConsumerStep,
 }
 
 /// Work of the consumer per batch.
-enum Step {
+enum ConsumerStep {
     Nothing,
     /// Sleeps, as if the work ran on a device.
     Sleeps(Duration),
@@ -70,23 +71,27 @@ fn main() {
     let (rounds, seconds) = if quick { (1, 0.3) } else { (ROUNDS, 1.5) };
     let millis = Duration::from_millis;
     let cases = [
-        Case { name: "nothing but loading", read: Duration::ZERO, step: Step::Nothing },
+        Case { name: "nothing but loading", read: Duration::ZERO, step: ConsumerStep::Nothing },
         Case {
             name: "a step of 60 ms on a device",
             read: Duration::ZERO,
-            step: Step::Sleeps(millis(60)),
+            step: ConsumerStep::Sleeps(millis(60)),
         },
         Case {
             name: "a step of 30 ms on a device",
             read: Duration::ZERO,
-            step: Step::Sleeps(millis(30)),
+            step: ConsumerStep::Sleeps(millis(30)),
         },
         Case {
             name: "a step of 20 ms on a processor",
             read: Duration::ZERO,
-            step: Step::Works(millis(20)),
+            step: ConsumerStep::Works(millis(20)),
         },
-        Case { name: "reads that wait 15 ms", read: millis(15), step: Step::Sleeps(millis(30)) },
+        Case {
+            name: "reads that wait 15 ms",
+            read: millis(15),
+            step: ConsumerStep::Sleeps(millis(30)),
+        },
     ];
     let photos = photos::one_set(IMAGES);
     println!("{}", photos.composition());
@@ -140,7 +145,8 @@ fn run(case: &Case, photos: &PhotoSet, rounds: usize, seconds: f64) -> f64 {
         let mut loader = loader.expect("the settings are valid");
         epochs(&mut loader, case, 0.2, |_| false);
         again.push(epochs(&mut loader, case, seconds, |_| false));
-        let loader = builder(case, photos).auto_workers().auto_prefetch().build();
+        let loader =
+            builder(case, photos).num_workers(AutoCount::Auto).prefetch(AutoCount::Auto).build();
         let mut loader = loader.expect("the settings are valid");
         epochs(&mut loader, case, 60.0, Loader::is_settled);
         chosen.push(epochs(&mut loader, case, seconds, |_| false));
@@ -176,9 +182,9 @@ fn epochs(loader: &mut Loader, case: &Case, seconds: f64, enough: impl Fn(&Loade
         for batch in epoch {
             images += batch.expect("the images are intact").len();
             match case.step {
-                Step::Nothing => {}
-                Step::Sleeps(time) => thread::sleep(time),
-                Step::Works(time) => {
+                ConsumerStep::Nothing => {}
+                ConsumerStep::Sleeps(time) => thread::sleep(time),
+                ConsumerStep::Works(time) => {
                     // Measures processor time, because workers that compete for the processor must
                     // not shorten the step.
                     let begin = processor_time();

@@ -71,7 +71,7 @@ fn main() -> Result<(), feedwater::MainError> {
         .then_on(Placement::Cpu, op::Normalize::IMAGENET);
     let mut loader = Loader::builder(Directory::open(directory)?, chain)
         .device(DeviceChoice::Cpu)
-        .decode(Placement::Cpu)
+        .configure(|settings| settings.decode.placement = Placement::Cpu)
         .batch_size(32)
         .last_batch(LastBatch::Partial)
         .on_error(OnError::Skip)

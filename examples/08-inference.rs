@@ -25,7 +25,9 @@ fn main() -> Result<(), feedwater::MainError> {
         .then(Resize::shorter(256))
         .then(CenterCrop::to(224, 224))
         .then(Normalize::IMAGENET);
-    let preprocessor = Preprocessor::builder(chain).max_file_bytes(8 << 20).build()?;
+    let preprocessor = Preprocessor::builder(chain)
+        .configure(|settings| settings.limits.max_file_bytes = 8 << 20)
+        .build()?;
     println!("{} files, each to {}", paths.len(), preprocessor.shape());
 
     let (next, served) = (AtomicUsize::new(0), AtomicU64::new(0));

@@ -1,5 +1,5 @@
 // Batch operators: blends of pairs of samples in place, and the samples' soft targets. One thread per pixel of both
-// tensors, blocks of 32 x 8 pixels, one grid layer per pair. Same results as src/transform/blend.rs and
+// tensors, blocks of 32 x 8 pixels, one grid layer per pair. Same results as src/transform/blend_pair.rs and
 // src/op/batch/target.rs. The host prepends the types `Out` and `Order`, and PAIR_BYTES.
 __device__ inline float float_of(unsigned bits) {
     union {

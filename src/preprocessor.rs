@@ -184,60 +184,17 @@ impl PreprocessorBuilder {
         self
     }
 
+    /// Changes any of the settings that [`settings`](Self::settings) lists, for example
+    /// `.configure(|settings| settings.decode.strict = false)`.
+    pub fn configure(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
     /// Element type and axis order of the tensors.
     pub fn output(mut self, dtype: DType, layout: Layout) -> Self {
         self.settings.output.dtype = dtype;
         self.settings.output.layout = layout;
-        self
-    }
-
-    /// Whether the decoder may scale a JPEG down before it is resized. This is faster and changes
-    /// pixels slightly. Default false.
-    pub fn prescale(mut self, prescale: bool) -> Self {
-        self.settings.decode.prescale = prescale;
-        self
-    }
-
-    /// Whether images are rotated and mirrored according to their EXIF orientation. Default true.
-    pub fn orientation(mut self, orientation: bool) -> Self {
-        self.settings.decode.orientation = orientation;
-        self
-    }
-
-    /// Decoder for JPEGs on the CPU. All decoders give the same pixels.
-    pub fn jpeg_decoder(mut self, decoder: JpegDecoder) -> Self {
-        self.settings.decode.jpeg = decoder;
-        self
-    }
-
-    /// Whether corrupt images are errors. If false, images that Pillow accepts are accepted.
-    /// Default true.
-    pub fn strict(mut self, strict: bool) -> Self {
-        self.settings.decode.strict = strict;
-        self
-    }
-
-    /// Maximum number of pixels of an image. Default 178,956,970, Pillow's limit.
-    pub fn max_pixels(mut self, pixels: u64) -> Self {
-        self.settings.limits.max_pixels = pixels;
-        self
-    }
-
-    /// Maximum width and height of an image, in pixels. Default 65,535.
-    pub fn max_side(mut self, pixels: u32) -> Self {
-        self.settings.limits.max_side = pixels;
-        self
-    }
-
-    /// Maximum size of an encoded image, in bytes. Default 64 MiB.
-    pub fn max_file_bytes(mut self, bytes: u64) -> Self {
-        self.settings.limits.max_file_bytes = bytes;
-        self
-    }
-
-    /// Maximum host memory for the buffers of one call, in bytes. Default 256 MiB.
-    pub fn large_image_memory(mut self, bytes: u64) -> Self {
-        self.settings.limits.large_image_memory = bytes;
         self
     }
 

@@ -66,7 +66,7 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 /// Creates a ring with these slots.
 pub fn ring<S: Slot>(slots: Vec<S>) -> (Producer<S>, Consumer<S>) {
     let shared = Arc::new(Shared {
-        state: Mutex::new(State {
+        state: Mutex::new(RingState {
             begun_with: slots.len(),
             slots: slots.len(),
             in_use: 0,
@@ -86,14 +86,14 @@ pub fn ring<S: Slot>(slots: Vec<S>) -> (Producer<S>, Consumer<S>) {
 }
 
 struct Shared<S> {
-    state: Mutex<State<S>>,
+    state: Mutex<RingState<S>>,
     /// Signals that a slot is free or the ring is closed.
     freed: Condvar,
     /// Signals that a slot is ready or that no more slots will become ready.
     published: Condvar,
 }
 
-struct State<S> {
+struct RingState<S> {
     /// Number of slots when the ring was created.
     begun_with: usize,
     /// Number of slots now.
@@ -113,7 +113,7 @@ struct State<S> {
     held_since: Option<Instant>,
 }
 
-impl<S> State<S> {
+impl<S> RingState<S> {
     /// Whether every slot that is not withheld is in use. No slot can become ready until one of
     /// them is dropped.
     fn is_held(&self) -> bool {
@@ -124,7 +124,7 @@ impl<S> State<S> {
 impl<S> Shared<S> {
     /// Locks the state. A poisoned lock is safe to use: no other code runs while the lock is held,
     /// so a panic cannot leave the state inconsistent.
-    fn lock(&self) -> MutexGuard<'_, State<S>> {
+    fn lock(&self) -> MutexGuard<'_, RingState<S>> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 

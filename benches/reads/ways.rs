@@ -164,7 +164,7 @@ fn mmap(reads: &[Read], next: &AtomicUsize) -> io::Result<u64> {
 
 /// State of a place in the ring.
 #[derive(Clone, Copy)]
-enum Step {
+enum ReadStep {
     Idle,
     Open(usize),
     Read(usize, i32),
@@ -178,12 +178,12 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
     // Neither vector is resized while entries in the ring have addresses in it.
     let mut buffers: Vec<Vec<u8>> = (0..depth).map(|_| vec![0; longest]).collect();
     let mut names: Vec<CString> = vec![CString::default(); depth as usize];
-    let mut steps = vec![Step::Idle; depth as usize];
+    let mut steps = vec![ReadStep::Idle; depth as usize];
     let (mut sum, mut busy) = (0u64, 0usize);
     let mut more = true;
     loop {
         for place in 0..steps.len() {
-            if !more || !matches!(steps[place], Step::Idle) {
+            if !more || !matches!(steps[place], ReadStep::Idle) {
                 continue;
             }
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -197,7 +197,7 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
                     .flags(libc::O_RDONLY | libc::O_CLOEXEC)
                     .build();
                 push(&mut ring, entry.user_data(place as u64))?;
-                steps[place] = Step::Open(number);
+                steps[place] = ReadStep::Open(number);
             } else {
                 let file = match open.get(read.path.as_path()) {
                     Some(file) => file,
@@ -205,7 +205,7 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
                 };
                 let file = file.as_raw_fd();
                 push(&mut ring, read_entry(file, read, &mut buffers[place], place))?;
-                steps[place] = Step::Read(number, -1);
+                steps[place] = ReadStep::Read(number, -1);
             }
             busy += 1;
         }
@@ -220,12 +220,12 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
                 return finish(ring, buffers, io::Error::from_raw_os_error(-result));
             }
             match steps[place] {
-                Step::Open(number) => {
+                ReadStep::Open(number) => {
                     let entry = read_entry(result, &reads[number], &mut buffers[place], place);
                     push(&mut ring, entry)?;
-                    steps[place] = Step::Read(number, result);
+                    steps[place] = ReadStep::Read(number, result);
                 }
-                Step::Read(number, file) => {
+                ReadStep::Read(number, file) => {
                     if result as usize != reads[number].len {
                         return finish(ring, buffers, io::ErrorKind::UnexpectedEof.into());
                     }
@@ -233,14 +233,14 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
                     if file >= 0 {
                         let entry = opcode::Close::new(types::Fd(file)).build();
                         push(&mut ring, entry.user_data(place as u64))?;
-                        steps[place] = Step::Close;
+                        steps[place] = ReadStep::Close;
                     } else {
-                        steps[place] = Step::Idle;
+                        steps[place] = ReadStep::Idle;
                         busy -= 1;
                     }
                 }
-                Step::Close | Step::Idle => {
-                    steps[place] = Step::Idle;
+                ReadStep::Close | ReadStep::Idle => {
+                    steps[place] = ReadStep::Idle;
                     busy -= 1;
                 }
             }

@@ -37,12 +37,12 @@ pub type DeviceBuffer = Buffer<OnDevice>;
 pub type PinnedBuffer = Buffer<Pinned>;
 
 /// Memory of one kind, allocated at once and divided into rows.
-pub struct Pool<M: Place> {
+pub struct Pool<M: PoolMemory> {
     shared: Arc<Shared<M>>,
 }
 
 /// Piece of a pool's memory.
-pub struct Buffer<M: Place> {
+pub struct Buffer<M: PoolMemory> {
     shared: Arc<Shared<M>>,
     row: usize,
     offset: usize,
@@ -51,7 +51,7 @@ pub struct Buffer<M: Place> {
 }
 
 /// Kind of a pool's memory: [`OnDevice`] or [`Pinned`].
-pub trait Place: Send + Sync + 'static {
+pub trait PoolMemory: Send + Sync + 'static {
     /// Kind of this memory in a footprint.
     const MEMORY: Memory;
     /// Allocates `bytes` from the driver. The device must be bound.
@@ -65,21 +65,21 @@ pub trait Place: Send + Sync + 'static {
     unsafe fn free(address: u64);
 }
 
-/// [`Place`] of [`DevicePool`].
+/// [`PoolMemory`] of [`DevicePool`].
 #[derive(Debug)]
 pub struct OnDevice;
 
-/// [`Place`] of [`PinnedPool`].
+/// [`PoolMemory`] of [`PinnedPool`].
 #[derive(Debug)]
 pub struct Pinned;
 
-struct Shared<M: Place> {
+struct Shared<M: PoolMemory> {
     device: Arc<Device>,
     /// Address of the first byte. 0 for an empty pool.
     address: u64,
     bytes: usize,
     rows: Vec<Row>,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     place: std::marker::PhantomData<M>,
 }
 
@@ -88,7 +88,7 @@ struct Row {
     start: usize,
 }
 
-struct State {
+struct PoolState {
     /// One arena (list of free ranges) per row.
     arenas: Vec<Arena>,
     used: usize,
@@ -96,7 +96,7 @@ struct State {
     withheld: usize,
 }
 
-impl<M: Place> Pool<M> {
+impl<M: PoolMemory> Pool<M> {
     /// Allocates the memory of all rows of this kind.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl<M: Place> Pool<M> {
         }
         let _entered = device.enter()?;
         let address = if start > 0 { M::allocate(start)? } else { 0 };
-        let state = Mutex::new(State { arenas, used: 0, peak: 0, withheld: 0 });
+        let state = Mutex::new(PoolState { arenas, used: 0, peak: 0, withheld: 0 });
         let device = device.clone();
         let place = std::marker::PhantomData;
         Ok(Self { shared: Arc::new(Shared { device, address, bytes: start, rows, state, place }) })
@@ -180,7 +180,7 @@ impl Pool<Pinned> {
     }
 }
 
-impl<M: Place> Buffer<M> {
+impl<M: PoolMemory> Buffer<M> {
     /// Returns the address of the first byte, a multiple of [`ALIGN_BYTES`]. Host and device share
     /// the address space.
     pub fn address(&self) -> u64 {
@@ -229,7 +229,7 @@ impl DerefMut for Buffer<Pinned> {
     }
 }
 
-impl<M: Place> Drop for Buffer<M> {
+impl<M: PoolMemory> Drop for Buffer<M> {
     fn drop(&mut self) {
         if !self.withheld {
             self.shared.give(self.row, self.offset, self.len);
@@ -237,7 +237,7 @@ impl<M: Place> Drop for Buffer<M> {
     }
 }
 
-impl<M: Place> Shared<M> {
+impl<M: PoolMemory> Shared<M> {
     fn take(&self, row: usize, bytes: usize) -> Result<usize> {
         let mut state = self.state();
         let arena = &mut state.arenas[row];
@@ -262,14 +262,14 @@ impl<M: Place> Shared<M> {
         state.used -= before - state.arenas[row].used();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         // No foreign code runs while the lock is held, so the state is consistent even after a
         // panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<M: Place> Drop for Shared<M> {
+impl<M: PoolMemory> Drop for Shared<M> {
     fn drop(&mut self) {
         if self.address != 0
             && let Ok(_entered) = self.device.enter()
@@ -280,7 +280,7 @@ impl<M: Place> Drop for Shared<M> {
     }
 }
 
-impl Place for OnDevice {
+impl PoolMemory for OnDevice {
     const MEMORY: Memory = Memory::Device;
 
     fn allocate(bytes: usize) -> Result<u64> {
@@ -295,7 +295,7 @@ impl Place for OnDevice {
     }
 }
 
-impl Place for Pinned {
+impl PoolMemory for Pinned {
     const MEMORY: Memory = Memory::Pinned;
 
     fn allocate(bytes: usize) -> Result<u64> {
@@ -315,13 +315,13 @@ impl Place for Pinned {
     }
 }
 
-impl<M: Place> Clone for Pool<M> {
+impl<M: PoolMemory> Clone for Pool<M> {
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone() }
     }
 }
 
-impl<M: Place> fmt::Debug for Pool<M> {
+impl<M: PoolMemory> fmt::Debug for Pool<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (used, peak) = (self.used_bytes(), self.peak_bytes());
         write!(
@@ -333,7 +333,7 @@ impl<M: Place> fmt::Debug for Pool<M> {
     }
 }
 
-impl<M: Place> fmt::Debug for Buffer<M> {
+impl<M: PoolMemory> fmt::Debug for Buffer<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer {{ {}, {} bytes at {:#x} }}", M::MEMORY.name(), self.len, self.address())
     }

@@ -27,12 +27,12 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 /// * A span that is dropped before its end has no effect.
 #[derive(Debug)]
 pub struct Stopwatch {
-    state: Mutex<State>,
+    state: Mutex<StopwatchState>,
     meter: Arc<DeviceMeter>,
 }
 
 #[derive(Debug)]
-struct State {
+struct StopwatchState {
     free: Vec<Pair>,
     /// Spans whose times are not read yet, in the order of the stream. Each has a pair of events
     /// and a number of samples.
@@ -67,7 +67,7 @@ impl Stopwatch {
         let pair = |_| Ok(Pair { begin: Event::timed(device)?, end: Event::timed(device)? });
         let free = (0..spans).map(pair).collect::<Result<Vec<_>>>()?;
         let pending = VecDeque::with_capacity(spans);
-        let state = Mutex::new(State { free, pending, rests_until: None });
+        let state = Mutex::new(StopwatchState { free, pending, rests_until: None });
         Ok(Self { state, meter })
     }
 
@@ -102,14 +102,14 @@ impl Stopwatch {
         self.lock().harvest(&self.meter)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StopwatchState> {
         // The state is consistent after every statement, so a panic of another thread leaves it
         // valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl StopwatchState {
     fn harvest(&mut self, meter: &DeviceMeter) -> Result<()> {
         while let Some((pair, items)) = self.pending.front() {
             if !pair.end.query()? {

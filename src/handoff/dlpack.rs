@@ -222,7 +222,7 @@ pub fn export(
     batch: impl Into<Arc<Batch>>,
     stream: &ConsumerStream,
 ) -> Result<Exported<DLManagedTensorVersioned>> {
-    export_as(batch.into(), stream, Part::images)
+    export_as(batch.into(), stream, TensorView::images)
 }
 
 /// Exports the soft targets of a batch as a DLPack tensor of f32, `[samples, classes]`. Share the batch ([`Arc`]) to
@@ -240,7 +240,7 @@ pub fn export_soft_targets(
             "is not set, so the batch has no soft targets; set it to the number of classes";
         return Err(Error::config("targets.classes", problem));
     }
-    export_as(batch, stream, Part::soft_targets)
+    export_as(batch, stream, TensorView::soft_targets)
 }
 
 /// Exports a batch as a DLPack tensor in the form before version 1, for consumers that support only that form.
@@ -257,7 +257,7 @@ pub fn export_legacy(
                        export it versioned, or drop the other references first";
         return Err(Error::config("batch", problem));
     }
-    export_as(batch, stream, Part::images)
+    export_as(batch, stream, TensorView::images)
 }
 
 /// Exported tensor that no consumer has taken yet. Dropping it calls the deleter.
@@ -362,7 +362,7 @@ struct Holder<M> {
 }
 
 /// Data and shape of one tensor of a batch: the images or the soft targets.
-struct Part {
+struct TensorView {
     data: *mut c_void,
     read_only: bool,
     dtype: DType,
@@ -371,7 +371,7 @@ struct Part {
     axes: usize,
 }
 
-impl Part {
+impl TensorView {
     fn images(batch: &mut Arc<Batch>) -> Self {
         // Other owners of a shared batch may read its memory through `host`, so no writable pointer
         // to that memory may be exported.
@@ -399,14 +399,14 @@ impl Part {
 fn export_as<M: Managed>(
     mut batch: Arc<Batch>,
     stream: &ConsumerStream,
-    part: fn(&mut Arc<Batch>) -> Part,
+    part: fn(&mut Arc<Batch>) -> TensorView,
 ) -> Result<Exported<M>> {
     stream.let_in(&batch)?;
     let device = match batch.stream() {
         Some(stream) => DLDevice { device_type: CUDA, device_id: stream.device().ordinal() as i32 },
         None => DLDevice { device_type: CPU, device_id: 0 },
     };
-    let Part { data, read_only, dtype, shape, axes } = part(&mut batch);
+    let TensorView { data, read_only, dtype, shape, axes } = part(&mut batch);
     let shape = shape.map(|extent| extent as i64);
     let strides = [shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1];
     let holder = Holder::<M> { managed: None, shape, strides, _batch: batch };

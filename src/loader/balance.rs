@@ -98,14 +98,14 @@ pub struct RouteReport {
 /// Chooses decode routes, see the module documentation. Many threads may call it. Each call holds a
 /// lock for well under a microsecond.
 pub(super) struct Balancer {
-    state: Mutex<State>,
+    state: Mutex<BalanceState>,
 }
 
 impl Balancer {
     /// Creates a balancer with these queues. Later calls allocate nothing.
     pub fn new(queues: &[RouteQueue]) -> Self {
         let queues = queues.iter().map(|&queue| QueueState::new(queue)).collect();
-        let state = State { queues, base: None, next_id: 0, mean: [0.0; 3], large: 0.0 };
+        let state = BalanceState { queues, base: None, next_id: 0, mean: [0.0; 3], large: 0.0 };
         Self { state: Mutex::new(state) }
     }
 
@@ -140,7 +140,7 @@ impl Balancer {
         self.state().report()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BalanceState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -159,7 +159,7 @@ const LARGE_SHARE: f64 = 0.05;
 /// Weight of the newest value in running means.
 const NEWEST: f64 = 0.02;
 
-struct State {
+struct BalanceState {
     queues: Vec<QueueState>,
     /// Time of the first call. All other times are seconds since then.
     base: Option<Instant>,
@@ -217,7 +217,7 @@ struct Estimate {
     overdue: bool,
 }
 
-impl State {
+impl BalanceState {
     fn seconds(&mut self, now: Instant) -> f64 {
         now.saturating_duration_since(*self.base.get_or_insert(now)).as_secs_f64()
     }

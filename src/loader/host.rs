@@ -17,7 +17,7 @@ use crate::measure::{Stage, ThreadMeter};
 use crate::plan::Plan;
 use crate::ring::Slot;
 use crate::source::Source;
-use crate::transform::blend::blend;
+use crate::transform::blend_pair::blend;
 
 /// Memory of a batch on the host: the tensor and the soft targets. While the batch is filled, both
 /// are split into one part per sample, so many threads can write at the same time.

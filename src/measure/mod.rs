@@ -35,7 +35,7 @@ pub use histogram::{Counts, Histogram};
 pub use latest::{DECISIONS, EPOCHS, push_latest};
 pub use processor::{Clocked, Machine, ThreadClock, ThreadTime};
 pub use read_contention::{InFlight, ReadContention, Reads};
-pub use ring::{Ring, RingCounts};
+pub use ring_meter::{RingCounts, RingMeter};
 pub use spread::Spread;
 pub use thread_meter::{Absence, AtWork, CLOCKED, CpuClock, StageCounts, TIMED, ThreadMeter};
 pub use trace::{OTHER_TRACKS, trace_bytes};
@@ -54,7 +54,7 @@ mod processor;
 mod profile;
 pub mod prometheus;
 mod read_contention;
-mod ring;
+mod ring_meter;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -87,7 +87,7 @@ pub struct Meters {
 /// Per-batch measurements.
 #[derive(Debug)]
 struct Batches {
-    ring: Ring,
+    ring: RingMeter,
     consumer: Consumer,
     timeline: Spread<Moment, MOMENTS>,
     trace: Option<BatchTrace>,
@@ -144,7 +144,7 @@ impl Meters {
     pub fn watched(slots: usize, watching: Watching) -> Self {
         let begin = Instant::now();
         let batches = Batches {
-            ring: Ring::new(slots),
+            ring: RingMeter::new(slots),
             consumer: Consumer::default(),
             timeline: Spread::default(),
             trace: (watching.spans > 0).then(|| BatchTrace::new(begin, watching.spans)),

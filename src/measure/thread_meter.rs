@@ -11,7 +11,7 @@ use super::histogram::{Counts, Histogram};
 use super::processor::{Clocked, ThreadClock, ThreadTime};
 use super::read_contention::{InFlight, ReadContention};
 use super::spread::Spread;
-use super::watch::{Kind, SHORTEST_WAIT, Span, Watch};
+use super::watch::{Kind, Recorder, SHORTEST_WAIT, Span};
 use super::{STAGES, Seen, Stage};
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ pub struct ThreadMeter {
     pub(super) window_pixels: AtomicU64,
     images: Mutex<Spread<Seen, IMAGES>>,
     /// Trace and markers of this thread; none by default.
-    watch: Option<Box<Watch>>,
+    watch: Option<Box<Recorder>>,
 }
 
 #[derive(Debug, Default)]
@@ -162,7 +162,7 @@ impl ThreadMeter {
     pub(super) fn new(
         name: String,
         read_contention: Arc<ReadContention>,
-        watch: Option<Box<Watch>>,
+        watch: Option<Box<Recorder>>,
         base: Instant,
     ) -> Self {
         Self {

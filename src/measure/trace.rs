@@ -39,7 +39,7 @@ pub const OTHER_TRACKS: u64 = 3;
 pub(super) struct BatchTrace {
     base: Instant,
     consumer: Latest<Turn>,
-    parts: Latest<Part>,
+    parts: Latest<StepPart>,
     names: Vec<String>,
     levels: Latest<Level>,
     waits: Latest<Waited>,
@@ -56,7 +56,7 @@ struct Turn {
 
 /// Part of a step, with the index of its name.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct StepPart {
     start: i64,
     took: u64,
     name: usize,
@@ -79,7 +79,8 @@ struct Waited {
 
 /// Memory of a trace with `spans` spans per track and `threads` threads, in bytes.
 pub fn trace_bytes(spans: u64, threads: u64) -> u64 {
-    let batches = size_of::<Turn>() + size_of::<Part>() + size_of::<Level>() + size_of::<Waited>();
+    let batches =
+        size_of::<Turn>() + size_of::<StepPart>() + size_of::<Level>() + size_of::<Waited>();
     spans * (threads * super::SPAN_BYTES + batches as u64)
 }
 
@@ -112,7 +113,7 @@ impl BatchTrace {
         };
         let took = took.as_nanos() as u64;
         let start = nanoseconds_since(self.base, now).saturating_sub_unsigned(took);
-        self.parts.push(Part { start, took, name: number });
+        self.parts.push(StepPart { start, took, name: number });
     }
 
     /// Records how long threads have waited for a processor in total, if the system reports it.
@@ -238,7 +239,7 @@ impl Turn {
     }
 }
 
-impl Part {
+impl StepPart {
     fn event(&self, name: &str) -> Event {
         Event {
             start: self.start,

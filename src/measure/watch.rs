@@ -71,7 +71,7 @@ pub(super) struct Span {
 }
 
 /// Recorder of the spans and marker calls of one thread.
-pub(super) struct Watch {
+pub(super) struct Recorder {
     base: Instant,
     spans: Option<Mutex<Latest<Span>>>,
     marker: Option<Arc<dyn Marker>>,
@@ -83,10 +83,10 @@ pub(super) struct Watch {
 
 impl Watching {
     /// Creates the recorder of a new thread, if anything is recorded.
-    pub(super) fn watch(&self, base: Instant) -> Option<Box<Watch>> {
+    pub(super) fn watch(&self, base: Instant) -> Option<Box<Recorder>> {
         let told = self.marker.is_some() || cfg!(feature = "tracing");
         (self.spans > 0 || told).then(|| {
-            Box::new(Watch {
+            Box::new(Recorder {
                 base,
                 spans: (self.spans > 0).then(|| Mutex::new(Latest::new(self.spans))),
                 marker: self.marker.clone(),
@@ -105,7 +105,7 @@ impl fmt::Debug for Watching {
     }
 }
 
-impl Watch {
+impl Recorder {
     pub fn batch(&self, batch: u64) {
         self.batch.store(batch, Relaxed);
     }
@@ -166,7 +166,7 @@ impl Watch {
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").finish_non_exhaustive()
     }

@@ -41,7 +41,7 @@ pub struct RandomCrop {
 }
 
 /// Position of the window along one axis.
-struct Place {
+struct CropAxis {
     /// Padding before and after the image.
     padding: [u32; 2],
     /// First pixel of the window in the padded image.
@@ -57,7 +57,7 @@ impl RandomCrop {
 
     /// Draws the position of the window along one axis. Draws a random number only if there is more
     /// than one possible position.
-    fn place(&self, side: u32, padding: [u32; 2], wanted: u32, rng: &mut SampleRng) -> Place {
+    fn place(&self, side: u32, padding: [u32; 2], wanted: u32, rng: &mut SampleRng) -> CropAxis {
         let [mut before, mut after] = padding;
         // Cannot overflow: sides of images and settings are far below the largest u32.
         let missing = wanted.saturating_sub(side + before + after);
@@ -69,7 +69,7 @@ impl RandomCrop {
             0 => 0,
             room => rng.below(u64::from(room) + 1) as u32,
         };
-        Place { padding: [before, after], first }
+        CropAxis { padding: [before, after], first }
     }
 }
 

@@ -57,10 +57,10 @@ impl Counts {
 }
 
 /// Function that returns one of the counts, for changes.
-type Part = fn(&mut Counts) -> &mut usize;
+type CountField = fn(&mut Counts) -> &mut usize;
 
 /// Counts with their names, in order of priority. The first one is reduced last.
-const KEPT: [(&str, Part); 5] = [
+const KEPT: [(&str, CountField); 5] = [
     ("prefetch", |counts| &mut counts.prefetch),
     ("launch group", |counts| &mut counts.group),
     ("decode states", |counts| &mut counts.decoders),

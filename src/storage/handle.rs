@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::remote::{self, Client, Fetch};
 use super::stats::Activity;
-use super::{Entry, File, Place, RequestEvent, Stamp, StorageSettings, StorageStats};
+use super::{Backend, Entry, File, RequestEvent, Stamp, StorageSettings, StorageStats};
 use super::{cache_directory, is_url, local, mapped};
 use crate::file::check_private_folder;
 
@@ -119,8 +119,8 @@ impl Storage {
     /// Opens a regular file. Anything else, such as a folder or a pipe, is an error immediately.
     pub fn open(&self, path: &Path) -> io::Result<File> {
         Ok(File(match is_url(path) {
-            true => Place::Remote(remote::File::open(&self.0.client, path)?),
-            false => Place::Local(local::File::open(path)?),
+            true => Backend::Remote(remote::File::open(&self.0.client, path)?),
+            false => Backend::Local(local::File::open(path)?),
         }))
     }
 
@@ -129,8 +129,8 @@ impl Storage {
     /// of files can be open.
     pub fn open_pooled(&self, path: &Path) -> io::Result<File> {
         Ok(File(match is_url(path) {
-            true => Place::Remote(remote::File::open(&self.0.client, path)?),
-            false => Place::Local(local::File::open_pooled(path)?),
+            true => Backend::Remote(remote::File::open(&self.0.client, path)?),
+            false => Backend::Local(local::File::open_pooled(path)?),
         }))
     }
 
@@ -142,9 +142,9 @@ impl Storage {
     #[must_use]
     pub fn map(&self, file: File) -> File {
         File(match file.0 {
-            Place::Local(file) if self.0.settings.map => match mapped::File::new(file) {
-                Ok(mapped) => Place::Mapped(mapped),
-                Err(file) => Place::Local(file),
+            Backend::Local(file) if self.0.settings.map => match mapped::File::new(file) {
+                Ok(mapped) => Backend::Mapped(mapped),
+                Err(file) => Backend::Local(file),
             },
             place => place,
         })

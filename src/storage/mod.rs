@@ -62,10 +62,10 @@ mod watch;
 
 /// An open file. It has no cursor, so any number of threads may read at the same time.
 #[derive(Debug)]
-pub struct File(Place);
+pub struct File(Backend);
 
 #[derive(Debug)]
-enum Place {
+enum Backend {
     Local(local::File),
     Mapped(mapped::File),
     Remote(remote::File),
@@ -107,9 +107,9 @@ impl File {
     /// pool, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         match &self.0 {
-            Place::Local(file) => file.memory_bytes(),
-            Place::Mapped(file) => file.memory_bytes(),
-            Place::Remote(_) | Place::Unpacked(_) => 0,
+            Backend::Local(file) => file.memory_bytes(),
+            Backend::Mapped(file) => file.memory_bytes(),
+            Backend::Remote(_) | Backend::Unpacked(_) => 0,
         }
     }
 
@@ -118,10 +118,10 @@ impl File {
     /// has changed.
     pub fn stamp(&self) -> io::Result<Stamp> {
         match &self.0 {
-            Place::Local(file) => file.stamp(),
-            Place::Mapped(file) => file.stamp(),
-            Place::Remote(file) => Ok(file.stamp()),
-            Place::Unpacked(file) => file.stamp(),
+            Backend::Local(file) => file.stamp(),
+            Backend::Mapped(file) => file.stamp(),
+            Backend::Remote(file) => Ok(file.stamp()),
+            Backend::Unpacked(file) => file.stamp(),
         }
     }
 
@@ -129,23 +129,23 @@ impl File {
     /// itself.
     pub fn identity(&self) -> io::Result<Identity> {
         match &self.0 {
-            Place::Local(file) => file.identity(),
-            Place::Mapped(file) => file.identity(),
-            Place::Remote(_) => Ok(Identity::default()),
-            Place::Unpacked(file) => file.identity(),
+            Backend::Local(file) => file.identity(),
+            Backend::Mapped(file) => file.identity(),
+            Backend::Remote(_) => Ok(Identity::default()),
+            Backend::Unpacked(file) => file.identity(),
         }
     }
 
     /// Whether the file is at a URL. Such a file has no descriptor, and prefetching it saves time.
     pub fn is_remote(&self) -> bool {
-        matches!(self.0, Place::Remote(_))
+        matches!(self.0, Backend::Remote(_))
     }
 
     /// Starts to fetch bytes that the file must contain. Returns `None` if the file is local.
     pub fn fetch(&self, offset: u64, len: u64) -> Option<io::Result<Fetch>> {
         match &self.0 {
-            Place::Local(_) | Place::Mapped(_) | Place::Unpacked(_) => None,
-            Place::Remote(file) => Some(file.fetch(offset, len)),
+            Backend::Local(_) | Backend::Mapped(_) | Backend::Unpacked(_) => None,
+            Backend::Remote(file) => Some(file.fetch(offset, len)),
         }
     }
 
@@ -153,10 +153,10 @@ impl File {
     /// of bytes read.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.0 {
-            Place::Local(file) => file.read_at(buffer, offset),
-            Place::Mapped(file) => file.read_at(buffer, offset),
-            Place::Remote(file) => file.read_at(buffer, offset),
-            Place::Unpacked(file) => file.read_at(buffer, offset),
+            Backend::Local(file) => file.read_at(buffer, offset),
+            Backend::Mapped(file) => file.read_at(buffer, offset),
+            Backend::Remote(file) => file.read_at(buffer, offset),
+            Backend::Unpacked(file) => file.read_at(buffer, offset),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
-use super::watch::Watch;
+use super::watch::RequestWatcher;
 
 /// Statistics of the requests through a [`Storage`](super::Storage) handle since it was created.
 /// All are 0 if every file is local.
@@ -30,7 +30,7 @@ pub struct StorageStats {
 #[derive(Default)]
 pub(crate) struct Activity {
     pub(super) counters: Counters,
-    pub(super) watch: Watch,
+    pub(super) watch: RequestWatcher,
     warnings: Mutex<Vec<String>>,
 }
 

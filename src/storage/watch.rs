@@ -39,9 +39,9 @@ type Watcher = Arc<dyn Fn(&RequestEvent) + Send + Sync>;
 
 /// Watcher of the requests of a handle, if set.
 #[derive(Default)]
-pub(super) struct Watch(RwLock<Option<Watcher>>);
+pub(super) struct RequestWatcher(RwLock<Option<Watcher>>);
 
-impl Watch {
+impl RequestWatcher {
     /// Sets the watcher. It replaces an earlier watcher.
     pub fn set(&self, watcher: Watcher) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);

@@ -19,7 +19,7 @@ use crate::random::SampleKey;
 use crate::tensor::{DType, Layout, TensorShape};
 use crate::transform::{HostTransform, PlannedImage};
 
-use super::error::{Difference, Form, ParityError};
+use super::error::{Difference, Implementation, ParityError};
 use super::kernels::{Entry, Executor, Kernels};
 use super::values::{Found, of_images, of_tensors};
 
@@ -171,7 +171,7 @@ impl Case<'_> {
             if let kind::Executor::Whole(whole) = action.params.executor() {
                 let mut fast = HostImage::new(pixels, action.output);
                 whole.image(src, &mut fast);
-                self.same(Form::FastPath, of_images(&out, &fast))?;
+                self.same(Implementation::FastPath, of_images(&out, &fast))?;
             }
             images.push(out);
         }
@@ -230,10 +230,10 @@ impl Case<'_> {
         for is_past_caches in [false, true] {
             found.fill(0);
             make(is_past_caches, found).map_err(|error| self.invalid(error.to_string()))?;
-            self.same(Form::Rows, of_tensors(self.shape(size), expected, found))?;
+            self.same(Implementation::Rows, of_tensors(self.shape(size), expected, found))?;
         }
         let prefix = &images[actions.end(self.on_host)];
-        self.same(Form::Rows, of_images(prefix, transform.image()))
+        self.same(Implementation::Rows, of_images(prefix, transform.image()))
     }
 
     /// Compares the kernels that a plan can choose with the reference: a fused kernel, a program
@@ -374,7 +374,7 @@ impl Case<'_> {
         TensorShape { batch: 1, width, height, dtype: self.dtype, layout: self.layout }
     }
 
-    fn same(&self, form: Form, found: Option<Found>) -> Result<(), ParityError> {
+    fn same(&self, form: Implementation, found: Option<Found>) -> Result<(), ParityError> {
         let Some((x, y, channel, expected, found)) = found else { return Ok(()) };
         let (input, case) = (self.stored.window().size(), self.describe());
         let difference = Difference { form, input, x, y, channel, expected, found, case };

@@ -12,7 +12,7 @@ use crate::plan::LastBatch;
 use crate::source::Memory;
 use crate::tensor::TensorShape;
 
-use super::error::{Difference, Form, ParityError};
+use super::error::{Difference, Implementation, ParityError};
 use super::random_image;
 use super::values::of_tensors;
 
@@ -37,8 +37,11 @@ pub fn check(operators: &[Arc<dyn Operator>], seed: u64) -> Result<Option<String
             .fold(Chain::new(), |chain, op| chain.then_any(Placement::Auto, op.clone()));
         let builder =
             LoaderBuilder::new(source.clone(), chain).device(device).seed(seed).shuffle(false);
-        let builder =
-            builder.decode(Placement::Cpu).batch_size(SIZES.len()).tune(false).num_workers(1);
+        let builder = builder
+            .configure(|settings| settings.decode.placement = Placement::Cpu)
+            .batch_size(SIZES.len())
+            .configure(|settings| settings.loader.tune = false)
+            .num_workers(1);
         tensors(&mut builder.shard(0, 1).last_batch(LastBatch::Partial).epochs(Some(1)).build()?)
     };
     let (expected, found) = (of(DeviceChoice::Cpu)?, of(DeviceChoice::Gpu(0))?);
@@ -48,7 +51,7 @@ pub fn check(operators: &[Arc<dyn Operator>], seed: u64) -> Result<Option<String
         let Some((x, y, channel, expected, found)) = of_tensors(shape, expected, found) else {
             continue;
         };
-        let (form, case) = (Form::Device, format!("{operators:?}, seed {seed}"));
+        let (form, case) = (Implementation::Device, format!("{operators:?}, seed {seed}"));
         let difference = Difference { form, input, x, y, channel, expected, found, case };
         return Err(ParityError::Differs(Box::new(difference)));
     }

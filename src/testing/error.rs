@@ -9,7 +9,7 @@ use crate::geometry::Size;
 /// produce the same bits as the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Form {
+pub enum Implementation {
     /// Fast CPU implementation of an action:
     /// [`ImageFormula::apply`](crate::op::custom::ImageFormula::apply).
     FastPath,
@@ -26,16 +26,16 @@ pub enum Form {
     Device,
 }
 
-impl Form {
+impl Implementation {
     /// Name of the implementation in messages, such as "the fast path".
     pub const fn name(self) -> &'static str {
         match self {
-            Form::FastPath => "the fast path",
-            Form::Rows => "the row-by-row CPU path",
-            Form::HostKernel => "the CUDA source, compiled for the host,",
-            Form::HostTiles => "the CUDA source in tiles, compiled for the host,",
-            Form::HostProgram => "the CUDA source with a program, compiled for the host,",
-            Form::Device => "the CUDA source on the GPU",
+            Implementation::FastPath => "the fast path",
+            Implementation::Rows => "the row-by-row CPU path",
+            Implementation::HostKernel => "the CUDA source, compiled for the host,",
+            Implementation::HostTiles => "the CUDA source in tiles, compiled for the host,",
+            Implementation::HostProgram => "the CUDA source with a program, compiled for the host,",
+            Implementation::Device => "the CUDA source on the GPU",
         }
     }
 }
@@ -45,7 +45,7 @@ impl Form {
 #[non_exhaustive]
 pub struct Difference {
     /// Implementation that computed the wrong value.
-    pub form: Form,
+    pub form: Implementation,
     /// Size of the input image.
     pub input: Size,
     /// Column of the pixel in the output.

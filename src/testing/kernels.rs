@@ -14,7 +14,7 @@ use crate::op::device_chain::DeviceChain;
 use crate::op::kernel_text::KernelText;
 use crate::op::program::{Extent, ProgramLaunch, ProgramText};
 
-use super::error::{Form, ParityError};
+use super::error::{Implementation, ParityError};
 
 /// Where the kernels of a comparison run.
 #[derive(Clone, Copy, Default)]
@@ -57,7 +57,7 @@ pub(super) trait Executor {
     fn read(&mut self, address: u64, bytes: usize) -> Result<Vec<u8>>;
 
     /// Implementation that a launch of `chain` tests.
-    fn form(&self, chain: &DeviceChain, tiled: bool) -> Form;
+    fn form(&self, chain: &DeviceChain, tiled: bool) -> Implementation;
 }
 
 /// Fused kernel, and how its launch divides the output among blocks of threads.
@@ -175,11 +175,11 @@ impl Executor for OnHost<'_> {
         Ok(rooms.next().map_or(Vec::new(), |room| room.bytes_mut()[..bytes].to_vec()))
     }
 
-    fn form(&self, chain: &DeviceChain, tiled: bool) -> Form {
+    fn form(&self, chain: &DeviceChain, tiled: bool) -> Implementation {
         match &chain.program {
-            Some(_) => Form::HostProgram,
-            None if tiled => Form::HostTiles,
-            None => Form::HostKernel,
+            Some(_) => Implementation::HostProgram,
+            None if tiled => Implementation::HostTiles,
+            None => Implementation::HostKernel,
         }
     }
 }
@@ -270,8 +270,8 @@ impl Executor for OnDevice<'_> {
         Ok(out)
     }
 
-    fn form(&self, _chain: &DeviceChain, _tiled: bool) -> Form {
-        Form::Device
+    fn form(&self, _chain: &DeviceChain, _tiled: bool) -> Implementation {
+        Implementation::Device
     }
 }
 

@@ -26,7 +26,7 @@ use crate::op::{CenterCrop, Flip, Normalize, Operator, RandomResizedCrop};
 use crate::random::SampleKey;
 use crate::tensor::{DType, Layout};
 
-pub use error::{Difference, Form, ParityError};
+pub use error::{Difference, Implementation, ParityError};
 
 pub(crate) use case::Case;
 pub(crate) use images::{extreme_images, random_image};

@@ -2,7 +2,7 @@
 //! caches and packing.
 
 #[doc(hidden)]
-pub mod blend;
+pub mod blend_pair;
 mod chain_kernels;
 mod full_decoder;
 mod host;

@@ -105,7 +105,7 @@ pub struct Tuner {
     space: Space,
     now: Choice,
     trials: Vec<Trial>,
-    watch: Option<Watch>,
+    watch: Option<Settled>,
     /// Number of windows before the next restart.
     patience: u32,
     /// Number of batches that the consumer has received.
@@ -129,7 +129,7 @@ struct Trial {
 
 /// Speed and waiting of the loop when tuning ended, to detect later changes.
 #[derive(Debug)]
-struct Watch {
+struct Settled {
     rate: f64,
     waits: f64,
     windows: u32,
@@ -318,7 +318,7 @@ impl Tuner {
                 (choice, format!("{why}; {}", taken.words()))
             }
         };
-        self.watch = Some(Watch { rate, waits, windows: 0, others: 0 });
+        self.watch = Some(Settled { rate, waits, windows: 0, others: 0 });
         Ok(self.decide(choice, why, true))
     }
 
@@ -360,7 +360,7 @@ fn pool<'a>(services: impl Iterator<Item = &'a Service>) -> Service {
     Service::from_histogram(&values)
 }
 
-impl Watch {
+impl Settled {
     /// Whether the loop has changed, so that tuning must restart.
     fn is_over(&mut self, profile: &Profile, patience: u32) -> bool {
         let rate = profile.images_per_second();

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::footprint::counted;
 use crate::measure::Counts;
 
-use measured::{Measured, Seen, Watch};
+use measured::{Measured, Seen, SettledWindow};
 
 mod measured;
 
@@ -106,7 +106,7 @@ pub struct PrefetchDepth {
     trials: Vec<Trial>,
     /// Minimum window to try in the current `trials`.
     floor: usize,
-    watch: Option<Watch>,
+    watch: Option<SettledWindow>,
     /// Window of the last decision, and whether it was final.
     said: Option<(usize, bool)>,
     /// Number of measurements until a longer window is tried or tuning restarts.
@@ -318,7 +318,7 @@ impl PrefetchDepth {
         }
         if measured.error > MAX_RELATIVE_ERROR {
             self.trials.clear();
-            self.watch = Some(Watch::new(measured));
+            self.watch = Some(SettledWindow::new(measured));
             return self.change(self.most, true, format!("{seen}; that varies, so the maximum"));
         }
         self.trials.push(trial);
@@ -336,7 +336,7 @@ impl PrefetchDepth {
         }
         let best = self.best();
         let taken = self.nearly_best(best);
-        self.watch = Some(Watch::new(&Measured { rate: taken.rate, ..*measured }));
+        self.watch = Some(SettledWindow::new(&Measured { rate: taken.rate, ..*measured }));
         let tried = self.trials.len();
         self.trials.clear();
         let why = format!(

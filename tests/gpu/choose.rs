@@ -18,6 +18,7 @@ use feedwater::error::{DataError, Result};
 use feedwater::internals::plan::Offload;
 use feedwater::internals::tune::Choice;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::plan::AutoCount;
 use feedwater::source::custom::Page;
 use feedwater::source::{Memory, Source};
 use serde_json::Value;
@@ -60,7 +61,10 @@ fn builder(held: &Arc<()>) -> LoaderBuilder {
 }
 
 fn free(held: &Arc<()>) -> LoaderBuilder {
-    builder(held).auto_workers().auto_prefetch().cpu_threads(Some(5))
+    builder(held)
+        .num_workers(AutoCount::Auto)
+        .prefetch(AutoCount::Auto)
+        .configure(|it| it.limits.cpu_threads = Some(5))
 }
 
 /// Returns the bytes of all batches with fixed settings.
@@ -260,8 +264,11 @@ fn decode_together(most: Option<usize>) -> bool {
     let images = (0..24).map(|seed| (jpeg(seed, 640, 480), seed as i64)).collect();
     let loader =
         Loader::builder(Memory::new(images).unwrap(), training()).batch_size(4).num_workers(2);
-    let loader =
-        loader.device(DeviceChoice::Gpu(0)).runtime(&runtime()).max_cpu_threads(most).trace(1000);
+    let loader = loader
+        .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
+        .configure(|it| it.decode.max_cpu_threads = most)
+        .trace(1000);
     let mut loader = loader.build().unwrap();
     let offload = Offload { operators: 3, decode: false };
     loader.choose(Choice { offload, ..loader.choice() }).unwrap();

@@ -99,13 +99,20 @@ fn builder(chain: Chain, samples: u64, (width, height): (u32, u32)) -> LoaderBui
         (jpeg(seed, width + more, height + taller), seed as i64)
     });
     let source = Memory::new(files.collect::<Vec<_>>()).unwrap();
-    let builder = Loader::builder(source, chain).num_workers(2).tune(false).seed(5);
+    let builder = Loader::builder(source, chain)
+        .num_workers(2)
+        .configure(|it| it.loader.tune = false)
+        .seed(5);
     builder.last_batch(LastBatch::Pad).epochs(Some(1))
 }
 
 /// Compares the bytes of all batches on the simulated device with those of the CPU, and returns their number.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> usize {
-    let mut cpu = make().decode(Placement::Cpu).device(DeviceChoice::Cpu).build().unwrap();
+    let mut cpu = make()
+        .configure(|it| it.decode.placement = Placement::Cpu)
+        .device(DeviceChoice::Cpu)
+        .build()
+        .unwrap();
     let mut gpu = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
     assert!(gpu.plan().uses_gpu(), "{what}");
     let mut batches = 0;

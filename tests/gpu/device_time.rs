@@ -211,7 +211,7 @@ fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
     builder
         .batch_size(4)
         .num_workers(2)
-        .tune(false)
+        .configure(|it| it.loader.tune = false)
         .shuffle(true)
         .seed(3)
         .device(DeviceChoice::Gpu(0))
@@ -243,7 +243,10 @@ fn the_kernel_and_every_route_are_timed_by_the_device() {
     for schedule in SCHEDULES {
         for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
             machine.schedule(schedule);
-            let mut loader = builder(jpegs(40), training()).routes([route]).build().unwrap();
+            let mut loader = builder(jpegs(40), training())
+                .configure(|it| it.decode.routes = vec![route])
+                .build()
+                .unwrap();
             use_all(&mut loader, 2);
             let profile = loader.profile();
             let kernel = device(&profile, Stage::Kernel);
@@ -275,7 +278,10 @@ fn copies_to_the_device_are_timed() {
     let _machine = machine();
     let samples = || (0..24).map(|tag| (jpeg(tag, 64, 48), 0)).collect::<Vec<_>>();
     let chain = Chain::new().then(op::Resize::to(32, 24)).then(op::Normalize::IMAGENET);
-    let mut loader = builder(samples(), chain).decode(Placement::Cpu).build().unwrap();
+    let mut loader = builder(samples(), chain)
+        .configure(|it| it.decode.placement = Placement::Cpu)
+        .build()
+        .unwrap();
     use_all(&mut loader, 1);
     let profile = loader.profile();
     let copies = device(&profile, Stage::Upload);
@@ -317,7 +323,10 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
 fn events_are_created_only_at_the_start() {
     let machine = machine();
     machine.schedule(Schedule::Random(5));
-    let mut loader = builder(jpegs(20), training()).routes(Route::ALL).build().unwrap();
+    let mut loader = builder(jpegs(20), training())
+        .configure(|it| it.decode.routes = Route::ALL.into())
+        .build()
+        .unwrap();
     let start = machine.counts();
     assert!(start.timed_events > 0 && start.timed_events < start.events);
     for _ in 0..3 {
@@ -338,7 +347,9 @@ fn measuring_never_makes_the_host_wait() {
         machine.set_decoder(Some(libjpeg));
         // Work finishes at once, so that no thread waits for a free buffer.
         machine.schedule(Schedule::Eager);
-        let builder = builder(jpegs(20), training()).routes([Route::NvjpegGpu]).num_workers(1);
+        let builder = builder(jpegs(20), training())
+            .configure(|it| it.decode.routes = vec![Route::NvjpegGpu])
+            .num_workers(1);
         let mut loader = builder.epochs(Some(epochs)).build().unwrap();
         for _ in 0..epochs {
             let mut epoch = loader.epoch();
@@ -391,7 +402,10 @@ fn a_window_counts_the_images_of_its_own_routes() {
     let baseline = (0..40).map(|tag| (jpeg(tag, 64, 48), 0));
     let samples = baseline.chain((0..40).map(|tag| (progressive(tag, 64, 48), 0))).collect();
     let builder = builder(samples, training()).shuffle(false).num_workers(1).epochs(Some(1));
-    let mut loader = builder.routes([Route::NvjpegGpu, Route::NvjpegHybrid]).build().unwrap();
+    let mut loader = builder
+        .configure(|it| it.decode.routes = vec![Route::NvjpegGpu, Route::NvjpegHybrid])
+        .build()
+        .unwrap();
     let of = |profile: &Profile, route: Route| {
         profile.routes.iter().find(|it| it.route == route.name()).unwrap().clone()
     };

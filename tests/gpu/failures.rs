@@ -17,7 +17,7 @@ fn builder(seed: u64) -> LoaderBuilder {
         0 => (training().then_batch(MixupOrCutMix::default()), Some(16)),
         _ => (training(), None),
     };
-    let builder = Loader::builder(source, chain).classes(classes);
+    let builder = Loader::builder(source, chain).configure(|it| it.targets.classes = classes);
     builder.batch_size(4).num_workers(2).shuffle(true).seed(seed).epochs(Some(1))
 }
 
@@ -25,7 +25,8 @@ fn builder(seed: u64) -> LoaderBuilder {
 /// batches before an error equal the CPU's.
 fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
     let mut cpu = builder(seed).device(DeviceChoice::Cpu).build().unwrap();
-    let builder = builder(seed).routes(routes).device(DeviceChoice::Gpu(0));
+    let builder =
+        builder(seed).configure(|it| it.decode.routes = routes.into()).device(DeviceChoice::Gpu(0));
     let mut loader = builder.runtime(&runtime()).build()?;
     for (batch, cpu) in (&mut loader).into_iter().zip(&mut cpu) {
         let (batch, cpu) = (batch?, cpu.unwrap());

@@ -15,7 +15,7 @@ use feedwater::internals::plan::Offload;
 use feedwater::internals::tune::Choice;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, Stats};
 use feedwater::op::{CenterCrop, Chain, Flip, Normalize, Placement, RandomResizedCrop, Resize};
-use feedwater::plan::Route;
+use feedwater::plan::{AutoCount, Route};
 use feedwater::source::Memory;
 
 fn machine() -> Simulated {
@@ -69,7 +69,8 @@ fn on_cpu(chain: Chain, batches: usize) -> Vec<Vec<u8>> {
 fn a_device_without_work_is_left_alone_and_no_byte_changes() {
     let machine = machine();
     for most in [None, Some(1)] {
-        let mut loader = on_device(training()).max_cpu_threads(most).build().unwrap();
+        let mut loader =
+            on_device(training()).configure(|it| it.decode.max_cpu_threads = most).build().unwrap();
         assert_eq!(loader.choice().offload, Offload { operators: 3, decode: true });
         let mut batches = settle(&mut loader, Duration::from_millis(5));
         assert!(by_device(&loader.stats().outcomes) > 0);
@@ -151,7 +152,8 @@ fn each_operator_may_run_on_either_side_and_no_byte_changes() {
 #[test]
 fn only_automatic_settings_can_be_chosen_by_hand() {
     let _machine = machine();
-    let loader = on_device(training()).decode(Placement::Gpu).build().unwrap();
+    let loader =
+        on_device(training()).configure(|it| it.decode.placement = Placement::Gpu).build().unwrap();
     assert_eq!(loader.plan().offloads.len(), 1);
     let now = loader.choice();
     loader.choose(now).unwrap();
@@ -186,7 +188,10 @@ fn by_device(outcomes: &std::collections::BTreeMap<&'static str, u64>) -> u64 {
 #[test]
 fn all_numbers_can_be_chosen_at_once() {
     let machine = machine();
-    let loader = on_device(training()).auto_workers().auto_prefetch().cpu_threads(Some(4));
+    let loader = on_device(training())
+        .num_workers(AutoCount::Auto)
+        .prefetch(AutoCount::Auto)
+        .configure(|it| it.limits.cpu_threads = Some(4));
     let mut loader = loader.build().unwrap();
     let most = loader.plan().workers.most;
     assert_eq!(most, 2, "most workers, besides the launcher and the gatherer thread");
@@ -200,13 +205,16 @@ fn all_numbers_can_be_chosen_at_once() {
 #[test]
 fn operators_with_a_placement_stay_there() {
     let machine = machine();
-    let mut fixed = on_device(training()).decode(Placement::Gpu).build().unwrap();
+    let mut fixed =
+        on_device(training()).configure(|it| it.decode.placement = Placement::Gpu).build().unwrap();
     settle(&mut fixed, Duration::from_millis(10));
     assert!(fixed.decisions().is_empty(), "{:#?}", fixed.decisions());
     assert_eq!(fixed.choice().offload, Offload { operators: 3, decode: true });
 
-    let mut without_cpu =
-        on_device(training()).routes([Route::NvjpegGpu, Route::NvjpegHybrid]).build().unwrap();
+    let mut without_cpu = on_device(training())
+        .configure(|it| it.decode.routes = vec![Route::NvjpegGpu, Route::NvjpegHybrid])
+        .build()
+        .unwrap();
     settle(&mut without_cpu, Duration::from_millis(10));
     assert!(
         without_cpu.decisions().is_empty(),

@@ -100,7 +100,7 @@ fn a_batch_on_a_device_has_no_view() {
     let builder =
         Loader::builder(memory(4), evaluation()).device(DeviceChoice::Gpu(0)).runtime(&runtime());
     let mut loader = builder
-        .decode(Placement::Cpu)
+        .configure(|it| it.decode.placement = Placement::Cpu)
         .batch_size(2)
         .output(DType::F32, Layout::Nchw)
         .build()

@@ -62,7 +62,7 @@ fn a_reduced_image_keeps_its_place_in_every_orientation() {
                         .num_workers(1)
                         .epochs(Some(1))
                         .output(DType::U8, Layout::Nhwc)
-                        .prescale(true)
+                        .configure(|it| it.decode.prescale = true)
                         .build()
                         .unwrap();
                     let batch = (&mut loader).into_iter().next().unwrap().unwrap();

@@ -50,7 +50,13 @@ fn counts(sorts: &[&'static str], times: u64) -> BTreeMap<&'static str, u64> {
 fn tolerated_samples_are_counted_by_kind_of_damage_in_every_epoch() {
     for cache in [None, Some(1 << 22)] {
         let (sorts, source) = damaged();
-        let mut loader = builder(source).strict(false).cache_decoded(cache).build().unwrap();
+        let mut loader = builder(source)
+            .configure(|it| {
+                it.decode.strict = false;
+                it.cache.decoded = cache;
+            })
+            .build()
+            .unwrap();
         for _ in 0..2 {
             for batch in &mut loader {
                 for record in batch.unwrap().samples() {

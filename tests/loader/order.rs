@@ -319,7 +319,10 @@ fn windows_need_files_and_a_shuffle() {
     let built = |files: Vec<u64>, shuffle| {
         let chain = Chain::new().then(CenterCrop::to(4, 4));
         let builder = Loader::builder(Files(10, files), chain).device(DeviceChoice::Cpu);
-        let builder = builder.batch_size(2).shuffle(shuffle).shuffle_window(Some(4));
+        let builder = builder
+            .batch_size(2)
+            .shuffle(shuffle)
+            .configure(|it| it.loader.shuffle_window = Some(4));
         builder.build().map(|_| ())
     };
     let config = |result: Result<()>| match result {

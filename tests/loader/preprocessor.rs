@@ -55,7 +55,10 @@ fn loaded(
 ) -> Vec<Result<Vec<u8>, DataError>> {
     let source = Memory::new(images.iter().map(|bytes| (bytes.clone(), 0)).collect()).unwrap();
     let builder = Loader::builder(source, chain).settings(settings.clone());
-    let builder = builder.batch_size(images.len()).shard_from(ShardFrom::None).num_workers(2);
+    let builder = builder
+        .batch_size(images.len())
+        .configure(|it| it.loader.shard = ShardFrom::None)
+        .num_workers(2);
     let builder = builder.on_error(OnError::Substitute).device(DeviceChoice::Cpu).epochs(Some(1));
     let mut loader = builder.build().unwrap();
     let batch = loader.epoch().next().unwrap().unwrap();
@@ -143,10 +146,10 @@ fn limits_are_those_of_the_loader() {
     let builder = || Preprocessor::builder(evaluation());
     assert_eq!(by_builder(builder()), Ok(()));
     for limited in [
-        builder().max_pixels(100),
-        builder().max_side(63),
-        builder().max_file_bytes(100),
-        builder().large_image_memory(100),
+        builder().configure(|it| it.limits.max_pixels = 100),
+        builder().configure(|it| it.limits.max_side = 63),
+        builder().configure(|it| it.limits.max_file_bytes = 100),
+        builder().configure(|it| it.limits.large_image_memory = 100),
     ] {
         assert_eq!(by_builder(limited), Err(Reason::Oversized));
     }

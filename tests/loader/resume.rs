@@ -66,7 +66,10 @@ proptest! {
         repeats in 1u32..5,
     ) {
         let last = if pad { LastBatch::Pad } else { LastBatch::Partial };
-        let builder = || builder().last_batch(last).shuffle_window(window).repeats(repeats);
+        let builder = || builder().last_batch(last).configure(|it| {
+it.loader.shuffle_window = window;
+it.loader.repeats = repeats;
+});
         let mut made = Vec::new();
         let mut state: Option<LoaderState> = None;
         let count = legs.len();
@@ -79,7 +82,10 @@ proptest! {
                 let shard = match from {
                     Some(from) if from.epoch > 0 => break,
                     // The state overrides these settings.
-                    Some(from) => shard.shuffle_window(None).repeats(1).resume(from),
+                    Some(from) => shard.configure(|it| {
+it.loader.shuffle_window = None;
+it.loader.repeats = 1;
+}).resume(from),
                     None => shard,
                 };
                 let (more, after) = run(&mut shard.build().unwrap(), batches);
@@ -315,13 +321,14 @@ fn a_state_is_a_few_numbers() {
     let text = serde_json::to_string(&state).unwrap();
     assert_eq!(text, r#"{"seed":9,"shuffle":true,"epoch":3,"position":40,"samples":61}"#);
     assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
-    let state = builder().repeats(3).build().unwrap().state();
+    let state = builder().configure(|it| it.loader.repeats = 3).build().unwrap().state();
     let text = serde_json::to_string(&state).unwrap();
     let begin =
         r#"{"seed":9,"shuffle":true,"epoch":0,"position":0,"samples":61,"repeats":3,"source":"#;
     assert!(text.starts_with(begin), "{text}");
     assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
-    let state = builder().shuffle_window(Some(8)).build().unwrap().state();
+    let state =
+        builder().configure(|it| it.loader.shuffle_window = Some(8)).build().unwrap().state();
     let text = serde_json::to_string(&state).unwrap();
     let begin = r#"{"seed":9,"shuffle":true,"epoch":0,"position":0,"samples":61,"shuffle_window":8,"files":"#;
     assert!(text.starts_with(begin), "{text}");
@@ -330,7 +337,7 @@ fn a_state_is_a_few_numbers() {
 
 #[test]
 fn repeats_of_a_state_are_checked() {
-    let state = builder().repeats(3).build().unwrap().state();
+    let state = builder().configure(|it| it.loader.repeats = 3).build().unwrap().state();
     for (repeats, values) in [(0, ["256", "0"]), (257, ["256", "257"])] {
         let resumed = builder().resume(LoaderState { repeats: Some(repeats), ..state }).build();
         refused(resumed, "loader.repeats", &values);
@@ -339,7 +346,8 @@ fn repeats_of_a_state_are_checked() {
 
 #[test]
 fn a_state_with_windows_requires_the_same_files() {
-    let state = builder().shuffle_window(Some(8)).build().unwrap().state();
+    let state =
+        builder().configure(|it| it.loader.shuffle_window = Some(8)).build().unwrap().state();
     let resumed = |state| builder().resume(state).build();
     assert!(resumed(state).is_ok());
     // Three cases: other files; no files, although the window needs them; files without a window.

@@ -9,6 +9,7 @@ use crate::common::{jpegs, memory, training};
 use feedwater::error::{DataError, Result};
 use feedwater::internals::tune::Choice;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::plan::AutoCount;
 use feedwater::source::custom::Page;
 use feedwater::source::{Memory, Source};
 
@@ -88,7 +89,8 @@ fn settle(loader: &mut Loader, step: Duration) {
 #[test]
 fn slow_reads_get_more_workers_and_no_byte_changes() {
     let mut fixed = far(0).0.num_workers(1).prefetch(1).build().unwrap();
-    let mut loader = far(20).0.auto_workers().auto_prefetch().build().unwrap();
+    let mut loader =
+        far(20).0.num_workers(AutoCount::Auto).prefetch(AutoCount::Auto).build().unwrap();
     let bounds = loader.plan().workers;
     assert!(bounds.most >= 4 && bounds.start < bounds.most, "{bounds:?}");
     assert_eq!(loader.choice().workers, bounds.start);
@@ -109,7 +111,8 @@ fn slow_reads_get_more_workers_and_no_byte_changes() {
 fn threads_ring_and_reports_follow_the_choice() {
     let loader = far(1).0.num_workers(1).build().unwrap();
     assert!(loader.decisions().is_empty() && loader.is_settled(), "fixed settings are not tuned");
-    let mut loader = far(1).0.auto_workers().auto_prefetch().build().unwrap();
+    let mut loader =
+        far(1).0.num_workers(AutoCount::Auto).prefetch(AutoCount::Auto).build().unwrap();
     loader.choose(Choice { workers: 1, prefetch: 2, ..loader.choice() }).unwrap();
     assert_eq!(loader.choice(), loader.decisions().last().unwrap().choice);
     // The first batches began under the earlier choice.
@@ -137,7 +140,12 @@ fn threads_ring_and_reports_follow_the_choice() {
 #[test]
 fn threads_never_exceed_the_limit() {
     let (builder, reading) = far(10);
-    let mut loader = builder.auto_workers().auto_prefetch().cpu_threads(Some(3)).build().unwrap();
+    let mut loader = builder
+        .num_workers(AutoCount::Auto)
+        .prefetch(AutoCount::Auto)
+        .configure(|it| it.limits.cpu_threads = Some(3))
+        .build()
+        .unwrap();
     settle(&mut loader, Duration::ZERO);
     assert!(loader.decisions().iter().all(|it| it.choice.workers <= 3));
     assert!(loader.choose(Choice { workers: 4, ..loader.choice() }).is_err());
@@ -149,13 +157,19 @@ fn threads_never_exceed_the_limit() {
 #[test]
 fn an_autotuning_loader_ends_at_any_time() {
     for batches in [0, 1, 7, 20] {
-        let mut loader = far(2).0.auto_workers().auto_prefetch().epochs(Some(2)).build().unwrap();
+        let mut loader = far(2)
+            .0
+            .num_workers(AutoCount::Auto)
+            .prefetch(AutoCount::Auto)
+            .epochs(Some(2))
+            .build()
+            .unwrap();
         for batch in loader.epoch().take(batches) {
             batch.unwrap();
         }
     }
     let loader = Loader::builder(memory(24), training()).device(DeviceChoice::Cpu).batch_size(4);
-    let mut loader = loader.auto_workers().epochs(Some(1)).build().unwrap();
+    let mut loader = loader.num_workers(AutoCount::Auto).epochs(Some(1)).build().unwrap();
     assert_eq!(loader.epoch().map(Result::unwrap).count(), 6);
     assert_eq!(loader.epoch().count(), 0);
 }

@@ -107,7 +107,8 @@ fn a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_roo
     let chain = Chain::new().then(op::Invert {}).then(op::Elastic::default());
     let builder = || files.loader(chain.clone().then(Resize::to(32, 32))).on_error(OnError::Stop);
     let mut loader = builder().build().unwrap();
-    let mut limited = builder().large_image_memory(1 << 20).build().unwrap();
+    let mut limited =
+        builder().configure(|it| it.limits.large_image_memory = 1 << 20).build().unwrap();
     assert_eq!(loader.plan().room.large, 0);
     assert!(loader.warnings().is_empty(), "{:?}", loader.warnings());
     // This sample has not been prefetched yet.

@@ -160,7 +160,8 @@ fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
     assert_eq!(seen.errors["oversized"], 2);
     assert!(seen.peak < 12 * MIB, "{}", seen.peak);
     let stop = |side| {
-        let loader = files.loader(crop()).on_error(OnError::Stop).max_side(side);
+        let loader =
+            files.loader(crop()).on_error(OnError::Stop).configure(|it| it.limits.max_side = side);
         match run(|| loader, 1).problem {
             Some(Error::Sample(error)) => (error.reason.name(), error.problem),
             other => panic!("{other:?}"),
@@ -170,7 +171,8 @@ fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
     assert!(reason == "oversized" && problem.contains("limits.max_side"), "{problem}");
     let (reason, problem) = stop(u32::MAX);
     assert!(reason == "oversized" && problem.contains("limits.large_image_memory"), "{problem}");
-    run(|| files.loader(stored()).max_side(u32::MAX), 2).check("stored, refused for its bytes");
+    run(|| files.loader(stored()).configure(|it| it.limits.max_side = u32::MAX), 2)
+        .check("stored, refused for its bytes");
 }
 
 /// After its buffers have grown, a preprocessor allocates only the list of windows for a PNM, which
@@ -293,11 +295,13 @@ fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at
     all[101] = files::webp_groups(512, 256, 0);
     assert!(all[101].len() < 40_000);
     let files = Files::new(all);
-    let less = run(|| files.loader(crop()).large_image_memory(64 * MIB), 1);
+    let less =
+        run(|| files.loader(crop()).configure(|it| it.limits.large_image_memory = 64 * MIB), 1);
     less.check("with too small a budget");
     assert_eq!(less.errors["oversized"], 1);
     assert!(less.peak < 32 * MIB, "{}", less.peak);
-    let enough = run(|| files.loader(crop()).large_image_memory(128 * MIB), 1);
+    let enough =
+        run(|| files.loader(crop()).configure(|it| it.limits.large_image_memory = 128 * MIB), 1);
     enough.check("enough room");
     assert_eq!(enough.errors["oversized"], 0);
     assert!(enough.peak > 90 * MIB, "{}", enough.peak);
@@ -322,8 +326,15 @@ fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
     assert!((0..9).all(|number| 101 * (2 * number + 1) % 2 == 1));
     let files = Files::new(all);
     for (name, chain) in [("streamed", crop()), ("stored", stored()), ("floats", floats())] {
-        let seen =
-            run(|| files.loader(chain.clone()).large_image_memory(16 * MIB).num_workers(4), 1);
+        let seen = run(
+            || {
+                files
+                    .loader(chain.clone())
+                    .configure(|it| it.limits.large_image_memory = 16 * MIB)
+                    .num_workers(4)
+            },
+            1,
+        );
         seen.check(name);
         assert_eq!(seen.errors["oversized"], 0, "{name}: {}", seen.plan);
         // The memory for large images is really needed.
@@ -333,7 +344,15 @@ fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
             seen.peak,
             seen.predicted
         );
-        let less = run(|| files.loader(chain.clone()).large_image_memory(MIB).num_workers(4), 1);
+        let less = run(
+            || {
+                files
+                    .loader(chain.clone())
+                    .configure(|it| it.limits.large_image_memory = MIB)
+                    .num_workers(4)
+            },
+            1,
+        );
         less.check(name);
         assert!(less.errors["oversized"] >= 6, "{name}");
     }
@@ -353,8 +372,12 @@ fn a_loader_can_be_dropped_while_its_workers_wait_for_memory() {
             if number % 32 == 1 { files::png(900, 700, true) } else { file }
         }));
     for batches in 0..3 {
-        let mut loader =
-            files.loader(stored()).num_workers(6).large_image_memory(8 * MIB).build().unwrap();
+        let mut loader = files
+            .loader(stored())
+            .num_workers(6)
+            .configure(|it| it.limits.large_image_memory = 8 * MIB)
+            .build()
+            .unwrap();
         for batch in loader.epoch().take(batches) {
             batch.unwrap();
         }
@@ -408,9 +431,22 @@ fn hostile_mixtures_stay_within_the_footprint() {
         );
         let seen = run(
             || {
-                let loader = files.loader(chain).num_workers(workers).large_image_memory(large);
-                let loader = loader.max_side(side).max_pixels(1 << 40).shuffle(true).seed(seed);
-                loader.cache_decoded(decoded).presize(presize).cache_encoded(encoded)
+                let loader = files
+                    .loader(chain)
+                    .num_workers(workers)
+                    .configure(|it| it.limits.large_image_memory = large);
+                let loader = loader
+                    .configure(|it| {
+                        it.limits.max_side = side;
+                        it.limits.max_pixels = 1 << 40;
+                    })
+                    .shuffle(true)
+                    .seed(seed);
+                loader.configure(|it| {
+                    it.cache.decoded = decoded;
+                    it.cache.presize = presize;
+                    it.cache.encoded = encoded;
+                })
             },
             2,
         );
@@ -428,7 +464,10 @@ fn mixed_batches_stay_within_the_footprint() {
         let files = Files::new(small(40));
         let loader = || {
             let loader = files.loader(mixing.clone()).output(dtype, feedwater::Layout::Nchw);
-            loader.classes(Some(20_000)).smoothing(0.1)
+            loader.configure(|it| {
+                it.targets.classes = Some(20_000);
+                it.targets.smoothing = 0.1;
+            })
         };
         run(loader, 3).check(&format!("{dtype}"));
     }
@@ -438,7 +477,7 @@ fn mixed_batches_stay_within_the_footprint() {
 fn blending_a_pair_allocates_nothing() {
     let _alone = alone();
     use feedwater::internals::random::SampleKey;
-    use feedwater::internals::transform::blend::blend;
+    use feedwater::internals::transform::blend_pair::blend;
     use feedwater::op::{Blends, MixupOrCutMix};
 
     let operators: [std::sync::Arc<dyn feedwater::op::BatchOperator>; 1] =

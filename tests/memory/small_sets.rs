@@ -67,7 +67,10 @@ fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
             let source = WebDataset::open(std::slice::from_ref(&shard), &settings).unwrap();
             let loader = Loader::builder(source, crop()).batch_size(4).num_workers(1).prefetch(1);
             let device = feedwater::loader::DeviceChoice::Cpu;
-            loader.device(device).last_batch(LastBatch::Partial).cache_row_index(Some(MIB))
+            loader
+                .device(device)
+                .last_batch(LastBatch::Partial)
+                .configure(|it| it.cache.row_index = Some(MIB))
         };
         let seen = run(loader, 2);
         assert!(seen.problem.is_none(), "{:?}", seen.problem);
@@ -86,7 +89,10 @@ fn a_huge_stored_file_of_row_indexes_is_read_within_the_footprint() {
         let source = Directory::open_with(files.0.path(), &Default::default(), &storage).unwrap();
         let loader = Loader::builder(source, crop()).batch_size(4).num_workers(1).prefetch(1);
         let device = feedwater::loader::DeviceChoice::Cpu;
-        loader.device(device).last_batch(LastBatch::Partial).cache_row_index(Some(MIB))
+        loader
+            .device(device)
+            .last_batch(LastBatch::Partial)
+            .configure(|it| it.cache.row_index = Some(MIB))
     };
     assert!(run(loader, 1).problem.is_none());
     let mut names = fs::read_dir(caches.path()).unwrap().map(|it| it.unwrap().path());

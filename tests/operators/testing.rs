@@ -6,7 +6,7 @@ use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::image::{HostImage, PixelType};
 use feedwater::op::custom::{Cuda, Draw, FieldError, ImageFormula, Kind, Kinds, Wanted};
 use feedwater::op::{Normalize, Operator};
-use feedwater::testing::{Form, Parity, ParityError, check_operator};
+use feedwater::testing::{Implementation, Parity, ParityError, check_operator};
 
 /// Planted errors of [`Dimmed`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -121,7 +121,7 @@ fn the_first_value_that_differs_is_named() {
     let found = difference(check_operator(Dimmed(DataError::FastPath)));
     assert_eq!(
         (found.form, found.input, found.x, found.y),
-        (Form::FastPath, Size::new(13, 17), 2, 3)
+        (Implementation::FastPath, Size::new(13, 17), 2, 3)
     );
 }
 
@@ -211,12 +211,12 @@ fn errors_of_the_cuda_text_are_detected() {
     let report = check_operator(Inverted::<true>).unwrap();
     assert_eq!(report.no_host_kernel, None);
     let found = difference(check_operator(Inverted::<false>));
-    assert_eq!((found.form, found.channel), (Form::HostProgram, 1));
+    assert_eq!((found.form, found.channel), (Implementation::HostProgram, 1));
     assert_eq!((found.expected, found.found), (0.0, 1.0));
     // The message contains the form, the size, the channel and both values.
     let size = found.input.to_string();
     let text = ParityError::Differs(Box::new(found)).to_string();
-    assert!(text.contains(Form::HostProgram.name()), "{text}");
+    assert!(text.contains(Implementation::HostProgram.name()), "{text}");
     assert!(has_words(&text, &[&size, "1", "0"]), "{text}");
 }
 

@@ -109,6 +109,24 @@ pub fn runtime() -> Runtime {
     install().runtime.clone()
 }
 
+/// Returns the directory for files of the tests. Runs share it.
+pub fn directory() -> &'static Path {
+    &install().directory
+}
+
+/// Returns environment variables with which another program uses the simulated libraries and their
+/// kernel cache. Each process simulates a machine of its own, so tests that only start programs run
+/// in parallel and need no [`exclusive`] machine.
+pub fn environment() -> [(&'static str, PathBuf); 4] {
+    let files = [
+        ("FEEDWATER_LIBCUDA", "libcuda.so"),
+        ("FEEDWATER_LIBNVRTC", "libnvrtc.so"),
+        ("FEEDWATER_LIBNVJPEG", "libnvjpeg.so"),
+        ("FEEDWATER_CACHE", "kernels"),
+    ];
+    files.map(|(variable, file)| (variable, directory().join(file)))
+}
+
 impl Simulated {
     /// Resets the machine, including counters and injected failures.
     pub fn restart(&self) {
@@ -301,23 +319,6 @@ impl Simulated {
     /// Returns how many initialisations of NVML have not been shut down.
     pub fn nvml_users(&self) -> i64 {
         self.call(&self.libraries.nvml, "sim_nvml_initialised", |f: extern "C" fn() -> c_long| f())
-    }
-
-    /// Returns the directory for files of the tests. Runs share it.
-    pub fn directory(&self) -> &Path {
-        &self.libraries.directory
-    }
-
-    /// Returns environment variables with which another program uses the simulated libraries and
-    /// their kernel cache.
-    pub fn environment(&self) -> [(&'static str, PathBuf); 4] {
-        let files = [
-            ("FEEDWATER_LIBCUDA", "libcuda.so"),
-            ("FEEDWATER_LIBNVRTC", "libnvrtc.so"),
-            ("FEEDWATER_LIBNVJPEG", "libnvjpeg.so"),
-            ("FEEDWATER_CACHE", "kernels"),
-        ];
-        files.map(|(variable, file)| (variable, self.directory().join(file)))
     }
 
     fn call<F: Copy, R>(&self, library: &Library, name: &str, call: impl FnOnce(F) -> R) -> R {

@@ -359,7 +359,7 @@ fn boxes_come_with_the_batch_and_do_not_depend_on_downscaling_in_the_decoder() {
     };
     let made = |prescale: bool| {
         let (_root, coco) = set(&sizes, &CocoSettings::default());
-        let batches = batches(builder(coco, chain()).prescale(prescale));
+        let batches = batches(builder(coco, chain()).configure(|it| it.decode.prescale = prescale));
         let of = |batch: &Batch, place: usize| (batch.samples()[place], batch.objects(place));
         let all = batches.iter().flat_map(|batch| (0..batch.len()).map(move |it| of(batch, it)));
         all.collect::<Vec<_>>()
@@ -441,7 +441,10 @@ fn positions_refer_to_the_stored_or_to_the_upright_image() {
         let coco = Coco::open(root.path().join("a.json"), &settings).unwrap();
         let upright = if exif >= 5 && orientation { (48, 64) } else { (64, 48) };
         let chain = Chain::new().then(CenterCrop::to(upright.0, upright.1));
-        batches(builder(coco, chain).orientation(orientation))[0].objects(0)[0].bbox.xywh()
+        batches(builder(coco, chain).configure(|it| it.decode.orientation = orientation))[0]
+            .objects(0)[0]
+            .bbox
+            .xywh()
     };
     assert_eq!(first(Frame::Stored, true, 1, size), [4.0, 6.0, 20.0, 10.0]);
     // Rotated clockwise: a distance of 6 from the top becomes 6 from the right.

@@ -55,7 +55,7 @@ impl Signal {
     }
 }
 
-struct State {
+struct InterruptState {
     signal: Option<Signal>,
     /// Whether the command checks for signals itself.
     polled: bool,
@@ -71,7 +71,7 @@ struct State {
     groups: Vec<Pid>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
+static STATE: Mutex<InterruptState> = Mutex::new(InterruptState {
     signal: None,
     polled: false,
     saving: false,
@@ -280,7 +280,7 @@ fn message(signal: Signal) -> String {
     message
 }
 
-fn lock() -> MutexGuard<'static, State> {
+fn lock() -> MutexGuard<'static, InterruptState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

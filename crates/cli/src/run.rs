@@ -55,7 +55,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let mut builder = options.pipeline.builder()?.epochs(Some(options.epochs));
     builder = match options.workers {
         None => builder,
-        Some(AutoCount::Auto) => builder.auto_workers(),
+        Some(AutoCount::Auto) => builder.num_workers(AutoCount::Auto),
         Some(AutoCount::Fixed(workers)) => builder.num_workers(workers),
     };
     // Create the files before the run, so that a wrong path is reported at once.

@@ -128,7 +128,7 @@ fn a_plan_beyond_the_limit_is_an_error_and_so_is_a_failed_allocation_with_overco
     };
     assert!(needed > 3 * 1_000_000 * 3 * 22 * 22 * 4 && available < 1 << 30, "{problem}");
     assert!(problem.contains("ulimit -v") && problem.contains("output slots"), "{problem}");
-    let failed = of(1_000_000).overcommit(true).build().err().unwrap();
+    let failed = of(1_000_000).configure(|it| it.limits.overcommit = true).build().err().unwrap();
     assert!(matches!(failed, Error::Memory { available: None, .. }), "{failed:?}");
     let mut loader = of(2).build().unwrap();
     assert_eq!(loader.into_iter().filter(|batch| batch.is_ok()).count(), 2);

@@ -95,7 +95,7 @@ impl fmt::Display for Fault {
 
 /// Thread or warp in which a fault occurred.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FaultLocation {
     pub block: [u32; 3],
     pub warp: u32,
     pub lane: Option<u32>,
@@ -122,7 +122,7 @@ impl Faults {
         module: &Module,
         pc: u32,
         kind: FaultKind,
-        place: Place,
+        place: FaultLocation,
         message: impl FnOnce() -> String,
     ) {
         if let Some(fault) = self.found.get_mut(&(pc, kind)) {

@@ -38,7 +38,7 @@ use feedwater::internals::threads::in_parts;
 
 use census::{Census, FileFacts};
 use image::Detail;
-use mixture::Form;
+use mixture::Encoding;
 
 pub use image::image;
 pub use optimize::optimized;
@@ -156,7 +156,7 @@ impl Settings {
     /// Fails with [`Error::Config`] for invalid sizes.
     pub fn jpeg(&self, index: u64) -> Result<Vec<u8>> {
         let form = match self.files {
-            Files::LikeImageNet => Form::of(self.seed, index),
+            Files::LikeImageNet => Encoding::of(self.seed, index),
             Files::Uniform(Uniform { width, height, quality, progressive }) => {
                 let rgb = image(self.seed, index, width, height);
                 return encode(&rgb, width, height, quality, progressive);
@@ -259,13 +259,20 @@ pub fn encode(
     let (size, sampling) = ([width, height], Sampling::S420);
     encode_as(
         rgb,
-        &Form { size, sampling, quality, progressive, own_tables: false, detail: Detail::UNIFORM },
+        &Encoding {
+            size,
+            sampling,
+            quality,
+            progressive,
+            own_tables: false,
+            detail: Detail::UNIFORM,
+        },
     )
 }
 
 /// Encodes RGB pixels as a JPEG. Sequential files have the standard Huffman tables.
-fn encode_as(rgb: &[u8], form: &Form) -> Result<Vec<u8>> {
-    let Form { size: [width, height], sampling, quality, progressive, own_tables, .. } = *form;
+fn encode_as(rgb: &[u8], form: &Encoding) -> Result<Vec<u8>> {
+    let Encoding { size: [width, height], sampling, quality, progressive, own_tables, .. } = *form;
     let side = |key: &str, value: u32| {
         let fits = u16::try_from(value).ok().filter(|&value| value > 0);
         fits.ok_or_else(|| Error::config(key, format!("must be 1 to {MAX_SIDE}, is {value}")))

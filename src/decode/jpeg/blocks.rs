@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::ac_table::{AcTable, Ahead, END, LONG_CODE, PATTERN, Take, advance_of, bits_of};
 use super::bits::{Bits, Clean, Input};
-use super::huffman::{Codes, DcTable, Step};
+use super::huffman::{AcSymbol, Codes, DcTable};
 use crate::decode::row_index::RowStart;
 
 /// Maximum number of blocks that are decoded together.
@@ -196,12 +196,12 @@ fn decode_ac<W: Widening>(
         // An entry without a symbol may have written a nonzero number here.
         block[count & 63] = 0;
         match table.codes.take(&mut bits)? {
-            Step::Coefficient(zeros, value) => {
+            AcSymbol::Coefficient(zeros, value) => {
                 *block[..BLOCK].get_mut(count + zeros)? = value as i16;
                 count += zeros + 1;
             }
-            Step::Zeros => count += 16,
-            Step::End => return Some((bits, count as u8)),
+            AcSymbol::Zeros => count += 16,
+            AcSymbol::End => return Some((bits, count as u8)),
         }
         if count >= BLOCK {
             return (count == BLOCK).then_some((bits, BLOCK as u8));
@@ -227,12 +227,12 @@ fn decode_rest(
             return None;
         }
         match codes.take(&mut bits)? {
-            Step::Coefficient(zeros, value) => {
+            AcSymbol::Coefficient(zeros, value) => {
                 *block[..BLOCK].get_mut(count + zeros)? = value as i16;
                 count += zeros + 1;
             }
-            Step::Zeros => count += 16,
-            Step::End => return Some((bits, count as u8)),
+            AcSymbol::Zeros => count += 16,
+            AcSymbol::End => return Some((bits, count as u8)),
         }
     }
     (count == BLOCK).then_some((bits, BLOCK as u8))
@@ -274,9 +274,9 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> O
             return None;
         }
         match table.codes.take(&mut bits)? {
-            Step::Coefficient(zeros, _) => count += zeros + 1,
-            Step::Zeros => count += 16,
-            Step::End => return Some(bits),
+            AcSymbol::Coefficient(zeros, _) => count += zeros + 1,
+            AcSymbol::Zeros => count += 16,
+            AcSymbol::End => return Some(bits),
         }
         if count >= BLOCK {
             return (count == BLOCK).then_some(bits);
@@ -302,9 +302,9 @@ fn parse_rest(
             return None;
         }
         match codes.take(&mut bits)? {
-            Step::Coefficient(zeros, _) => count += zeros + 1,
-            Step::Zeros => count += 16,
-            Step::End => return Some(bits),
+            AcSymbol::Coefficient(zeros, _) => count += zeros + 1,
+            AcSymbol::Zeros => count += 16,
+            AcSymbol::End => return Some(bits),
         }
     }
     (count == BLOCK).then_some(bits)

@@ -148,15 +148,15 @@ impl Codes {
     /// Takes one AC symbol with its value. Returns `None` if no code begins here. The buffer must
     /// be full.
     #[inline(always)]
-    pub fn take(&self, bits: &mut Bits) -> Option<Step> {
+    pub fn take(&self, bits: &mut Bits) -> Option<AcSymbol> {
         let (len, symbol) = self.next(bits.buffer)?;
         let (zeros, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
         let value = number(bits.buffer << len, 63 - size);
         bits.take((len + size).into());
         Some(match (zeros, size) {
-            (15, 0) => Step::Zeros,
-            (_, 0) => Step::End,
-            _ => Step::Coefficient(zeros, value),
+            (15, 0) => AcSymbol::Zeros,
+            (_, 0) => AcSymbol::End,
+            _ => AcSymbol::Coefficient(zeros, value),
         })
     }
 }
@@ -242,7 +242,7 @@ impl Difference {
 }
 
 /// Decoded AC symbol.
-pub enum Step {
+pub enum AcSymbol {
     /// Number of zeros, and the coefficient after them.
     Coefficient(usize, i32),
     /// Sixteen zeros.

@@ -35,7 +35,7 @@ use blocks::{BlockCoding, Blocks, Coding, Reader};
 use frame::{Component, Frame, Shape};
 use huffman::{Code, DcTable};
 use kernels::{Kernels, MOST_STEP, NO_SUMS, Quantization, Sums};
-use rows::{Painter, Part};
+use rows::{DecodedPart, Painter};
 use scan::Scan;
 
 use super::jpeg_choice::{JpegBy, JpegRefusal};
@@ -71,7 +71,7 @@ pub(super) struct Feedwater {
     /// Whether libjpeg-turbo decodes all images, because it is faster on this CPU.
     yields: bool,
     /// Empty before the first image, then one state.
-    state: Vec<State>,
+    state: Vec<DecoderState>,
     refusal: Option<JpegRefusal>,
     row_index: RowIndexing,
     libjpeg: LibjpegTurbo,
@@ -111,7 +111,7 @@ impl Default for Feedwater {
 
 /// Memory that is kept between images.
 #[derive(Debug)]
-struct State {
+struct DecoderState {
     clean: Clean,
     dc_tables: [DcTable; TABLES],
     ac_tables: [AcTable; TABLES],
@@ -135,7 +135,7 @@ impl HostDecoder for Feedwater {
     fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
         let libjpeg = self.libjpeg.memory(header, head, file_bytes);
         let Ok(shape) = Shape::of(header) else { return libjpeg };
-        let part = Part::new(&shape, header.size.window(), 1, MOST_STEP);
+        let part = DecodedPart::new(&shape, header.size.window(), 1, MOST_STEP);
         let row = part.row_bytes(RowLayout::Rgb) as u64;
         let row_index = RowIndexWriter::most_bytes(shape.units()[1]) as u64;
         // Both decoders free an image's coefficients when they are done with the image.
@@ -185,7 +185,7 @@ impl HostDecoder for Feedwater {
     }
 
     fn capacity_bytes(&self) -> usize {
-        self.state.capacity() * size_of::<State>() + self.row_index.writer.capacity_bytes()
+        self.state.capacity() * size_of::<DecoderState>() + self.row_index.writer.capacity_bytes()
     }
 }
 
@@ -226,7 +226,7 @@ impl Feedwater {
 const SMALL: usize = 8 << 10;
 
 /// Size of the state in bytes.
-const STATE_BYTES: u64 = size_of::<State>() as u64;
+const STATE_BYTES: u64 = size_of::<DecoderState>() as u64;
 
 impl Feedwater {
     /// Decodes the window. Returns a refusal if libjpeg-turbo must decode the image.
@@ -264,13 +264,13 @@ impl Feedwater {
             }
             RowIndexTask::None => None,
         };
-        let part = Part::new(&shape, window, reduction, kernels.step());
+        let part = DecodedPart::new(&shape, window, reduction, kernels.step());
         let planes = grown(&mut buffers.scratch, part.plane_bytes())?;
         let group = part.row_bytes(layout) * most_rows(window.height) as usize;
         let group = grown(&mut buffers.rows, group)?;
         state.set_quantization(&shape, frame.components.each_ref().map(|it| &it.quantization));
         let places = state.tables(&frame);
-        let State { clean, dc_tables, ac_tables, blocks, sums, quantization, .. } = state;
+        let DecoderState { clean, dc_tables, ac_tables, blocks, sums, quantization, .. } = state;
         let mut painter = Painter {
             next: window.y,
             kernels,
@@ -313,16 +313,16 @@ impl Feedwater {
     }
 
     /// Returns the memory that is kept between images, and creates it for the first image.
-    fn state(&mut self) -> Result<&mut State, DataError> {
+    fn state(&mut self) -> Result<&mut DecoderState, DataError> {
         if self.state.is_empty() {
             reserve::reserve(&mut self.state, 1)?;
-            self.state.push(State::new());
+            self.state.push(DecoderState::new());
         }
         Ok(&mut self.state[0])
     }
 }
 
-impl State {
+impl DecoderState {
     fn new() -> Self {
         let code = Code::EMPTY;
         Self {

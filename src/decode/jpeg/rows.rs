@@ -13,7 +13,7 @@ const EDGE: usize = 32;
 
 /// Part of an image that is decoded for a window.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct DecodedPart {
     pub window: Roi,
     /// Range of columns of units.
     pub columns: [usize; 2],
@@ -41,7 +41,7 @@ pub struct Part {
     planes: [Plane; 3],
 }
 
-impl Part {
+impl DecodedPart {
     /// Returns the part for a window of the reduced image. The number of luma samples per row is a
     /// multiple of `step`.
     pub fn new(shape: &Shape, window: Roi, reduction: usize, step: usize) -> Self {
@@ -140,7 +140,7 @@ impl Plane {
 
 /// Converts coefficients to the rows of a window.
 pub struct Painter<'a> {
-    pub part: Part,
+    pub part: DecodedPart,
     pub kernels: Kernels,
     pub layout: RowLayout,
     pub quantization: &'a [Quantization; 3],

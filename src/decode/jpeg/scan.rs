@@ -3,7 +3,7 @@
 
 use super::blocks::{Coding, MOST_BLOCKS, MOST_BYTES, Reader};
 use super::kernels::Kernels;
-use super::rows::{Painter, Part};
+use super::rows::{DecodedPart, Painter};
 use crate::decode::row_index::{RowIndexWriter, RowStart, RowStarts};
 
 /// Marker at the end of an image.
@@ -28,7 +28,7 @@ impl Scan<'_> {
     /// corrupt data.
     pub fn run(
         &mut self,
-        part: &Part,
+        part: &DecodedPart,
         painter: &mut Painter<'_>,
         mut made: Option<&mut RowIndexWriter>,
     ) -> Option<()> {
@@ -53,7 +53,7 @@ impl Scan<'_> {
 
     /// Parses the rows below the part, which completes a row index. Returns `None` for corrupt
     /// data.
-    pub fn complete(&mut self, part: &Part, made: &mut RowIndexWriter) -> Option<()> {
+    pub fn complete(&mut self, part: &DecodedPart, made: &mut RowIndexWriter) -> Option<()> {
         let [across, down] = self.units;
         for _ in part.read_rows..down {
             made.push(self.reader.start());
@@ -67,7 +67,7 @@ impl Scan<'_> {
     /// `None` if the index does not match the data.
     pub fn run_with_index(
         &mut self,
-        part: &Part,
+        part: &DecodedPart,
         painter: &mut Painter<'_>,
         mut starts: RowStarts<'_>,
     ) -> Option<()> {
@@ -118,7 +118,7 @@ impl Scan<'_> {
     }
 
     /// Decodes the columns of the part in one row of units.
-    fn decode_columns(&mut self, part: &Part, painter: &mut Painter<'_>) -> Option<()> {
+    fn decode_columns(&mut self, part: &DecodedPart, painter: &mut Painter<'_>) -> Option<()> {
         let [from, to] = part.columns;
         for column in (from..to).step_by(part.together) {
             self.reader.blocks.clear(part.together * self.coding.unit);

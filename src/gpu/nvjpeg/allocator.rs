@@ -32,7 +32,7 @@ use nvjpeg_sys as sys;
 use crate::error::{Error, Result};
 use crate::gpu::driver;
 use crate::gpu::pool::{
-    Buffer, DevicePool, OnDevice, Pinned, PinnedBuffer, PinnedPool, Place, Pool,
+    Buffer, DevicePool, OnDevice, Pinned, PinnedBuffer, PinnedPool, Pool, PoolMemory,
 };
 use crate::gpu::{Device, Event, Stream};
 
@@ -125,7 +125,7 @@ fn mark(gpu: &Arc<Device>, stream: usize) -> Result<Arc<Event>> {
 }
 
 #[derive(Debug)]
-struct Source<M: Place> {
+struct Source<M: PoolMemory> {
     gpu: Arc<Device>,
     pool: Pool<M>,
     row: String,
@@ -140,14 +140,14 @@ struct Source<M: Place> {
 }
 
 #[derive(Debug)]
-struct Freed<M: Place> {
+struct Freed<M: PoolMemory> {
     buffer: Buffer<M>,
     /// Events after the buffer's last uses. An event that was reached is removed, because its
     /// decoder will record it again after later work.
     ends: Vec<Arc<Event>>,
 }
 
-impl<M: Place> Freed<M> {
+impl<M: PoolMemory> Freed<M> {
     fn is_unused(&mut self) -> Result<bool> {
         while let Some(end) = self.ends.last() {
             if !end.query()? {
@@ -248,7 +248,7 @@ impl Allocators {
     }
 }
 
-impl<M: Place> Source<M> {
+impl<M: PoolMemory> Source<M> {
     fn new(gpu: &Arc<Device>, pool: &Pool<M>, row: &str, work: &Arc<Work>) -> Self {
         Self {
             work: work.clone(),
@@ -332,7 +332,7 @@ impl<M: Place> Source<M> {
     }
 }
 
-impl<M: Place> Drop for Source<M> {
+impl<M: PoolMemory> Drop for Source<M> {
     fn drop(&mut self) {
         for freed in std::mem::take(&mut *self.freed()) {
             self.gpu.beside_captures(|| freed.wait_and_give_back());
@@ -341,7 +341,7 @@ impl<M: Place> Drop for Source<M> {
 }
 
 /// nvJPEG's `malloc` callback. Returns 0 on success.
-unsafe extern "C" fn allocate<M: Place>(
+unsafe extern "C" fn allocate<M: PoolMemory>(
     source: *mut c_void,
     address: *mut *mut c_void,
     bytes: usize,
@@ -368,7 +368,7 @@ unsafe extern "C" fn allocate<M: Place>(
 }
 
 /// nvJPEG's `free` callback. Returns 0 on success.
-unsafe extern "C" fn free<M: Place>(
+unsafe extern "C" fn free<M: PoolMemory>(
     source: *mut c_void,
     address: *mut c_void,
     _: usize,

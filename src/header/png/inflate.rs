@@ -29,7 +29,7 @@ pub(crate) struct Inflater {
 }
 
 /// Result of one step.
-pub(crate) struct Step<'a> {
+pub(crate) struct Inflated<'a> {
     /// Number of input bytes consumed.
     pub consumed: usize,
     pub output: &'a [u8],
@@ -57,7 +57,12 @@ impl Inflater {
 
     /// Unpacks up to `most` bytes, or fewer if the input or the stream ends. After the `last` step,
     /// damage that zlib would detect only later is ignored.
-    pub fn step(&mut self, input: &[u8], most: usize, last: bool) -> Result<Step<'_>, DataError> {
+    pub fn step(
+        &mut self,
+        input: &[u8],
+        most: usize,
+        last: bool,
+    ) -> Result<Inflated<'_>, DataError> {
         if self.filled + most > self.output.len() {
             // Distances reach at most 32 KiB back, and bytes that were never filled are not read.
             let kept = WINDOW_BYTES.min(self.filled);
@@ -80,7 +85,7 @@ impl Inflater {
             }
             _ => Stream::Damaged,
         };
-        Ok(Step { consumed, output: &self.output[start..self.filled], state })
+        Ok(Inflated { consumed, output: &self.output[start..self.filled], state })
     }
 }
 

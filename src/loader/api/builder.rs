@@ -19,7 +19,10 @@ use crate::tensor::{DType, Layout};
 /// the current settings.
 pub(crate) type Locate = Arc<dyn Fn(Error, &Settings) -> Error + Send + Sync>;
 
-/// Builder of a [`Loader`]. Most methods set the field of the same name in [`Settings`].
+/// Builder of a [`Loader`].
+///
+/// The settings that most loaders need have methods of their own. [`configure`](Self::configure)
+/// changes all others.
 pub struct LoaderBuilder {
     pub(in crate::loader) source: Arc<dyn Source>,
     pub(in crate::loader) start_epoch: u32,
@@ -132,6 +135,13 @@ impl LoaderBuilder {
         self
     }
 
+    /// Changes any [`Settings`], for example those that have no method here:
+    /// `.configure(|settings| settings.limits.host_memory = Some(4 << 30))`.
+    pub fn configure(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
     /// Samples per batch.
     pub fn batch_size(mut self, samples: usize) -> Self {
         self.settings.loader.batch_size = samples;
@@ -139,32 +149,16 @@ impl LoaderBuilder {
     }
 
     /// Number of threads that read, and that decode and transform on the CPU.
-    pub fn num_workers(mut self, threads: usize) -> Self {
-        self.settings.loader.num_workers = AutoCount::Fixed(threads);
+    /// [`AutoCount::Auto`] chooses it from measurements, within [`Plan::workers`].
+    pub fn num_workers(mut self, threads: impl Into<AutoCount>) -> Self {
+        self.settings.loader.num_workers = threads.into();
         self
     }
 
-    /// Chooses the number of workers from measurements, within [`Plan::workers`].
-    pub fn auto_workers(mut self) -> Self {
-        self.settings.loader.num_workers = AutoCount::Auto;
-        self
-    }
-
-    /// Number of prefetched batches, including the one that is being filled.
-    pub fn prefetch(mut self, batches: usize) -> Self {
-        self.settings.loader.prefetch = AutoCount::Fixed(batches);
-        self
-    }
-
-    /// Chooses the number of prefetched batches from measurements, within [`Plan::ahead_batches`].
-    pub fn auto_prefetch(mut self) -> Self {
-        self.settings.loader.prefetch = AutoCount::Auto;
-        self
-    }
-
-    /// Whether `auto` settings and placements are tuned from measurements while the loader runs.
-    pub fn tune(mut self, tune: bool) -> Self {
-        self.settings.loader.tune = tune;
+    /// Number of prefetched batches, including the one that is being filled. [`AutoCount::Auto`]
+    /// chooses it from measurements, within [`Plan::ahead_batches`].
+    pub fn prefetch(mut self, batches: impl Into<AutoCount>) -> Self {
+        self.settings.loader.prefetch = batches.into();
         self
     }
 
@@ -177,23 +171,6 @@ impl LoaderBuilder {
     /// Whether each epoch has its own random order.
     pub fn shuffle(mut self, shuffle: bool) -> Self {
         self.settings.loader.shuffle = shuffle;
-        self
-    }
-
-    /// Samples per shuffle window, for sources whose files hold many samples. Files are shuffled,
-    /// then samples within windows. `None`, the default, shuffles the whole set.
-    pub fn shuffle_window(mut self, samples: Option<u64>) -> Self {
-        self.settings.loader.shuffle_window = samples;
-        self
-    }
-
-    /// Repeated augmentation (Hoffer et al., "Augment your batch", CVPR 2020): number of
-    /// consecutive occurrences of each sample in an epoch's order over all shards. Each occurrence
-    /// has its own random numbers. 1, the default, to 256; more than 1 needs
-    /// [`shuffle`](Self::shuffle). As with torchvision's `RASampler`, the length of an epoch does
-    /// not change, so an epoch contains only `1 / repeats` of the samples.
-    pub fn repeats(mut self, repeats: u32) -> Self {
-        self.settings.loader.repeats = repeats;
         self
     }
 
@@ -211,79 +188,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// Where rank and world size come from. Default: the launcher whose variables are set; without one, the whole set.
-    pub fn shard_from(mut self, from: ShardFrom) -> Self {
-        self.settings.loader.shard = from;
-        self.settings.loader.rank = None;
-        self.settings.loader.world_size = None;
-        self
-    }
-
     /// Handling of samples that fail.
     pub fn on_error(mut self, policy: OnError) -> Self {
         self.settings.loader.on_error = policy;
-        self
-    }
-
-    /// Label of samples that are replaced by zeros ([`OnError::Substitute`]). Default -100.
-    pub fn ignore_label(mut self, label: i64) -> Self {
-        self.settings.loader.ignore_label = label;
-        self
-    }
-
-    /// Where images are decoded.
-    pub fn decode(mut self, placement: Placement) -> Self {
-        self.settings.decode.placement = placement;
-        self
-    }
-
-    /// Allowed decode routes if decoding is on the GPU.
-    pub fn routes(mut self, routes: impl Into<Vec<Route>>) -> Self {
-        self.settings.decode.routes = routes.into();
-        self
-    }
-
-    /// Maximum number of workers that decode on the CPU at the same time if anything runs on the
-    /// GPU. `None`, the default, means all workers, or all but one while `nvjpeg-hardware` or
-    /// `nvjpeg-gpu` decode, because one worker must read images for these routes.
-    pub fn max_cpu_threads(mut self, threads: Option<usize>) -> Self {
-        self.settings.decode.max_cpu_threads = threads;
-        self
-    }
-
-    /// Maximum number of images per call of the JPEG engines. `None`, the default, computes it from
-    /// the engines' memory: see
-    /// [`DecodeSettings::hardware_group`](crate::plan::DecodeSettings::hardware_group).
-    pub fn hardware_group(mut self, images: Option<usize>) -> Self {
-        self.settings.decode.hardware_group = images;
-        self
-    }
-
-    /// Whether the decoder may scale a JPEG down before it is resized.
-    pub fn prescale(mut self, prescale: bool) -> Self {
-        self.settings.decode.prescale = prescale;
-        self
-    }
-
-    /// Whether images are rotated and mirrored according to their EXIF orientation.
-    pub fn orientation(mut self, orientation: bool) -> Self {
-        self.settings.decode.orientation = orientation;
-        self
-    }
-
-    /// Decoder for JPEGs on the CPU. All decoders give the same pixels.
-    pub fn jpeg_decoder(mut self, decoder: JpegDecoder) -> Self {
-        self.settings.decode.jpeg = decoder;
-        self
-    }
-
-    /// Whether a corrupt image is an error. If false, the loader accepts images that Pillow
-    /// accepts, and counts them.
-    /// [`Decoders::strict`] lists the differences from Pillow.
-    ///
-    /// [`Decoders::strict`]: crate::decode::Decoders::strict
-    pub fn strict(mut self, strict: bool) -> Self {
-        self.settings.decode.strict = strict;
         self
     }
 
@@ -291,107 +198,6 @@ impl LoaderBuilder {
     pub fn output(mut self, dtype: DType, layout: Layout) -> Self {
         self.settings.output.dtype = dtype;
         self.settings.output.layout = layout;
-        self
-    }
-
-    /// Number of classes of the soft targets. `None`, the default, means no soft targets. See
-    /// [`TargetSettings::classes`](crate::plan::TargetSettings::classes).
-    pub fn classes(mut self, classes: Option<u32>) -> Self {
-        self.settings.targets.classes = classes;
-        self
-    }
-
-    /// Label smoothing of the soft targets, 0 to 1. Default 0.
-    pub fn smoothing(mut self, smoothing: f64) -> Self {
-        self.settings.targets.smoothing = smoothing;
-        self
-    }
-
-    /// Maximum number of pixels of an image.
-    pub fn max_pixels(mut self, pixels: u64) -> Self {
-        self.settings.limits.max_pixels = pixels;
-        self
-    }
-
-    /// Maximum width and height of an image, in pixels.
-    pub fn max_side(mut self, pixels: u32) -> Self {
-        self.settings.limits.max_side = pixels;
-        self
-    }
-
-    /// Host memory for samples that need more than their worker's share, in bytes. All workers
-    /// share it.
-    pub fn large_image_memory(mut self, bytes: u64) -> Self {
-        self.settings.limits.large_image_memory = bytes;
-        self
-    }
-
-    /// Maximum host memory, including page-locked memory, in bytes. `None`, the default, means no
-    /// limit.
-    pub fn host_memory(mut self, bytes: Option<u64>) -> Self {
-        self.settings.limits.host_memory = bytes;
-        self
-    }
-
-    /// Maximum size of an encoded sample, in bytes.
-    pub fn max_file_bytes(mut self, bytes: u64) -> Self {
-        self.settings.limits.max_file_bytes = bytes;
-        self
-    }
-
-    /// Maximum host memory for the cache of encoded files, in bytes. `None`, the default, means no
-    /// cache.
-    pub fn cache_encoded(mut self, bytes: Option<u64>) -> Self {
-        self.settings.cache.encoded = bytes;
-        self
-    }
-
-    /// Maximum host memory for the cache of whole decoded images, in bytes. `None`, the default,
-    /// means no cache.
-    pub fn cache_decoded(mut self, bytes: Option<u64>) -> Self {
-        self.settings.cache.decoded = bytes;
-        self
-    }
-
-    /// Maximum host memory for row indexes of JPEGs, in bytes; 0 for no indexes. With indexes,
-    /// windows are decoded faster from the second epoch on. Default: see
-    /// [`CacheSettings::row_index`](crate::plan::CacheSettings::row_index).
-    pub fn cache_row_index(mut self, bytes: Option<u64>) -> Self {
-        self.settings.cache.row_index = bytes;
-        self
-    }
-
-    /// Shorter side, in pixels, to which larger images are resized before the chain runs, for the
-    /// decoded cache. This changes pixels. `None`, the default, does not resize.
-    pub fn presize(mut self, shorter: Option<u32>) -> Self {
-        self.settings.cache.presize = shorter;
-        self
-    }
-
-    /// Maximum device memory, without the memory of the driver, in bytes. `None`, the default,
-    /// means no limit.
-    pub fn device_memory(mut self, bytes: Option<u64>) -> Self {
-        self.settings.limits.device_memory = bytes;
-        self
-    }
-
-    /// Maximum page-locked host memory, in bytes. `None`, the default, means no limit.
-    pub fn pinned_memory(mut self, bytes: Option<u64>) -> Self {
-        self.settings.limits.pinned_memory = bytes;
-        self
-    }
-
-    /// Maximum number of threads that the loader starts for samples: the workers, and on a device
-    /// the launcher and the thread that feeds the JPEG engines. `None`, the default, means no
-    /// limit.
-    pub fn cpu_threads(mut self, threads: Option<usize>) -> Self {
-        self.settings.limits.cpu_threads = threads;
-        self
-    }
-
-    /// Whether to build the loader even if its plan needs more host memory than is available. Default false.
-    pub fn overcommit(mut self, overcommit: bool) -> Self {
-        self.settings.limits.overcommit = overcommit;
         self
     }
 

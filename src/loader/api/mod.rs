@@ -27,7 +27,7 @@ use crate::loader::order::Order;
 use crate::loader::sample::cache::Caches;
 use crate::loader::sample::prefetcher::Prefetcher;
 use crate::loader::stats::Counters;
-use crate::loader::watching::watch::Watch;
+use crate::loader::watching::watch::DeviceMonitor;
 use crate::measure::Meters;
 use crate::plan::Plan;
 use crate::source::{Fingerprint, Source};
@@ -100,13 +100,13 @@ pub struct Loader {
     /// GPU on which batches are produced, if any.
     gpu: Option<Arc<Device>>,
     /// Device monitor if one was requested, or the error that prevented its start.
-    watch: Option<Result<Watch>>,
+    watch: Option<Result<DeviceMonitor>>,
     /// Fixed configuration, used if nothing is tuned.
     fixed: Choice,
     /// Declared before `engine`, so it is dropped first, because tuning changes the engine.
     tuning: Option<Tuning>,
     engine: Arc<Engine>,
-    state: Mutex<State>,
+    state: Mutex<Progress>,
     /// State that is used if the consumer holds every batch.
     held: Held,
     /// Batch that was peeked at and not yet taken.
@@ -116,7 +116,7 @@ pub struct Loader {
     turn: Mutex<()>,
 }
 
-struct State {
+struct Progress {
     next_epoch: u32,
     end_epoch: Option<u32>,
     /// Epoch that was begun last, and number of its batches that were delivered.
@@ -268,7 +268,7 @@ impl Loader {
         self.engine.stop_handle()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::builder::LoaderBuilder;
 use super::held::Held;
 use super::resolve::Resolved;
-use super::{Loader, State};
+use super::{Loader, Progress};
 use crate::error::{Error, Result};
 use crate::gpu::nvtx::Nvtx;
 use crate::loader::controls::Controls;
@@ -17,7 +17,7 @@ use crate::loader::sample::cache::Caches;
 use crate::loader::sample::large::LargeImages;
 use crate::loader::sample::prefetcher::Prefetcher;
 use crate::loader::stats::Counters;
-use crate::loader::watching::watch::Watch;
+use crate::loader::watching::watch::DeviceMonitor;
 use crate::measure::{Meters, Stage};
 use crate::plan::{LastBatch, Shuffle};
 use crate::source::{Source, names_checksum};
@@ -137,9 +137,10 @@ impl Loader {
         let tuning = space.is_free().then(start);
         let tuning = tuning.transpose()?;
         let watch = gpu.as_ref().zip(builder.watch_device);
-        let watch = watch.map(|(device, period)| Watch::new(device, period, meters.clone()));
+        let watch =
+            watch.map(|(device, period)| DeviceMonitor::new(device, period, meters.clone()));
         let at = (builder.start_epoch, 0);
-        let state = State { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
+        let state = Progress { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
         Ok(Self {
             process: std::process::id(),
             combined,

@@ -6,18 +6,18 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// Fixed number of interchangeable objects. The object that was returned longest ago is taken
 /// first, because the device has most likely finished with it.
 pub(in crate::loader) struct ObjectPool<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<ObjectPoolState<T>>,
     changed: Condvar,
 }
 
-struct State<T> {
+struct ObjectPoolState<T> {
     things: VecDeque<T>,
     closed: bool,
 }
 
 impl<T> ObjectPool<T> {
     pub fn new(things: impl IntoIterator<Item = T>) -> Self {
-        let state = State { things: things.into_iter().collect(), closed: false };
+        let state = ObjectPoolState { things: things.into_iter().collect(), closed: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -55,7 +55,7 @@ impl<T> ObjectPool<T> {
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, ObjectPoolState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ pub(in crate::loader) struct Router {
     balancer: Balancer,
     /// Maximum number of threads that decode on the CPU at the same time.
     cpu_threads: CpuThreads,
-    state: Mutex<State>,
+    state: Mutex<RouterState>,
     /// Events that a thread is querying. Not in `state`, because every image takes the lock of
     /// `state`.
     observed: Mutex<Vec<Arc<Event>>>,
@@ -31,7 +31,7 @@ pub(in crate::loader) struct CpuThreads {
     pub alone: usize,
 }
 
-struct State {
+struct RouterState {
     /// All events that mark the end of device work. An event is free if nothing else refers to it.
     marks: Vec<Arc<Event>>,
     running: Vec<(Ticket, Arc<Event>)>,
@@ -56,7 +56,7 @@ impl Router {
         let marks = (0..capacity + workers).map(|_| Event::new(device).map(Arc::new));
         let marks = marks.collect::<Result<_>>()?;
         let running = Vec::with_capacity(capacity);
-        let state = Mutex::new(State { marks, running, cpu_threads: 0, changes: 0 });
+        let state = Mutex::new(RouterState { marks, running, cpu_threads: 0, changes: 0 });
         let observed = Mutex::new(Vec::with_capacity(capacity));
         let balancer = Balancer::new(queues);
         Ok(Self { balancer, cpu_threads, state, observed, changed: Condvar::new() })
@@ -94,7 +94,7 @@ impl Router {
                 }
                 None => {
                     let before = state.changes;
-                    let unchanged = |state: &mut State| state.changes == before;
+                    let unchanged = |state: &mut RouterState| state.changes == before;
                     let waited = self.changed.wait_while(state, unchanged);
                     drop(waited.unwrap_or_else(PoisonError::into_inner));
                 }
@@ -163,13 +163,13 @@ impl Router {
         failed
     }
 
-    fn change(&self, mut state: MutexGuard<'_, State>) {
+    fn change(&self, mut state: MutexGuard<'_, RouterState>) {
         state.changes += 1;
         drop(state);
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RouterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -203,7 +203,7 @@ impl Submitted {
         queues.change(state);
     }
 
-    fn leave_cpu(&mut self, state: &mut State) {
+    fn leave_cpu(&mut self, state: &mut RouterState) {
         state.cpu_threads -= usize::from(std::mem::take(&mut self.on_cpu));
     }
 }

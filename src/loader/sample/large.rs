@@ -17,12 +17,12 @@ pub struct LargeImages {
     planned: bool,
     /// Largest part that was taken, in bytes.
     most: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<LargeImagesState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct LargeImagesState {
     free: u64,
     /// Ticket of the next new request, and ticket of the request that is served next.
     next: u64,
@@ -32,7 +32,7 @@ struct State {
 
 /// Part of the pool. Dropping it returns the memory.
 #[derive(Debug)]
-pub struct Part {
+pub struct Reservation {
     of: Arc<LargeImages>,
     bytes: u64,
 }
@@ -40,7 +40,7 @@ pub struct Part {
 impl LargeImages {
     /// Creates a pool of `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
-        let state = State { free: bytes, next: 0, served: 0, closed: false };
+        let state = LargeImagesState { free: bytes, next: 0, served: 0, closed: false };
         let (state, changed) = (Mutex::new(state), Condvar::new());
         Self { bytes, planned: true, most: AtomicU64::new(0), state, changed }
     }
@@ -64,7 +64,7 @@ impl LargeImages {
 
     /// Takes a part, at most the whole pool. Waits until enough memory is free. `None` after the
     /// pool is closed.
-    pub fn take(self: &Arc<Self>, bytes: u64) -> Option<Part> {
+    pub fn take(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
         let bytes = bytes.min(self.bytes);
         let mut state = self.lock();
         let turn = state.next;
@@ -80,7 +80,7 @@ impl LargeImages {
         drop(state);
         self.most.fetch_max(bytes, Ordering::Relaxed);
         self.changed.notify_all();
-        Some(Part { of: self.clone(), bytes })
+        Some(Reservation { of: self.clone(), bytes })
     }
 
     /// Wakes all waiting threads at the end of the loader.
@@ -89,12 +89,12 @@ impl LargeImages {
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LargeImagesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Part {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.of.lock().free += self.bytes;
         self.of.changed.notify_all();
@@ -107,7 +107,7 @@ pub struct Room {
     large: Arc<LargeImages>,
     /// Maximum size of each buffer since all buffers were freed.
     held: SampleMemory,
-    part: Option<Part>,
+    part: Option<Reservation>,
 }
 
 impl Room {

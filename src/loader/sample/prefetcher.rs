@@ -36,7 +36,7 @@ use crate::storage::{self, Arrival};
 use crate::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
 
 /// Position: epoch, number of the batch in the epoch, index in the batch.
-type Place = (u32, u64, usize);
+type SamplePosition = (u32, u64, usize);
 
 /// A source that prefetches its samples.
 pub(in crate::loader) struct Prefetcher {
@@ -53,25 +53,25 @@ pub(in crate::loader) struct Prefetcher {
     limit: u64,
     caches: Arc<Caches>,
     given_up: Arc<AtomicBool>,
-    state: Mutex<State>,
+    state: Mutex<PrefetcherState>,
 }
 
 #[derive(Default)]
-struct State {
+struct PrefetcherState {
     /// Next position to request, with its epoch's order. `None` before the first position.
-    next: Option<(Place, Arc<EpochOrder>)>,
+    next: Option<(SamplePosition, Arc<EpochOrder>)>,
     /// Positions that were requested but not handed out, with the indices of their samples.
-    ahead: VecDeque<(Place, u64)>,
+    ahead: VecDeque<(SamplePosition, u64)>,
     /// For each worker, the position that was handed out last and that the worker may not have read
     /// yet.
-    handed_out: HashMap<ThreadId, (Place, u64)>,
+    handed_out: HashMap<ThreadId, (SamplePosition, u64)>,
     /// Requests by sample index. For a sample at several positions, in the order of the positions.
     expected: HashMap<u64, VecDeque<Request>>,
 }
 
 /// A request for a sample.
 struct Request {
-    place: Place,
+    place: SamplePosition,
     sample: Expected,
     arrival: Arc<Arrival>,
 }
@@ -143,7 +143,7 @@ impl Prefetcher {
 
     /// Records that this position was handed out to the calling thread. Requests the samples after
     /// it.
-    pub fn follow(&self, place: Place) {
+    pub fn follow(&self, place: SamplePosition) {
         let mut state = self.state();
         if self.given_up.load(Acquire) {
             return;
@@ -192,16 +192,16 @@ impl Prefetcher {
     /// Cancels all requests.
     pub fn stop(&self) {
         self.given_up.store(true, Release);
-        *self.state() = State::default();
+        *self.state() = PrefetcherState::default();
     }
 
     /// Returns the position. If it is beyond its batch or its epoch, returns the next valid
     /// position. `None` after the last epoch.
     fn existing(
         &self,
-        mut place: Place,
+        mut place: SamplePosition,
         mut order: Arc<EpochOrder>,
-    ) -> Option<(Place, Arc<EpochOrder>)> {
+    ) -> Option<(SamplePosition, Arc<EpochOrder>)> {
         loop {
             if self.end_epoch.is_some_and(|end| place.0 >= end) {
                 return None;
@@ -217,7 +217,7 @@ impl Prefetcher {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PrefetcherState> {
         lock(&self.state)
     }
 
@@ -238,9 +238,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
+impl PrefetcherState {
     /// Cancels the request for this position.
-    fn forget(&mut self, place: Place, index: u64) {
+    fn forget(&mut self, place: SamplePosition, index: u64) {
         if let Some(requests) = self.expected.get_mut(&index) {
             requests.retain(|request| request.place != place);
             if requests.is_empty() {

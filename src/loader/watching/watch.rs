@@ -11,12 +11,12 @@ use crate::measure::Meters;
 use crate::threads::refused;
 
 /// Device monitor. It stops when this value is dropped.
-pub(in crate::loader) struct Watch {
+pub(in crate::loader) struct DeviceMonitor {
     over: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
+impl DeviceMonitor {
     /// Starts a thread that reads at once, and then after each `period`. A failed reading is
     /// counted and does not end the thread.
     pub fn new(device: &Arc<Device>, period: Duration, meters: Arc<Meters>) -> Result<Self> {
@@ -41,7 +41,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for DeviceMonitor {
     fn drop(&mut self) {
         let (over, changed) = &*self.over;
         *over.lock().unwrap_or_else(PoisonError::into_inner) = true;

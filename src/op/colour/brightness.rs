@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::op::settings::{check_pair, drawn, one_or_each};
-use crate::op::shared::blend::{MAX_FACTOR, blend};
+use crate::op::shared::pillow_blend::{MAX_FACTOR, blend};
 use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Blends the image with black, like torchvision's `adjust_brightness`.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::op::settings::check_pair;
-use crate::op::shared::blend::MAX_FACTOR;
+use crate::op::shared::pillow_blend::MAX_FACTOR;
 use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
 
@@ -40,15 +40,15 @@ impl ColorJitter {
     /// Draws the steps of one sample and returns them in the order in which they run. Draws one of
     /// the 24 orders first, then a factor for each setting that is present.
     #[doc(hidden)]
-    pub fn steps(&self, rng: &mut SampleRng) -> [Option<Step>; 4] {
+    pub fn steps(&self, rng: &mut SampleRng) -> [Option<ColorStep>; 4] {
         let mut order = [0, 1, 2, 3];
         shuffle(&mut order, rng);
         let mut factor = |range: Option<[f64; 2]>| range.map(|[low, high]| rng.between(low, high));
         let steps = [
-            factor(self.brightness).map(Step::Brightness),
-            factor(self.contrast).map(Step::Contrast),
-            factor(self.saturation).map(Step::Saturation),
-            factor(self.hue).map(Step::Hue),
+            factor(self.brightness).map(ColorStep::Brightness),
+            factor(self.contrast).map(ColorStep::Contrast),
+            factor(self.saturation).map(ColorStep::Saturation),
+            factor(self.hue).map(ColorStep::Hue),
         ];
         order.map(|at: usize| steps[at])
     }
@@ -112,7 +112,7 @@ impl BuiltIn for ColorJitter {
 
 /// One step of `color_jitter` or `photometric_distort`: an operator with its drawn parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Step {
+pub enum ColorStep {
     /// Brightness factor, for [`brightness`](super::brightness).
     Brightness(f64),
     /// Contrast factor, for [`contrast`](super::contrast).
@@ -125,15 +125,15 @@ pub enum Step {
     Channels([u32; 3]),
 }
 
-impl Step {
+impl ColorStep {
     /// Adds the action of this step to the sample.
     pub(super) fn draw(self, draw: &mut Draw<'_>) {
         match self {
-            Step::Brightness(factor) => brightness::draw(draw, factor),
-            Step::Contrast(factor) => contrast::draw(draw, factor),
-            Step::Saturation(factor) => saturation::draw(draw, factor),
-            Step::Hue(shift) => hue::draw(draw, shift),
-            Step::Channels(order) => channel_permutation::draw(draw, order),
+            ColorStep::Brightness(factor) => brightness::draw(draw, factor),
+            ColorStep::Contrast(factor) => contrast::draw(draw, factor),
+            ColorStep::Saturation(factor) => saturation::draw(draw, factor),
+            ColorStep::Hue(shift) => hue::draw(draw, shift),
+            ColorStep::Channels(order) => channel_permutation::draw(draw, order),
         }
     }
 

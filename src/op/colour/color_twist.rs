@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::op::kind::ColourFormula;
 use crate::op::settings::{check_pair, drawn, one_or_each};
-use crate::op::shared::blend::MAX_FACTOR;
+use crate::op::shared::pillow_blend::MAX_FACTOR;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Changes brightness, contrast, saturation and hue by one linear map of each pixel: DALI's

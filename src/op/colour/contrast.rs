@@ -7,8 +7,8 @@ use crate::op::kind::StatisticsFormula;
 use crate::op::kind::statistics::Reads;
 use crate::op::settings::{check_pair, drawn, one_or_each};
 use crate::op::shared::Histograms;
-use crate::op::shared::blend::{MAX_FACTOR, blend};
 use crate::op::shared::histograms::count_and_sum;
+use crate::op::shared::pillow_blend::{MAX_FACTOR, blend};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Blends the image with its mean gray, like torchvision's `adjust_contrast`.

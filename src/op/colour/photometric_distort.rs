@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::op::settings::{check_number, check_pair};
-use crate::op::shared::blend::MAX_FACTOR;
+use crate::op::shared::pillow_blend::MAX_FACTOR;
 use crate::op::{BuiltIn, Draw, FieldError, Kinds, Operator};
 use crate::random::SampleRng;
 
 use super::channel_permutation::drawn_order;
-use super::color_jitter::Step;
+use super::color_jitter::ColorStep;
 
 /// Changes brightness, contrast, saturation, hue and the order of channels, each with a probability, like torchvision's
 /// `RandomPhotometricDistort` (Liu et al., "SSD: Single shot multibox detector", 2016).
@@ -44,15 +44,15 @@ impl PhotometricDistort {
     /// Draws the steps of one sample and returns them in the order in which they run: brightness,
     /// contrast, saturation, hue, channels. With probability 0.5, contrast runs after hue instead.
     #[doc(hidden)]
-    pub fn steps(&self, rng: &mut SampleRng) -> [Option<Step>; 6] {
+    pub fn steps(&self, rng: &mut SampleRng) -> [Option<ColorStep>; 6] {
         let mut factor =
             |[low, high]: [f64; 2]| rng.chance(self.probability).then(|| rng.between(low, high));
-        let brightness = factor(self.brightness).map(Step::Brightness);
-        let contrast = factor(self.contrast).map(Step::Contrast);
-        let saturation = factor(self.saturation).map(Step::Saturation);
-        let hue = factor(self.hue).map(Step::Hue);
+        let brightness = factor(self.brightness).map(ColorStep::Brightness);
+        let contrast = factor(self.contrast).map(ColorStep::Contrast);
+        let saturation = factor(self.saturation).map(ColorStep::Saturation);
+        let hue = factor(self.hue).map(ColorStep::Hue);
         let is_early = rng.chance(0.5);
-        let channels = rng.chance(self.probability).then(|| Step::Channels(drawn_order(rng)));
+        let channels = rng.chance(self.probability).then(|| ColorStep::Channels(drawn_order(rng)));
         let (early, late) = if is_early { (contrast, None) } else { (None, contrast) };
         [brightness, early, saturation, hue, late, channels]
     }
@@ -64,7 +64,7 @@ impl Operator for PhotometricDistort {
     }
 
     fn kinds(&self) -> Kinds {
-        Kinds::up_to(5, Step::kinds())
+        Kinds::up_to(5, ColorStep::kinds())
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::op::kind::StencilFormula;
 use crate::op::settings::{check_pair, drawn, one_or_each};
-use crate::op::shared::blend::{MAX_FACTOR, blend};
+use crate::op::shared::pillow_blend::{MAX_FACTOR, blend};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Blends the image with Pillow's filter `SHARPEN`.

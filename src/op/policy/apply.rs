@@ -13,7 +13,7 @@ use crate::op::{
     Sharpness,
 };
 
-use super::steps::Step;
+use super::steps::PolicyStep;
 
 /// How the warps of a policy interpolate, and how they fill pixels outside the image.
 #[derive(Clone, Copy, Debug)]
@@ -52,34 +52,36 @@ pub fn interpolation(given: Option<Interpolation>, draw: &mut Draw<'_>) -> Inter
 }
 
 /// Adds the action of a step. A step that changes nothing adds no action.
-pub fn draw(draw: &mut Draw<'_>, step: Step, warping: Warping) {
+pub fn draw(draw: &mut Draw<'_>, step: PolicyStep, warping: Warping) {
     let Warping { interpolation, fill } = warping;
     let input = draw.size();
     match step {
-        Step::Identity => {}
-        Step::Affine(affine) => warp(draw, affine.warp(input, interpolation, fill)),
-        Step::Matrix(matrix) => warp(draw, Warp::affine(input, input, matrix, interpolation, fill)),
-        Step::Rotate(angle) => {
+        PolicyStep::Identity => {}
+        PolicyStep::Affine(affine) => warp(draw, affine.warp(input, interpolation, fill)),
+        PolicyStep::Matrix(matrix) => {
+            warp(draw, Warp::affine(input, input, matrix, interpolation, fill))
+        }
+        PolicyStep::Rotate(angle) => {
             warp(draw, rotate::rotate(input, angle, false, None, interpolation, fill).1);
         }
-        Step::Brightness(factor) => brightness::draw(draw, factor),
-        Step::Saturation(factor) => saturation::draw(draw, factor),
-        Step::Contrast(factor) => contrast::draw(draw, factor),
-        Step::Sharpness(factor) => sharpness::draw(draw, factor),
-        Step::Posterize(bits) => posterize::draw(draw, bits),
-        Step::Solarize(threshold) => solarize::draw(draw, threshold),
-        Step::SolarizeAdd(added) => {
+        PolicyStep::Brightness(factor) => brightness::draw(draw, factor),
+        PolicyStep::Saturation(factor) => saturation::draw(draw, factor),
+        PolicyStep::Contrast(factor) => contrast::draw(draw, factor),
+        PolicyStep::Sharpness(factor) => sharpness::draw(draw, factor),
+        PolicyStep::Posterize(bits) => posterize::draw(draw, bits),
+        PolicyStep::Solarize(threshold) => solarize::draw(draw, threshold),
+        PolicyStep::SolarizeAdd(added) => {
             draw.note("SolarizeAdd", &[("added", &[added.into()])]);
             draw.table(|_, byte| match byte {
                 0..128 => (u32::from(byte) + added).min(255) as u8,
                 _ => byte,
             });
         }
-        Step::AutoContrast => autocontrast::draw(draw),
-        Step::Equalize => equalize::draw(draw),
-        Step::Invert => invert::draw(draw),
-        Step::Grayscale => grayscale::draw(draw),
-        Step::GaussianBlur(radius) => box_blur::draw(draw, radius),
+        PolicyStep::AutoContrast => autocontrast::draw(draw),
+        PolicyStep::Equalize => equalize::draw(draw),
+        PolicyStep::Invert => invert::draw(draw),
+        PolicyStep::Grayscale => grayscale::draw(draw),
+        PolicyStep::GaussianBlur(radius) => box_blur::draw(draw, radius),
     }
 }
 

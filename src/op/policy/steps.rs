@@ -8,7 +8,7 @@ use crate::op::spatial::affine::formula::{Affine, policy};
 
 /// One drawn step of a policy with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Step {
+pub enum PolicyStep {
     /// Changes nothing.
     Identity,
     /// An affine transform as torchvision's `affine` defines it.
@@ -68,23 +68,23 @@ pub enum Operation {
 impl Operation {
     /// Step for a magnitude, like `_apply_image_or_video_transform` of
     /// `torchvision/transforms/v2/_auto_augment.py` for PIL images.
-    pub fn step(self, magnitude: f64) -> Step {
+    pub fn step(self, magnitude: f64) -> PolicyStep {
         match self {
-            Self::Identity => Step::Identity,
-            Self::ShearX => Step::Affine(policy::shear_x(magnitude)),
-            Self::ShearY => Step::Affine(policy::shear_y(magnitude)),
-            Self::TranslateX => Step::Affine(policy::translate_x(magnitude)),
-            Self::TranslateY => Step::Affine(policy::translate_y(magnitude)),
-            Self::Rotate => Step::Rotate(magnitude),
-            Self::Brightness => Step::Brightness(1.0 + magnitude),
-            Self::Color => Step::Saturation(1.0 + magnitude),
-            Self::Contrast => Step::Contrast(1.0 + magnitude),
-            Self::Sharpness => Step::Sharpness(1.0 + magnitude),
-            Self::Posterize => Step::Posterize(magnitude as u32),
-            Self::Solarize => Step::Solarize(255.0 * magnitude),
-            Self::AutoContrast => Step::AutoContrast,
-            Self::Equalize => Step::Equalize,
-            Self::Invert => Step::Invert,
+            Self::Identity => PolicyStep::Identity,
+            Self::ShearX => PolicyStep::Affine(policy::shear_x(magnitude)),
+            Self::ShearY => PolicyStep::Affine(policy::shear_y(magnitude)),
+            Self::TranslateX => PolicyStep::Affine(policy::translate_x(magnitude)),
+            Self::TranslateY => PolicyStep::Affine(policy::translate_y(magnitude)),
+            Self::Rotate => PolicyStep::Rotate(magnitude),
+            Self::Brightness => PolicyStep::Brightness(1.0 + magnitude),
+            Self::Color => PolicyStep::Saturation(1.0 + magnitude),
+            Self::Contrast => PolicyStep::Contrast(1.0 + magnitude),
+            Self::Sharpness => PolicyStep::Sharpness(1.0 + magnitude),
+            Self::Posterize => PolicyStep::Posterize(magnitude as u32),
+            Self::Solarize => PolicyStep::Solarize(255.0 * magnitude),
+            Self::AutoContrast => PolicyStep::AutoContrast,
+            Self::Equalize => PolicyStep::Equalize,
+            Self::Invert => PolicyStep::Invert,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::op::{BuiltIn, Draw, Interpolation, Kinds, Operator};
 use crate::random::SampleRng;
 
 use super::apply::{self, Warping};
-use super::steps::Step;
+use super::steps::PolicyStep;
 
 /// Makes each image gray, solarized from 128 on, or blurred with a radius of 0.1 to 2 pixels, with
 /// equal probability: 3-Augment of DeiT III (`augment.py` of facebookresearch/deit). The recipe of
@@ -45,10 +45,10 @@ impl BuiltIn for ThreeAugment {
 /// Draws one of three steps, all equally likely: gray, solarized from 128 on, or blurred with a
 /// radius that is drawn uniformly from 0.1 to 2 pixels. DeiT III's recipe continues with
 /// `color_jitter` (0.3 for brightness, contrast and saturation).
-pub fn draw_step(rng: &mut SampleRng) -> Step {
+pub fn draw_step(rng: &mut SampleRng) -> PolicyStep {
     match rng.below(3) {
-        0 => Step::Grayscale,
-        1 => Step::Solarize(128.0),
-        _ => Step::GaussianBlur(rng.between(0.1, 2.0)),
+        0 => PolicyStep::Grayscale,
+        1 => PolicyStep::Solarize(128.0),
+        _ => PolicyStep::GaussianBlur(rng.between(0.1, 2.0)),
     }
 }

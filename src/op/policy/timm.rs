@@ -4,7 +4,7 @@
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
-use super::steps::{Step, normal};
+use super::steps::{PolicyStep, normal};
 
 /// Magnitude for which the ranges of all operations are given.
 pub const DENOMINATOR: f64 = 10.0;
@@ -93,9 +93,9 @@ impl Default for Strength {
 impl Strength {
     /// Draws whether an operation takes place, its magnitude and its sign. `size` is the size of
     /// the image before the step.
-    pub fn draw(&self, operation: Operation, size: Size, rng: &mut SampleRng) -> Step {
+    pub fn draw(&self, operation: Operation, size: Size, rng: &mut SampleRng) -> PolicyStep {
         if !rng.chance(self.probability) {
-            return Step::Identity;
+            return PolicyStep::Identity;
         }
         let magnitude = match self.std {
             0.0 => self.magnitude,
@@ -105,7 +105,7 @@ impl Strength {
         let magnitude = magnitude.min(self.max).max(0.0);
         if operation == GaussianBlurRand {
             let factor = (magnitude / DENOMINATOR).clamp(0.0, 1.0);
-            return Step::GaussianBlur(rng.between(0.1, 2.0 * factor));
+            return PolicyStep::GaussianBlur(rng.between(0.1, 2.0 * factor));
         }
         operation.step(magnitude, size, self.translate, rng.chance(0.5))
     }
@@ -278,7 +278,7 @@ impl RandAugment {
 impl Operation {
     /// Step of this operation for a magnitude. `negated` negates the magnitude if the operation has
     /// a sign. `translate` is the largest translation at magnitude 10, as a fraction of the side.
-    pub fn step(self, magnitude: f64, size: Size, translate: f64, negated: bool) -> Step {
+    pub fn step(self, magnitude: f64, size: Size, translate: f64, negated: bool) -> PolicyStep {
         let level = magnitude / DENOMINATOR;
         let signed = |value: f64| if negated { -value } else { value };
         let factor = level * 1.8 + 0.1;
@@ -286,27 +286,27 @@ impl Operation {
         let bits = (level * 4.0) as u32;
         let threshold = ((level * 256.0) as u32).min(256);
         match self {
-            AutoContrast => Step::AutoContrast,
-            Equalize => Step::Equalize,
-            Invert => Step::Invert,
-            Rotate => Step::Rotate(signed(level * 30.0)),
-            Posterize => Step::Posterize(bits.min(8)),
-            PosterizeOriginal => Step::Posterize((bits + 4).min(8)),
-            PosterizeIncreasing => Step::Posterize(4u32.saturating_sub(bits)),
-            Solarize => Step::Solarize(threshold.into()),
-            SolarizeIncreasing => Step::Solarize((256 - threshold).into()),
-            SolarizeAdd => Step::SolarizeAdd(((level * 110.0) as u32).min(128)),
-            Color => Step::Saturation(factor),
-            ColorIncreasing => Step::Saturation(increasing()),
-            Contrast => Step::Contrast(factor),
-            ContrastIncreasing => Step::Contrast(increasing()),
-            Brightness => Step::Brightness(factor),
-            BrightnessIncreasing => Step::Brightness(increasing()),
-            Sharpness => Step::Sharpness(factor),
-            SharpnessIncreasing => Step::Sharpness(increasing()),
-            ShearX => Step::Matrix([1.0, signed(level * 0.3), 0.0, 0.0, 1.0, 0.0]),
-            ShearY => Step::Matrix([1.0, 0.0, 0.0, signed(level * 0.3), 1.0, 0.0]),
-            TranslateXRel => Step::Matrix([
+            AutoContrast => PolicyStep::AutoContrast,
+            Equalize => PolicyStep::Equalize,
+            Invert => PolicyStep::Invert,
+            Rotate => PolicyStep::Rotate(signed(level * 30.0)),
+            Posterize => PolicyStep::Posterize(bits.min(8)),
+            PosterizeOriginal => PolicyStep::Posterize((bits + 4).min(8)),
+            PosterizeIncreasing => PolicyStep::Posterize(4u32.saturating_sub(bits)),
+            Solarize => PolicyStep::Solarize(threshold.into()),
+            SolarizeIncreasing => PolicyStep::Solarize((256 - threshold).into()),
+            SolarizeAdd => PolicyStep::SolarizeAdd(((level * 110.0) as u32).min(128)),
+            Color => PolicyStep::Saturation(factor),
+            ColorIncreasing => PolicyStep::Saturation(increasing()),
+            Contrast => PolicyStep::Contrast(factor),
+            ContrastIncreasing => PolicyStep::Contrast(increasing()),
+            Brightness => PolicyStep::Brightness(factor),
+            BrightnessIncreasing => PolicyStep::Brightness(increasing()),
+            Sharpness => PolicyStep::Sharpness(factor),
+            SharpnessIncreasing => PolicyStep::Sharpness(increasing()),
+            ShearX => PolicyStep::Matrix([1.0, signed(level * 0.3), 0.0, 0.0, 1.0, 0.0]),
+            ShearY => PolicyStep::Matrix([1.0, 0.0, 0.0, signed(level * 0.3), 1.0, 0.0]),
+            TranslateXRel => PolicyStep::Matrix([
                 1.0,
                 0.0,
                 signed(level * translate) * f64::from(size.width),
@@ -314,7 +314,7 @@ impl Operation {
                 1.0,
                 0.0,
             ]),
-            TranslateYRel => Step::Matrix([
+            TranslateYRel => PolicyStep::Matrix([
                 1.0,
                 0.0,
                 0.0,
@@ -324,11 +324,11 @@ impl Operation {
             ]),
             Desaturate => {
                 let amount = (0.5 + (1.0 - 0.5) * level).clamp(0.5, 1.0);
-                Step::Saturation((1.0 - amount).clamp(0.0, 1.0))
+                PolicyStep::Saturation((1.0 - amount).clamp(0.0, 1.0))
             }
-            GaussianBlur => Step::GaussianBlur((0.1 + (2.0 - 0.1) * level).clamp(0.1, 2.0)),
+            GaussianBlur => PolicyStep::GaussianBlur((0.1 + (2.0 - 0.1) * level).clamp(0.1, 2.0)),
             // This is the largest radius. `Strength::draw` draws the radius itself.
-            GaussianBlurRand => Step::GaussianBlur(2.0 * level.clamp(0.0, 1.0)),
+            GaussianBlurRand => PolicyStep::GaussianBlur(2.0 * level.clamp(0.0, 1.0)),
         }
     }
 }

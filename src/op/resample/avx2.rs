@@ -18,7 +18,7 @@ use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
-use super::ring::{ROWS_AT_ONCE, Ring};
+use super::row_ring::{ROWS_AT_ONCE, RowRing};
 use crate::op::resample::params::{Axis, HALF, PRECISION_BITS, TableBounds};
 
 /// Number of bits in the lower half of a coefficient.
@@ -134,7 +134,7 @@ impl Passes {
         unsafe { horizontal(self, ring, slots) }
     }
 
-    pub fn vertical(&mut self, ring: Ring<'_>, first: u32, coefs: &[i32], out: &mut [u8]) {
+    pub fn vertical(&mut self, ring: RowRing<'_>, first: u32, coefs: &[i32], out: &mut [u8]) {
         let rows = &mut self.rows[..coefs.len().div_ceil(2)];
         let last = first + coefs.len() as u32 - 1;
         for ((row, taps), y) in rows.iter_mut().zip(coefs.chunks(2)).zip((first..).step_by(2)) {

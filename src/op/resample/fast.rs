@@ -9,7 +9,7 @@ use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
-use super::ring::{ROWS_AT_ONCE, Ring};
+use super::row_ring::{ROWS_AT_ONCE, RowRing};
 #[cfg(target_arch = "x86_64")]
 use super::vnni::Width;
 use crate::op::resample::params::{Axis, HALF, PRECISION_BITS, Params};
@@ -216,7 +216,7 @@ impl Resampler {
         if let Some(passes) = &mut self.vnni {
             return passes.vertical(first, coefs, out);
         }
-        let ring = Ring::new(&self.ring, self.stride, self.ring_rows);
+        let ring = RowRing::new(&self.ring, self.stride, self.ring_rows);
         if coefs == [1 << PRECISION_BITS] {
             return out.copy_from_slice(&ring.row(first)[..out.len()]);
         }
@@ -258,7 +258,7 @@ fn horizontal(columns: Axis<'_>, x: u32, row: &[u8], out: &mut [u8]) {
     }
 }
 
-fn vertical(ring: Ring<'_>, first: u32, coefs: &[i32], out: &mut [u8]) {
+fn vertical(ring: RowRing<'_>, first: u32, coefs: &[i32], out: &mut [u8]) {
     // Number of sums that stay in registers, or at least in the L1 cache.
     const RUN: usize = 256;
     for (run, out) in out.chunks_mut(RUN).enumerate() {

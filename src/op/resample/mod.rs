@@ -49,7 +49,7 @@ mod coefficients;
 mod fast;
 mod gaussian;
 mod params;
-mod ring;
+mod row_ring;
 mod scratch;
 #[cfg(target_arch = "x86_64")]
 mod vnni;

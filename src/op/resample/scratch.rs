@@ -2,7 +2,7 @@
 
 use super::fast::stride;
 use super::params::TableBounds;
-use super::ring::ROWS_AT_ONCE;
+use super::row_ring::ROWS_AT_ONCE;
 use crate::tensor::CHANNELS;
 
 /// Bytes of each buffer of a resampler, by index: 0 the ring of rows; 1 to 5 the other buffers of the passes

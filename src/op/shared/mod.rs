@@ -9,7 +9,7 @@
 
 pub use histograms::{Histograms, luma, luma_of};
 
-pub mod blend;
 pub mod histograms;
 pub mod noise;
 pub mod padding;
+pub mod pillow_blend;

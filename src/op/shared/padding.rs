@@ -81,7 +81,7 @@ pub struct Run {
     /// Input of the first output.
     pub input: u32,
     /// Direction of the inputs from one output to the next.
-    pub step: Step,
+    pub step: Direction,
     /// Number of outputs.
     pub count: u32,
 }
@@ -89,7 +89,7 @@ pub struct Run {
 /// Direction of the inputs from one output of a [`Run`] to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "directions")]
-pub enum Step {
+pub enum Direction {
     Up,
     Down,
     Stays,
@@ -143,18 +143,18 @@ impl PaddedAxis {
         let (len, last) = (self.len.max(1), (self.len - 1).max(0));
         let (input, step, count) = match self.mode {
             PadMode::Constant | PadMode::Edge => match at {
-                ..0 => (0, Step::Stays, -at),
-                _ if at < self.len => (at, Step::Up, len - at),
-                _ => (last, Step::Stays, i64::MAX),
+                ..0 => (0, Direction::Stays, -at),
+                _ if at < self.len => (at, Direction::Up, len - at),
+                _ => (last, Direction::Stays, i64::MAX),
             },
-            PadMode::Reflect if last == 0 => (0, Step::Stays, i64::MAX),
+            PadMode::Reflect if last == 0 => (0, Direction::Stays, i64::MAX),
             PadMode::Reflect => match at.rem_euclid(2 * last) {
-                at if at < last => (at, Step::Up, last - at),
-                at => (2 * last - at, Step::Down, 2 * last - at),
+                at if at < last => (at, Direction::Up, last - at),
+                at => (2 * last - at, Direction::Down, 2 * last - at),
             },
             PadMode::Symmetric => match at.rem_euclid(2 * len) {
-                at if at < len => (at, Step::Up, len - at),
-                at => (2 * len - 1 - at, Step::Down, 2 * len - at),
+                at if at < len => (at, Direction::Up, len - at),
+                at => (2 * len - 1 - at, Direction::Down, 2 * len - at),
             },
         };
         let count = count.min(outputs.len() as i64) as u32;
@@ -192,9 +192,9 @@ mod tests {
                             .runs(first..outputs)
                             .flat_map(|run| {
                                 (0..run.count).map(move |at| match run.step {
-                                    Step::Up => run.input + at,
-                                    Step::Down => run.input - at,
-                                    Step::Stays => run.input,
+                                    Direction::Up => run.input + at,
+                                    Direction::Down => run.input - at,
+                                    Direction::Stays => run.input,
                                 })
                             })
                             .collect();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
 use crate::op::kind::{ActionKind, ImageFormula, Kind, Kinds, crop};
-use crate::op::shared::padding::{PadMode, PaddedAxis, Padding, Run, Step};
+use crate::op::shared::padding::{Direction, PadMode, PaddedAxis, Padding, Run};
 use crate::op::wide::{Instructions, bytes};
 use crate::op::{Cuda, Draw, FieldError, Trace, Wanted};
 use crate::tensor::CHANNELS;
@@ -175,9 +175,9 @@ fn rows<T: Copy + Default>(
             let (to, after) = out.split_at_mut(len);
             out = after;
             match step {
-                Step::Up => to.copy_from_slice(&row[at..][..len]),
-                Step::Down => reverse(&row[..at + CHANNELS][at + CHANNELS - len..], to),
-                Step::Stays => {
+                Direction::Up => to.copy_from_slice(&row[at..][..len]),
+                Direction::Down => reverse(&row[..at + CHANNELS][at + CHANNELS - len..], to),
+                Direction::Stays => {
                     let pixel = [row[at], row[at + 1], row[at + 2]];
                     to.as_chunks_mut().0.fill(pixel);
                 }

@@ -29,7 +29,7 @@ const MARK: &[u8] = "\u{feff}".as_bytes();
 ///   only its old size is read.
 pub struct Blocks<'a> {
     list: &'a Path,
-    place: Place,
+    place: ListData,
     /// Size of the list, in bytes.
     len: u64,
     /// The first `filled` bytes of the buffer are the text of the list from byte `offset` on. The
@@ -45,7 +45,7 @@ pub struct Blocks<'a> {
     failure: Option<Error>,
 }
 
-enum Place {
+enum ListData {
     File(File),
     /// Text of a list at a URL. The whole list is fetched with one request, which every server
     /// supports.
@@ -58,14 +58,14 @@ impl<'a> Blocks<'a> {
         let wrong = |error| Error::io(list, &error);
         if storage::is_url(list) {
             let bytes = storage.read(list).map_err(wrong)?;
-            return Ok(Self::new(list, bytes.len() as u64, Place::Memory(bytes), block));
+            return Ok(Self::new(list, bytes.len() as u64, ListData::Memory(bytes), block));
         }
         let file = storage.open(list).map_err(wrong)?;
         let len = file.stamp().map_err(wrong)?.len;
-        Ok(Self::new(list, len, Place::File(file), block))
+        Ok(Self::new(list, len, ListData::File(file), block))
     }
 
-    fn new(list: &'a Path, len: u64, place: Place, block: usize) -> Self {
+    fn new(list: &'a Path, len: u64, place: ListData, block: usize) -> Self {
         Self {
             list,
             place,
@@ -176,8 +176,8 @@ impl<'a> Blocks<'a> {
         let wanted = usize::try_from(rest).map_or(space.len(), |rest| rest.min(space.len()));
         let space = &mut space[..wanted];
         let count = match &self.place {
-            Place::File(file) => file.read_at(space, at)?,
-            Place::Memory(bytes) => {
+            ListData::File(file) => file.read_at(space, at)?,
+            ListData::Memory(bytes) => {
                 space.copy_from_slice(&bytes[at as usize..][..wanted]);
                 wanted
             }
@@ -241,7 +241,7 @@ mod tests {
         let whole = str::from_utf8(bytes);
         let file = |block| Blocks::open(&Storage::default(), &path, block).unwrap();
         let memory =
-            |block| Blocks::new(&path, bytes.len() as u64, Place::Memory(bytes.to_vec()), block);
+            |block| Blocks::new(&path, bytes.len() as u64, ListData::Memory(bytes.to_vec()), block);
         for block in 1..=bytes.len() + 1 {
             let mut again = String::new();
             file(block).read_to_string(&mut again).unwrap();

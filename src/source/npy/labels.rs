@@ -10,9 +10,9 @@ use crate::storage::{File, Storage};
 
 /// Labels from one-dimensional integer arrays, which are concatenated. In memory, labels have the
 /// same size as in their files.
-pub struct Labels(Vec<Part>);
+pub struct Labels(Vec<LabelArray>);
 
-struct Part {
+struct LabelArray {
     item: Item,
     bytes: Vec<u8>,
     /// Index after the file's last label.
@@ -21,13 +21,14 @@ struct Part {
 
 impl Labels {
     pub fn open(storage: &Storage, files: &[PathBuf]) -> Result<Self> {
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<LabelArray> = Vec::new();
         for path in files {
             let io = |error| Error::io(path, &error);
             let file = storage.open(path).map_err(io)?;
             let len = file.stamp().map_err(io)?.len;
             let first = parts.last().map_or(0, |part| part.end);
-            let part = Array::read(&file, len).and_then(|array| Part::read(&file, array, first));
+            let part =
+                Array::read(&file, len).and_then(|array| LabelArray::read(&file, array, first));
             parts.push(part.map_err(|it| wrong("labels", path, it))?);
         }
         Ok(Self(parts))
@@ -46,11 +47,11 @@ impl Labels {
 
     pub fn memory_bytes(&self) -> u64 {
         let bytes: usize = self.0.iter().map(|part| part.bytes.capacity()).sum();
-        (bytes + self.0.capacity() * size_of::<Part>()) as u64
+        (bytes + self.0.capacity() * size_of::<LabelArray>()) as u64
     }
 }
 
-impl Part {
+impl LabelArray {
     fn read(file: &File, array: Array, first: u64) -> Result<Self, FileError> {
         let Array { item, shape, start } = array;
         if !matches!((item.kind, item.bytes), (b'i' | b'u', 1 | 2 | 4 | 8)) {

@@ -11,13 +11,13 @@ use super::page::Values;
 /// Cache of pages, keyed by number, with LRU eviction.
 pub struct Cache {
     limit: u64,
-    state: Mutex<State>,
+    state: Mutex<PageCacheState>,
     /// Signals that a page became evictable or was loaded.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PageCacheState {
     /// Total size of all buffers in bytes: cached, being read and spare.
     used: u64,
     clock: u64,
@@ -144,7 +144,7 @@ impl Cache {
     /// one buffer each would deadlock.
     fn lend<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, PageCacheState>,
         size: usize,
         stored: usize,
         key: Option<u64>,
@@ -195,7 +195,10 @@ impl Cache {
         Held { block: Some(block), key, used: true, cache: self }
     }
 
-    fn wait<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, PageCacheState>,
+    ) -> MutexGuard<'a, PageCacheState> {
         state.waiting += 1;
         let mut state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
@@ -203,18 +206,18 @@ impl Cache {
     }
 
     /// Ignores poisoning, because every change leaves the state consistent.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PageCacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, state: MutexGuard<'_, State>) {
+    fn tell(&self, state: MutexGuard<'_, PageCacheState>) {
         if state.waiting > 0 {
             self.changed.notify_all();
         }
     }
 }
 
-impl State {
+impl PageCacheState {
     fn find(&mut self, key: u64) -> Option<Arc<Block>> {
         let Some(Slot::There { block, used_at, .. }) = self.slots.get_mut(&key) else {
             return None;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::cache::{Cache, taken};
 use super::codec::Codec;
-use super::footer::{Chunk, Form};
+use super::footer::{Chunk, PhysicalType};
 use super::page::{Contents, Head, Held, NULL, Sort, Values};
 use super::{FileError, Shard};
 use crate::error::Reason;
@@ -47,7 +47,7 @@ struct Layout {
 }
 
 /// Location of the value of a row.
-enum Place<'a> {
+enum ValueLocation<'a> {
     Null,
     /// Value `number` of this page.
     Value {
@@ -134,7 +134,7 @@ impl Column {
         row: u64,
         space: impl FnOnce(usize) -> Result<&'a mut [u8], E>,
     ) -> Result<bool, E> {
-        let Place::Value { page, key, number } = self.place(shards, cache, row)? else {
+        let ValueLocation::Value { page, key, number } = self.place(shards, cache, row)? else {
             return Ok(false);
         };
         if let Some(block) = cache.find(self.key(key)) {
@@ -204,26 +204,31 @@ impl Column {
         })
     }
 
-    fn place(&self, shards: &[Shard], cache: &Cache, row: u64) -> Result<Place<'_>, FileError> {
+    fn place(
+        &self,
+        shards: &[Shard],
+        cache: &Cache,
+        row: u64,
+    ) -> Result<ValueLocation<'_>, FileError> {
         // A file has no pages in a column of paths if all its rows contain their images. In this
         // case the search finds a page of an earlier file, which does not contain the row.
         let after = self.pages.partition_point(|page| page.first <= row);
         let page = after.checked_sub(1).map(|key| (key, &self.pages[key]));
         let Some((key, page)) = page.filter(|(_, page)| row - page.first < page.head.values.into())
         else {
-            return Ok(Place::Null);
+            return Ok(ValueLocation::Null);
         };
         self.learn(shards, cache, key as u32)?;
         let layout = page.layout.get().expect("learned above");
         let row = (row - page.first) as u32;
         let number = layout.rows.as_ref().map_or(row, |rows| rows[row as usize]);
         if number == NULL {
-            return Ok(Place::Null);
+            return Ok(ValueLocation::Null);
         }
         if !layout.elsewhere {
-            return Ok(Place::Value { page, key: key as u32, number });
+            return Ok(ValueLocation::Value { page, key: key as u32, number });
         }
-        Ok(Place::Value { page: self.page(page.dictionary)?, key: page.dictionary, number })
+        Ok(ValueLocation::Value { page: self.page(page.dictionary)?, key: page.dictionary, number })
     }
 
     /// Reads a page and stores the positions of its values, unless they are already stored.
@@ -245,7 +250,7 @@ impl Column {
         let (size, stored) = page.sizes();
         cache.borrow(size, stored, |body, stored| {
             page.head.body(&shards[page.shard as usize], page.codec, body, stored)?;
-            page.keep(page.head.contents(body, page.defined, Form::Bytes)?);
+            page.keep(page.head.contents(body, page.defined, PhysicalType::Bytes)?);
             Ok(())
         })
     }
@@ -266,7 +271,7 @@ impl Column {
                     let values = Held::Here(page.head.entries(body)?);
                     Contents { rows: None, values }
                 }
-                _ => page.head.contents(body, page.defined, Form::Bytes)?,
+                _ => page.head.contents(body, page.defined, PhysicalType::Bytes)?,
             };
             Ok(page.keep(contents))
         })

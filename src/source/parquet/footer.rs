@@ -29,7 +29,7 @@ pub struct Footer {
 pub struct Leaf {
     /// Names from the root of the tree, joined by dots.
     pub path: String,
-    pub form: Form,
+    pub form: PhysicalType,
     /// Whether the integers of the column are unsigned.
     pub unsigned: bool,
     /// Whether the bytes of the column are declared as text.
@@ -42,7 +42,7 @@ pub struct Leaf {
 
 /// Physical type. Types that neither images nor labels have are `Other`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum PhysicalType {
     Bool,
     Int32,
     Int64,
@@ -194,14 +194,15 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
     let (mut leaves, mut open, mut name_bytes) = (Vec::new(), Vec::<Open>::new(), 0);
     for number in 0..len {
         let bad = Malformed { at: thrift.at(), cut: false };
-        let (mut form, mut repetition, mut name, mut children) = (Form::Other, 0, &b""[..], 0);
+        let (mut form, mut repetition, mut name, mut children) =
+            (PhysicalType::Other, 0, &b""[..], 0);
         let (mut unsigned, mut text) = (false, false);
         if element != Kind::Struct {
             return Err(bad);
         }
         thrift.fields(|thrift, id, kind| {
             match (id, kind) {
-                (1, Kind::Integer) => form = Form::of(thrift.integer()?),
+                (1, Kind::Integer) => form = PhysicalType::of(thrift.integer()?),
                 (3, Kind::Integer) => repetition = thrift.integer()?,
                 (4, Kind::Binary) => name = thrift.binary()?,
                 (5, Kind::Integer) => children = thrift.integer()?,
@@ -251,7 +252,7 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
     Ok(leaves)
 }
 
-impl Form {
+impl PhysicalType {
     fn of(number: i64) -> Self {
         match number {
             0 => Self::Bool,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::cache::Cache;
 use super::column::admit;
 use super::encoding::{delta, hybrid};
-use super::footer::{Chunk, Form, Leaf};
+use super::footer::{Chunk, Leaf, PhysicalType};
 use super::page::{Contents, Head, Held, NULL, Sort, Values};
 use super::{FileError, Shard};
 use crate::footprint::counted;
@@ -80,7 +80,7 @@ impl Labels {
 
     /// Decodes the labels in a dictionary page. Returns [`bits`] of numbers, or indices of texts.
     fn entries(&mut self, head: &Head, body: &[u8], leaf: &Leaf) -> Result<Vec<i64>, FileError> {
-        if leaf.form == Form::Bytes {
+        if leaf.form == PhysicalType::Bytes {
             let values = head.entries(body)?;
             return self.texts(head, body, &values);
         }
@@ -130,20 +130,23 @@ impl Labels {
     /// Adds the label of the next row. `bits` are the bits of a number, or the index of a text.
     fn push(&mut self, bits: i64, leaf: &Leaf, head: &Head) -> Result<(), FileError> {
         let label = match leaf.form {
-            Form::Int32 if leaf.unsigned => Ok(i64::from(bits as u32)),
-            Form::Int32 => Ok(i64::from(bits as i32)),
-            Form::Int64 if leaf.unsigned && bits < 0 => {
+            PhysicalType::Int32 if leaf.unsigned => Ok(i64::from(bits as u32)),
+            PhysicalType::Int32 => Ok(i64::from(bits as i32)),
+            PhysicalType::Int64 if leaf.unsigned && bits < 0 => {
                 Err(((bits as u64).to_string(), "is not below 2^63"))
             }
-            Form::Float => {
+            PhysicalType::Float => {
                 let float = f32::from_bits(bits as u32);
                 label::of_f32(float).map_err(|why| (float.to_string(), why))
             }
-            Form::Double => {
+            PhysicalType::Double => {
                 let float = f64::from_bits(bits as u64);
                 label::of_float(float).map_err(|why| (float.to_string(), why))
             }
-            Form::Bool | Form::Int64 | Form::Bytes | Form::Other => Ok(bits),
+            PhysicalType::Bool
+            | PhysicalType::Int64
+            | PhysicalType::Bytes
+            | PhysicalType::Other => Ok(bits),
         };
         let label = label.map_err(|(label, why)| {
             let problem = format!(
@@ -199,32 +202,32 @@ impl Labels {
 fn bits(
     bytes: &[u8],
     encoding: i64,
-    form: Form,
+    form: PhysicalType,
     count: usize,
     head: &Head,
 ) -> Result<Vec<i64>, FileError> {
     let values: Vec<i64> = match (encoding, form) {
-        (0, Form::Int32 | Form::Float) => {
+        (0, PhysicalType::Int32 | PhysicalType::Float) => {
             let values = bytes.as_chunks().0.iter();
             values.take(count).map(|bytes| i32::from_le_bytes(*bytes).into()).collect()
         }
-        (0, Form::Int64 | Form::Double) => {
+        (0, PhysicalType::Int64 | PhysicalType::Double) => {
             let values = bytes.as_chunks().0.iter();
             values.take(count).map(|bytes| i64::from_le_bytes(*bytes)).collect()
         }
-        (0, Form::Bool) => {
+        (0, PhysicalType::Bool) => {
             let bits =
                 bytes.iter().flat_map(|byte| (0..8).map(move |bit| i64::from(byte >> bit & 1)));
             bits.take(count).collect()
         }
         // Booleans are encoded as runs. Four bytes with the length of the encoded runs precede
         // them.
-        (3, Form::Bool) => {
+        (3, PhysicalType::Bool) => {
             let wrong = || head.damaged("it has the wrong number of values");
             let runs = bytes.get(4..).and_then(|runs| hybrid(runs, 1, count)).ok_or_else(wrong)?;
             runs.into_iter().map(i64::from).collect()
         }
-        (5, Form::Int32 | Form::Int64) => {
+        (5, PhysicalType::Int32 | PhysicalType::Int64) => {
             let values = delta(bytes, count);
             let wrong = || head.damaged("it has the wrong number of values");
             values.ok_or_else(wrong)?.0

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::codec::{Codec, unsupported};
 use super::encoding::{delta, hybrid};
-use super::footer::Form;
+use super::footer::PhysicalType;
 use super::thrift::{Kind, Malformed, Thrift};
 use super::{FileError, Shard};
 use crate::storage;
@@ -293,7 +293,12 @@ impl Head {
     }
 
     /// Parses a data page of a column with the definition level `defined` and the type `form`.
-    pub fn contents(&self, body: &[u8], defined: u32, form: Form) -> Result<Contents, FileError> {
+    pub fn contents(
+        &self,
+        body: &[u8],
+        defined: u32,
+        form: PhysicalType,
+    ) -> Result<Contents, FileError> {
         let damaged = || self.damaged("it has the wrong number of levels or values");
         let (mut rows, present, from) = self.levels(body, defined)?;
         let rest = &body[from..];
@@ -317,7 +322,7 @@ impl Head {
                 });
                 Held::Dictionary
             }
-            _ if form != Form::Bytes => Held::Numbers { from, present },
+            _ if form != PhysicalType::Bytes => Held::Numbers { from, present },
             0 => Held::Here(plain(rest, from, present).ok_or_else(damaged)?),
             6 => Held::Here(lengths(rest, from, present).ok_or_else(damaged)?),
             _ => return Err(self.unsupported("unsupported encoding of values")),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::cache::Cache;
 use super::column::Column;
-use super::footer::{Footer, Form, Leaf};
+use super::footer::{Footer, Leaf, PhysicalType};
 use super::labels::Labels;
 use super::{FileError, ParquetSettings, Shard};
 use crate::error::{Error, Result};
@@ -46,19 +46,19 @@ impl Table {
             footer.leaves.iter().position(|leaf| leaf.path == path && !leaf.repeated)
         });
         if let Some(leaf) = label.map(|label| &footer.leaves[label])
-            && leaf.form != Form::Bytes
+            && leaf.form != PhysicalType::Bytes
             && settings.labels == LabelSort::Text
         {
             let problem = format!("is text, but {:?} in {} has numbers", leaf.path, path.display());
             return Err(Error::config("source.labels", problem));
         }
-        let beside = beside.filter(|place| footer.leaves[*place].form == Form::Bytes);
+        let beside = beside.filter(|place| footer.leaves[*place].form == PhysicalType::Bytes);
         let mut table = Self {
             shard,
             images: Column::new(0),
             paths: Column::new(1),
             labels: Labels::default(),
-            textual: label.map(|label| footer.leaves[label].form == Form::Bytes),
+            textual: label.map(|label| footer.leaves[label].form == PhysicalType::Bytes),
             classes: label
                 .map(|label| footer.classes(&footer.leaves[label].path))
                 .unwrap_or_default(),
@@ -211,17 +211,19 @@ struct Wanted {
 
 const IMAGE: Wanted = Wanted {
     key: "image",
-    is_fit: |leaf| leaf.form == Form::Bytes,
+    is_fit: |leaf| leaf.form == PhysicalType::Bytes,
     unfit: "is no column of bytes",
-    is_likely: |leaf| leaf.form == Form::Bytes && !leaf.text,
+    is_likely: |leaf| leaf.form == PhysicalType::Bytes && !leaf.text,
     more: "",
 };
 
 const LABEL: Wanted = Wanted {
     key: "label",
-    is_fit: |leaf| leaf.form != Form::Other,
+    is_fit: |leaf| leaf.form != PhysicalType::Other,
     unfit: "is neither a column of numbers nor of texts",
-    is_likely: |leaf| leaf.form != Form::Other && (leaf.form != Form::Bytes || leaf.text),
+    is_likely: |leaf| {
+        leaf.form != PhysicalType::Other && (leaf.form != PhysicalType::Bytes || leaf.text)
+    },
     more: " or none (\"\")",
 };
 

@@ -167,7 +167,7 @@ impl Record {
             let header: [u8; 8] = *window.at(at, HEAD_BYTES)?.first_chunk().expect("8 bytes");
             let (part, len) = part(header).ok_or_else(|| FileError::new(at, not_a_record(at)))?;
             let first = record.parts == 0;
-            if first != matches!(part, Part::Whole | Part::First) {
+            if first != matches!(part, RecordPart::Whole | RecordPart::First) {
                 let problem = "the parts of a record are out of order: the file is damaged";
                 return Err(FileError::new(at, problem));
             }
@@ -184,7 +184,7 @@ impl Record {
             record.len += len - wanted;
             record.parts += 1;
             record.bytes.end = end;
-            if matches!(part, Part::Whole | Part::Last) {
+            if matches!(part, RecordPart::Whole | RecordPart::Last) {
                 return Ok(record);
             }
             at = end.next_multiple_of(4);
@@ -200,7 +200,7 @@ impl Record {
     }
 }
 
-enum Part {
+enum RecordPart {
     Whole,
     First,
     Middle,
@@ -208,16 +208,16 @@ enum Part {
 }
 
 /// Returns the kind and length of the part that starts with this header.
-fn part(header: [u8; 8]) -> Option<(Part, u64)> {
+fn part(header: [u8; 8]) -> Option<(RecordPart, u64)> {
     if header[..4] != MAGIC {
         return None;
     }
     let both = u32_at(&header, 4);
     let part = match both >> 29 {
-        0 => Part::Whole,
-        1 => Part::First,
-        2 => Part::Middle,
-        3 => Part::Last,
+        0 => RecordPart::Whole,
+        1 => RecordPart::First,
+        2 => RecordPart::Middle,
+        3 => RecordPart::Last,
         _ => return None,
     };
     Some((part, u64::from(both & ((1 << 29) - 1))))
@@ -248,7 +248,7 @@ fn join(bytes: &mut [u8]) -> Option<usize> {
         bytes.copy_within(data..end, to);
         to += len as usize;
         from = end.next_multiple_of(4);
-        if matches!(part, Part::Whole | Part::Last) {
+        if matches!(part, RecordPart::Whole | RecordPart::Last) {
             break;
         }
     }

@@ -39,12 +39,12 @@ use crate::file::{create_private_folder, open_unfollowed, private_folder};
 pub struct Cache {
     root: PathBuf,
     limit: u64,
-    state: Mutex<State>,
+    state: Mutex<DiskCacheState>,
     broken: AtomicBool,
     activity: Arc<Activity>,
 }
 
-struct State {
+struct DiskCacheState {
     /// Folders that this process has used.
     used: HashSet<String>,
     /// Time at which all folders in `used` were last marked as in use.
@@ -55,7 +55,7 @@ struct State {
 
 /// Location of an entry, which may not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct EntryLocation {
     folder: String,
     name: String,
     bytes: u64,
@@ -111,7 +111,8 @@ impl Cache {
             activity.warn(format!("nothing is cached in {}: {error}", root.display()));
             return None;
         }
-        let state = State { used: HashSet::new(), marked: Instant::now(), full_until: None };
+        let state =
+            DiskCacheState { used: HashSet::new(), marked: Instant::now(), full_until: None };
         Some(Self {
             root,
             limit: settings.cache,
@@ -122,7 +123,7 @@ impl Cache {
     }
 
     /// Returns the location of a range, or of the whole, of the object with this URL and stamp.
-    pub fn place(&self, url: &str, stamp: Stamp, range: Option<Range<u64>>) -> Place {
+    pub fn place(&self, url: &str, stamp: Stamp, range: Option<Range<u64>>) -> EntryLocation {
         let Stamp { len, version: [first, second] } = stamp;
         let folder = url.rsplit_once('/').map_or(url, |(folder, _)| folder);
         let bytes = range.as_ref().map_or(len, |range| range.end - range.start);
@@ -130,11 +131,11 @@ impl Cache {
             Some(Range { start, end }) => format!("{url}\n{len}\n{first} {second}\n{start}\n{end}"),
             None => format!("{url}\n{len}\n{first} {second}"),
         };
-        Place { folder: hash(folder, 16), name: hash(&key, 40), bytes }
+        EntryLocation { folder: hash(folder, 16), name: hash(&key, 40), bytes }
     }
 
     /// Returns the bytes of the entry if it exists and is intact.
-    pub fn get(&self, place: &Place) -> Option<Bytes> {
+    pub fn get(&self, place: &EntryLocation) -> Option<Bytes> {
         self.mark(&place.folder);
         let path = self.path(place);
         match read(&path, place.bytes) {
@@ -155,7 +156,7 @@ impl Cache {
     }
 
     /// Stores the bytes if there is space.
-    pub fn put(&self, place: &Place, bytes: &[u8]) {
+    pub fn put(&self, place: &EntryLocation, bytes: &[u8]) {
         if self.broken.load(Ordering::Relaxed) {
             return;
         }
@@ -167,7 +168,7 @@ impl Cache {
         }
     }
 
-    fn write(&self, place: &Place, bytes: &[u8]) -> Result<()> {
+    fn write(&self, place: &EntryLocation, bytes: &[u8]) -> Result<()> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let path = self.path(place);
         let len = (HEAD + bytes.len()) as u64;
@@ -304,11 +305,11 @@ impl Cache {
         let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    fn path(&self, place: &Place) -> PathBuf {
+    fn path(&self, place: &EntryLocation) -> PathBuf {
         self.root.join(&place.folder).join(&place.name)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskCacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use libc::{c_int, c_void, siginfo_t};
 
 /// Maximum number of concurrent mappings.
-const PLACES: usize = 4096;
+const MAPPING_SLOTS: usize = 4096;
 
 /// Slot of the table with the location of one mapping.
 #[derive(Debug)]
-struct Place {
+struct MappingSlot {
     taken: AtomicBool,
     /// Address, or 0 if the slot has no mapping. Written after `len`, and cleared before the slot
     /// is released.
@@ -37,14 +37,14 @@ struct Place {
     lost: AtomicBool,
 }
 
-static TABLE: [Place; PLACES] = [const {
-    Place {
+static TABLE: [MappingSlot; MAPPING_SLOTS] = [const {
+    MappingSlot {
         taken: AtomicBool::new(false),
         start: AtomicUsize::new(0),
         len: AtomicUsize::new(0),
         lost: AtomicBool::new(false),
     }
-}; PLACES];
+}; MAPPING_SLOTS];
 
 /// Action for SIGBUS that was set before this handler was installed.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
@@ -55,9 +55,9 @@ const ACCESS: [c_int; 4] = [1, 2, 3, 4];
 
 /// Registration of a mapping in the table.
 #[derive(Debug)]
-pub struct Watch(&'static Place);
+pub struct Registration(&'static MappingSlot);
 
-impl Watch {
+impl Registration {
     /// Registers a mapping at address `start`. Returns `None` if the table is full or the handler
     /// cannot be installed.
     pub fn new(start: usize, len: usize) -> Option<Self> {
@@ -84,14 +84,14 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.end();
         self.0.taken.store(false, Ordering::Release);
     }
 }
 
-impl Place {
+impl MappingSlot {
     /// Address and length of the mapping, if the slot contains the same mapping during the whole
     /// call.
     ///
@@ -153,7 +153,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
 fn replace(address: usize) -> bool {
     let holds =
         |&(start, len): &(usize, usize)| address.checked_sub(start).is_some_and(|it| it < len);
-    let inside = |place: &Place| place.extent().filter(|it| holds(it));
+    let inside = |place: &MappingSlot| place.extent().filter(|it| holds(it));
     let Some((place, (start, len))) = TABLE.iter().find_map(|place| Some((place, inside(place)?)))
     else {
         return false;

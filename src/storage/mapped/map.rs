@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{Ordering, fence};
 
-use super::bus::{self, Watch};
+use super::bus::{self, Registration};
 
 /// Read-only mapping of a whole file. References to its bytes are never created, because other
 /// processes may change the bytes.
@@ -16,7 +16,7 @@ use super::bus::{self, Watch};
 pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
-    watch: Watch,
+    watch: Registration,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread. Only `copy` reads it. No code writes
@@ -43,7 +43,7 @@ impl Mapping {
             libc::mmap(ptr::null_mut(), len, libc::PROT_READ, flags, file.as_raw_fd(), 0)
         };
         let start = NonNull::new(start.cast::<u8>()).filter(|_| start != libc::MAP_FAILED)?;
-        match Watch::new(start.addr().get(), len) {
+        match Registration::new(start.addr().get(), len) {
             Some(watch) => Some(Self { start, len, watch }),
             None => {
                 // SAFETY: this mapping was just created, and no other code has its address.

@@ -14,7 +14,7 @@ use crate::error::Redacted;
 use crate::storage::StorageSettings;
 use crate::storage::opening::{Opening, OpeningOf};
 use crate::storage::stats::{Activity, Counters};
-use crate::storage::watch::{RequestEvent, Watch};
+use crate::storage::watch::{RequestEvent, RequestWatcher};
 
 /// Pause before the first retry, and the longest pause. Pauses double each time and are randomly
 /// shortened.
@@ -113,7 +113,7 @@ where
 /// One attempt to send a request.
 struct At<'a> {
     call: &'a Call,
-    watch: &'a Watch,
+    watch: &'a RequestWatcher,
     number: u32,
     attempts: u32,
     deadline: Instant,

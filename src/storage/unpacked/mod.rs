@@ -22,12 +22,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{File, Identity, Place, Stamp, Storage};
-use state::{State, Work};
+use super::{Backend, File, Identity, Stamp, Storage};
+use unpacked_state::{UnpackedState, Work};
 
 mod decoder;
 mod sequence;
-mod state;
+mod unpacked_state;
 #[cfg_attr(not(feature = "zstd"), path = "zstd_disabled.rs")]
 mod zstd;
 
@@ -52,7 +52,7 @@ pub struct Unpacker {
     storage: Storage,
     limits: Limits,
     files: OnceLock<Vec<Option<Listed>>>,
-    state: Mutex<State>,
+    state: Mutex<UnpackedState>,
     /// Signals that a decoder has advanced or has become idle.
     moved: Condvar,
 }
@@ -124,7 +124,7 @@ impl Unpacker {
     /// Creates an empty unpacker. Files whose blocks are decompressed ahead of reads are opened
     /// through `storage`.
     pub fn new(storage: Storage, limits: Limits) -> Arc<Self> {
-        let state = Mutex::new(State::new(limits));
+        let state = Mutex::new(UnpackedState::new(limits));
         Arc::new(Self { storage, limits, files: OnceLock::new(), state, moved: Condvar::new() })
     }
 
@@ -132,7 +132,7 @@ impl Unpacker {
     /// is opened several times, the number must be the same each time.
     pub fn open(self: &Arc<Self>, file: File, number: usize, packing: Packing) -> File {
         let unpacker = Arc::clone(self);
-        File(Place::Unpacked(Unpacked { file: Arc::new(file), number, packing, unpacker }))
+        File(Backend::Unpacked(Unpacked { file: Arc::new(file), number, packing, unpacker }))
     }
 
     /// Sets the sequence in which files are often read: the files in the order of their numbers,
@@ -235,12 +235,12 @@ impl Unpacker {
     }
 
     /// Registers a decoder as running until the guard is dropped.
-    fn turn(&self, work: Work, state: MutexGuard<State>) -> Turn<'_> {
+    fn turn(&self, work: Work, state: MutexGuard<UnpackedState>) -> Turn<'_> {
         drop(state);
         Turn { unpacker: self, work }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, UnpackedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -284,7 +284,7 @@ impl Listed {
     /// `open`, so it is not opened again.
     pub fn new(path: PathBuf, packing: Packing, open: Option<&File>) -> Self {
         let open = open.and_then(|file| match &file.0 {
-            Place::Unpacked(it) => Some(Arc::clone(&it.file)),
+            Backend::Unpacked(it) => Some(Arc::clone(&it.file)),
             _ => None,
         });
         Self { path, packing, open }

@@ -51,7 +51,7 @@ pub struct Measured {
 /// Rate of the loop when a window was chosen while late samples had a cost, to detect later
 /// changes.
 #[derive(Debug)]
-pub struct Watch {
+pub struct SettledWindow {
     rate: f64,
     error: f64,
     pub measurements: u32,
@@ -129,7 +129,7 @@ impl Seen {
     }
 }
 
-impl Watch {
+impl SettledWindow {
     pub fn new(measured: &Measured) -> Self {
         let Measured { rate, error, .. } = *measured;
         Self { rate, error, measurements: 0, others: 0 }

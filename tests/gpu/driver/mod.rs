@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
+use crate::simulated::{LAUNCH_FAILED, Schedule, Simulated, directory, exclusive, runtime};
 use feedwater::Error;
 use feedwater::error::Result;
 use feedwater::footprint::{Footprint, Memory};
@@ -131,7 +131,7 @@ fn two_runtimes_use_their_own_libraries_at_the_same_time() {
     let copies = tempfile::tempdir().unwrap();
     let copy = |file: &str| {
         let path = copies.path().join(file);
-        fs::copy(machine.directory().join(file), &path).unwrap();
+        fs::copy(directory().join(file), &path).unwrap();
         path
     };
     let (nvjpeg, nvrtc) = (copy("libnvjpeg.so"), copy("libnvrtc.so"));
@@ -163,7 +163,7 @@ fn a_second_driver_in_one_process_is_an_error_that_names_both_files() {
     let machine = exclusive();
     drop(Device::open_with(0, &runtime()).unwrap());
     let folder = tempfile::tempdir().unwrap();
-    let (file, link) = (machine.directory().join("libcuda.so"), folder.path().join("link.so"));
+    let (file, link) = (directory().join("libcuda.so"), folder.path().join("link.so"));
     std::os::unix::fs::symlink(&file, &link).unwrap();
     drop(Device::open_with(0, &runtime().with_library(LibraryName::Driver, &link)).unwrap());
     let copy = folder.path().join("copy.so");

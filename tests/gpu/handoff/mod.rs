@@ -36,7 +36,7 @@ const SCHEDULES: [Schedule; 4] =
 fn builder(device: DeviceChoice) -> LoaderBuilder {
     Loader::builder(Memory::new(jpegs(18)).unwrap(), training())
         .device(device)
-        .decode(Placement::Cpu)
+        .configure(|it| it.decode.placement = Placement::Cpu)
         .batch_size(4)
         .num_workers(2)
         .prefetch(2)

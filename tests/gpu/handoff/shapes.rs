@@ -31,7 +31,7 @@ fn shape_strides_and_type_are_those_of_the_batch() {
                 let source = Memory::new(jpegs(5)).unwrap();
                 let mut loader = Loader::builder(source, chain)
                     .batch_size(4)
-                    .decode(Placement::Cpu)
+                    .configure(|it| it.decode.placement = Placement::Cpu)
                     .device(device)
                     .output(dtype, layout)
                     .build()
@@ -73,8 +73,11 @@ fn soft_targets_are_a_tensor_of_their_own() {
         let gpu = device == DeviceChoice::Gpu(0);
         let chain = training().then_batch(feedwater::op::Mixup::alpha(0.8));
         let builder = Loader::builder(Memory::new(jpegs(5)).unwrap(), chain);
-        let builder = builder.batch_size(4).decode(Placement::Cpu).device(device);
-        let mut loader = builder.classes(Some(7)).build().unwrap();
+        let builder = builder
+            .batch_size(4)
+            .configure(|it| it.decode.placement = Placement::Cpu)
+            .device(device);
+        let mut loader = builder.configure(|it| it.targets.classes = Some(7)).build().unwrap();
         let batch = Arc::new(first(&mut loader));
         let expected = batch.soft_targets_to_host().unwrap();
         let stream = ConsumerStream::default();

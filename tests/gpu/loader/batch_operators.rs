@@ -29,7 +29,10 @@ fn same_targets(make: impl Fn() -> LoaderBuilder, what: &str) {
 }
 
 fn mixing(builder: LoaderBuilder) -> LoaderBuilder {
-    builder.classes(Some(100)).smoothing(0.1)
+    builder.configure(|it| {
+        it.targets.classes = Some(100);
+        it.targets.smoothing = 0.1;
+    })
 }
 
 fn chains() -> [Chain; 3] {
@@ -64,7 +67,7 @@ fn repeats_equal_the_cpu() {
     for last in [LastBatch::Pad, LastBatch::Partial] {
         let make = || {
             let builder = mixing(builder(jpegs(37), training().then_batch(op::Mixup::alpha(0.8))));
-            builder.last_batch(last).shuffle(true).repeats(3)
+            builder.last_batch(last).shuffle(true).configure(|it| it.loader.repeats = 3)
         };
         same_targets(make, &format!("{last:?}"));
     }
@@ -97,7 +100,10 @@ fn samples_of_all_routes_are_mixed_where_the_batch_is() {
         for routes in routes() {
             let make = || {
                 let builder = mixing(builder(damaged(), chain())).on_error(policy);
-                builder.routes(routes.clone()).decode(Placement::Auto)
+                builder.configure(|it| {
+                    it.decode.routes = routes.clone().into();
+                    it.decode.placement = Placement::Auto;
+                })
             };
             same_targets(make, &format!("{policy:?} {routes:?}"));
         }

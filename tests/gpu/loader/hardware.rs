@@ -14,7 +14,10 @@ fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
         let make = || {
             let builder =
                 builder(jpegs(40), training()).last_batch(LastBatch::Partial).epochs(Some(2));
-            builder.num_workers(4).routes([Route::NvjpegHardware]).hardware_group(Some(group))
+            builder.num_workers(4).configure(|it| {
+                it.decode.routes = vec![Route::NvjpegHardware];
+                it.decode.hardware_group = Some(group);
+            })
         };
         let loader = same(make, &format!("{group} images per call"));
         let device = loader.plan().device.clone().unwrap();
@@ -37,7 +40,10 @@ fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
     let make = |limit| {
         let builder =
             builder(jpegs(58), training()).last_batch(LastBatch::Pad).num_workers(3).prefetch(20);
-        builder.routes([Route::NvjpegHardware]).device_memory(limit)
+        builder.configure(|it| {
+            it.decode.routes = vec![Route::NvjpegHardware];
+            it.limits.device_memory = limit;
+        })
     };
     let build = |limit| make(limit).device(DeviceChoice::Gpu(0)).runtime(&runtime()).build();
     let predicted = |loader: Loader| loader.stats().memory.device_bytes_predicted;
@@ -74,7 +80,10 @@ fn a_call_has_images_of_one_chroma_sampling() {
         let make = || {
             let builder =
                 builder(files.clone(), training()).last_batch(LastBatch::Partial).epochs(Some(2));
-            builder.num_workers(4).routes([Route::NvjpegHardware]).hardware_group(Some(group))
+            builder.num_workers(4).configure(|it| {
+                it.decode.routes = vec![Route::NvjpegHardware];
+                it.decode.hardware_group = Some(group);
+            })
         };
         let loader = same(make, &format!("{group} images per call"));
         let stats = loader.stats();
@@ -96,7 +105,10 @@ fn a_slow_call_of_the_engines_delays_no_other_image() {
         machine.schedule(Schedule::Eager);
         let make = || {
             let builder = builder(jpegs(60), training()).prefetch(8).epochs(Some(2));
-            builder.routes([Route::NvjpegHardware, Route::Cpu]).hardware_group(Some(GROUP))
+            builder.configure(|it| {
+                it.decode.routes = vec![Route::NvjpegHardware, Route::Cpu];
+                it.decode.hardware_group = Some(GROUP);
+            })
         };
         machine.hold_engines();
         let before = machine.samples_run();
@@ -139,7 +151,10 @@ fn an_image_that_the_engines_skip_is_made_on_the_cpu_and_counted() {
             let make = || {
                 let builder =
                     builder(jpegs(40), training()).last_batch(LastBatch::Partial).epochs(Some(2));
-                builder.num_workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(7))
+                builder.num_workers(3).configure(|it| {
+                    it.decode.routes = vec![Route::NvjpegHardware];
+                    it.decode.hardware_group = Some(7);
+                })
             };
             let what = format!("{schedule:?} hopper {hopper}, every {every}");
             let loader = same(make, &what);
@@ -172,7 +187,10 @@ fn failing_and_skipping_calls_change_no_byte_and_are_counted() {
         let make = || {
             let builder =
                 builder(jpegs(40), training()).last_batch(LastBatch::Partial).epochs(Some(2));
-            builder.num_workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(5))
+            builder.num_workers(3).configure(|it| {
+                it.decode.routes = vec![Route::NvjpegHardware];
+                it.decode.hardware_group = Some(5);
+            })
         };
         let stats = same(make, &format!("seed {seed}")).stats();
         let on_cpu: u64 = stats.cpu_fallback.values().sum();
@@ -197,7 +215,10 @@ fn images_that_need_more_memory_than_was_measured_change_no_byte_and_are_counted
             let make = || {
                 let builder =
                     builder(jpegs(40), training()).last_batch(LastBatch::Partial).epochs(Some(2));
-                builder.num_workers(3).routes([route]).hardware_group(Some(5))
+                builder.num_workers(3).configure(|it| {
+                    it.decode.routes = vec![route];
+                    it.decode.hardware_group = Some(5);
+                })
             };
             let stats = same(make, &format!("{route:?} {factor}")).stats();
             let decoded = stats.outcomes.get(route.name()).copied().unwrap_or(0);
@@ -232,7 +253,10 @@ fn a_class_of_files_that_the_engines_refuse_is_remembered() {
         let make = || {
             let builder =
                 builder(files.clone(), training()).last_batch(LastBatch::Partial).epochs(Some(2));
-            builder.num_workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(7))
+            builder.num_workers(3).configure(|it| {
+                it.decode.routes = vec![Route::NvjpegHardware];
+                it.decode.hardware_group = Some(7);
+            })
         };
         let stats = same(make, &format!("admitted {admitted}")).stats();
         let reasons = &stats.cpu_fallback;
@@ -256,7 +280,10 @@ fn calls_have_as_many_images_as_there_are_engines_or_a_multiple() {
     machine.hardware_engines(5);
     let make = || {
         let builder = builder(jpegs(300), training()).last_batch(LastBatch::Partial).prefetch(40);
-        builder.num_workers(4).routes([Route::NvjpegHardware]).hardware_group(Some(12))
+        builder.num_workers(4).configure(|it| {
+            it.decode.routes = vec![Route::NvjpegHardware];
+            it.decode.hardware_group = Some(12);
+        })
     };
     let loader = same(make, "five engines");
     assert_eq!(loader.stats().outcomes["nvjpeg-hardware"], 600);
@@ -279,7 +306,10 @@ fn one_unusual_file_does_not_keep_its_class_from_the_engines() {
         let make = || {
             let builder =
                 builder(jpegs(40), training()).last_batch(LastBatch::Partial).epochs(Some(2));
-            builder.num_workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(5))
+            builder.num_workers(3).configure(|it| {
+                it.decode.routes = vec![Route::NvjpegHardware];
+                it.decode.hardware_group = Some(5);
+            })
         };
         let stats = same(make, function).stats();
         assert_eq!(stats.outcomes["nvjpeg-hardware"], 80, "{function}: {stats:?}");

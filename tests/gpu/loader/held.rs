@@ -14,7 +14,7 @@ fn batches_are_added_on_the_device_within_its_limit() {
         builder(jpegs(16), evaluation()).shuffle(false).batch_size(2).prefetch(1).epochs(Some(1))
     };
     let on_gpu = |builder: LoaderBuilder| {
-        let builder = builder.add_batches(true).classes(Some(16));
+        let builder = builder.add_batches(true).configure(|it| it.targets.classes = Some(16));
         builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap()
     };
     let cpu = on_cpu(make()).build().unwrap().into_batches();
@@ -39,7 +39,7 @@ fn batches_are_added_on_the_device_within_its_limit() {
     assert!(loader.stats().batches_added >= 6, "{:?}", loader.stats());
     drop((held, look));
     drop(loader);
-    let mut limited = on_gpu(make().device_memory(Some(planned + each)));
+    let mut limited = on_gpu(make().configure(|it| it.limits.device_memory = Some(planned + each)));
     let mut held = Vec::new();
     let error = limited.epoch().find_map(|batch| batch.map(|batch| held.push(batch)).err());
     assert!(error.unwrap().to_string().contains("limits.device_memory"));

@@ -18,7 +18,10 @@ fn a_multiprocessor_holds_four_blocks_of_a_tiled_kernel() {
 fn tables_are_not_uploaded_behind_the_images_of_a_launch() {
     let machine = machine();
     for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
-        same(|| builder(jpegs(24), training()).routes([route]), route.name());
+        same(
+            || builder(jpegs(24), training()).configure(|it| it.decode.routes = vec![route]),
+            route.name(),
+        );
         assert_eq!(machine.late_uploads(), 0, "{}", route.name());
     }
 }

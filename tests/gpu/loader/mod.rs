@@ -52,7 +52,12 @@ fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
 }
 
 fn settled(builder: LoaderBuilder) -> LoaderBuilder {
-    builder.batch_size(4).num_workers(2).tune(false).shuffle(true).seed(3)
+    builder
+        .batch_size(4)
+        .num_workers(2)
+        .configure(|it| it.loader.tune = false)
+        .shuffle(true)
+        .seed(3)
 }
 
 /// A source whose hints say that reading out of order is slow, so that a plan inspects few samples.
@@ -111,7 +116,7 @@ fn epochs(loader: &mut Loader) -> Vec<(Vec<SampleRecord>, Vec<u8>)> {
 
 /// Returns the same loader, but it decodes on the CPU.
 fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
-    builder.decode(Placement::Cpu).device(DeviceChoice::Cpu)
+    builder.configure(|it| it.decode.placement = Placement::Cpu).device(DeviceChoice::Cpu)
 }
 
 /// Runs the same loader on the CPU and on the device. Compares everything except the decode route.
@@ -187,7 +192,10 @@ fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
                 .last_batch(LastBatch::Pad)
                 .num_workers(3)
                 .prefetch(20);
-            builder.decode(gpu).routes(routes.clone())
+            builder.configure(|it| {
+                it.decode.placement = gpu;
+                it.decode.routes = routes.clone().into();
+            })
         };
         let loader = same(make, &what);
         let stats = loader.stats();
@@ -230,7 +238,7 @@ fn every_placement_equals_the_cpu() {
     };
     for cpu in 0..3 {
         let loader = same(
-            || builder(jpegs(10), chain(cpu)).decode(Placement::Cpu),
+            || builder(jpegs(10), chain(cpu)).configure(|it| it.decode.placement = Placement::Cpu),
             &format!("decode and {cpu} operators on the cpu"),
         );
         let stats = loader.stats();
@@ -342,7 +350,7 @@ fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
         all.iter().map(|it| it.1.clone()).collect::<Vec<_>>()
     };
     for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
-        let builder = builder(jpegs(8), training()).routes([route]);
+        let builder = builder(jpegs(8), training()).configure(|it| it.decode.routes = vec![route]);
         let mut loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
         let gpu = epochs(&mut loader);
         assert!(bytes(&cpu) == bytes(&gpu), "{route:?}");
@@ -383,7 +391,7 @@ fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch
         let mut loader = builder(jpegs(20), training())
             .device(DeviceChoice::Gpu(0))
             .runtime(&runtime())
-            .routes(routes.clone())
+            .configure(|it| it.decode.routes = routes.clone().into())
             .epochs(Some(2))
             .trace(500)
             .build()
@@ -456,7 +464,14 @@ fn memory_limits_change_no_byte() {
     machine.schedule(Schedule::Random(31));
     let make = || builder(jpegs(18), training()).prefetch(3).last_batch(LastBatch::Pad);
     let on_gpu = || make().device(DeviceChoice::Gpu(0)).runtime(&runtime());
-    let error = on_gpu().device_memory(Some(0)).pinned_memory(Some(0)).build().err().unwrap();
+    let error = on_gpu()
+        .configure(|it| {
+            it.limits.device_memory = Some(0);
+            it.limits.pinned_memory = Some(0);
+        })
+        .build()
+        .err()
+        .unwrap();
     let text = error.to_string();
     // The error names the smallest limit after each key. The limits here are 0.
     let smallest = |key: &str| {
@@ -466,7 +481,15 @@ fn memory_limits_change_no_byte() {
         words.filter_map(|word| word.parse::<u64>().ok()).max().unwrap()
     };
     let [device, pinned] = ["limits.device_memory", "limits.pinned_memory"].map(smallest);
-    let limited = same(|| make().device_memory(Some(device)).pinned_memory(Some(pinned)), "least");
+    let limited = same(
+        || {
+            make().configure(|it| {
+                it.limits.device_memory = Some(device);
+                it.limits.pinned_memory = Some(pinned);
+            })
+        },
+        "least",
+    );
     assert!(limited.plan().reductions.iter().any(|it| it.name == "prefetch"));
     let memory = limited.stats().memory;
     assert_eq!((memory.device_bytes_predicted, memory.pinned_bytes_predicted), (device, pinned));

@@ -24,7 +24,7 @@ fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
             let source = SlowShuffled(Memory::new(samples()).unwrap());
             let builder =
                 settled(Loader::builder(source, training())).last_batch(LastBatch::Partial);
-            builder.routes(routes.clone())
+            builder.configure(|it| it.decode.routes = routes.clone().into())
         };
         let loader = same(make, "mixed");
         let stats = loader.stats();
@@ -57,7 +57,11 @@ fn the_header_decides_which_routes_support_an_image() {
         all
     };
     let run = |routes: &[Route]| {
-        let make = || builder(samples(), training()).last_batch(LastBatch::Partial).routes(routes);
+        let make = || {
+            builder(samples(), training())
+                .last_batch(LastBatch::Partial)
+                .configure(|it| it.decode.routes = routes.into())
+        };
         same(make, &format!("{routes:?}")).stats()
     };
     let stats = run(&[Route::NvjpegHardware, Route::NvjpegHybrid]);
@@ -96,7 +100,7 @@ fn files_that_look_damaged_never_reach_the_device() {
     let make = || {
         builder(samples(), training())
             .on_error(OnError::Substitute)
-            .routes([Route::NvjpegGpu, Route::NvjpegHardware])
+            .configure(|it| it.decode.routes = vec![Route::NvjpegGpu, Route::NvjpegHardware])
     };
     let loader = same(make, "without an end");
     let stats = loader.stats();
@@ -129,7 +133,12 @@ fn downscaled_images_use_the_routes_that_downscale() {
     let image = |tag| common::with_orientation(&common::jpeg(tag, 401, 303), tag as u16 + 1);
     let large = || (0..8).map(|tag| (image(tag), 0)).collect::<Vec<_>>();
     let run = |routes: &[Route]| {
-        let make = || builder(large(), training()).prescale(true).routes(routes);
+        let make = || {
+            builder(large(), training()).configure(|it| {
+                it.decode.prescale = true;
+                it.decode.routes = routes.into();
+            })
+        };
         same(make, &format!("{routes:?}")).stats()
     };
     let stats = run(&[Route::Cpu, Route::NvjpegGpu]);
@@ -179,10 +188,10 @@ fn the_threads_that_decode_on_the_cpu_can_be_limited() {
         MOST.store(0, Ordering::SeqCst);
         WANTED.store(wanted, Ordering::SeqCst);
         let make = || {
-            builder(jpegs(24), training())
-                .num_workers(4)
-                .routes([Route::NvjpegHybrid])
-                .max_cpu_threads(threads)
+            builder(jpegs(24), training()).num_workers(4).configure(|it| {
+                it.decode.routes = vec![Route::NvjpegHybrid];
+                it.decode.max_cpu_threads = threads;
+            })
         };
         same(make, &format!("{threads:?}"));
         MOST.load(Ordering::SeqCst)

@@ -64,9 +64,15 @@ fn loader(route: Route, limit: Option<u64>) -> Result<Loader> {
     let jpeg = synth::encode(&rgb, 96, 80, 90, false).unwrap();
     let source = MemorySource::new(vec![(jpeg, 0); 12]).unwrap();
     let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
-    let builder = builder.batch_size(4).num_workers(3).tune(false).epochs(Some(1));
+    let builder =
+        builder.batch_size(4).num_workers(3).configure(|it| it.loader.tune = false).epochs(Some(1));
     let builder = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime());
-    builder.device_memory(limit).routes([route, Route::Cpu]).build()
+    builder
+        .configure(|it| {
+            it.limits.device_memory = limit;
+            it.decode.routes = vec![route, Route::Cpu];
+        })
+        .build()
 }
 
 /// Returns the outcome of each sample, and the reason for each CPU fallback.

@@ -289,9 +289,14 @@ fn a_loader_continues_during_a_capture() {
     for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
         let source = MemorySource::new(vec![(jpeg.clone(), 0); 40]).unwrap();
         let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
-        let builder = builder.batch_size(4).prefetch(2).num_workers(2).tune(false).routes([route]);
-        let builder =
-            builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).decode(Placement::Gpu);
+        let builder = builder.batch_size(4).prefetch(2).num_workers(2).configure(|it| {
+            it.loader.tune = false;
+            it.decode.routes = vec![route];
+        });
+        let builder = builder
+            .device(DeviceChoice::Gpu(0))
+            .runtime(&runtime())
+            .configure(|it| it.decode.placement = Placement::Gpu);
         let mut loader = builder.epochs(Some(1)).build().unwrap();
         let mut batches = loader.into_iter();
         drop(batches.next().unwrap().unwrap());

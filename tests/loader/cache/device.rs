@@ -31,9 +31,15 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
             limits.into_iter().flat_map(|it| [(it, false), (it, true)])
         {
             let source = Counting::new(mixed());
-            let builder = builder(source.clone(), crop(cpu)).tune(tune);
+            let builder = builder(source.clone(), crop(cpu)).configure(|it| it.loader.tune = tune);
             let builder = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).num_workers(3);
-            let mut loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+            let mut loader = builder
+                .configure(|it| {
+                    it.cache.encoded = encoded;
+                    it.cache.decoded = decoded;
+                })
+                .build()
+                .unwrap();
             assert!(loader.plan().uses_gpu());
             for expected in &expected {
                 assert!(
@@ -63,8 +69,10 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
     let refused = builder(Counting::new(mixed()), training())
         .device(DeviceChoice::Gpu(0))
         .runtime(&runtime())
-        .routes([Route::NvjpegGpu])
-        .cache_decoded(PLENTY)
+        .configure(|it| {
+            it.decode.routes = vec![Route::NvjpegGpu];
+            it.cache.decoded = PLENTY;
+        })
         .build();
     common::refused(refused, "cache.decoded", &["cpu", "decode.routes"]);
 }

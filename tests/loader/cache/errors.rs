@@ -13,12 +13,21 @@ fn unusable_samples_are_not_cached_and_fail_each_time() {
     source.unreadable = vec![3];
     for policy in [OnError::Skip, OnError::Substitute] {
         let make = || {
-            builder(source.clone(), training()).max_pixels(10_000).on_error(policy).shuffle(false)
+            builder(source.clone(), training())
+                .configure(|it| it.limits.max_pixels = 10_000)
+                .on_error(policy)
+                .shuffle(false)
         };
         let mut plain = make().build().unwrap();
         let expected: Vec<_> = (0..3).map(|_| epoch(&mut plain)).collect();
         for (encoded, decoded) in [(PLENTY, None), (None, PLENTY)] {
-            let mut loader = make().cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+            let mut loader = make()
+                .configure(|it| {
+                    it.cache.encoded = encoded;
+                    it.cache.decoded = decoded;
+                })
+                .build()
+                .unwrap();
             for expected in &expected {
                 assert!(epoch(&mut loader) == *expected, "{policy:?} {encoded:?} {decoded:?}");
             }
@@ -28,7 +37,9 @@ fn unusable_samples_are_not_cached_and_fail_each_time() {
             assert_eq!(stats.caches[0].samples, 7);
         }
     }
-    let loader = builder(source, training()).on_error(OnError::Stop).cache_encoded(PLENTY);
+    let loader = builder(source, training())
+        .on_error(OnError::Stop)
+        .configure(|it| it.cache.encoded = PLENTY);
     let mut loader = loader.build().unwrap();
     let ended = loader.into_iter().find_map(Result::err);
     assert!(matches!(ended, Some(Error::Sample(_))), "{ended:?}");
@@ -46,7 +57,10 @@ fn an_image_damaged_outside_its_window_is_used() {
     let all = || Chain::new().then(op::Resize::to(16, 16));
     let source = Counting::new(samples);
     let run = |chain, decoded| {
-        let mut loader = builder(source.clone(), chain).cache_decoded(decoded).build().unwrap();
+        let mut loader = builder(source.clone(), chain)
+            .configure(|it| it.cache.decoded = decoded)
+            .build()
+            .unwrap();
         let batches: Vec<_> = (0..3).map(|_| epoch(&mut loader)).collect();
         (batches, loader.stats())
     };

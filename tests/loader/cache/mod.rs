@@ -121,8 +121,8 @@ fn cached_samples_are_not_prefetched() {
         let builder = builder.device(DeviceChoice::Cpu).batch_size(4).num_workers(2).shuffle(true);
         let builder = builder.last_batch(LastBatch::Partial).epochs(Some(5));
         let mut loader = match decoded {
-            true => builder.cache_decoded(limit).build().unwrap(),
-            false => builder.cache_encoded(limit).build().unwrap(),
+            true => builder.configure(|it| it.cache.decoded = limit).build().unwrap(),
+            false => builder.configure(|it| it.cache.encoded = limit).build().unwrap(),
         };
         let batches: usize = (0..5).map(|_| epoch(&mut loader).len()).sum();
         assert_eq!(batches, 5 * 6);
@@ -203,8 +203,8 @@ fn the_second_epoch_of_a_set_that_fits_reads_nothing_from_the_source() {
         let source = Counting::new(mixed());
         let builder = builder(source.clone(), training());
         let builder = match decoded {
-            true => builder.cache_decoded(PLENTY),
-            false => builder.cache_encoded(PLENTY),
+            true => builder.configure(|it| it.cache.decoded = PLENTY),
+            false => builder.configure(|it| it.cache.encoded = PLENTY),
         };
         let mut loader = builder.build().unwrap();
         // Building the loader has read all images, because the plan inspects them.
@@ -236,7 +236,13 @@ fn a_set_that_does_not_fit_gives_the_same_hits_in_every_epoch() {
     for (encoded, decoded) in [(Some(40_000), None), (None, Some(13 * image + 8000))] {
         let source = Counting::new(equal(40));
         let builder = builder(source.clone(), training());
-        let mut loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+        let mut loader = builder
+            .configure(|it| {
+                it.cache.encoded = encoded;
+                it.cache.decoded = decoded;
+            })
+            .build()
+            .unwrap();
         let before = source.all();
         epoch(&mut loader);
         let kept = loader.stats().caches[0].samples;
@@ -274,7 +280,9 @@ fn batches_have_the_same_bytes_with_any_cache_contents() {
         for orientation in [true, false] {
             let make = || {
                 let source = Counting::new(mixed());
-                builder(source, chain.clone()).orientation(orientation).num_workers(3)
+                builder(source, chain.clone())
+                    .configure(|it| it.decode.orientation = orientation)
+                    .num_workers(3)
             };
             let mut plain = make().build().unwrap();
             let expected: Vec<_> = (0..3).map(|_| epoch(&mut plain)).collect();
@@ -286,8 +294,13 @@ fn batches_have_the_same_bytes_with_any_cache_contents() {
                 (None, Some(60_000)),
                 (Some(24_000), Some(60_000)),
             ] {
-                let mut loader =
-                    make().cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+                let mut loader = make()
+                    .configure(|it| {
+                        it.cache.encoded = encoded;
+                        it.cache.decoded = decoded;
+                    })
+                    .build()
+                    .unwrap();
                 for (epoch_number, expected) in expected.iter().enumerate() {
                     let found = epoch(&mut loader);
                     assert!(
@@ -305,7 +318,13 @@ fn batches_have_the_same_bytes_with_any_cache_contents() {
 #[test]
 fn a_decoded_image_is_not_cached_encoded_too() {
     let make = builder(Counting::new(equal(20)), training());
-    let mut loader = make.cache_encoded(PLENTY).cache_decoded(Some(60_000)).build().unwrap();
+    let mut loader = make
+        .configure(|it| {
+            it.cache.encoded = PLENTY;
+            it.cache.decoded = Some(60_000);
+        })
+        .build()
+        .unwrap();
     epoch(&mut loader);
     epoch(&mut loader);
     let caches = loader.stats().caches;
@@ -321,8 +340,11 @@ fn a_decoded_image_is_not_cached_encoded_too() {
 fn samples_with_the_same_original_are_cached_once() {
     let source = Counting::new(equal(6));
     let repeated = Repeat::new(Arc::new(source.clone()), 4).unwrap();
-    let mut loader =
-        builder(repeated, training()).num_workers(1).cache_encoded(PLENTY).build().unwrap();
+    let mut loader = builder(repeated, training())
+        .num_workers(1)
+        .configure(|it| it.cache.encoded = PLENTY)
+        .build()
+        .unwrap();
     epoch(&mut loader);
     let cache = loader.stats().caches[0].clone();
     assert_eq!((cache.samples, cache.epochs[0].hits, cache.epochs[0].misses), (6, 18, 6));
@@ -332,7 +354,9 @@ fn samples_with_the_same_original_are_cached_once() {
 /// had before.
 #[test]
 fn a_shards_hits_are_the_samples_it_gets_again() {
-    let make = builder(Counting::new(equal(40)), training()).shard(1, 3).cache_encoded(PLENTY);
+    let make = builder(Counting::new(equal(40)), training())
+        .shard(1, 3)
+        .configure(|it| it.cache.encoded = PLENTY);
     let mut loader = make.build().unwrap();
     let mut seen = BTreeSet::new();
     let mut expected = Vec::new();
@@ -351,7 +375,13 @@ fn a_shards_hits_are_the_samples_it_gets_again() {
 fn a_whole_image_of_each_worker_is_in_the_footprint() {
     let rows = |decoded, presize: Option<u32>| {
         let builder = builder(Counting::new(equal(10)), training()).num_workers(3);
-        let plan = builder.cache_decoded(decoded).presize(presize).plan().unwrap();
+        let plan = builder
+            .configure(|it| {
+                it.cache.decoded = decoded;
+                it.cache.presize = presize;
+            })
+            .plan()
+            .unwrap();
         plan.footprint.row("whole images").map(|row| (row.each_bytes, row.count))
     };
     assert_eq!(rows(None, None), None);

@@ -25,17 +25,32 @@ fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
         epochs.collect()
     };
     for orientation in [true, false] {
-        let make = |chain| builder(Counting::new(larger()), chain).orientation(orientation);
+        let make = |chain| {
+            builder(Counting::new(larger()), chain)
+                .configure(|it| it.decode.orientation = orientation)
+        };
         let expected = bytes(make(first()).build().unwrap());
         for decoded in [PLENTY, Some(20_000), Some(1)] {
-            let loader = make(rest()).cache_decoded(decoded).presize(Some(34)).build().unwrap();
+            let loader = make(rest())
+                .configure(|it| {
+                    it.cache.decoded = decoded;
+                    it.cache.presize = Some(34);
+                })
+                .build()
+                .unwrap();
             assert!(bytes(loader) == expected, "orientation {orientation}, {decoded:?}");
         }
     }
     // Chains with random crops also give the same bytes, cached or not.
     let random = |decoded, presize| {
         let builder = builder(Counting::new(larger()), training());
-        let mut loader = builder.cache_decoded(decoded).presize(presize).build().unwrap();
+        let mut loader = builder
+            .configure(|it| {
+                it.cache.decoded = decoded;
+                it.cache.presize = presize;
+            })
+            .build()
+            .unwrap();
         let all: Vec<_> = (0..3).map(|_| epoch(&mut loader)).collect();
         (all, loader.stats().caches[0].clone())
     };
@@ -55,7 +70,13 @@ fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
 fn presized_images_need_less_memory() {
     let kept = |presize| {
         let builder = builder(Counting::new(equal(10)), training());
-        let mut loader = builder.cache_decoded(PLENTY).presize(presize).build().unwrap();
+        let mut loader = builder
+            .configure(|it| {
+                it.cache.decoded = PLENTY;
+                it.cache.presize = presize;
+            })
+            .build()
+            .unwrap();
         epoch(&mut loader);
         loader.stats().caches[0].kept_bytes
     };

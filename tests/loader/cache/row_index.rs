@@ -53,10 +53,12 @@ impl Set {
     /// Runs two epochs with indexes. Compares the batches with those of a loader without indexes,
     /// and returns the counts.
     fn run(&self, chain: fn() -> Chain) -> CacheStats {
-        let mut without = self.builder(chain()).cache_row_index(NONE).build().unwrap();
+        let mut without =
+            self.builder(chain()).configure(|it| it.cache.row_index = NONE).build().unwrap();
         // With two epochs, the loader does not prefetch a third one, whose lookups would be
         // counted.
-        let with = self.builder(chain()).cache_row_index(PLENTY).epochs(Some(2));
+        let with =
+            self.builder(chain()).configure(|it| it.cache.row_index = PLENTY).epochs(Some(2));
         let mut with = with.build().unwrap();
         for _ in 0..2 {
             assert_eq!(epoch(&mut with), epoch(&mut without));
@@ -101,7 +103,7 @@ fn by_default_indexes_are_made_in_the_second_epoch_and_end_with_the_loader() {
     let set = Set::new();
     for start in [0, 7] {
         let builder = || set.builder(training()).start_epoch(start);
-        let mut without = builder().cache_row_index(NONE).build().unwrap();
+        let mut without = builder().configure(|it| it.cache.row_index = NONE).build().unwrap();
         let mut with = builder().epochs(Some(3)).build().unwrap();
         let row = with.footprint().row("row indexes").unwrap();
         assert_eq!((row.each_bytes, with.plan().row_index_bytes), (1 << 20, 1 << 20));
@@ -125,16 +127,18 @@ fn by_default_indexes_take_what_the_limit_leaves_and_only_where_they_are_worth_i
     assert_eq!(planned(set.builder(training())), 1 << 20);
     let whole = Chain::new().then(op::Resize::to(30, 20)).then(op::Normalize::IMAGENET);
     assert_eq!(planned(set.builder(whole)), 0);
-    let libjpeg = set.builder(training()).jpeg_decoder(JpegDecoder::Libjpeg);
+    let libjpeg = set.builder(training()).configure(|it| it.decode.jpeg = JpegDecoder::Libjpeg);
     assert_eq!(planned(libjpeg), 0);
-    assert_eq!(planned(set.builder(training()).cache_decoded(PLENTY)), 0);
+    assert_eq!(planned(set.builder(training()).configure(|it| it.cache.decoded = PLENTY)), 0);
     // Limited memory is used for everything else first.
-    let none = set.builder(training()).cache_row_index(NONE).build().unwrap();
+    let none = set.builder(training()).configure(|it| it.cache.row_index = NONE).build().unwrap();
     let large = none.plan().settings.limits.large_image_memory;
     let others = none.footprint().total_bytes(MemoryKind::Host) + large;
     for (left, bytes) in [(0, 0), ((1 << 20) - 1, 0), (1 << 20, 1 << 20)] {
-        let limited = || set.builder(training()).host_memory(Some(others + left));
-        let [with, without] = [None, NONE].map(|it| limited().cache_row_index(it).build().unwrap());
+        let limited =
+            || set.builder(training()).configure(|it| it.limits.host_memory = Some(others + left));
+        let [with, without] = [None, NONE]
+            .map(|bytes| limited().configure(|it| it.cache.row_index = bytes).build().unwrap());
         assert_eq!(with.plan().row_index_bytes, bytes, "{left} bytes left");
         assert_eq!(with.plan().reductions, without.plan().reductions);
         assert_eq!(with.plan().room.unplanned, without.plan().room.unplanned);
@@ -161,7 +165,8 @@ fn the_memory_that_all_indexes_need_holds_all() {
     let planned = set.builder(chain()).build().unwrap();
     let needed = planned.plan().row_index.unwrap().bytes;
     for (memory, holds_all) in [(needed, true), (needed / 2, false)] {
-        let limited = set.builder(chain()).cache_row_index(Some(memory)).epochs(Some(1));
+        let limited =
+            set.builder(chain()).configure(|it| it.cache.row_index = Some(memory)).epochs(Some(1));
         let mut loader = limited.build().unwrap();
         epoch(&mut loader);
         let stats = loader.stats();
@@ -178,10 +183,10 @@ fn the_memory_that_all_indexes_need_holds_all() {
 fn reduced_images_have_the_same_indexes() {
     let set = Set::new();
     let small = || Chain::new().then(op::Resize::to(24, 20)).then(op::Normalize::IMAGENET);
-    let builder = || set.builder(small()).prescale(true);
+    let builder = || set.builder(small()).configure(|it| it.decode.prescale = true);
     for hits in [0, SAMPLES] {
-        let mut without = builder().cache_row_index(NONE).build().unwrap();
-        let mut with = builder().cache_row_index(PLENTY).build().unwrap();
+        let mut without = builder().configure(|it| it.cache.row_index = NONE).build().unwrap();
+        let mut with = builder().configure(|it| it.cache.row_index = PLENTY).build().unwrap();
         for _ in 0..2 {
             assert_eq!(epoch(&mut with), epoch(&mut without));
         }
@@ -260,8 +265,8 @@ fn an_index_that_does_not_fit_is_rejected_counted_and_dropped() {
 #[test]
 fn libjpeg_turbo_has_no_indexes() {
     let set = Set::new();
-    let builder = set.builder(training()).jpeg_decoder(JpegDecoder::Libjpeg);
-    let mut loader = builder.cache_row_index(PLENTY).build().unwrap();
+    let builder = set.builder(training()).configure(|it| it.decode.jpeg = JpegDecoder::Libjpeg);
+    let mut loader = builder.configure(|it| it.cache.row_index = PLENTY).build().unwrap();
     assert_eq!(loader.plan().row_index, None);
     epoch(&mut loader);
     let stats = loader.stats();
@@ -272,8 +277,10 @@ fn libjpeg_turbo_has_no_indexes() {
 #[test]
 fn a_full_cache_of_indexes_changes_nothing() {
     let set = Set::new();
-    let mut without = set.builder(training()).cache_row_index(NONE).build().unwrap();
-    let mut with = set.builder(training()).cache_row_index(Some(5000)).build().unwrap();
+    let mut without =
+        set.builder(training()).configure(|it| it.cache.row_index = NONE).build().unwrap();
+    let mut with =
+        set.builder(training()).configure(|it| it.cache.row_index = Some(5000)).build().unwrap();
     for _ in 0..2 {
         assert_eq!(epoch(&mut with), epoch(&mut without));
     }
@@ -368,8 +375,10 @@ fn a_folder_that_cannot_keep_indexes_is_a_warning() {
     for (setting, is_told) in [(PLENTY, true), (None, false), (NONE, false)] {
         let storage = Storage::with_cache_directory(&settings, &file).unwrap();
         let source = Directory::open_with(set.images.path(), &Default::default(), &storage);
-        let mut loader =
-            builder(source.unwrap(), training()).cache_row_index(setting).build().unwrap();
+        let mut loader = builder(source.unwrap(), training())
+            .configure(|it| it.cache.row_index = setting)
+            .build()
+            .unwrap();
         epoch(&mut loader);
         let told = loader.warnings().iter().any(|it| it.contains("row indexes are not kept"));
         assert_eq!(told, is_told, "{setting:?}: {:?}", loader.warnings());
@@ -427,7 +436,10 @@ fn a_stored_file_is_read_up_to_the_limit_of_the_cache() {
     let others = [&(1u32 << 14).to_le_bytes()[..], &[0; 1 << 14]].concat().repeat(64);
     for (limit, hits) in [(1 << 20, 0), (4 << 20, SAMPLES)] {
         fs::write(&stored, [magic, &others[..], indexes].concat()).unwrap();
-        let builder = set.builder(training()).cache_row_index(Some(limit)).epochs(Some(1));
+        let builder = set
+            .builder(training())
+            .configure(|it| it.cache.row_index = Some(limit))
+            .epochs(Some(1));
         let mut loader = builder.build().unwrap();
         epoch(&mut loader);
         let stats = loader.stats();

@@ -121,7 +121,12 @@ fn a_look_at_the_next_batch_leaves_the_position() {
     let build = || {
         let builder =
             Loader::builder(memory(12), training()).device(DeviceChoice::Cpu).shuffle(true);
-        builder.batch_size(4).epochs(Some(2)).classes(Some(12)).build().unwrap()
+        builder
+            .batch_size(4)
+            .epochs(Some(2))
+            .configure(|it| it.targets.classes = Some(12))
+            .build()
+            .unwrap()
     };
     let look = |loader: &Loader| loop {
         match loader.peek_within(Duration::from_secs(1)) {
@@ -161,7 +166,7 @@ fn batches_are_added_within_the_limit() {
         let builder = Loader::builder(memory(40), evaluation()).device(DeviceChoice::Cpu);
         // Added batches use memory that the limit leaves. By default, row indexes would use this
         // memory.
-        let builder = builder.cache_row_index(Some(0));
+        let builder = builder.configure(|it| it.cache.row_index = Some(0));
         builder.batch_size(2).prefetch(2).epochs(Some(2)).add_batches(true)
     };
     let plan = builder().plan().unwrap();
@@ -177,7 +182,8 @@ fn batches_are_added_within_the_limit() {
     let (added, warnings) = (loader.stats().batches_added, loader.warnings());
     assert!((17..=34).contains(&added), "{added}");
     assert!(warnings.len() == 1 && warnings[0].contains("loader.prefetch"), "{warnings:?}");
-    let mut limited = builder().host_memory(Some(planned + 2 * each)).build().unwrap();
+    let mut limited =
+        builder().configure(|it| it.limits.host_memory = Some(planned + 2 * each)).build().unwrap();
     let mut held = Vec::new();
     let error = limited.epoch().find_map(|batch| batch.map(|batch| held.push(batch)).err());
     let Some(Error::Memory { needed, problem, .. }) = error else { panic!("{error:?}") };

@@ -12,7 +12,7 @@ use feedwater::error::{DataError, Error, Reason};
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
 use feedwater::op::custom::{Draw, Kinds};
 use feedwater::op::{Chain, Operator};
-use feedwater::plan::{LastBatch, OnError, Route};
+use feedwater::plan::{AutoCount, LastBatch, OnError, Route};
 use feedwater::source::custom::Page;
 use feedwater::source::{Memory, Source};
 
@@ -83,7 +83,11 @@ fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
         let mut loader = builder(24).seed(5).prefetch(prefetch).build().unwrap();
         assert!(samples(&mut loader) == base, "{prefetch} batches prefetched");
     }
-    let chosen = builder(24).seed(5).auto_workers().auto_prefetch().cpu_threads(Some(3));
+    let chosen = builder(24)
+        .seed(5)
+        .num_workers(AutoCount::Auto)
+        .prefetch(AutoCount::Auto)
+        .configure(|it| it.limits.cpu_threads = Some(3));
     let mut loader = chosen.build().unwrap();
     assert_eq!((loader.plan().workers.most, loader.plan().ahead_batches.most), (3, 8));
     assert!(samples(&mut loader) == base, "autotuned workers and prefetch");
@@ -128,7 +132,7 @@ fn each_repeat_draws_on_its_own_and_the_first_as_without_repeats() {
     let made = |repeats| {
         let mut loader = builder(40)
             .shuffle(true)
-            .repeats(repeats)
+            .configure(|it| it.loader.repeats = repeats)
             .last_batch(LastBatch::Partial)
             .build()
             .unwrap();

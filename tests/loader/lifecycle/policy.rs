@@ -144,13 +144,13 @@ fn skip_finds_the_only_usable_sample() {
 
 #[test]
 fn limits_are_checked_on_the_header() {
-    let mut loader = builder(8).max_pixels(100).build().unwrap();
+    let mut loader = builder(8).configure(|it| it.limits.max_pixels = 100).build().unwrap();
     let Err(Error::Sample(error)) = loader.epoch().next().unwrap() else { panic!("too large") };
     assert_eq!(error.reason, Reason::Oversized);
     for value in ["limits.max_pixels", "100"] {
         assert!(error.problem.contains(value), "{error}");
     }
-    let mut loader = builder(8).max_file_bytes(50).build().unwrap();
+    let mut loader = builder(8).configure(|it| it.limits.max_file_bytes = 50).build().unwrap();
     let Err(Error::Sample(error)) = loader.epoch().next().unwrap() else { panic!("too large") };
     assert_eq!(error.reason, Reason::Oversized);
     for value in ["limits.max_file_bytes", "50"] {
@@ -174,7 +174,10 @@ fn drop_leaves_failed_samples_out() {
     for (workers, classes) in [(1, None), (3, Some(20))] {
         let builder = Loader::builder(Memory::new(all.clone()).unwrap(), evaluation());
         let builder = builder.device(DeviceChoice::Cpu).batch_size(4).num_workers(workers);
-        let builder = builder.on_error(OnError::Drop).classes(classes).epochs(Some(1));
+        let builder = builder
+            .on_error(OnError::Drop)
+            .configure(|it| it.targets.classes = classes)
+            .epochs(Some(1));
         let mut loader = builder.build().unwrap();
         assert_eq!(loader.failures(), None);
         let (mut lens, mut seen) = (Vec::new(), Vec::new());
@@ -209,9 +212,10 @@ fn drop_leaves_failed_samples_out() {
 #[test]
 fn zeros_have_the_label_that_losses_ignore() {
     for (label, expected) in [(None, -100), (Some(3), 3)] {
-        let mut builder = damaged_builder(OnError::Substitute).classes(Some(20));
+        let mut builder =
+            damaged_builder(OnError::Substitute).configure(|it| it.targets.classes = Some(20));
         if let Some(label) = label {
-            builder = builder.ignore_label(label);
+            builder = builder.configure(|it| it.loader.ignore_label = label);
         }
         for batch in &mut builder.epochs(Some(1)).build().unwrap() {
             let batch = batch.unwrap();

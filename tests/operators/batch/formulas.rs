@@ -9,7 +9,7 @@ use feedwater::internals::op::batch::{TargetCoding, TargetRow, target_rows};
 use feedwater::internals::output::store;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
-use feedwater::internals::transform::blend::{blend, reference};
+use feedwater::internals::transform::blend_pair::{blend, reference};
 use feedwater::loader::PairOutcome;
 use feedwater::op::{BatchOperator, Blend, Blends, Chain, CutMix, PairDraw};
 use feedwater::plan::LastBatch;
@@ -203,7 +203,7 @@ fn a_loader_mixes_what_it_records() {
                     builder(chain)
                         .output(dtype, layout)
                         .last_batch(LastBatch::Partial)
-                        .smoothing(0.0),
+                        .configure(|it| it.targets.smoothing = 0.0),
                 )
             };
             let (plain, made) = (of(training()), of(chain.clone()));

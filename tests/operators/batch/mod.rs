@@ -23,7 +23,10 @@ fn builder(chain: Chain) -> LoaderBuilder {
 fn settled(builder: LoaderBuilder) -> LoaderBuilder {
     let builder =
         builder.device(DeviceChoice::Cpu).num_workers(2).batch_size(4).shuffle(true).seed(7);
-    builder.classes(Some(SAMPLES as u32)).smoothing(0.1)
+    builder.configure(|it| {
+        it.targets.classes = Some(SAMPLES as u32);
+        it.targets.smoothing = 0.1;
+    })
 }
 
 /// Returns chains that mix all pairs or some of them.

@@ -59,14 +59,15 @@ fn repeats_are_mixed_with_other_samples_of_their_shard() {
     let [chain, ..] = mixing();
     for (repeats, world) in [(2, 2), (3, 4), (4, 1), (3, 2)] {
         let of = |batch| {
-            let builder = builder(chain.clone()).shuffle(true).repeats(repeats);
+            let builder =
+                builder(chain.clone()).shuffle(true).configure(|it| it.loader.repeats = repeats);
             builder.shard(world - 1, world).batch_size(batch).last_batch(LastBatch::Partial)
         };
         let expected = epoch(of(2));
         assert!(epoch(of(6).num_workers(3)) == expected, "{repeats} {world}");
         let mut loader = of(4).build().unwrap();
         let mut made = run(&mut loader, 1);
-        made.extend(epoch(of(2).repeats(1).resume(loader.state())));
+        made.extend(epoch(of(2).configure(|it| it.loader.repeats = 1).resume(loader.state())));
         assert!(made == expected, "{repeats} {world}");
         let repeated = expected.chunks_exact(2).any(|it| it[0].index == it[1].index);
         let warnings = loader.warnings();

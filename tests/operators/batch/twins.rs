@@ -7,7 +7,7 @@ use feedwater::internals::op::batch::{
 };
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
-use feedwater::internals::transform::blend::{blend, reference};
+use feedwater::internals::transform::blend_pair::{blend, reference};
 use feedwater::op::{BatchOperator, Blends, PairDraw};
 
 const CLASSES: u32 = 1003;

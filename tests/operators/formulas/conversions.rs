@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::HostImage;
 use feedwater::internals::op::Actions;
-use feedwater::internals::op::policy::steps::Step;
+use feedwater::internals::op::policy::steps::PolicyStep;
 use feedwater::internals::op::policy::timm::{Operation, Strength};
 use feedwater::internals::op::policy::timm_aug_mix::formula::OPERATIONS;
 use feedwater::internals::op::policy::timm_auto_augment::formula::{AutoAugment, Entry, Policy};
@@ -124,9 +124,9 @@ fn operations_of_timm_have_its_levels() {
     assert_eq!(ours, theirs);
 }
 
-fn step_bits(step: Step) -> u32 {
+fn step_bits(step: PolicyStep) -> u32 {
     match step {
-        Step::Posterize(bits) => bits,
+        PolicyStep::Posterize(bits) => bits,
         other => panic!("{other:?} is not a posterize step"),
     }
 }
@@ -140,7 +140,7 @@ fn the_radius_of_3a_is_uniform() {
             let key = SampleKey { index, ..SampleKey::default() };
             let rng = &mut SampleRng::new(key, 0);
             match strength.draw(Operation::GaussianBlurRand, Size::new(8, 8), rng) {
-                Step::GaussianBlur(radius) => radius,
+                PolicyStep::GaussianBlur(radius) => radius,
                 other => panic!("{other:?} is not a blur step"),
             }
         })

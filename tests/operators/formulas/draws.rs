@@ -2,7 +2,7 @@
 //! tests/golden/operators/colour.py.
 
 use feedwater::internals::geometry::Size;
-use feedwater::internals::op::colour::color_jitter::Step;
+use feedwater::internals::op::colour::color_jitter::ColorStep;
 use feedwater::internals::op::colour::lighting;
 use feedwater::internals::op::erase::random_erasing::Boxes;
 use feedwater::internals::op::kind::PositionFormula;
@@ -52,24 +52,24 @@ fn assert_share(name: &str, ours: usize, total: f64, share: f64) {
     assert!(off <= 4.0 * (expected * (1.0 - share)).sqrt(), "{name}: {ours} {expected}");
 }
 
-fn factors(steps: &[Step], of: impl Fn(&Step) -> Option<f64>) -> Vec<f64> {
+fn factors(steps: &[ColorStep], of: impl Fn(&ColorStep) -> Option<f64>) -> Vec<f64> {
     steps.iter().filter_map(of).collect()
 }
 
-fn brightness(step: &Step) -> Option<f64> {
-    if let Step::Brightness(it) = step { Some(*it) } else { None }
+fn brightness(step: &ColorStep) -> Option<f64> {
+    if let ColorStep::Brightness(it) = step { Some(*it) } else { None }
 }
 
-fn contrast(step: &Step) -> Option<f64> {
-    if let Step::Contrast(it) = step { Some(*it) } else { None }
+fn contrast(step: &ColorStep) -> Option<f64> {
+    if let ColorStep::Contrast(it) = step { Some(*it) } else { None }
 }
 
-fn saturation(step: &Step) -> Option<f64> {
-    if let Step::Saturation(it) = step { Some(*it) } else { None }
+fn saturation(step: &ColorStep) -> Option<f64> {
+    if let ColorStep::Saturation(it) = step { Some(*it) } else { None }
 }
 
-fn hue(step: &Step) -> Option<f64> {
-    if let Step::Hue(it) = step { Some(*it) } else { None }
+fn hue(step: &ColorStep) -> Option<f64> {
+    if let ColorStep::Hue(it) = step { Some(*it) } else { None }
 }
 
 #[test]
@@ -93,9 +93,9 @@ fn color_jitter_draws_like_torchvision() {
     let mut orders = std::collections::BTreeMap::new();
     for steps in &drawn {
         let order = steps.map(|step| match step {
-            Step::Brightness(_) => 0,
-            Step::Contrast(_) => 1,
-            Step::Saturation(_) => 2,
+            ColorStep::Brightness(_) => 0,
+            ColorStep::Contrast(_) => 1,
+            ColorStep::Saturation(_) => 2,
             _ => 3,
         });
         *orders.entry(order).or_insert(0) += 1;
@@ -133,8 +133,8 @@ fn photometric_distort_draws_like_torchvision() {
     let stored = stored("photometric_distort");
     let drawn = drawn(|rng| PhotometricDistort::default().steps(rng));
     let theirs = stored["samples"].as_f64().unwrap();
-    let steps: Vec<Step> = drawn.as_flattened().iter().flatten().copied().collect();
-    let channels = steps.iter().filter(|step| matches!(step, Step::Channels(_))).count();
+    let steps: Vec<ColorStep> = drawn.as_flattened().iter().flatten().copied().collect();
+    let channels = steps.iter().filter(|step| matches!(step, ColorStep::Channels(_))).count();
     for (name, ours) in [
         ("brightness_factor", factors(&steps, brightness).len()),
         ("contrast_factor", factors(&steps, contrast).len()),
@@ -145,7 +145,8 @@ fn photometric_distort_draws_like_torchvision() {
         assert_share(name, ours, SAMPLES as f64, 0.5);
         assert_share(name, stored["present"][name].as_u64().unwrap() as usize, theirs, 0.5);
     }
-    let early = drawn.iter().filter(|steps| matches!(steps[1], Some(Step::Contrast(_)))).count();
+    let early =
+        drawn.iter().filter(|steps| matches!(steps[1], Some(ColorStep::Contrast(_)))).count();
     assert_share("contrast before saturation", early, SAMPLES as f64, 0.25);
     let saturation = factors(&steps, saturation);
     assert_same_distribution("saturation", saturation, &stored["saturation"], theirs / 2.0);

@@ -11,7 +11,7 @@ use feedwater::internals::op::Actions;
 use feedwater::internals::op::policy::apply::{self, Warping};
 use feedwater::internals::op::policy::aug_mix::formula as aug_mix;
 use feedwater::internals::op::policy::auto_augment::formula as auto_augment;
-use feedwater::internals::op::policy::steps::{Drawn, Magnitudes, Operation, Step};
+use feedwater::internals::op::policy::steps::{Drawn, Magnitudes, Operation, PolicyStep};
 use feedwater::internals::op::policy::timm::{self, Operations, RandAugment};
 use feedwater::internals::op::policy::{rand_augment, three_augment, trivial_augment_wide};
 use feedwater::internals::op::spatial::affine::formula::Affine;
@@ -35,32 +35,32 @@ fn operation(name: &str) -> Operation {
 }
 
 /// Returns name and numbers of a step, as in the golden data.
-fn described(step: Step) -> (&'static str, Vec<f64>) {
+fn described(step: PolicyStep) -> (&'static str, Vec<f64>) {
     match step {
-        Step::Identity => ("", vec![]),
-        Step::Affine(Affine { angle, translate: [x, y], scale, shear: [sx, sy], center }) => {
+        PolicyStep::Identity => ("", vec![]),
+        PolicyStep::Affine(Affine { angle, translate: [x, y], scale, shear: [sx, sy], center }) => {
             let center = center.map_or(vec![], Vec::from);
             ("affine", [vec![angle, x, y, scale, sx, sy], center].concat())
         }
-        Step::Matrix(matrix) => ("matrix", matrix.to_vec()),
-        Step::Rotate(angle) => ("rotate", vec![angle]),
-        Step::Brightness(factor) => ("brightness", vec![factor]),
-        Step::Saturation(factor) => ("saturation", vec![factor]),
-        Step::Contrast(factor) => ("contrast", vec![factor]),
-        Step::Sharpness(factor) => ("sharpness", vec![factor]),
-        Step::Posterize(bits) => ("posterize", vec![bits.into()]),
-        Step::Solarize(threshold) => ("solarize", vec![threshold]),
-        Step::SolarizeAdd(added) => ("solarize_add", vec![added.into()]),
-        Step::AutoContrast => ("autocontrast", vec![]),
-        Step::Equalize => ("equalize", vec![]),
-        Step::Invert => ("invert", vec![]),
-        Step::Grayscale => ("grayscale", vec![]),
-        Step::GaussianBlur(radius) => ("blur", vec![radius]),
+        PolicyStep::Matrix(matrix) => ("matrix", matrix.to_vec()),
+        PolicyStep::Rotate(angle) => ("rotate", vec![angle]),
+        PolicyStep::Brightness(factor) => ("brightness", vec![factor]),
+        PolicyStep::Saturation(factor) => ("saturation", vec![factor]),
+        PolicyStep::Contrast(factor) => ("contrast", vec![factor]),
+        PolicyStep::Sharpness(factor) => ("sharpness", vec![factor]),
+        PolicyStep::Posterize(bits) => ("posterize", vec![bits.into()]),
+        PolicyStep::Solarize(threshold) => ("solarize", vec![threshold]),
+        PolicyStep::SolarizeAdd(added) => ("solarize_add", vec![added.into()]),
+        PolicyStep::AutoContrast => ("autocontrast", vec![]),
+        PolicyStep::Equalize => ("equalize", vec![]),
+        PolicyStep::Invert => ("invert", vec![]),
+        PolicyStep::Grayscale => ("grayscale", vec![]),
+        PolicyStep::GaussianBlur(radius) => ("blur", vec![radius]),
     }
 }
 
 #[track_caller]
-fn check_step(row: &Value, step: Step) {
+fn check_step(row: &Value, step: PolicyStep) {
     let text = row["step"].as_str().unwrap();
     let mut words = text.split(' ');
     let name = words.next().unwrap();
@@ -156,7 +156,7 @@ fn steps_are_timms() {
 
 /// An operator that draws a given step.
 #[derive(Clone, Copy, Debug)]
-struct Single(Step, Warping);
+struct Single(PolicyStep, Warping);
 
 impl Operator for Single {
     fn name(&self) -> &'static str {
@@ -297,7 +297,7 @@ fn numbers_are_distributed_as_in_the_libraries() {
                 _ if name.contains("chain") => mix_weights(last, rng)[2].into(),
                 _ => {
                     match timm.strength.draw(timm::Operation::GaussianBlur, Size::new(8, 8), rng) {
-                        Step::GaussianBlur(radius) => (radius - 0.1) / 1.9 * 10.0,
+                        PolicyStep::GaussianBlur(radius) => (radius - 0.1) / 1.9 * 10.0,
                         _ => panic!("the step must be drawn, because the probability is 1"),
                     }
                 }
@@ -328,9 +328,9 @@ fn three_augment_draws_each_step_as_often() {
     let mut seen = [0; 3];
     for index in 0..3000 {
         match three_augment::draw_step(&mut rng(index)) {
-            Step::Grayscale => seen[0] += 1,
-            Step::Solarize(threshold) => seen[1] += i32::from(threshold == 128.0),
-            Step::GaussianBlur(radius) => seen[2] += i32::from((0.1..2.0).contains(&radius)),
+            PolicyStep::Grayscale => seen[0] += 1,
+            PolicyStep::Solarize(threshold) => seen[1] += i32::from(threshold == 128.0),
+            PolicyStep::GaussianBlur(radius) => seen[2] += i32::from((0.1..2.0).contains(&radius)),
             step => panic!("{step:?}"),
         }
     }

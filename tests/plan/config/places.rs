@@ -194,7 +194,8 @@ fn a_placement_on_a_missing_gpu_has_a_location() {
         }
         // A request by the program and not by the file has no location.
         if key.starts_with("chain") {
-            let changed = builder().decode(Placement::Gpu).plan().unwrap_err();
+            let changed =
+                builder().configure(|it| it.decode.placement = Placement::Gpu).plan().unwrap_err();
             assert!(changed.location().is_none(), "{changed}");
             assert!(matches!(changed, Error::Unavailable { what: "a gpu", .. }), "{changed}");
             assert!(changed.to_string().starts_with("a gpu"), "{changed}");

@@ -300,7 +300,7 @@ fn a_file_of_row_indexes_is_fetched_as_far_as_the_cache_has_space() {
     let limit = 2 << 20;
     let builder =
         Loader::builder(source, common::training()).batch_size(1).device(DeviceChoice::Cpu);
-    let mut loader = builder.cache_row_index(Some(limit)).build().unwrap();
+    let mut loader = builder.configure(|it| it.cache.row_index = Some(limit)).build().unwrap();
     assert!(loader.epoch().all(|batch| batch.is_ok()));
     let log = server.log("/rows/train-000000.tar.rows");
     let ranges = log.iter().filter(|it| it.method == "GET").map(|it| it.range.clone());

@@ -62,7 +62,8 @@ fn no_more_is_prefetched_than_was_chosen_and_no_byte_depends_on_it() {
     let local = images("chosen", 60);
     let storage = storage(&StorageSettings { connections: 32, ..settings() });
     let build = |source: Directory, tune: bool| {
-        let builder = Loader::builder(source, common::training()).tune(tune);
+        let builder =
+            Loader::builder(source, common::training()).configure(|it| it.loader.tune = tune);
         let builder = builder.batch_size(5).num_workers(2).seed(3).shuffle(true);
         builder.device(DeviceChoice::Cpu).build().unwrap()
     };

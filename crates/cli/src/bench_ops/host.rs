@@ -19,12 +19,12 @@ use feedwater::source::custom::HostPage;
 use super::super::CommandError;
 use super::made::{Made, megapixels, operator_name};
 use super::measured::{Measured, Row};
-use super::table::Part;
+use super::table::WorkPart;
 
 /// Measured times of one step in seconds, one per sample.
-struct Step {
+struct MeasuredStep {
     name: String,
-    part: Part,
+    part: WorkPart,
     seconds: Vec<f64>,
     megapixels: f64,
 }
@@ -38,7 +38,7 @@ pub struct Bench<'a> {
     transform: HostTransform,
     full_decoder: FullDecoder,
     tensor: Vec<u8>,
-    steps: Vec<Step>,
+    steps: Vec<MeasuredStep>,
     image_megapixels: f64,
     skipped: u64,
     first_error: Option<String>,
@@ -54,25 +54,23 @@ const FIRST_OPERATOR: usize = 5;
 impl<'a> Bench<'a> {
     /// Creates a benchmark without measurements.
     pub fn new(plan: &'a Plan, source: &'a dyn Source) -> Self {
-        let load =
-            ["read", "header", "presize", "plan", "decode"].map(|it| (it.to_string(), Part::Load));
-        let operators = plan
-            .steps
-            .iter()
-            .enumerate()
-            .map(|(number, step)| (operator_name(number, step.operator.name()), Part::Encode));
+        let load = ["read", "header", "presize", "plan", "decode"]
+            .map(|it| (it.to_string(), WorkPart::Load));
+        let operators =
+            plan.steps.iter().enumerate().map(|(number, step)| {
+                (operator_name(number, step.operator.name()), WorkPart::Encode)
+            });
         let rest = [
-            ("output", Part::Encode),
-            ("decode, whole", Part::Comparison),
-            ("decode to tensor", Part::Comparison),
+            ("output", WorkPart::Encode),
+            ("decode, whole", WorkPart::Comparison),
+            ("decode to tensor", WorkPart::Comparison),
         ];
         let rest = rest.map(|(name, part)| (name.to_string(), part));
-        let steps = load.into_iter().chain(operators).chain(rest).map(|(name, part)| Step {
-            name,
-            part,
-            seconds: Vec::new(),
-            megapixels: 0.0,
-        });
+        let steps = load
+            .into_iter()
+            .chain(operators)
+            .chain(rest)
+            .map(|(name, part)| MeasuredStep { name, part, seconds: Vec::new(), megapixels: 0.0 });
         Self {
             plan,
             source,
@@ -185,9 +183,9 @@ impl<'a> Bench<'a> {
                 "no sample could be measured; first error: {why}"
             )));
         }
-        let mean = |step: &Step| step.seconds.iter().sum::<f64>() / samples as f64;
+        let mean = |step: &MeasuredStep| step.seconds.iter().sum::<f64>() / samples as f64;
         let sum = |part| self.steps.iter().filter(|it| it.part == part).map(mean).sum::<f64>();
-        let (load_seconds, encode_seconds) = (sum(Part::Load), sum(Part::Encode));
+        let (load_seconds, encode_seconds) = (sum(WorkPart::Load), sum(WorkPart::Encode));
         let tensor = self.steps.last().map_or(0.0, mean);
         let without_decode = self.steps[..DECODE].iter().map(mean).sum::<f64>();
         let all = load_seconds + encode_seconds;
@@ -204,7 +202,7 @@ impl<'a> Bench<'a> {
                 p99_seconds: quantile(&sorted, 0.99),
                 megapixels,
                 seconds_per_megapixel: (megapixels > 0.0).then(|| seconds / megapixels),
-                share: (step.part != Part::Comparison).then(|| seconds / all),
+                share: (step.part != WorkPart::Comparison).then(|| seconds / all),
             }
         });
         Ok(Measured {

@@ -29,7 +29,7 @@ use feedwater::{Error, Result};
 
 use super::super::selftest::by_hand::{leaf, on_device, values};
 use super::made::{Made, megapixels, operator_name};
-use super::table::Part;
+use super::table::WorkPart;
 
 /// Samples are collected into a group before they are measured. A group is complete when it has
 /// `GROUP` samples, or when their pixels take `GROUP_BYTES`.
@@ -51,7 +51,7 @@ const STAGING: usize = 4 << 20;
 #[derive(serde::Serialize)]
 pub struct KernelRow {
     pub name: String,
-    pub part: Part,
+    pub part: WorkPart,
     /// Number of images that were measured.
     pub images: u64,
     /// Number of launches that these images need, one for each group of images with the same output
@@ -120,11 +120,11 @@ impl<'a> Kernels<'a> {
         rows.add(Sort::Pinned, "staging", STAGING as u64, 1, "");
         let operators = plan.steps.iter().enumerate().map(|(place, step)| {
             let name = operator_name(place, step.operator.name());
-            Job::new(What::Operator(place), name, Part::Encode)
+            Job::new(What::Operator(place), name, WorkPart::Encode)
         });
         let rest = [
-            Job::new(What::Output, "output".into(), Part::Encode),
-            Job::new(What::Chain, "chain, one kernel".into(), Part::Comparison),
+            Job::new(What::Output, "output".into(), WorkPart::Encode),
+            Job::new(What::Chain, "chain, one kernel".into(), WorkPart::Comparison),
         ];
         Ok(Self {
             plan,
@@ -330,7 +330,7 @@ impl<'a> Kernels<'a> {
 }
 
 impl Job {
-    fn new(what: What, name: String, part: Part) -> Self {
+    fn new(what: What, name: String, part: WorkPart) -> Self {
         let row = KernelRow {
             name,
             part,

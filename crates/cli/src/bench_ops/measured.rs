@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::device::Device;
-use super::table::{Part, line, milli};
+use super::table::{WorkPart, line, milli};
 
 /// All results.
 #[derive(Serialize)]
@@ -38,7 +38,7 @@ pub struct Measured {
 #[derive(Serialize)]
 pub struct Row {
     pub name: String,
-    pub part: Part,
+    pub part: WorkPart,
     /// Mean seconds per image.
     pub seconds: f64,
     pub p50_seconds: f64,

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Part of a loader's work to which a step belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum WorkPart {
     /// Loading the pixels: all steps up to the decoded window.
     Load,
     /// Computing the tensor from the pixels.

@@ -66,7 +66,8 @@ const REDUCED: [(u32, u32); 3] = [(100, 70), (50, 37), (25, 18)];
 /// the route downscales.
 pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let expected = WINDOWS.iter().map(|&window| {
-        let builder = builder(source()?, &crop(window)).decode(Placement::Cpu);
+        let builder =
+            builder(source()?, &crop(window)).configure(|it| it.decode.placement = Placement::Cpu);
         epoch(builder.device(DeviceChoice::Cpu))
     });
     let expected: Vec<_> = expected.collect();
@@ -217,11 +218,15 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
         let files = files.map(|file| (file.clone(), 0)).collect();
         let source = Arc::new(Memory::new(files).map_err(message)?);
         let on_cpu = |prescale| {
-            let builder = builder(source.clone(), &chain).decode(Placement::Cpu);
-            epoch(builder.device(DeviceChoice::Cpu).prescale(prescale))
+            let builder = builder(source.clone(), &chain)
+                .configure(|it| it.decode.placement = Placement::Cpu);
+            epoch(builder.device(DeviceChoice::Cpu).configure(|it| it.decode.prescale = prescale))
         };
         let (expected, resized) = (on_cpu(true)?, on_cpu(false)?);
-        let actual = epoch(gpu.on_route(builder(source.clone(), &chain), route).prescale(true))?;
+        let actual = epoch(
+            gpu.on_route(builder(source.clone(), &chain), route)
+                .configure(|it| it.decode.prescale = true),
+        )?;
         let other = actual.records.iter().find(|record| record.outcome != Outcome::Decoded(route));
         if let Some(record) = other {
             let (index, outcome) = (record.index, record.outcome.name());
@@ -244,7 +249,7 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
 fn builder(source: Arc<Memory>, chain: &Chain) -> LoaderBuilder {
     LoaderBuilder::new(source, chain.clone())
         .batch_size(PER_SORT * SORTS.len())
-        .tune(false)
+        .configure(|it| it.loader.tune = false)
         .num_workers(3)
         .last_batch(LastBatch::Partial)
         .shard(0, 1)

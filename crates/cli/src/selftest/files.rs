@@ -225,7 +225,9 @@ fn builder(files: Vec<Vec<u8>>) -> Result<LoaderBuilder, String> {
         .batch_size(7)
         .num_workers(3)
         .last_batch(LastBatch::Partial);
-    let builder = builder.output(DType::U8, Layout::Nhwc).decode(Placement::Cpu);
+    let builder = builder
+        .output(DType::U8, Layout::Nhwc)
+        .configure(|it| it.decode.placement = Placement::Cpu);
     Ok(builder.device(DeviceChoice::Cpu).shard(0, 1))
 }
 

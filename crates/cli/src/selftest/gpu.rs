@@ -43,7 +43,10 @@ impl Gpu {
     pub fn on_route(&self, builder: LoaderBuilder, route: Route) -> LoaderBuilder {
         // A loader with only the route `cpu` must not place decoding on the GPU.
         let place = if route.on_device() { Placement::Gpu } else { Placement::Cpu };
-        self.on(builder).decode(place).routes([route])
+        self.on(builder).configure(|it| {
+            it.decode.placement = place;
+            it.decode.routes = vec![route];
+        })
     }
 
     /// Creates the same loader as for the CPU checks, with all steps on this device.

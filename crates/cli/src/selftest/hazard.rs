@@ -118,13 +118,15 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
     let source = Arc::new(Memory::new(files.collect::<Result<_, _>>()?).map_err(message)?);
     let make = || {
         let chain = Chain::new().then(RandomResizedCrop::to(40, 40));
-        let builder = LoaderBuilder::new(source.clone(), chain).shard(0, 1).tune(false);
+        let builder = LoaderBuilder::new(source.clone(), chain)
+            .shard(0, 1)
+            .configure(|it| it.loader.tune = false);
         let builder =
             builder.batch_size(4).num_workers(2).prefetch(1).output(DType::U8, Layout::Nhwc);
         gpu.on_route(builder, Route::NvjpegHardware)
     };
     let limit = small_limit(make)?;
-    let make = || make().device_memory(Some(limit)).epochs(Some(1));
+    let make = || make().configure(|it| it.limits.device_memory = Some(limit)).epochs(Some(1));
     let calm = epoch(make())?;
     let other = calm
         .records
@@ -174,7 +176,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
 
 /// Returns a limit of device memory that is slightly above the minimum of a loader.
 fn small_limit(make: impl Fn() -> LoaderBuilder) -> Result<u64, String> {
-    let fits = |limit| make().device_memory(Some(limit)).plan().is_ok();
+    let fits = |limit| make().configure(|it| it.limits.device_memory = Some(limit)).plan().is_ok();
     let plan = make().plan().map_err(message)?;
     let mut limit = plan.footprint.total_bytes(Sort::Device);
     while fits(limit / 4 * 3) {

@@ -200,11 +200,11 @@ fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, 
         LoaderBuilder::new(source.clone(), chain.clone())
             .shard(0, 1)
             .batch_size(4)
-            .tune(false)
+            .configure(|it| it.loader.tune = false)
             .num_workers(2)
             .last_batch(LastBatch::Partial)
             .seed(SEED)
-            .decode(Placement::Cpu)
+            .configure(|it| it.decode.placement = Placement::Cpu)
             .output(dtype, layout)
     };
     let expected = epoch(builder().device(DeviceChoice::Cpu))?;
@@ -252,8 +252,8 @@ fn mixing(gpu: &Gpu) -> Found {
                 .num_workers(2)
                 .last_batch(LastBatch::Partial)
                 .seed(SEED)
-                .classes(Some(1000));
-            builder.decode(Placement::Cpu).output(dtype, layout)
+                .configure(|it| it.targets.classes = Some(1000));
+            builder.configure(|it| it.decode.placement = Placement::Cpu).output(dtype, layout)
         };
         let expected = made(builder().device(DeviceChoice::Cpu))?;
         if made(gpu.on(builder()))? != expected {
@@ -277,7 +277,11 @@ fn divisions(gpu: &Gpu) -> Found {
         let source = Arc::new(Memory::new(samples.clone()).map_err(message)?);
         let builder = || {
             let builder = LoaderBuilder::new(source.clone(), chain.clone()).shard(0, 1);
-            builder.batch_size(2).num_workers(2).seed(SEED).decode(Placement::Cpu)
+            builder
+                .batch_size(2)
+                .num_workers(2)
+                .seed(SEED)
+                .configure(|it| it.decode.placement = Placement::Cpu)
         };
         let mut on_cpu = builder().device(DeviceChoice::Cpu).build().map_err(message)?;
         let mut on_gpu = gpu.on(builder()).build().map_err(message)?;

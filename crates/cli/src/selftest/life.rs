@@ -26,7 +26,8 @@ pub fn on_cpu() -> Vec<Check> {
 
 /// Returns the checks of lifetimes on the GPU. Checks that compare bytes exactly decode on the CPU.
 pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
-    let decoded_on_cpu = || Ok::<_, String>(gpu.builder()?.decode(Placement::Cpu));
+    let decoded_on_cpu =
+        || Ok::<_, String>(gpu.builder()?.configure(|it| it.decode.placement = Placement::Cpu));
     vec![
         Check::new("gpu/ring", shut_down(|| gpu.builder())),
         Check::new("gpu/held-batch", held(decoded_on_cpu)),
@@ -142,7 +143,7 @@ fn pixels(seed: u64) -> Built {
         .then(RandomResizedCrop::to(48, 40))
         .then(Flip { horizontal: 0.5, ..Flip::default() });
     let builder = LoaderBuilder::new(std::sync::Arc::new(source), chain);
-    let builder = builder.shard(0, 1).tune(false);
+    let builder = builder.shard(0, 1).configure(|it| it.loader.tune = false);
     Ok(builder
         .batch_size(8)
         .num_workers(2)

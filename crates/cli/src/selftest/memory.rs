@@ -68,7 +68,9 @@ fn taken(gpu: &Gpu) -> Found {
         run_epochs(&mut loader, 2)?;
         Ok::<_, String>(figures(&loader.stats().memory))
     };
-    for (name, predicted, peak) in figures_of(gpu.builder()?.decode(Placement::Cpu))? {
+    for (name, predicted, peak) in
+        figures_of(gpu.builder()?.configure(|it| it.decode.placement = Placement::Cpu))?
+    {
         if peak != predicted || peak == 0 {
             return Err(format!("{name}: {predicted} bytes predicted, {peak} used"));
         }

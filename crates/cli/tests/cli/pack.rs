@@ -460,7 +460,11 @@ fn row_indexes_lie_beside_the_shards() {
         let loader = |root: &Path, row_index| {
             let builder = LoaderBuilder::new(Arc::from(open(format, root)), training());
             let builder = builder.device(DeviceChoice::Cpu).batch_size(4).epochs(Some(1));
-            builder.last_batch(plan::LastBatch::Partial).cache_row_index(row_index).build().unwrap()
+            builder
+                .last_batch(plan::LastBatch::Partial)
+                .configure(|it| it.cache.row_index = row_index)
+                .build()
+                .unwrap()
         };
         let batches = |loader: &mut feedwater::Loader| -> Vec<Vec<u8>> {
             loader.into_iter().map(|batch| batch.unwrap().to_host().unwrap()).collect()

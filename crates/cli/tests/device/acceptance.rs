@@ -24,7 +24,7 @@ fn acceptance(packed: &Path, arguments: &[&str]) -> Output {
         .arg(packed.join("acceptance"))
         .args(arguments)
         .current_dir(packed)
-        .envs(simulated::exclusive().environment())
+        .envs(simulated::environment())
         .env("ACCEPTANCE_STORE", packed.join("store"))
         .env("ACCEPTANCE_IMAGES", "12")
         .output()

@@ -197,7 +197,6 @@ fn wrong_arguments_are_usage_errors_and_unmeasurable_cases_are_failures() {
 #[test]
 fn on_a_gpu_a_route_missing_from_the_file_is_skipped_and_memory_is_reported() {
     let dir = workplace("[decode]\nroutes = [\"host\", \"cpu\"]\n");
-    let libraries = simulated::exclusive().directory().to_path_buf();
     let args = [
         "pipeline.toml",
         "--device",
@@ -208,13 +207,7 @@ fn on_a_gpu_a_route_missing_from_the_file_is_skipped_and_memory_is_reported() {
         "2",
         "--json",
     ];
-    let output = bench(dir.path(), &args)
-        .env("FEEDWATER_LIBCUDA", libraries.join("libcuda.so"))
-        .env("FEEDWATER_LIBNVRTC", libraries.join("libnvrtc.so"))
-        .env("FEEDWATER_LIBNVJPEG", libraries.join("libnvjpeg.so"))
-        .env("FEEDWATER_CACHE", libraries.join("kernels"))
-        .output()
-        .unwrap();
+    let output = bench(dir.path(), &args).envs(simulated::environment()).output().unwrap();
     let (stdout, result) = told(&output, 0);
     assert_eq!((&result["measured"], &result["skipped"]), (&2.into(), &1.into()));
     let [hardware, alone, balanced] = cases(&result) else { panic!("{result}") };
@@ -239,7 +232,6 @@ fn on_a_gpu_a_route_missing_from_the_file_is_skipped_and_memory_is_reported() {
 #[test]
 fn cases_with_engines_are_measured_with_each_hardware_group() {
     let dir = workplace("");
-    let libraries = simulated::exclusive().directory().to_path_buf();
     let mut command = bench(
         dir.path(),
         &[
@@ -254,14 +246,7 @@ fn cases_with_engines_are_measured_with_each_hardware_group() {
         ],
     );
     command.args(["--routes", "nvjpeg-hardware,nvjpeg-gpu,balanced"]);
-    for (variable, file) in [
-        ("FEEDWATER_LIBCUDA", "libcuda.so"),
-        ("FEEDWATER_LIBNVRTC", "libnvrtc.so"),
-        ("FEEDWATER_LIBNVJPEG", "libnvjpeg.so"),
-        ("FEEDWATER_CACHE", "kernels"),
-    ] {
-        command.env(variable, libraries.join(file));
-    }
+    command.envs(simulated::environment());
     let (stdout, result) = told(&command.output().unwrap(), 0);
     let told: Vec<_> = cases(&result)
         .iter()

@@ -69,7 +69,7 @@ fn bench_ops(dir: &Path, args: &[&str], environment: &[(&str, &str)]) -> Output 
         .args(["bench-ops", "pipeline.toml"])
         .args(args)
         .current_dir(dir)
-        .envs(simulated::exclusive().environment())
+        .envs(simulated::environment())
         .env("SIM_COUNTS", dir.join("counts.json"))
         .envs(environment.iter().copied())
         .output()
@@ -177,7 +177,7 @@ fn the_table_names_the_device_and_every_kernel() {
     }
     let doctor = Command::new(env!("CARGO_BIN_EXE_feedwater"))
         .arg("doctor")
-        .env("FEEDWATER_LIBCUDA", simulated::exclusive().directory().join("libcuda.so"))
+        .env("FEEDWATER_LIBCUDA", simulated::directory().join("libcuda.so"))
         .output()
         .unwrap();
     let doctor = String::from_utf8(doctor.stdout).unwrap();

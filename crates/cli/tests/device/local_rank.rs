@@ -13,13 +13,9 @@ use crate::simulated;
 
 /// Runs the program on a machine with `gpus` GPUs and these environment variables.
 fn feedwater(dir: &Path, gpus: u32, variables: &[(&str, &str)], args: &[&str]) -> Output {
-    let libraries = simulated::exclusive().directory().to_path_buf();
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
     command.args(args).current_dir(dir);
-    command.env("FEEDWATER_LIBCUDA", libraries.join("libcuda.so"));
-    command.env("FEEDWATER_LIBNVRTC", libraries.join("libnvrtc.so"));
-    command.env("FEEDWATER_LIBNVJPEG", libraries.join("libnvjpeg.so"));
-    command.env("FEEDWATER_CACHE", libraries.join("kernels"));
+    command.envs(simulated::environment());
     command.env("SIM_DEVICES", gpus.to_string()).env("SIM_COUNTS", dir.join("counts.json"));
     command.envs(variables.iter().copied()).output().unwrap()
 }

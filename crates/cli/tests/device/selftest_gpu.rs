@@ -17,7 +17,7 @@ fn feedwater(dir: &Path, args: &[&str], environment: &[(&str, &Path)]) -> Output
     Command::new(env!("CARGO_BIN_EXE_feedwater"))
         .args(args)
         .current_dir(dir)
-        .envs(simulated::exclusive().environment())
+        .envs(simulated::environment())
         .envs(environment.iter().copied())
         .output()
         .unwrap()
@@ -119,7 +119,7 @@ exec c++ "$@"
     fs::write(&compiler, text).unwrap();
     fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
     // A cached kernel is used only if the key in its folder has signed it, so copy the key.
-    let stored = simulated::exclusive().directory().join("kernels");
+    let stored = simulated::directory().join("kernels");
     fs::create_dir(&broken).unwrap();
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o700)).unwrap();
     fs::copy(stored.join("cubin.key"), broken.join("cubin.key")).unwrap();
@@ -129,11 +129,12 @@ exec c++ "$@"
     let kernels = fs::read_dir(&broken).unwrap().map(|entry| entry.unwrap().path());
     let is_kernel = |path: &PathBuf| path.extension().is_some_and(|it| it == "cubin");
     assert_eq!(kernels.filter(is_kernel).count(), 1);
-    for kernel in fs::read_dir(stored).unwrap() {
-        let kernel = kernel.unwrap();
-        let copy = broken.join(kernel.file_name());
+    // Other tests may be writing temporary files there.
+    let stored = fs::read_dir(stored).unwrap().map(|entry| entry.unwrap().path());
+    for kernel in stored.filter(is_kernel) {
+        let copy = broken.join(kernel.file_name().unwrap());
         if !copy.exists() {
-            fs::copy(kernel.path(), copy).unwrap();
+            fs::copy(kernel, copy).unwrap();
         }
     }
     let args = ["selftest", "--require-gpu", "--only", "kernels", "--brief", "--json"];

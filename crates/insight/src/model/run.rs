@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use super::forecast::{Event, Forecast, Options, What, Who};
 use super::{Model, On, Stage};
 
-use parts::{Kind, Level, Planned, Pool, State, Worker};
+use parts::{Kind, Level, Planned, Pool, Worker, WorkerState};
 
 impl Model {
     /// Largest number of stages of samples in one simulation. Such a simulation takes seconds.
@@ -105,7 +105,7 @@ impl<'a> Simulation<'a> {
     fn new(model: &'a Model, options: Options) -> Self {
         let servers = model.resources.iter().map(|it| it.servers);
         let pool = |servers| Pool { servers, busy: Level::default(), queue: VecDeque::new() };
-        let worker = Worker { state: State::Slot, since: 0.0, sums: [0.0; 4] };
+        let worker = Worker { state: WorkerState::Slot, since: 0.0, sums: [0.0; 4] };
         Self {
             model,
             options,
@@ -201,7 +201,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn turn(&mut self, worker: u32, state: State) {
+    fn turn(&mut self, worker: u32, state: WorkerState) {
         let now = self.now;
         let worker = &mut self.workers[worker as usize];
         worker.sums[worker.state as usize] += now - worker.since;
@@ -219,7 +219,7 @@ impl<'a> Simulation<'a> {
     fn ask_for_page(&mut self, worker: u32) {
         if self.model.pages.is_some() {
             if self.free_pages == 0 {
-                self.turn(worker, State::Page);
+                self.turn(worker, WorkerState::Page);
                 self.log(Who::Worker(worker), What::Waits, self.next_batch);
                 self.for_page.push_back(worker);
                 return;
@@ -231,7 +231,7 @@ impl<'a> Simulation<'a> {
 
     fn ask_for_place(&mut self, worker: u32) {
         if self.place == 0 && self.free_slots == 0 {
-            self.turn(worker, State::Slot);
+            self.turn(worker, WorkerState::Slot);
             self.log(Who::Worker(worker), What::Waits, self.next_batch);
             self.for_slot.push_back(worker);
         } else {
@@ -262,7 +262,7 @@ impl<'a> Simulation<'a> {
         };
         self.samples[id as usize] = sample;
         self.log(Who::Worker(worker), What::Begins, batch);
-        self.turn(worker, State::Busy);
+        self.turn(worker, WorkerState::Busy);
         self.enter_stage(id);
     }
 
@@ -279,7 +279,7 @@ impl<'a> Simulation<'a> {
         } else {
             self.queued[stage].up(self.now);
             if worker != NOBODY {
-                self.turn(worker, State::Queued);
+                self.turn(worker, WorkerState::Queued);
             }
         }
     }
@@ -306,7 +306,7 @@ impl<'a> Simulation<'a> {
                 let Sample { stage, worker, .. } = self.samples[id as usize];
                 self.queued[stage].down(self.now);
                 if worker != NOBODY {
-                    self.turn(worker, State::Busy);
+                    self.turn(worker, WorkerState::Busy);
                 }
                 self.serve(id);
             }

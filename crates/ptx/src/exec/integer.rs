@@ -1,7 +1,7 @@
 //! Integer arithmetic.
 
 use super::registers::{Lane, Lanes, Registers};
-use crate::isa::{Instruction, Op, Part, Type};
+use crate::isa::{Instruction, Op, ProductPart, Type};
 
 /// Executes an integer instruction. Returns the lanes that divide by zero.
 pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) -> u32 {
@@ -87,12 +87,12 @@ fn narrow<T: Integer>(r: &mut Registers<'_>, i: &Instruction) -> u32 {
         Op::Sub { carry_in: false, carry_out: false } => r.map2(i, |a: T, b: T| a.sub(b)),
         Op::Add { carry_in, carry_out } => carry(r, i, carry_in, carry_out, false),
         Op::Sub { carry_in, carry_out } => carry(r, i, carry_in, carry_out, true),
-        Op::Mul(Part::Low) => r.map2(i, |a: T, b: T| a.low(b)),
-        Op::Mul(Part::High) => r.map2(i, |a: T, b: T| a.high(b)),
-        Op::Mul(Part::Wide) => r.map2(i, |a: T, b: T| a.wide(b)),
-        Op::Mad(Part::Low) => r.map3(i, |a: T, b: T, c: T| a.low(b).add(c)),
-        Op::Mad(Part::High) => r.map3(i, |a: T, b: T, c: T| a.high(b).add(c)),
-        Op::Mad(Part::Wide) => r.map3(i, |a: T, b: T, c: T::Wide| T::add_wide(a.wide(b), c)),
+        Op::Mul(ProductPart::Low) => r.map2(i, |a: T, b: T| a.low(b)),
+        Op::Mul(ProductPart::High) => r.map2(i, |a: T, b: T| a.high(b)),
+        Op::Mul(ProductPart::Wide) => r.map2(i, |a: T, b: T| a.wide(b)),
+        Op::Mad(ProductPart::Low) => r.map3(i, |a: T, b: T, c: T| a.low(b).add(c)),
+        Op::Mad(ProductPart::High) => r.map3(i, |a: T, b: T, c: T| a.high(b).add(c)),
+        Op::Mad(ProductPart::Wide) => r.map3(i, |a: T, b: T, c: T::Wide| T::add_wide(a.wide(b), c)),
         Op::Mul24(part) | Op::Mad24(part) => product_24(r, i, part),
         Op::Sad => r.map3(i, |a: T, b: T, c: T| a.max(b).sub(a.min(b)).add(c)),
         Op::Min => r.map2(i, |a: T, b: T| a.min(b)),
@@ -142,14 +142,14 @@ fn carry(r: &mut Registers<'_>, i: &Instruction, carry_in: bool, carry_out: bool
 
 /// Multiplies the low 24 bits. Of the 48-bit product, the low part is bits 31..0 and the high part
 /// bits 47..16 (PTX ISA, `mul24`).
-fn product_24(r: &mut Registers<'_>, i: &Instruction, part: Part) {
+fn product_24(r: &mut Registers<'_>, i: &Instruction, part: ProductPart) {
     let signed = i.ty.is_signed();
     let product = |a: u32, b: u32| {
         let extend = |it: u32| {
             if signed { i64::from((it << 8) as i32 >> 8) } else { i64::from(it & 0xff_ffff) }
         };
         let product = extend(a) * extend(b);
-        if part == Part::High { (product >> 16) as u32 } else { product as u32 }
+        if part == ProductPart::High { (product >> 16) as u32 } else { product as u32 }
     };
     if matches!(i.op, Op::Mad24(_)) {
         r.map3(i, |a: u32, b: u32, c: u32| product(a, b).wrapping_add(c));

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use crate::check::Shadow;
 use crate::counts::{Counts, PlaceCounts};
 use crate::error::{Error, Result};
-use crate::fault::{FaultKind, Faults, Place};
+use crate::fault::{FaultKind, FaultLocation, Faults};
 use crate::launch::{Launch, Options, Outcome, Schedule};
 use crate::memory::{Access, Contents, Memory, Range};
 use crate::module::{Function, Module};
@@ -117,7 +117,7 @@ impl Machine<'_> {
     fn run(&mut self) {
         let (declared, given) = (self.function.1.parameter_bytes, self.launch.params.len() as u64);
         if declared != given {
-            let place = Place { block: [0; 3], warp: 0, lane: None };
+            let place = FaultLocation { block: [0; 3], warp: 0, lane: None };
             let message = || format!("{given} bytes of parameters, the kernel declares {declared}");
             let start = self.function.1.start;
             self.faults.add(self.module, start, FaultKind::Parameter, place, message);
@@ -166,7 +166,7 @@ impl Machine<'_> {
                 None => self.break_deadlock(block),
             }
         }
-        let place = Place { block: [0; 3], warp: 0, lane: None };
+        let place = FaultLocation { block: [0; 3], warp: 0, lane: None };
         let most = self.options.max_instructions;
         let message = || format!("more than {most} instructions");
         self.faults.add(self.module, self.function.1.start, FaultKind::Timeout, place, message);

@@ -4,7 +4,7 @@ use super::block::Block;
 use super::registers::{Lanes, Registers};
 use super::warp::Wait;
 use super::{Machine, bits, floats, integer, moves};
-use crate::fault::{FaultKind, Place};
+use crate::fault::{FaultKind, FaultLocation};
 use crate::isa::{Guard, Instruction, Op, Operand, Register};
 use crate::launch::Schedule;
 
@@ -284,7 +284,7 @@ impl Machine<'_> {
         lane: Option<u32>,
         message: impl FnOnce() -> String,
     ) {
-        let place = Place { block: block.at, warp: at.warp as u32, lane };
+        let place = FaultLocation { block: block.at, warp: at.warp as u32, lane };
         self.faults.add(self.module, at.pc, kind, place, message);
     }
 

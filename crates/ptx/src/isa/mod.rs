@@ -104,7 +104,7 @@ pub(crate) struct Mode {
 
 /// Part of a product that a multiplication returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ProductPart {
     Low,
     High,
     Wide,
@@ -224,11 +224,11 @@ pub(crate) enum Op {
         carry_in: bool,
         carry_out: bool,
     },
-    Mul(Part),
-    Mad(Part),
+    Mul(ProductPart),
+    Mad(ProductPart),
     /// Product of 24-bit integers.
-    Mul24(Part),
-    Mad24(Part),
+    Mul24(ProductPart),
+    Mad24(ProductPart),
     Sad,
     Fma,
     Div,

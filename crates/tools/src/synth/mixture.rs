@@ -16,7 +16,7 @@ use super::image::Detail;
 
 /// Encoding of one file, and the amount of detail in its image.
 #[derive(Clone, Copy, Debug)]
-pub struct Form {
+pub struct Encoding {
     /// Width and height in pixels.
     pub size: [u32; 2],
     pub sampling: Sampling,
@@ -86,7 +86,7 @@ const COLOUR: f32 = 0.6;
 const OWN_TABLES: f64 = 0.979;
 const PROGRESSIVE: f64 = 0.005;
 
-impl Form {
+impl Encoding {
     /// Returns the encoding and detail of file `index` of the set with seed `seed`.
     ///
     /// Each property of successive files follows an additive recurrence. So any run of consecutive
@@ -168,9 +168,10 @@ mod tests {
     #[test]
     fn files_are_mixed_as_counted() {
         for (seed, first) in [(0, 0), (1, 0), (9, 1 << 40)] {
-            let forms: Vec<_> = (first..first + 1000).map(|index| Form::of(seed, index)).collect();
+            let forms: Vec<_> =
+                (first..first + 1000).map(|index| Encoding::of(seed, index)).collect();
             let count =
-                |like: &dyn Fn(&Form) -> bool| forms.iter().filter(|form| like(form)).count();
+                |like: &dyn Fn(&Encoding) -> bool| forms.iter().filter(|form| like(form)).count();
             for (share, sampling) in SAMPLINGS {
                 let found = count(&|form| form.sampling == sampling);
                 assert!(found.abs_diff(share as usize) <= 6, "{sampling:?}: {found}");

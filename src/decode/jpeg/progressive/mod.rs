@@ -16,8 +16,8 @@ pub use store::memory_bytes;
 use super::bands::AcCodes;
 use super::frame::{Segments, Shape};
 use super::huffman::{Code, DcTable};
-use super::rows::{Painter, Part};
-use super::{Feedwater, State, grown, most_rows};
+use super::rows::{DecodedPart, Painter};
+use super::{DecoderState, Feedwater, grown, most_rows};
 use crate::decode::{Buffers, EncodedImage, JpegRefusal, RowSink};
 use crate::error::DataError;
 use crate::header::JpegLayout;
@@ -56,7 +56,7 @@ impl Feedwater {
         let Some(mut segments) = Segments::new(bytes, shape) else {
             return Ok(Some(JpegRefusal::Header));
         };
-        let part = Part::new(&shape, window, reduction as usize, kernels.step());
+        let part = DecodedPart::new(&shape, window, reduction as usize, kernels.step());
         let mut script = Script::new(shape);
         let mut store: Option<Store> = None;
         loop {
@@ -71,7 +71,7 @@ impl Feedwater {
                 Some(store) => store,
                 None => store.insert(Store::new(&shape, &part)?),
             };
-            let State { clean, progressive, .. } = &mut *state;
+            let DecoderState { clean, progressive, .. } = &mut *state;
             let walked = Walk::new(&scan, &segments, kernels, progressive, clean)
                 .and_then(|mut walk| walk.run(&scan, store));
             let Some(len) = walked else { return Ok(Some(JpegRefusal::Data)) };
@@ -84,7 +84,7 @@ impl Feedwater {
         let group = part.row_bytes(layout) * most_rows(window.height) as usize;
         let group = grown(&mut buffers.rows, group)?;
         state.set_quantization(&shape, steps);
-        let State { blocks, sums, quantization, .. } = state;
+        let DecoderState { blocks, sums, quantization, .. } = state;
         let mut painter = Painter {
             next: window.y,
             kernels,

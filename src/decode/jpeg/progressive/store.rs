@@ -3,7 +3,7 @@
 use super::super::bands::{Block, Mask};
 use super::super::blocks::{BLOCK, Blocks};
 use super::super::frame::Shape;
-use super::super::rows::Part;
+use super::super::rows::DecodedPart;
 use crate::error::{DataError, reserve};
 
 /// Returns the memory for the coefficients of an image, in bytes.
@@ -69,7 +69,7 @@ impl Grid {
 
 impl Store {
     /// Creates a store in which all coefficients are zero.
-    pub fn new(shape: &Shape, part: &Part) -> Result<Self, DataError> {
+    pub fn new(shape: &Shape, part: &DecodedPart) -> Result<Self, DataError> {
         let component_count = shape.component_count();
         let units = shape.units();
         let mut grids = [Grid::default(); 3];

@@ -4,7 +4,7 @@
 use super::super::ac_table::AcTable;
 use super::super::bits::{Clean, HELD, Input, PADDING};
 use super::super::blocks::{BLOCK, BlockCoding, Blocks, Coding, MOST_BLOCKS, Reader};
-use super::super::huffman::{Code, DcTable, Step};
+use super::super::huffman::{AcSymbol, Code, DcTable};
 use super::*;
 
 /// Linear congruential generator (Knuth, MMIX).
@@ -56,12 +56,12 @@ fn one_by_one(table: &AcTable, input: &mut Input<'_>) -> Option<[i16; BLOCK]> {
     while count < BLOCK {
         bits.refill(clean).then_some(())?;
         match table.codes.take(bits)? {
-            Step::Coefficient(zeros, value) => {
+            AcSymbol::Coefficient(zeros, value) => {
                 *block.get_mut(count + zeros)? = value as i16;
                 count += zeros + 1;
             }
-            Step::Zeros => count += 16,
-            Step::End => return Some(block),
+            AcSymbol::Zeros => count += 16,
+            AcSymbol::End => return Some(block),
         }
     }
     (count == BLOCK).then_some(block)

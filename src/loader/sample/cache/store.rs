@@ -36,7 +36,7 @@ const ENTRY_BYTES: u64 = segment_cost() / SEGMENT as u64;
 /// A cache of samples with a limit in bytes, for many threads.
 pub(in crate::loader) struct Store {
     limit: u64,
-    state: RwLock<State>,
+    state: RwLock<StoreState>,
     asked: Mutex<Asked>,
 }
 
@@ -61,7 +61,7 @@ pub(in crate::loader) struct Kept {
     pub bytes: Bytes,
 }
 
-struct State {
+struct StoreState {
     /// For each bucket, the index plus one of its newest entry; 0 if the bucket is empty.
     buckets: Vec<u32>,
     segments: Vec<Vec<Entry>>,
@@ -99,7 +99,7 @@ impl Store {
         let buckets = table;
         let taken = if buckets.is_empty() { 0 } else { taken };
         let (segments, open) = (Vec::new(), Vec::new());
-        let state = State { buckets, segments, open, taken, kept: 0, samples: 0 };
+        let state = StoreState { buckets, segments, open, taken, kept: 0, samples: 0 };
         Self { limit, state: RwLock::new(state), asked: Mutex::default() }
     }
 
@@ -200,11 +200,11 @@ impl Store {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, StoreState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
+    fn write(&self) -> RwLockWriteGuard<'_, StoreState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -230,7 +230,7 @@ impl Asked {
     }
 }
 
-impl State {
+impl StoreState {
     fn find(&self, number: u64) -> Option<&Entry> {
         self.place(number).and_then(|place| self.entry(place))
     }

@@ -12,7 +12,7 @@ use std::fmt;
 /// An expression, compiled to steps of a stack machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expression {
-    steps: Vec<Step>,
+    steps: Vec<Instruction>,
 }
 
 /// Error of an expression that cannot be parsed.
@@ -28,7 +28,7 @@ pub struct ExpressionError {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Step {
+enum Instruction {
     Number(f64),
     /// Pushes the value of the channel, the variable `x`.
     Value,
@@ -128,10 +128,10 @@ impl Expression {
         let mut stack = Vec::new();
         for step in &self.steps {
             let result = match step {
-                Step::Number(number) => *number,
-                Step::Value => value,
-                Step::Channel => channel as f64,
-                Step::Call(function) => {
+                Instruction::Number(number) => *number,
+                Instruction::Value => value,
+                Instruction::Channel => channel as f64,
+                Instruction::Call(function) => {
                     let first = stack.len() - function.arguments;
                     let result = (function.of)(&stack[first..]);
                     stack.truncate(first);
@@ -148,7 +148,7 @@ struct Parser {
     text: Vec<char>,
     at: usize,
     depth: usize,
-    steps: Vec<Step>,
+    steps: Vec<Instruction>,
 }
 
 impl Parser {
@@ -163,7 +163,7 @@ impl Parser {
             compared |= found == COMPARISON;
             self.at += operator.name.len();
             self.operation(found + 1)?;
-            self.steps.push(Step::Call(operator));
+            self.steps.push(Instruction::Call(operator));
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Parser {
         match self.peek() {
             Some('-') => {
                 self.nested(|parser| parser.factor())?;
-                self.steps.push(Step::Call(NEGATION));
+                self.steps.push(Instruction::Call(NEGATION));
             }
             Some('(') => {
                 self.nested(|parser| parser.operation(COMPARISON))?;
@@ -218,7 +218,7 @@ impl Parser {
         let text: String = self.text[start..self.at].iter().collect();
         match text.parse::<f64>() {
             Ok(number) if number.is_finite() => {
-                self.steps.push(Step::Number(number));
+                self.steps.push(Instruction::Number(number));
                 Ok(())
             }
             _ => Err(self.wrong(start, "a number such as 0.5 or 1e-3")),
@@ -231,8 +231,8 @@ impl Parser {
         self.skip(|next| next.is_ascii_alphanumeric() || next == '_');
         let name: String = self.text[start..self.at].iter().collect();
         match name.as_str() {
-            "x" => self.steps.push(Step::Value),
-            "c" => self.steps.push(Step::Channel),
+            "x" => self.steps.push(Instruction::Value),
+            "c" => self.steps.push(Instruction::Channel),
             name => {
                 let Some(function) = FUNCTIONS.iter().find(|it| it.name == name) else {
                     let names = FUNCTIONS.map(|it| it.name).join(", ");
@@ -257,7 +257,7 @@ impl Parser {
             self.nested(|parser| parser.operation(COMPARISON))?;
         }
         self.close(&format!("an operator or ): {name} takes {arguments} number(s)"))?;
-        self.steps.push(Step::Call(function));
+        self.steps.push(Instruction::Call(function));
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
-use super::super::steps::Step;
+use super::super::steps::PolicyStep;
 use super::super::timm::{Operation, Operation::*, Strength};
 
 /// Operation with its probability and magnitude.
@@ -149,7 +149,7 @@ impl AutoAugment {
 
     /// Draws whether an operation takes place, its magnitude and its sign. `size` is the size of
     /// the image before the step.
-    pub fn draw(&self, entry: Entry, size: Size, rng: &mut SampleRng) -> Step {
+    pub fn draw(&self, entry: Entry, size: Size, rng: &mut SampleRng) -> PolicyStep {
         let (operation, probability, magnitude) = entry;
         Strength { magnitude, probability, std: self.std, ..Strength::default() }
             .draw(operation, size, rng)

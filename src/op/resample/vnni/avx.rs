@@ -11,7 +11,7 @@ use crate::tensor::CHANNELS;
 
 use super::data::{Block, Digits, Passes, QUAD, RING_PIXEL, RowQuad, quad};
 use crate::op::resample::params::{HALF, PRECISION_BITS};
-use crate::op::resample::ring::ROWS_AT_ONCE;
+use crate::op::resample::row_ring::ROWS_AT_ONCE;
 
 #[inline(always)]
 fn load(block: &Block) -> [__m256i; 2] {

@@ -11,7 +11,7 @@ use crate::tensor::CHANNELS;
 
 use super::data::{Block, Digits, Passes, QUAD, RING_PIXEL, RowQuad, quad};
 use crate::op::resample::params::HALF;
-use crate::op::resample::ring::ROWS_AT_ONCE;
+use crate::op::resample::row_ring::ROWS_AT_ONCE;
 
 /// Permutation of two vectors of sums, in which each lane belongs to one row. It takes the upper
 /// halves of the sums and brings the four rows side by side.

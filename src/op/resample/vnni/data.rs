@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::op::resample::ring::ROWS_AT_ONCE;
+use crate::op::resample::row_ring::ROWS_AT_ONCE;
 use crate::tensor::CHANNELS;
 
 /// Number of taps in a dot product.

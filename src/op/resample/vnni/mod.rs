@@ -18,7 +18,7 @@ use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
-use super::ring::ROWS_AT_ONCE;
+use super::row_ring::ROWS_AT_ONCE;
 use crate::op::resample::params::{Axis, TableBounds};
 
 pub(super) use data::{Passes, Width};

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn metrics_are_well_formed_and_match_the_run() {
-    let loader = after_a_run(builder().cache_encoded(Some(1 << 20)));
+    let loader = after_a_run(builder().configure(|it| it.cache.encoded = Some(1 << 20)));
     let families = parsed(&loader.metrics());
     for (name, label, expected) in [
         ("feedwater_images_total", "", 80.0),

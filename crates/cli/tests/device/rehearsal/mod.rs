@@ -164,7 +164,7 @@ fn pack() -> Rehearsal {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     let decoder = programs(&path("programs"));
-    let simulated = simulated::exclusive().environment();
+    let simulated = simulated::environment();
     let libraries = simulated[0].1.parent().unwrap().to_owned();
     let library = |file: &str| libraries.join(file);
     let script = "

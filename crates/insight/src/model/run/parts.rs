@@ -26,7 +26,7 @@ pub(super) struct Planned {
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum State {
+pub(super) enum WorkerState {
     Busy,
     Queued,
     Page,
@@ -36,7 +36,7 @@ pub(super) enum State {
 /// Current state of a worker, the time at which this state began, and the total time in each state.
 #[derive(Clone, Copy)]
 pub(super) struct Worker {
-    pub state: State,
+    pub state: WorkerState,
     pub since: f64,
     pub sums: [f64; 4],
 }

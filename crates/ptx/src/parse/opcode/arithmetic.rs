@@ -2,9 +2,10 @@
 
 use super::Decoder;
 use crate::error::Result;
-use crate::isa::{Class, Function, Instruction, Mode, Op, Part, Rounding, Type};
+use crate::isa::{Class, Function, Instruction, Mode, Op, ProductPart, Rounding, Type};
 
-const PARTS: [(&str, Part); 3] = [("lo", Part::Low), ("hi", Part::High), ("wide", Part::Wide)];
+const PARTS: [(&str, ProductPart); 3] =
+    [("lo", ProductPart::Low), ("hi", ProductPart::High), ("wide", ProductPart::Wide)];
 
 pub(super) fn decode(d: &mut Decoder<'_>) -> Result<Option<Instruction>> {
     Ok(Some(match d.opcode {
@@ -108,7 +109,7 @@ fn product(d: &mut Decoder<'_>) -> Result<Instruction> {
     if ty.is_float() {
         d.refuse(part.is_some(), "a part of the product")?;
         check_float(d, ty, mode)?;
-        let op = if d.opcode == "mul" { Op::Mul(Part::Low) } else { Op::Fma };
+        let op = if d.opcode == "mul" { Op::Mul(ProductPart::Low) } else { Op::Fma };
         return d.simple(op, ty, mode, sources);
     }
     d.refuse(mode != Mode::default() || !INTEGERS.contains(&ty), "this modifier or type")?;
@@ -117,7 +118,7 @@ fn product(d: &mut Decoder<'_>) -> Result<Instruction> {
     };
     d.refuse(d.opcode == "fma", "an integer type")?;
     let op = if d.opcode == "mul" { Op::Mul(part) } else { Op::Mad(part) };
-    if part != Part::Wide {
+    if part != ProductPart::Wide {
         return d.simple(op, ty, mode, sources);
     }
     let wide = match ty {

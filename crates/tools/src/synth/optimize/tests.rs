@@ -12,7 +12,7 @@ use super::optimized;
 
 /// Properties of a test file.
 #[derive(Clone, Copy, Debug)]
-struct Form {
+struct Encoding {
     size: [u16; 2],
     color: ColorType,
     sampling: SamplingFactor,
@@ -28,7 +28,7 @@ enum Kind {
     Photograph,
 }
 
-fn file(form: &Form, rng: &mut SampleRng) -> Vec<u8> {
+fn file(form: &Encoding, rng: &mut SampleRng) -> Vec<u8> {
     let [width, height] = form.size.map(u32::from);
     let channels = match form.color {
         ColorType::Luma => 1,
@@ -92,7 +92,7 @@ fn pixels_stay_equal_and_files_become_smaller() {
             0..24 => 1,
             _ => 1 + rng.below(90) as u16,
         };
-        let form = Form {
+        let form = Encoding {
             size: [side(&mut rng), side(&mut rng)],
             color: match number % 8 {
                 0 => ColorType::Luma,
@@ -145,7 +145,7 @@ fn no_other_optimal_tables_give_a_smaller_file() {
 #[test]
 fn corrupt_files_are_refused() {
     let mut rng = SampleRng::new(SampleKey { seed: 6, epoch: 0, index: 0 }, 0);
-    let form = Form {
+    let form = Encoding {
         size: [37, 29],
         color: ColorType::Rgb,
         sampling: SamplingFactor::F_2_2,
@@ -176,7 +176,7 @@ fn other_processes_are_refused_by_name() {
     encoder.set_progressive(true);
     encoder.encode(&[9; 300], 10, 10, ColorType::Rgb).unwrap();
     let mut rng = SampleRng::new(SampleKey { seed: 7, epoch: 0, index: 0 }, 0);
-    let form = Form {
+    let form = Encoding {
         size: [9, 9],
         color: ColorType::Luma,
         sampling: SamplingFactor::F_1_1,

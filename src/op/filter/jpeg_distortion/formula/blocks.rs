@@ -18,7 +18,7 @@ type Blocks = [[Lane; SIDE]; SIDE];
 
 /// Quantization steps of a block, with their reciprocals.
 #[derive(Clone, Copy, Debug)]
-pub struct Steps([[Step; SIDE]; SIDE]);
+pub struct Steps([[QuantizationStep; SIDE]; SIDE]);
 
 impl Steps {
     /// Quantization steps of luma.
@@ -32,20 +32,20 @@ impl Steps {
     }
 
     fn new(steps: &Block) -> Self {
-        Self(steps.map(|row| row.map(Step::new)))
+        Self(steps.map(|row| row.map(QuantizationStep::new)))
     }
 }
 
 /// A quantization step, 1 to 255, with numbers that replace the division by a multiplication and a
 /// shift.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct QuantizationStep {
     step: i32,
     reciprocal: u32,
     shift: u32,
 }
 
-impl Step {
+impl QuantizationStep {
     fn new(step: i32) -> Self {
         let divisor = Self::divisor(step) as u32;
         // The reciprocal is rounded up, so it is too large by less than 1. The divisor is at most
@@ -190,10 +190,10 @@ mod tests {
     #[test]
     fn reciprocals_divide_exactly() {
         for step in 1..=255 {
-            let divisor = Step::divisor(step);
+            let divisor = QuantizationStep::divisor(step);
             for value in 0..(1 << 15) - 1020 {
                 let multiple = (value + divisor / 2) / divisor * step;
-                let found = [value, -value].map(|it| Step::new(step).quantized(it));
+                let found = [value, -value].map(|it| QuantizationStep::new(step).quantized(it));
                 assert_eq!(found, [multiple, -multiple], "{value} {step}");
             }
         }

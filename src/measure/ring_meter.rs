@@ -7,7 +7,7 @@ use super::histogram::{Counts, Histogram};
 
 /// Meter of the ring: the time with each number of ready batches, and the time to fill a batch.
 #[derive(Debug)]
-pub struct Ring {
+pub struct RingMeter {
     /// For each number of ready batches from 0 to the number of slots, the time with this number,
     /// in nanoseconds.
     levels: Vec<u64>,
@@ -43,7 +43,7 @@ pub struct RingCounts {
     pub delivery: u64,
 }
 
-impl Ring {
+impl RingMeter {
     /// Creates a meter for a ring of `slots` slots.
     pub fn new(slots: usize) -> Self {
         Self {
@@ -158,7 +158,7 @@ mod tests {
     fn time_is_counted_at_the_level_before_each_change() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        let mut ring = Ring::new(2);
+        let mut ring = RingMeter::new(2);
         assert_eq!(ring.counts(start).occupancy(), [0.0; 0]);
         ring.begun(0, at(0));
         ring.begun(1, at(2));
@@ -178,7 +178,7 @@ mod tests {
     fn delivery_is_the_time_from_ready_to_received() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        let mut ring = Ring::new(2);
+        let mut ring = RingMeter::new(2);
         ring.begun(0, at(0));
         ring.begun(1, at(0));
         ring.done(0, true, at(10));
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_discarded_batch_is_never_ready() {
         let now = Instant::now();
-        let mut ring = Ring::new(2);
+        let mut ring = RingMeter::new(2);
         ring.begun(7, now);
         ring.done(7, false, now);
         ring.done(8, true, now);

@@ -7,13 +7,13 @@ pub(super) const ROWS_AT_ONCE: usize = 4;
 
 /// Rows that the horizontal pass has written.
 #[derive(Clone, Copy)]
-pub(super) struct Ring<'a> {
+pub(super) struct RowRing<'a> {
     rows: &'a [u8],
     stride: usize,
     len: usize,
 }
 
-impl<'a> Ring<'a> {
+impl<'a> RowRing<'a> {
     /// Ring of rows of `stride` bytes that holds the newest `len` rows.
     pub fn new(rows: &'a [u8], stride: usize, len: usize) -> Self {
         Self { rows, stride, len }

@@ -12,7 +12,7 @@ use super::{BLOCK, Key, Limits, Packing};
 #[cfg(test)]
 mod tests;
 
-pub struct State {
+pub struct UnpackedState {
     limits: Limits,
     sequence: Sequence,
     blocks: HashMap<Key, Block>,
@@ -72,7 +72,7 @@ pub struct Work {
     mark: Option<Arc<Mark>>,
 }
 
-impl State {
+impl UnpackedState {
     /// Creates an empty state for files that are read in any order.
     pub fn new(limits: Limits) -> Self {
         Self {
