@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use crate::decode::{Decoders, JpegDecoder};
+use crate::decode::Decoders;
 use crate::error::{DataError, Error, Reason, Result};
 use crate::op::Chain;
 use crate::plan::{

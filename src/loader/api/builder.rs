@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use super::Loader;
 use super::state::LoaderState;
-use crate::decode::JpegDecoder;
 use crate::error::{Error, Result};
 use crate::gpu::{Runtime, Stream};
 use crate::measure::Watching;
-use crate::op::{Chain, Placement};
-use crate::plan::{AutoCount, DeviceChoice, LastBatch, OnError, Plan, Route, Settings, ShardFrom};
+use crate::op::Chain;
+use crate::plan::{AutoCount, DeviceChoice, LastBatch, OnError, Plan, Settings, ShardFrom};
 use crate::source::{ClassTable, Classed, Source, Subset};
 use crate::tensor::{DType, Layout};
 

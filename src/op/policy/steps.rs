@@ -1,5 +1,5 @@
 //! Steps of augmentation policies, and code that torchvision's policies share. Policies draw
-//! [`Step`]s, which `apply.rs` turns into actions.
+//! [`PolicyStep`]s, which `apply.rs` turns into actions.
 
 use crate::geometry::Size;
 use crate::random::SampleRng;
