@@ -53,7 +53,7 @@ fn shut_down(builder: impl Fn() -> Built) -> Found {
             }
         }
     }
-    Ok(format!("{ROUNDS} loaders shut down in the middle of an epoch"))
+    Ok(format!("{ROUNDS} loaders were dropped in the middle of an epoch and shut down"))
 }
 
 /// Checks that batches outlive their loader with unchanged pixels, also on another thread.
@@ -91,8 +91,8 @@ fn leaked(builder: impl Fn() -> Built) -> Found {
         }
     }
     match seen == expected {
-        true => Ok("the epoch continues with the remaining slots".into()),
-        false => Err("the batches after a leaked one differ".into()),
+        true => Ok("after a batch was leaked, the epoch continues with the remaining slots".into()),
+        false => Err("after a batch was leaked, the batches that follow have wrong pixels".into()),
     }
 }
 
