@@ -91,7 +91,10 @@ pub fn write_shard(
         }
     }
     if next < end {
-        let problem = format!("do not contain sample {next} of shard {number}");
+        let problem = format!(
+            "do not contain sample {next}, which belongs to shard {number}; pass all pieces of \
+             the shard"
+        );
         return Err(Error::config("pieces", problem));
     }
     writer.finish(end)
@@ -152,7 +155,8 @@ impl Piece {
         let Versioned { version } = serde_json::from_slice(header).map_err(|_| damaged())?;
         if version != VERSION {
             let problem = format!(
-                "was made by feedwater {version}, and this is {VERSION}; install the same version on all machines"
+                "was encoded by feedwater {version}, but this is feedwater {VERSION}; install the \
+                 same version on all machines"
             );
             return Err(Error::config("piece", problem));
         }
@@ -249,7 +253,10 @@ impl Coordinator {
     /// be written.
     pub fn written(&mut self, written: Written) -> Result<()> {
         if written.number != self.listed {
-            let problem = format!("is {}, but the next one is {}", written.number, self.listed);
+            let problem = format!(
+                "has the number {}, but the next shard to list has the number {}",
+                written.number, self.listed
+            );
             return Err(Error::config("shard", problem));
         }
         self.listed += 1;

@@ -187,7 +187,8 @@ impl<'a> Maker<'a> {
             Format::Tiff => "tif",
             // No file has the format `Pixels`; it occurs only in caches.
             other => {
-                let problem = format!("{} images have no file name extension here", other.name());
+                let problem =
+                    format!("{} images have no file name extension in packed shards", other.name());
                 return Err(DataError::new(Reason::Unsupported, problem));
             }
         };
