@@ -143,7 +143,7 @@ def keys(section):
     """The keys of a section that the compiled part accepts."""
     with pytest.raises(fw.errors.ConfigError) as raised:
         _feedwater.Pipeline.from_toml(f'source = {{directory = "a"}}\n[{section}]\nqqqqqqqqqqqqqqqqqqqq = 1\n', ".")
-    return str(raised.value).partition("the keys here are ")[2].split(", ")
+    return str(raised.value).partition("the known keys are ")[2].split(", ")
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda it: it.__name__)

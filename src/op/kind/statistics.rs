@@ -72,7 +72,7 @@ impl TableValue for f32 {
 
 /// A table made from histograms.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "made once per sample, and never stored")]
+#[expect(clippy::large_enum_variant, reason = "the value exists once per sample on the stack")]
 pub enum Made {
     /// From bytes to bytes.
     Bytes(Bytes),
@@ -147,7 +147,7 @@ impl ActionKind for Params {
             (Made::Floats(table), HostImage::U8(src), HostImage::F32(out)) => {
                 look_up(&table, src, out);
             }
-            _ => unreachable!("the images have the types of the table"),
+            _ => unreachable!("the pixel types of the images are those of the table"),
         }
     }
 

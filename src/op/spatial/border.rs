@@ -46,7 +46,10 @@ pub fn draw_padded(
 /// Checks that only a padding of one colour has a colour.
 pub fn check_mode(mode: PadMode, fill: [f32; CHANNELS]) -> Result<(), FieldError> {
     if mode != PadMode::Constant && fill != [0.0; CHANNELS] {
-        let problem = format!("is {fill:?}, but only the mode constant has a colour");
+        let problem = format!(
+            "is {fill:?}, but only mode = \"constant\" uses a fill colour; remove fill, or set \
+             that mode"
+        );
         return Err(FieldError::new("fill", problem));
     }
     Ok(())

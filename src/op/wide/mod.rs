@@ -98,7 +98,7 @@ impl Instructions {
 
 /// A number, cut to 0..=255 and truncated, as by a cast to `u8`, of which compilers make no vector instructions.
 #[inline(always)]
-#[expect(clippy::manual_clamp, reason = "`clamp` keeps what is not a number")]
+#[expect(clippy::manual_clamp, reason = "unlike `max` and `min`, `clamp` returns NaN for NaN")]
 pub fn truncated(value: f32) -> i32 {
     let cut = value.max(0.0).min(255.0);
     // SAFETY: the number is from 0 to 255: `max` makes 0 of what is not a number.

@@ -156,7 +156,7 @@ impl Loop {
         };
         format!(
             "{} in {seconds} s, which is {batches_per_second:.2} a second; the consumer waits \
-             {waits} of the time, and for {} of its requests a batch is ready\nlimits: {} by the \
+             {waits} of the time, and for {} of its requests a batch is ready\nbounds: {} by the \
              loaders ({loaders} / {load_ms} ms), {} by the consumer (1 / {step_ms} ms)\n{halting}",
             counted(*batches, "batch"),
             percent(*readiness),
