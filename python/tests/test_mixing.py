@@ -220,7 +220,7 @@ def test_wrong_parts_are_named(folder):
         fw.Loader(fw.concat(first, second), SAME, framework="numpy")
     with pytest.raises(fw.errors.ConfigError, match="samples.items: is empty"):
         fw.Loader(fw.mixture(fw.samples([]), fw.directory(folder)), SAME, framework="numpy")
-    with pytest.raises(fw.errors.ConfigError, match="source.mixture: source 0 has class names and source 1 has none"):
+    with pytest.raises(fw.errors.ConfigError, match="source.mixture: source 0 has class names but source 1 has none"):
         fw.Loader(fw.mixture(fw.directory(folder), first), SAME, framework="numpy")
     with pytest.raises(fw.errors.ConfigError, match=r"source.concat\[1\].filter.classes\[0\]: is cat"):
         fw.Loader(fw.concat(fw.directory(folder), fw.samples([b"a"], classes=["dog"]).select(classes=["cat"])), SAME, framework="numpy")
