@@ -58,8 +58,8 @@ class Batches(Iterator[Batch]):
             return
         by = "another loop over the same loader" if self.ended_by is None else f"the loop that begins at {self.ended_by.place}"
         raise StoppedError(
-            f"the loop that begins at {self.place} was ended by {by}, {left} batches before the end of epoch {epoch.number}: a loader runs "
-            "one loop at a time; loader.peek() returns the next batch without a loop; a second loop needs a second loader"
+            f"the loop that begins at {self.place} was ended by {by}, {left} batches before the end of epoch {epoch.number}, because a "
+            "loader runs one loop at a time; for a second loop create a second loader; to read one batch without a loop call loader.peek()"
         )
 
 

@@ -21,7 +21,7 @@ def check_framework(framework: str, dtype: str | None = None) -> None:
         return
     name = _PACKAGES.get(framework)
     if name is None:
-        raise ValueError(f'framework is {framework!r}; it is "torch", "numpy", "jax", "tensorflow" or "batch"')
+        raise ValueError(f'framework is {framework!r}; it must be "torch", "numpy", "jax", "tensorflow" or "batch"')
     if not _is_installed(framework):
         other = "" if framework == "numpy" else ', or framework="numpy" for arrays of NumPy'
         raise MissingPackageError(f'framework="{framework}" needs {name}, which is not installed: pip install {framework}{other}', what=framework)
@@ -63,7 +63,10 @@ def checked_positions(positions: Any) -> tuple[int, int]:
     except (TypeError, ValueError):
         first, end = -1, -1
     if not (0 <= first < 2**64 and 0 <= end < 2**64):
-        raise ConfigError(f"positions is {positions!r}; it must be a pair of whole numbers, the first and the one after the last", key="positions")
+        raise ConfigError(
+            f"positions is {positions!r}; it must be a pair of whole numbers, the first position and the one after the last",
+            key="positions",
+        )
     return first, end
 
 
@@ -82,7 +85,7 @@ def operators_of(chain: Any) -> list[Any]:
         advice = "for transforms of torchvision or timm: transform=fw.from_torchvision(transform)"
     else:
         advice = "it is a list of operators of fw.ops, or a recipe such as fw.train_recipe(224)"
-    raise TypeError(f"transform has a {kind.__name__}, which is no operator of feedwater; {advice}")
+    raise TypeError(f"transform contains a {kind.__name__}, which is no operator of feedwater; {advice}")
 
 
 def dtype_name(dtype: Any) -> Any:

@@ -119,8 +119,8 @@ def settled(given: Mapping[str, Any], more: Mapping[str, Any], fields: Mapping[s
         settled[parameter], written[parameter] = value, name
     if "drop_last" in settled and "last_batch" in settled:
         raise TypeError(
-            f"drop_last and {written['last_batch']} are both given; give one: drop_last=True is last_batch=\"drop\", drop_last=False is "
-            '"partial"'
+            f"drop_last and {written['last_batch']} are both given; give only one: drop_last=True means last_batch=\"drop\", "
+            'drop_last=False means last_batch="partial"'
         )
     if written.get("last_batch") == "last_batch_policy":
         settled["last_batch"] = _policy(settled["last_batch"])
@@ -149,6 +149,6 @@ def named(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         parameter = ALIASES.get(name, name)
         if parameter in named:
-            raise TypeError(f"{parameter} is given twice, as {name} too; give only {parameter}")
+            raise TypeError(f"{parameter} is given twice, the second time as {name}; give only {parameter}")
         named[parameter] = value
     return named

@@ -97,7 +97,7 @@ class Source:
         table = self.settings()
         again = sorted(keys.keys() & table.keys())
         if again:
-            raise ValueError(f"{again[0]} was selected before; concatenate the source with fw.concat, then select")
+            raise ValueError(f"{again[0]} was selected before; pass the source through fw.concat first, then select again")
         return Source({**table, **keys})
 
     def with_classes(self, classes: Sequence[str] | Mapping[str, int] | str | os.PathLike[str]) -> Source:
@@ -114,7 +114,7 @@ class Source:
         """
         table = self.settings()
         if "classes" in table or ("class_to_index" in table and "directory" not in table):
-            raise ValueError("the source has a table of classes already")
+            raise ValueError("the source already has class names (classes); set them only once")
         if isinstance(classes, Mapping):
             indices = numbers_of(classes)
             if "directory" not in table:
@@ -123,7 +123,7 @@ class Source:
             names = [""] * (max(indices.values(), default=-1) + 1)
             for name, index in indices.items():
                 if names[index]:
-                    raise ValueError(f"classes {names[index]!r} and {name!r} have the number {index}; each needs its own")
+                    raise ValueError(f"classes {names[index]!r} and {name!r} have the same number {index}; give each class its own number")
                 names[index] = name
             return Source({**table, "classes": names})
         if isinstance(classes, (str, os.PathLike)):
@@ -189,7 +189,7 @@ def _label(label: Any, place: int) -> int:
     except (TypeError, ValueError, OverflowError):
         is_whole = False
     if not is_whole or not -(1 << 63) <= number < 1 << 63:
-        raise ValueError(f"labels[{place}] is {label!r}; labels are whole numbers, or None for none")
+        raise ValueError(f"labels[{place}] is {label!r}; labels are whole numbers, or None for a sample without a label")
     return number
 
 
@@ -205,14 +205,14 @@ def mixture(*sources: Source, weights: Sequence[float] | None = None, samples: i
     if weights is None:
         weights = [1.0] * len(sources)
     if len(weights) != len(sources):
-        raise ValueError(f"weights has {len(weights)} values for {len(sources)} sources")
+        raise ValueError(f"weights has {len(weights)} values for {len(sources)} sources; give one weight for each source")
     parts = [{**_part(source), "weight": weight if isinstance(weight, int) else float(weight)} for source, weight in zip(sources, weights)]
     return Source({"mixture": parts}, samples=samples)
 
 
 def _part(source: Source) -> dict[str, Any]:
     if not isinstance(source, Source):
-        raise TypeError(f"a source to combine is a {type(source).__name__}; it is one such as fw.directory(path) or fw.samples(items)")
+        raise TypeError(f"a source to combine is a {type(source).__name__}; it must be a source such as fw.directory(path) or fw.samples(items)")
     return source.settings()
 
 

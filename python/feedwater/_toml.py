@@ -27,7 +27,7 @@ def value(item: Any) -> str:
         return "true" if item else "false"
     if isinstance(item, int):
         if not -(2**63) <= item < 2**63:
-            raise OverflowError(f"{item} has more than 64 bits; the largest number is {2**63 - 1}")
+            raise OverflowError(f"{item} has more than 64 bits; the largest number that a setting accepts is {2**63 - 1}")
         return str(item)
     if isinstance(item, float):
         return number(item)

@@ -126,7 +126,7 @@ class Batch:
         objects: a mixed sample also shows those of its partner.
         """
         if not 0 <= visible <= 1:
-            raise ValueError(f"visible is {visible}; it is a share of a box, from 0 to 1")
+            raise ValueError(f"visible is {visible}; it must be a number from 0 to 1, because it is a share of a box")
         return [Objects(it) for it in self._inner.objects(visible, crowd)]
 
     @property
@@ -167,12 +167,15 @@ class Batch:
     ) -> object:
         device = self._inner.device if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
         if device != self._inner.device and device != (_CPU, 0):
-            raise BufferError(f"the batch is on {self.device}; it can stay there or be copied to the CPU, but not to {device}")
+            raise BufferError(f"the batch is on {self.device}; it can stay on this device or be copied to the CPU, but cannot be copied to {device}")
         if copy or device != self._inner.device:
             if copy is False:
-                raise BufferError(f"the batch is on {self.device}, so it must be copied to the CPU, but copy=False")
+                raise BufferError(f"the batch is on {self.device}, so it must be copied to the CPU, but copy=False forbids copies")
             if device != (_CPU, 0):
-                raise BufferError("a batch on a GPU can only be copied to the CPU; copy its array instead")
+                raise BufferError(
+                    "a batch on a GPU can be copied only to the CPU; to copy it on the GPU, copy the array that you get without "
+                    "copy=True"
+                )
             return _exported(self._host_copy(), max_version)
         with self._lock:
             if self._array is None:
@@ -183,7 +186,7 @@ class Batch:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self._inner.device[0] != _CUDA:
-            raise AttributeError("a batch in host memory has no __cuda_array_interface__")
+            raise AttributeError("the batch is in host memory, so it has no __cuda_array_interface__; use numpy()")
         return self._inner.cuda_array_interface()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NumpyArray:
@@ -191,11 +194,11 @@ class Batch:
 
         wanted = None if dtype is None else numpy.dtype(dtype)
         if copy is False and not self._is_shared_with_numpy:
-            raise ValueError(f"a {self.dtype} batch on {self.device} becomes an array of NumPy only by a copy, but copy=False")
+            raise ValueError(f"a {self.dtype} batch on {self.device} becomes an array of NumPy only by a copy, but copy=False forbids copies")
         array = self.numpy()
         if wanted is not None and array.dtype != wanted:
             if copy is False:
-                raise ValueError(f"{array.dtype} becomes {wanted} only by a copy, but copy=False")
+                raise ValueError(f"{array.dtype} becomes {wanted} only by a copy, but copy=False forbids copies")
             return array.astype(wanted)
         return array.copy() if copy else array
 
@@ -239,8 +242,8 @@ class Batch:
         if self._inner.device[0] == _CUDA and not type(owner).__module__.startswith("tensorflow"):
             # The owner frees the memory when its own streams are done. It does not wait for TensorFlow's streams.
             raise BufferError(
-                f"the batch on {self.device} is a {type(owner).__module__} array already, which does not wait for TensorFlow; "
-                "call tensorflow() first, or copy the array"
+                f"the batch on {self.device} was already passed to {type(owner).__module__}, whose array does not wait for TensorFlow's work; "
+                "call tensorflow() first, or copy that array"
             )
         return dlpack.from_dlpack(_exported(owner, None))
 

@@ -231,7 +231,7 @@ class Loader:
         if rest and batch_operators:
             raise ValueError(
                 "the recipe has transforms that stay Python (keep_rest), and they would run after the batch operators, which mix finished "
-                "images; leave one of them out, or mix in the training loop"
+                "images; remove these transforms or the batch operators, or mix the images in the training loop"
             )
         if rest and framework != "torch":
             raise ValueError(f'the recipe has transforms that stay Python, which need framework="torch"; it is {framework!r}')
@@ -253,7 +253,7 @@ class Loader:
         given = {}
         for name, sequence in (own or {}).items():
             if not isinstance(sequence, Samples):
-                raise TypeError(f"own[{name!r}] is a {type(sequence).__name__}; it is fw.samples(items)")
+                raise TypeError(f"own[{name!r}] is a {type(sequence).__name__}; it must be fw.samples(items)")
             given[name] = sequence.given()
         loader = cls.__new__(cls)
         loader._begin(_feedwater.Pipeline.from_file(path, given), framework, [])
@@ -353,7 +353,7 @@ class Loader:
         while not (known := inner.peek_within(_WARN_EVERY))[0]:
             self._warn(inner)
         if known[1] is None:
-            raise StoppedError("there is no next batch: the last epoch has ended")
+            raise StoppedError("there is no next batch, because the last epoch has ended")
         batch = Batch(known[1], self._meaning, inner.fields(known[1], stay=True))
         return batch if self._framework == "batch" else self.pair(batch)
 
@@ -438,8 +438,8 @@ class Loader:
 
     def __getitem__(self, index: object) -> NoReturn:
         raise TypeError(
-            "a feedwater.Loader has batches in the order of its epochs, and no items by index: loop over it; what wants a data set takes "
-            "DataLoader(fw.integrations.torch_dataset(loader), batch_size=None), and loader.peek() is the next batch"
+            "a feedwater.Loader has no items by index, because it returns batches in the order of its epochs. Loop over it, or read the next "
+            "batch by loader.peek(). Code that needs a DataLoader can use DataLoader(fw.integrations.torch_dataset(loader), batch_size=None)"
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -479,17 +479,17 @@ class Loader:
         """Continues at a position. The next loop has what is left of the epoch. A loop that runs ends. Seed and shuffling are those of
         the state from then on, also after :meth:`set_epoch`. A warning is logged if the arguments ``seed`` and ``shuffle`` were others."""
         if not isinstance(state, Mapping):
-            raise ConfigError(f"the state is {state!r}; it is what state_dict() returned", key="state")
+            raise ConfigError(f"the state is {state!r}; it must be a dictionary that state_dict() returned", key="state")
         version = state.get("version")
         if version != _STATE_VERSION:
-            raise ConfigError(f"the state has version {version!r}; this version of feedwater reads {_STATE_VERSION}", key="version")
+            raise ConfigError(f"the state has version {version!r}, but this version of feedwater reads only version {_STATE_VERSION}", key="version")
         check_classes(state.get("classes"), self.classes)
         position = state.get("state")
         if not isinstance(position, Mapping):
-            raise ConfigError(f"the state has {position!r} as state; it is what state_dict() returned", key="state")
+            raise ConfigError(f"the state's entry 'state' is {position!r}; pass the dictionary that state_dict() returned, unchanged", key="state")
         failed = state.get("failed", {})
         if not isinstance(failed, Mapping) or not all(isinstance(count, int) for count in failed.values()):
-            raise ConfigError(f"the state has {failed!r} as failed; it is what state_dict() returned", key="failed")
+            raise ConfigError(f"the state's entry 'failed' is {failed!r}; pass the dictionary that state_dict() returned, unchanged", key="failed")
         # Lightning compares the number of a batch in the whole epoch with the length.
         self._has_whole_length = sys._getframe(1).f_globals.get("__name__", "").startswith(("lightning.", "pytorch_lightning."))
         with self._lock:

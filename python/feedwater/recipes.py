@@ -117,8 +117,8 @@ class Recipe(list[Operator]):
         chain."""
         if self.rest and len(operators):
             raise ValueError(
-                f"the recipe has transforms that stay Python ({len(self.rest)}), and no operator can run after them; add it before them in the "
-                "transforms that are converted, or put it in front: [operator] + recipe"
+                f"the recipe has transforms that stay Python ({len(self.rest)}), and no operator can run after them; put the operator before them "
+                "in the transforms that you convert, or in front of the recipe: [operator] + recipe"
             )
 
 
@@ -139,7 +139,7 @@ def _joined(first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping
             known = joined.setdefault(name, {}).setdefault(key, value)
             if known != value:
                 raise ValueError(
-                    f"one recipe has {key} = {known!r} and the other {value!r}; add the operators alone, list(recipe), and give {key} to the loader"
+                    f"one recipe has {key} = {known!r} and the other {value!r}; add only the operators, list(recipe), and pass {key} to the loader"
                 )
     return dict(joined)
 

@@ -364,11 +364,11 @@ def table_of(name: str, section: Section | Mapping[str, Any] | None) -> dict[str
     if isinstance(section, kind):
         return section.settings()
     if not isinstance(section, Mapping):
-        raise TypeError(f"{name} is {section!r}; it is fw.{kind.__name__}(...), or a dictionary with the same keys")
+        raise TypeError(f"{name} is {section!r}; it must be fw.{kind.__name__}(...), or a dictionary with the same keys")
     table: dict[str, Any] = {}
     for key, value in section.items():
         today = _FORMER.get(key, key) if name == "loader" else key
         if today in table:
-            raise TypeError(f"{name} has {today} twice, also by its former name; give only {today}")
+            raise TypeError(f"{name} has the setting {today} twice, once by its former name; give only {today}")
         table[today] = value
     return table

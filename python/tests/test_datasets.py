@@ -95,7 +95,7 @@ def test_a_table_of_hugging_face(folder):
         numpy.testing.assert_array_equal(images, [pixels_of(index) for index in range(20)])
         assert labels == rows["kind"] and classes == ["cat", "dog"]
     assert batch_of(fw.dataset(table, label="count"))[1] == list(range(20))
-    for arguments, problem in (({"image": "none"}, "columns photo, kind, count"), ({"image": "kind"}, "must have images")):
+    for arguments, problem in (({"image": "none"}, "columns photo, kind, count"), ({"image": "kind"}, "must be datasets.Image")):
         with pytest.raises(ValueError, match=problem):
             fw.dataset(table, **arguments)
     with pytest.raises(ValueError, match="0 columns of the type Image"):

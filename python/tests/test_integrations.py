@@ -76,7 +76,7 @@ def test_what_a_data_set_refuses(folder):
     with pytest.raises(ValueError, match="keys"):
         integrations.torch_dataset(loader, ("images",))
     soft = integrations.torch_dataset(fw.Loader(folder, SAME, batch_size=4, classes=2), padding_label=-100)
-    with pytest.raises(ValueError, match="soft targets"):
+    with pytest.raises(ValueError, match="targets are soft"):
         next(iter(soft))
 
 

@@ -72,7 +72,7 @@ def test_objects_follow_the_chain(annotated):
     assert chosen.ids.tolist() == [11, 12] and numpy.array_equal(chosen.masks(), masks[:2])
     assert batch.objects(visible=0.51)[0].ids.tolist() == [13]
     for visible in (-0.1, 1.1, float("nan")):
-        with pytest.raises(ValueError, match="it is a share of a box, from 0 to 1"):
+        with pytest.raises(ValueError, match="it must be a number from 0 to 1"):
             batch.objects(visible=visible)
 
 

@@ -56,7 +56,7 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
         except Exception as error:
             # Catch every exception: a transform with unusual values may raise any in its converter.
             known = isinstance(error, (Inconvertible, ConversionError))
-            problem = error if known else Inconvertible(f"its values cannot be read: {type(error).__name__}: {error}")
+            problem = error if known else Inconvertible(f"its settings cannot be read: {type(error).__name__}: {error}")
             state.restore(before)
             if whole is None:
                 whole = _recipe(state, steps[place:])

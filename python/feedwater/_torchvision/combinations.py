@@ -64,11 +64,14 @@ def _mixes(step: Any, state: State) -> list[Operator]:
         if name == "Identity":
             continue
         if name not in ("MixUp", "CutMix") or name in shares:
-            raise Inconvertible(f"{name_of(inner)} beside MixUp or CutMix; only MixUp, CutMix and Identity can be combined, each once")
+            raise Inconvertible(
+                f"it chooses between MixUp or CutMix and {name_of(inner)}; only MixUp, CutMix and Identity can be combined, each "
+                "once"
+            )
         shares[name] = share, inner
     classes = {inner.num_classes for _, inner in shares.values()}
     if len(classes) != 1 or None in classes:
-        raise Inconvertible("its num_classes is missing, or differs between transforms; soft targets need the number of classes")
+        raise Inconvertible("its num_classes is missing, or differs between MixUp and CutMix; soft targets need one number of classes")
     state.targets["classes"] = classes.pop()
     probability = sum(share for share, _ in shares.values())
     operator: BatchOperator
@@ -90,7 +93,7 @@ def _choices(step: Any) -> list[tuple[float, Any]]:
     if type(step).__name__ == "RandomApply":
         inner = list(step.transforms)
         if len(inner) != 1:
-            raise Inconvertible("it applies several transforms to a batch")
+            raise Inconvertible("it applies several transforms to a batch, but feedwater can apply only one")
         return [(step.p * share, found) for share, found in _choices(inner[0])]
     if type(step).__name__ == "RandomChoice":
         weights = _weights(step) or [1.0] * len(step.transforms)
@@ -103,11 +106,11 @@ def _choices(step: Any) -> list[tuple[float, Any]]:
 def _timm_mixup(step: Any, state: State) -> list[Operator]:
     """Converts timm's mixup."""
     if step.mode == "elem":
-        raise Inconvertible("its mode is elem, with a weight per sample; feedwater has a weight per pair, as in mode pair")
+        raise Inconvertible("its mode is elem, which draws a weight for each sample; feedwater draws one for each pair, so use mode='pair'")
     if step.cutmix_minmax is not None:
-        raise Inconvertible("its cutmix_minmax is given")
+        raise Inconvertible("its cutmix_minmax is set, which feedwater does not support; leave it at None")
     if not step.correct_lam:
-        raise Inconvertible("its correct_lam is False")
+        raise Inconvertible("its correct_lam is False, which feedwater does not support; use True")
     state.targets["classes"] = step.num_classes
     if step.label_smoothing:
         state.targets["smoothing"] = step.label_smoothing

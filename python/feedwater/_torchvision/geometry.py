@@ -183,7 +183,7 @@ def _elastic(step: Any, state: State) -> list[Operator]:
 @converts("RandomErasing")
 def _erasing(step: Any, state: State) -> list[Operator]:
     if state.form is Form.PIL:
-        raise Misplaced("torchvision erases tensors only; put it after ToTensor")
+        raise Misplaced("torchvision erases only parts of tensors; put this transform after ToTensor")
     if hasattr(step, "log_aspect_ratio"):
         # timm's ``RandomErasing``.
         ratio = [math.exp(value) for value in step.log_aspect_ratio]
@@ -201,4 +201,7 @@ def _erasing(step: Any, state: State) -> list[Operator]:
 
 def _random_values(state: State) -> None:
     if state.form is not Form.NORMALIZED:
-        raise Misplaced("its random values may be below 0 or above 1, but feedwater has bytes at this place; put it after Normalize")
+        raise Misplaced(
+            "it fills with random values that may be below 0 or above 1, but feedwater has bytes at this place; put this transform after "
+            "Normalize"
+        )

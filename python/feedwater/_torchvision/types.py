@@ -31,7 +31,10 @@ def _tensor(step: Any, state: State) -> list[Operator]:
     if state.form is Form.PIL:
         state.becomes(Form.SCALED, "f32", step)
     elif type(step).__name__ == "ToTensor" and state.form is Form.BYTES and _is_v2(step):
-        raise Misplaced(f"{state.tensor_by} already made a tensor, which ToTensor does not scale; use ToDtype(torch.float32, scale=True)")
+        raise Misplaced(
+            f"the image is already a tensor, from {state.tensor_by}, and ToTensor does not scale tensors; use ToDtype(torch.float32, "
+            "scale=True)"
+        )
     return []
 
 
@@ -42,9 +45,9 @@ def _is_v2(step: Any) -> bool:
 @converts("ToPILImage")
 def _pil_image(step: Any, state: State) -> list[Operator]:
     if state.form is not Form.PIL:
-        raise Inconvertible("it converts a tensor to a PIL image")
+        raise Inconvertible("it converts a tensor to a PIL image, which feedwater does not support; leave it out")
     if step.mode not in (None, "RGB"):
-        raise Inconvertible(f"its mode is {step.mode}, and feedwater's images are RGB")
+        raise Inconvertible(f"its mode is {step.mode}, but feedwater's images are RGB")
     return []
 
 
@@ -59,7 +62,7 @@ def _dtype(step: Any, state: State) -> list[Operator]:
         names = {getattr(key, "__name__", key): value for key, value in dtype.items()}
         image = "Image" if state.tensor_by == "ToImage" else "Tensor"
         if image not in names and "others" not in names:
-            raise Inconvertible(f"its dtype is {dtype}, which has no entry for {image}")
+            raise Inconvertible(f"its dtype is {dtype}, which does not give a type for {image}")
         dtype = names.get(image, names.get("others"))
         if dtype is None:
             return []
@@ -67,7 +70,7 @@ def _dtype(step: Any, state: State) -> list[Operator]:
         if type(step).__name__ == "ToDtype":
             # torchvision does not change PIL images here.
             return []
-        raise Misplaced("torchvision accepts only tensors here; put ToImage or PILToTensor before it")
+        raise Misplaced("torchvision accepts only tensors here; put ToImage or PILToTensor before this transform")
     return _as_dtype(state, dtype, step, scales=getattr(step, "scale", True))
 
 
@@ -80,7 +83,7 @@ def _as_dtype(state: State, dtype: Any, step: Any, *, scales: bool) -> list[Oper
             state.becomes(Form.SCALED if scales else Form.UNSCALED, name, step)
         return []
     if name == "u8":
-        raise Inconvertible("it converts floats to bytes")
+        raise Inconvertible("it converts floats to bytes, which feedwater does not support; leave it out")
     state.becomes(state.form, name, step)
     return []
 
@@ -88,9 +91,12 @@ def _as_dtype(state: State, dtype: Any, step: Any, *, scales: bool) -> list[Oper
 @converts("Normalize")
 def _normalize(step: Any, state: State) -> list[Operator]:
     if state.form is Form.NORMALIZED:
-        raise Inconvertible("it is the second Normalize")
+        raise Inconvertible("it is the second Normalize, but feedwater supports only one")
     if state.form in (Form.PIL, Form.BYTES):
-        raise Misplaced(f"torchvision normalizes only floats, but the image is {state.form.value} here; put ToTensor, or ToImage and ToDtype, before it")
+        raise Misplaced(
+            f"torchvision normalizes only floats, but the image is {state.form.value} here; put ToTensor, or ToImage and ToDtype, before this "
+            "transform"
+        )
     mean, std = ([float(value) for value in values] for values in (step.mean, step.std))
     mean, std = (values * 3 if len(values) == 1 else values for values in (mean, std))
     if state.form is Form.UNSCALED:

@@ -59,7 +59,7 @@ def fill_of(fill: Any, state: State) -> Any:
     if isinstance(fill, dict):
         others = [value for key, value in fill.items() if getattr(key, "__name__", key) in ("Image", "Tensor", "PIL", "others")]
         if len(others) != len(fill) or any(other != others[0] for other in others):
-            raise Inconvertible(f"its fill is {fill}, which differs between types")
+            raise Inconvertible(f"its fill is {fill}, which gives different values for different types; use one value")
         fill = others[0] if others else None
     if fill is None:
         return None
@@ -71,7 +71,10 @@ def fill_of(fill: Any, state: State) -> Any:
     # Allow for rounding: 0.2 * 255 is a whole number except for the last bit.
     whole = [round(value) for value in scaled]
     if any(abs(value - near) > 1e-4 or not 0 <= near <= 255 for value, near in zip(scaled, whole)):
-        raise Inconvertible(f"its fill or value {fill} is no byte (0 to 255) at this place; put it after Normalize, or choose a byte")
+        raise Inconvertible(
+            f"its fill or value {fill} is not a byte (0 to 255), but the image has bytes here; put this transform after Normalize, or choose a "
+            "byte"
+        )
     return whole
 
 

@@ -52,8 +52,8 @@ class BatchDataset(PyDataset):  # type: ignore[misc]
         batch = next(self._batches, None)
         if batch is None:
             raise RuntimeError(
-                f"the loader's epoch ended before batch {self._given} of {self._loader.batches_per_epoch}; Keras needs whole epochs, so restore "
-                "only states from the end of an epoch"
+                f"the loader's epoch ended before batch {self._given} of {self._loader.batches_per_epoch}, because a state from the middle of it was "
+                "restored; Keras needs whole epochs, so restore only states from the end of an epoch"
             )
         # Keras frees batches when Python collects garbage. The loader has memory for a few batches only, so Keras gets
         # copies.

@@ -58,16 +58,16 @@ class Fields:
         """Returns the given fields, or else the fields of the first item of each sequence. ``has_objects``: whether the
         source has annotated objects."""
         if types is not None and not own:
-            raise TypeError("fields are those of items of fw.samples, but the source has none")
+            raise TypeError("the argument fields selects fields of items of fw.samples, but the source has no such items; remove fields")
         found = _inferred(own) if types is None else types
         for name, kind in found.items():
             if not isinstance(name, str):
-                raise ValueError(f"field {name!r} has a name that is no text; names of columns are texts. {_ADVICE}")
+                raise ValueError(f"field {name!r} has a name that is no text, but names of columns must be texts. {_ADVICE}")
             if name in _COLUMNS or (has_objects and name in _OBJECTS):
                 raise ValueError(f"field {name!r} has the name of another column; rename it. {_ADVICE}")
             is_plain = isinstance(kind, type) and kind in _FIELD_TYPES
             if not is_plain and not isinstance(kind, pyarrow.DataType):
-                raise ValueError(f"field {name!r} is of type {_name(kind)}; columns of fields are of {_FIELD_NAMES}. {_ADVICE}")
+                raise ValueError(f"field {name!r} is of type {_name(kind)}; columns of fields must be of one of the types {_FIELD_NAMES}. {_ADVICE}")
         return cls(found, is_whole=types is None)
 
     def columns(self, values: Sequence[Any], indices: Sequence[int]) -> dict[str, pyarrow.Array]:
@@ -76,7 +76,10 @@ class Fields:
         if self._is_whole:
             for row, index in zip(rows, indices):
                 for name in row.keys() - self._types.keys():
-                    raise ValueError(f"sample {index} has the field {name!r}, which no sequence has in its first item. {_ADVICE}")
+                    raise ValueError(
+                        f"sample {index} has the field {name!r}, which no sequence has in its first item, so it has no column. "
+                        f"{_ADVICE}"
+                    )
         return {name: _column(name, kind, [row.get(name) for row in rows], indices) for name, kind in self._types.items()}
 
 
@@ -89,7 +92,10 @@ def _inferred(own: Mapping[str, Given]) -> dict[str, FieldType]:
             if known is _UNKNOWN:
                 types[name] = kind
             elif kind not in (known, _UNKNOWN):
-                raise ValueError(f"field {name!r} is of type {_name(known)}, but in {sequence}[0] of type {_name(kind)}. {_ADVICE}")
+                raise ValueError(
+                    f"field {name!r} is of type {_name(known)}, but in {sequence}[0] of type {_name(kind)}; a column has one type. "
+                    f"{_ADVICE}"
+                )
     for name, kind in types.items():
         if kind is _UNKNOWN:
             raise ValueError(f"field {name!r} of the first item is None, so its type is not known. {_ADVICE}")
@@ -135,14 +141,14 @@ def _column(name: str, kind: FieldType, values: Sequence[Any], indices: Sequence
     for value, index in zip(values, indices):
         found = _type(value)
         if is_plain and found not in (_UNKNOWN, kind) and (found, kind) != (int, float):
-            raise ValueError(f"field {name!r} of sample {index} is of type {_name(found)}; its column is of {_name(kind)}")
+            raise ValueError(f"field {name!r} of sample {index} is of type {_name(found)}, but its column is of {_name(kind)}")
     try:
         if is_plain:
             return pyarrow.array(values, _FIELD_TYPES[kind])
         return pyarrow.array([value.tolist() if isinstance(value, numpy.ndarray) else value for value in values], kind)
     except (OverflowError, TypeError, ValueError) as problem:
         at = f"samples {indices[0]} to {indices[-1]}" if len(indices) > 1 else f"sample {indices[0]}"
-        raise ValueError(f"field {name!r} of {at} is no column of {_name(kind)}: {problem}") from problem
+        raise ValueError(f"field {name!r} of {at} cannot be converted to a column of {_name(kind)}: {problem}") from problem
 
 
 def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields: Fields, masks: bool) -> pyarrow.Table:

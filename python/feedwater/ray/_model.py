@@ -60,7 +60,7 @@ def map_batches(
         raise ValueError(f'framework is {framework!r}; it is "numpy" or "torch"')
     is_class = isinstance(model, type)
     if arguments and not is_class:
-        raise TypeError("arguments are passed to a class, but the model is a function")
+        raise TypeError("arguments for a constructor are given, but the model is a function; pass a class, or remove the arguments")
     settings = (framework, output, keep, batch_size is None)
     return dataset.map_batches(
         _Actor if is_class else _Applied(model, *settings).apply,
@@ -97,7 +97,7 @@ class _Applied:
         for name, values in named.items():
             array = _host(values)
             if array.ndim == 0 or len(array) != len(table):
-                raise ValueError(f"{name} of the model has shape {list(array.shape)}; it must have a row for each of {len(table)} images")
+                raise ValueError(f"{name} of the model has shape {list(array.shape)}; its first dimension must be {len(table)}, the number of images")
             kept = kept.append_column(name, _column(array))
         padding = table.column("padding").to_numpy() if "padding" in table.column_names else numpy.zeros(len(table), bool)
         return kept.filter(pyarrow.array(~padding)) if padding.any() else kept

@@ -84,7 +84,7 @@ class Order:
                 return self.epoch + number, min(self._begin(number) + rows, self.samples)
             rows -= own
         if rows > 0:
-            raise ValueError(f"rows is {rows} more than the {self.rows} rows of the data set")
+            raise ValueError(f"rows is too large by {rows}: the data set has {self.rows} rows")
         return self.epoch + self.epochs, 0
 
 

@@ -70,11 +70,17 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         transform, batch_size = settings.pop("transform", transform), settings.pop("batch_size", batch_size)
         refused = [name for name in _OF_TASKS if name in settings]
         if refused:
-            raise TypeError(f"{refused[0]} cannot be set: each read task reads a part of the whole set, on the GPU if num_gpus is set")
+            raise TypeError(
+                f"{refused[0]} cannot be set, because Ray divides the set among its read tasks and chooses their device (the GPU if num_gpus is "
+                "set)"
+            )
         if num_gpus < 0:
             raise ValueError(f"num_gpus is {num_gpus}; it must be at least 0")
         if getattr(transform, "rest", []):
-            raise ValueError("the recipe has transforms that run in Python; apply them with map_batches")
+            raise ValueError(
+                "the recipe has transforms that run in Python (keep_rest), which read tasks do not run; remove them from the recipe and apply "
+                "them with map_batches"
+            )
         if epochs < 1:
             raise ValueError(f"epochs is {epochs}; it must be at least 1")
         settings["loader"] = {**table_of("loader", settings.get("loader")), "shard": "none"}
@@ -95,7 +101,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             text, own = loader._text, loader._own
             has_objects = inner.has_objects
         if masks and not has_objects:
-            raise TypeError("masks are those of annotated objects, which the source does not have")
+            raise TypeError("masks=True needs annotated objects, which the source does not have; remove masks")
         columns = Fields.of(own, fields, has_objects)
         if num_gpus > 0:
             # Ray shows each task only its own GPUs.
@@ -248,7 +254,7 @@ def read(
     if isinstance(source, Datasource):
         given = settings or fields is not None or masks or state is not None
         if transform or given or (batch_size, epoch, epochs, num_gpus) != (64, 0, 1, 0):
-            raise TypeError("the source is a Datasource, which has all settings of the loader already")
+            raise TypeError("the source is a Datasource, which already has all settings of the loader; pass the settings to Datasource")
         datasource = source
     else:
         threads = max(1, int(num_cpus))
