@@ -42,7 +42,7 @@ pub fn run<T: Send + 'static>(
             }
             Err(RecvTimeoutError::Disconnected) => match thread.join() {
                 Err(panicked) => panic::resume_unwind(panicked),
-                Ok(()) => unreachable!("the thread sends before it ends"),
+                Ok(()) => unreachable!("the thread sends its result before it ends"),
             },
         }
     }

@@ -97,7 +97,10 @@ impl Sequence {
         let labels_are_given = labels.is_some();
         let labels = match labels {
             Some(labels) if labels.len() != len => {
-                let problem = format!("has {} labels for {len} items", labels.len());
+                let problem = format!(
+                    "has {} labels for {len} items; give one label for each item",
+                    labels.len()
+                );
                 return Err(refused("labels", problem));
             }
             Some(labels) => labels.iter().map(|&label| AtomicI64::new(label)).collect(),
@@ -191,7 +194,8 @@ impl Sequence {
                     Err(_) => item.get_type().to_string(),
                 };
                 pyo3::exceptions::PyTypeError::new_err(format!(
-                    "an item is a {kind}; it must be bytes or a path, or a tuple of bytes or a path, a label and optional fields"
+                    "an item is a {kind}; it must be bytes or a path, or a tuple of bytes or a \
+                     path, a label, and optional fields"
                 ))
             })?,
         };
@@ -303,7 +307,8 @@ fn check_memory(len: usize, name: &str) -> Result<()> {
     match Available::of_process() {
         Some(Available { bytes: available, limit }) if needed > available => {
             let problem = format!(
-                "{name}.items has {len} items, whose labels need {} of memory; {} are available ({limit})",
+                "{name}.items has {len} items, whose labels need {} of memory, but only {} are \
+                 available ({limit})",
                 feedwater::internals::footprint::bytes(needed),
                 feedwater::internals::footprint::bytes(available)
             );

@@ -225,7 +225,7 @@ def test_batches_that_cannot_be_mixed_are_refused():
         ([v2.MixUp()], "num_classes"),
         ([v2.MixUp(num_classes=3), v2.CenterCrop(8)], "follows a transform that mixes"),
         ([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)], "RandomChoice"),
-        ([v2.RandomChoice([v2.MixUp(num_classes=3), v2.CenterCrop(8)])], "CenterCrop beside MixUp"),
+        ([v2.RandomChoice([v2.MixUp(num_classes=3), v2.CenterCrop(8)])], "between MixUp or CutMix and CenterCrop"),
         ([v2.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=4)])], "num_classes"),
     ):
         with pytest.raises(fw.errors.ConversionError, match=words):
