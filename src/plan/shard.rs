@@ -119,8 +119,7 @@ impl Environment {
         let text = &self.0[name];
         let rank = text.trim().parse().map_err(|_| {
             let problem = format!(
-                "the environment variable {name} is \"{text}\", which is not a whole number; \
-                 correct it, or write cpu or cuda:N"
+                "{name} is \"{text}\", which is not a whole number; correct it, or write cpu or cuda:N"
             );
             Error::config("device", problem)
         })?;
@@ -136,8 +135,7 @@ impl Environment {
         let Some(text) = self.0.get(name) else { return Ok(None) };
         text.trim().parse().map(Some).map_err(|_| {
             problem(format!(
-                "the environment variable {name} is \"{text}\", which is not a whole number; \
-                 correct it, {WAY_OUT}"
+                "{name} is \"{text}\", which is not a whole number; correct it, {WAY_OUT}"
             ))
         })
     }
@@ -294,16 +292,11 @@ impl Launcher {
                 _ => "",
             };
             let says = self.says(environment);
-            return Err(problem(format!(
-                "{says}; set the environment variable {missing}{also}, {WAY_OUT}"
-            )));
+            return Err(problem(format!("{says}; set {missing}{also}, {WAY_OUT}")));
         };
         if rank >= world {
             let says = self.says(environment);
-            let text = format!(
-                "{says}, but the rank {rank} must be below the world size {world}; correct the \
-                 variables, {WAY_OUT}"
-            );
+            let text = format!("{says}: rank {rank} is not below {world}; correct it, {WAY_OUT}");
             return Err(problem(text));
         }
         Ok(Shard { rank, world, from: self.name })

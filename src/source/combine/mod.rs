@@ -155,8 +155,7 @@ impl Part {
         let Some(names) = self.labels.as_ref().map(Vec::len) else { return Ok(()) };
         if usize::try_from(label).is_ok_and(|number| number >= names) {
             let problem = format!(
-                "the label {label} has no class name, because the source has only {names} class \
-                 names; give a name for every label (source.classes)"
+                "the label {label} has no class name, because the source has only {names}; name every label (source.classes)"
             );
             return Err(DataError::new(Reason::Label, problem));
         }
@@ -184,10 +183,7 @@ impl Concat {
         let mut ends = Vec::with_capacity(parts.len());
         for part in &parts {
             end = end.checked_add(part.len()).ok_or_else(|| {
-                Error::config(
-                    "source.concat",
-                    "the concatenated sources have 2^64 or more samples in total",
-                )
+                Error::config("source.concat", "the sources have 2^64 or more samples in total")
             })?;
             ends.push(end);
         }
