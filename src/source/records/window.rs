@@ -116,7 +116,7 @@ impl<'a> Window<'a> {
             len => format!("but the file ends at byte {len}"),
         };
         let problem = format!(
-            "expected {count} bytes here, {ends}: it is truncated or damaged; copy it again"
+            "expected {count} bytes here, {ends}: the file is truncated or damaged; copy it again"
         );
         FileError::new(offset, problem)
     }

@@ -353,7 +353,8 @@ impl Machine<'_> {
         let thread = at.warp * 32 + access.lane;
         self.fault(block, at, kind, Some(access.lane as u32), || {
             format!(
-                "thread {thread} {what} {} bytes at {:#x}, where thread {}{} {before}",
+                "thread {thread} {what} {} bytes at {:#x}, where thread {}{} {before}, without \
+                 synchronization",
                 access.bytes,
                 access.address,
                 other.thread(),
