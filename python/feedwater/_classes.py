@@ -11,7 +11,7 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from .loader import Loader
 
-#: Values that `classes_of` may have, for messages.
+#: Values that the argument `classes_of` of a loader may have, for messages.
 _TAKEN = "a loader, its state_dict(), a list of names or the number of each name"
 
 
@@ -40,7 +40,7 @@ def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> l
 
 
 def name_of(name: Any) -> str:
-    """Returns the name of a class. Fails if it is not Unicode text."""
+    """Checks that a class name is a string of valid Unicode, and returns it."""
     if not isinstance(name, str):
         raise ConfigError(f"classes has the name {name!r}, which is a {type(name).__name__}; class names must be strings", key="classes")
     try:
@@ -51,7 +51,7 @@ def name_of(name: Any) -> str:
 
 
 def numbers_of(classes: Mapping[Any, Any]) -> dict[str, int]:
-    """Returns the numbers of classes, checked."""
+    """Checks the numbers of classes, and returns them as integers, by name."""
     numbers = {}
     for name, number in classes.items():
         try:

@@ -52,7 +52,7 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
 
 
 def _check_subset(source: Any) -> None:
-    """Checks that a ``Subset`` only selects samples. Its other code would not run."""
+    """Checks that a ``Subset`` of PyTorch only selects samples. feedwater would not run any other code of the subset."""
     name = type(source).__name__
     reads = next((kind for kind in type(source).__mro__ if "__getitem__" in vars(kind)), None)
     if getattr(source, "transform", None) is not None:
@@ -79,7 +79,7 @@ def _folder(source: Any, pairs: list[tuple[str, int]]) -> Samples:
 
 
 def _check_reads(source: Any) -> None:
-    """Checks that the data set returns the images of its files. Its other code would not run."""
+    """Checks that the data set only returns the images of its files. feedwater would not run any other code of the data set."""
     name = type(source).__name__
     reader = getattr(source, "loader", None)
     if reader is not None and getattr(reader, "__module__", "").partition(".")[0] != "torchvision":
@@ -111,7 +111,7 @@ class _Rows:
         image = row[self._image]
         if image is None:
             raise ValueError(f"row {index} has no image in the column {self._image!r}")
-        # The bytes if the table has them, otherwise the path of a file.
+        # An image of the table has either its encoded bytes or the path of its file.
         encoded = image["path"] if image["bytes"] is None else image["bytes"]
         return encoded, None if self._label is None else row[self._label]
 

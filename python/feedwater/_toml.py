@@ -63,7 +63,7 @@ def text(item: str | bytes) -> str:
     try:
         item.encode()
     except UnicodeEncodeError:
-        # A path whose bytes are not Unicode, as `os.fsdecode` returns it. TOML must be Unicode, so the path becomes a
+        # The text is a path from `os.fsdecode` whose bytes are not Unicode. TOML must be Unicode, so the path becomes a
         # URL.
         item = "file://" + urllib.parse.quote(os.fsencode(os.path.abspath(item)))
     out = ['"']

@@ -1,4 +1,4 @@
-"""Transforms of colours, filters and noise."""
+"""Converters for transforms of colours, filters and noise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .state import Form, Inconvertible, Misplaced, State, converts
 
 
 def _maybe(probability: float, operator: Operator) -> list[Operator]:
-    """Returns the operator, applied with a probability."""
+    """Returns an operator that applies this operator with a probability."""
     return [operator] if probability == 1 else [ops.RandomApply([operator], probability=probability)]
 
 

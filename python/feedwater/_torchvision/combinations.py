@@ -1,4 +1,4 @@
-"""Transforms that run others, and those that mix the samples of a batch."""
+"""Converters for transforms that run other transforms, and for transforms that mix the samples of a batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _apply(step: Any, state: State) -> list[Operator]:
 def _choice(step: Any, state: State) -> list[Operator]:
     if is_of_batches(step.transforms):
         return _mixes(step, state)
-    # In place of a transform that does nothing: a flip with probability 0.
+    # Replaces a transform without an effect: `Flip()` without probabilities does not flip.
     nothing = ops.RandomApply([ops.Flip()], probability=1.0)
     return [ops.OneOf([operator or nothing for operator in each(step.transforms, state)], weights=_weights(step))]
 
@@ -38,7 +38,7 @@ def _order(step: Any, state: State) -> list[Operator]:
 
 
 def is_of_batches(transforms: Any) -> bool:
-    """Whether transforms mix the samples of a batch."""
+    """Whether any of these transforms mixes the samples of a batch."""
 
     def mixes(step: Any) -> bool:
         name = type(step).__name__
@@ -89,7 +89,7 @@ def _mixes(step: Any, state: State) -> list[Operator]:
 
 
 def _choices(step: Any) -> list[tuple[float, Any]]:
-    """Returns the transforms with the probability of each."""
+    """Returns the inner transforms of a random choice, each with its probability."""
     if type(step).__name__ == "RandomApply":
         inner = list(step.transforms)
         if len(inner) != 1:

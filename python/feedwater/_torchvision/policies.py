@@ -1,4 +1,4 @@
-"""Policies of torchvision and timm."""
+"""Converters for augmentation policies of torchvision and timm, such as AutoAugment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State of the image between the transforms of a list, and the table of converters."""
+"""Type of the image between two transforms during a conversion, and the table of converters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..errors import ConversionError
 
 
 class Inconvertible(Exception):
-    """Why a transform cannot be converted."""
+    """Raised for a transform that cannot be converted. The message is the reason."""
 
 
 class Misplaced(Inconvertible):
-    """Why a transform cannot be converted at its place. At another place it could be."""
+    """Raised for a transform that cannot be converted at its place in the list, but could be at another place."""
 
 
 class Form(enum.Enum):
@@ -32,8 +32,8 @@ class Form(enum.Enum):
 
 
 class State:
-    """State of the image after the transforms so far. ``as_pil``: computations on tensors may have the pixels of PIL
-    images."""
+    """State of a conversion after the transforms so far. ``as_pil``: operators may have the pixels of PIL images even
+    where torchvision computes on tensors."""
 
     def __init__(self, as_pil: bool) -> None:
         self.as_pil = as_pil
@@ -61,11 +61,11 @@ class State:
         self.form, self.dtype = form, dtype
 
     def unit(self) -> float:
-        """Factor from torchvision's values to feedwater's values at this place."""
+        """Factor that converts torchvision's pixel values after the transforms so far to feedwater's."""
         return 255.0 if self.form is Form.SCALED else 1.0
 
     def finished(self) -> list[Operator]:
-        """Returns the operators. If torchvision's values are 0 to 1 at the end, a scaling is added."""
+        """Returns the operators of the chain. If torchvision's values end as 0 to 1, adds an operator that scales to 0 to 1."""
         scaling = [ops.Normalize(mean=(0, 0, 0), std=(1, 1, 1))] if self.form is Form.SCALED else []
         return self.operators + scaling
 
@@ -127,11 +127,11 @@ def library(step: Any) -> str:
 
 
 def inner_of(transform: Any) -> Iterable[Any] | None:
-    """Returns the transforms that a sequence runs one after another, or ``None`` if it is no sequence."""
+    """Returns the transforms that a sequence runs one after another, or ``None`` if ``transform`` is not a sequence."""
     if isinstance(transform, (list, tuple)):
         return transform
     kind = type(transform).__name__
-    # Subclasses may use the same transforms in another way.
+    # Compare the name of the class, because a subclass may use its transforms in another way.
     if kind == "Compose" and library(transform) in ("torchvision", "timm") and not _is_changed(transform):
         inner: Iterable[Any] = transform.transforms
         return inner
@@ -195,7 +195,7 @@ _BOXES = "it changes boxes, which batch.objects() returns; remove it"
 OF_BOXES = ("ConvertBoundingBoxFormat", "ClampBoundingBoxes", "SanitizeBoundingBoxes", "ClampKeyPoints", "SanitizeKeyPoints", "SetClampingMode")
 _VIEWS = "it makes several images from one, but a sample has one; with keep_rest=True it runs in Python, and the batch gets an axis for the images"
 _VIDEO = "it is for videos"
-#: Why transforms cannot be converted, by name.
+#: Reasons why transforms cannot be converted, by the name of the transform.
 _REFUSED = {
     "FiveCrop": _VIEWS,
     "TenCrop": _VIEWS,

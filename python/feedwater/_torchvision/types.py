@@ -1,4 +1,4 @@
-"""Transforms that change the type of the image or its values, and the presets of torchvision's weights."""
+"""Converters for transforms that change the type or the values of the image, and for the presets of torchvision's weights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _tensor_of_bytes(step: Any, state: State) -> list[Operator]:
 @converts("ToTensor", "MaybeToTensor")
 def _tensor(step: Any, state: State) -> list[Operator]:
     if library(step) == "timm" and type(step).__name__ == "ToTensor":
-        # timm's ``ToTensor`` does not scale.
+        # Unlike torchvision's `ToTensor`, timm's does not scale to 0 to 1.
         if state.form is Form.PIL:
             state.becomes(Form.BYTES, "u8", step)
         return _as_dtype(state, step.dtype, step, scales=False)
@@ -58,7 +58,7 @@ _DTYPES = {"torch.uint8": "u8", "torch.float32": "f32", "torch.float16": "f16", 
 def _dtype(step: Any, state: State) -> list[Operator]:
     dtype = step.dtype
     if isinstance(dtype, dict):
-        # Use the type for images. Boxes and masks are not part of the chain.
+        # Use the entry for images. Boxes and masks are not part of the chain.
         names = {getattr(key, "__name__", key): value for key, value in dtype.items()}
         image = "Image" if state.tensor_by == "ToImage" else "Tensor"
         if image not in names and "others" not in names:
@@ -100,7 +100,7 @@ def _normalize(step: Any, state: State) -> list[Operator]:
     mean, std = ([float(value) for value in values] for values in (step.mean, step.std))
     mean, std = (values * 3 if len(values) == 1 else values for values in (mean, std))
     if state.form is Form.UNSCALED:
-        # Values are 0 to 255, and so are mean and deviation.
+        # The values are 0 to 255 here, and mean and deviation are on the same scale.
         mean, std = [value / 255 for value in mean], [value / 255 for value in std]
     state.becomes(Form.NORMALIZED, state.dtype, step)
     return [ops.Normalize(mean=mean, std=std)]
@@ -108,7 +108,7 @@ def _normalize(step: Any, state: State) -> list[Operator]:
 
 @converts("ImageClassification", "SemanticSegmentation", "ObjectDetection")
 def _preset(step: Any, state: State) -> list[Operator]:
-    """Converts the ``transforms()`` of weights."""
+    """Converts the presets that ``transforms()`` of torchvision's weights returns."""
     import torch
     from torchvision import transforms
 
