@@ -1,4 +1,4 @@
-"""Batches as a data set of PyTorch."""
+"""Batches of a loader as a data set of PyTorch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..loader import Loader
 
 
 class Batches(IterableDataset):  # type: ignore[misc]
-    """Batches of a loader, without a length. ``copies`` is for consumers that keep more batches than a loader has
-    memory for."""
+    """Batches of a loader, without a length. ``copies``: whether batches are copied, for consumers that keep more
+    batches than a loader has memory for."""
 
     def __init__(self, loader: Loader, keys: tuple[str, str] | None, padding_label: int | None, *, copies: bool = False) -> None:
         if loader.framework != "torch":
