@@ -118,13 +118,13 @@ class Loader:
       make a smaller batch (False, the default of recipes for evaluation). Or ``last_batch``:
       ``"drop"``, ``"partial"``, or ``"pad"``, which repeats the last sample and marks it.
     * ``on_error``: what to do with an unusable image. ``"stop"`` (default) raises an error;
-      ``"skip"`` uses another sample instead, which then occurs twice in the epoch; ``"substitute"``
-      uses zeros with the label -100, which losses of PyTorch ignore; ``"drop"`` makes the batch
+      ``"skip"`` uses another sample instead, which the epoch then has twice; ``"substitute"`` uses
+      zeros with the label -100, which losses of PyTorch ignore; ``"drop"`` makes the batch
       shorter, for exact evaluation. Empty batches are left out, so ranks may have different
       numbers of batches. :attr:`stats` counts unusable images.
     * ``epochs``: number of epochs, at least 1. Default: unlimited.
-    * ``rank``, ``world_size``: the shard. Default: from the process group of ``torch.distributed``,
-      even if initialized later, otherwise from the launcher (``torchrun``, Slurm, MPI).
+    * ``rank``, ``world_size``: the shard. Default: from the process group of PyTorch, even if it
+      is initialized later, otherwise from the launcher (``torchrun``, Slurm, MPI).
     * ``batch_operators``: operators on pairs of samples, such as ``ops.Mixup``.
     * ``targets``, ``decode``, ``output``, ``cache``, ``limits``, ``storage``, ``loader``: groups
       of other settings: :class:`feedwater.Targets`, :class:`feedwater.Decode` and so on, or
@@ -140,10 +140,10 @@ class Loader:
       without, the second. Loaders of consecutive parts together return the batches of one loader,
       on any machines, if each part begins where a batch of that loader begins.
 
-    Threads may share a loader or an iterator of it: one of them gets each batch. :meth:`set_epoch`,
-    :meth:`load_state_dict` and :meth:`close` end the running epoch of all threads. Wrong arguments
-    raise ``TypeError``, ``ValueError`` or :class:`feedwater.errors.ConfigError`; other errors are
-    classes of :mod:`feedwater.errors`.
+    Threads may share a loader or an iterator of it: one of them gets each batch.
+    :meth:`set_epoch`, :meth:`load_state_dict` and :meth:`close` end the running epoch of all
+    threads. Wrong arguments raise ``TypeError``, ``ValueError`` or
+    :class:`feedwater.errors.ConfigError`; other errors are classes of :mod:`feedwater.errors`.
     """
 
     def __init__(
