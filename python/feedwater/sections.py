@@ -2,8 +2,8 @@
 
     loader = fw.Loader("data/train", fw.train_recipe(224), decode=fw.Decode(prescale=True), limits=fw.Limits(host_memory="4 GiB"))
 
-A field that is left out, or ``None``, has its default. Sizes in bytes are numbers, or texts such as ``"1.5 GiB"``. Mappings with the
-same keys are accepted in place of the classes.
+A setting that is not given, or is ``None``, has its default. Sizes in bytes are numbers, or texts such as ``"1.5 GiB"``. Instead of an
+object of these classes, a mapping with the same keys is accepted.
 """
 
 from __future__ import annotations
@@ -287,8 +287,9 @@ class LoaderSettings(Section):
 
     These settings are not parameters of :class:`feedwater.Loader` itself:
 
-    * ``shuffle_window``: shuffles only within windows of this number of samples, for sources with
-      many samples per file. Needs ``shuffle``. Default: the whole set is shuffled.
+    * ``shuffle_window``: shuffles files, and samples only within windows of this number of
+      samples. For sources with many samples per file; needs ``shuffle``. Default: the whole set
+      is shuffled.
     * ``repeats``: repeated augmentation: how often each sample occurs in a row in the order of all
       shards, 1 to 256, each time with its own random choices. More than 1 needs ``shuffle``.
       Default: 1.

@@ -18,7 +18,7 @@ from ._parts import Part, problems
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-#: Python types of fields, and the types of their columns.
+#: Python types that fields may have, and the Arrow type of the column for each.
 _FIELD_TYPES = {
     bool: pyarrow.bool_(),
     int: pyarrow.int64(),
@@ -28,35 +28,35 @@ _FIELD_TYPES = {
 }
 _FIELD_NAMES = "int, float, bool, str, bytes, arrays of NumPy with one or two axes, or a type of Arrow"
 _ADVICE = 'Name the fields that become columns: fields={"caption": str}'
-#: Type of a field that is `None` in the first item.
+#: Marks a field whose type is unknown, because it is `None` in the first item.
 _UNKNOWN = type(None)
-#: Name of the column for fields that are no dictionary.
+#: Name of the only column of fields if the fields of an item are not a dictionary.
 _FIELDS = "fields"
-#: Names of all other columns.
+#: Names of the columns that exist besides fields and annotated objects.
 _COLUMNS = ("image", "label", "target", "index", "location", "epoch", "position", "padding", "outcome", "replaces", "error")
 #: Names of the columns of annotated objects.
 _OBJECTS = ("boxes", "categories", "object_ids", "areas", "visible", "crowd", "masks")
 
-#: Element types of images. Arrow has no bf16, so such images are stored as 16-bit integers with the same bits. No other
-#: images have this type.
+#: Element types of images in columns. Arrow has no bf16, so bf16 images are stored as 16-bit integers with the same bits.
+#: No other images are stored as 16-bit integers.
 ELEMENTS: Mapping[str, Any] = {"u8": numpy.uint8, "f16": numpy.float16, "bf16": numpy.uint16, "f32": numpy.float32}
 
-#: A key of `_FIELD_TYPES`, or a type of Arrow.
+#: Type of a field: a Python type that is a key of `_FIELD_TYPES`, or a type of Arrow.
 FieldType: TypeAlias = "type | pyarrow.DataType"
 
 
 class Fields:
-    """Names and types of the columns for the fields of sequences' items."""
+    """Names and types of the columns for fields of :func:`feedwater.samples`."""
 
     def __init__(self, types: Mapping[str, FieldType], *, is_whole: bool) -> None:
         self._types = dict(types)
-        # Whether an item with other fields is an error.
+        # Whether the columns must include all fields, so that an item with another field is an error.
         self._is_whole = is_whole
 
     @classmethod
     def of(cls, own: Mapping[str, Given], types: Mapping[str, FieldType] | None, has_objects: bool) -> Fields:
-        """Returns the given fields, or else the fields of the first item of each sequence. ``has_objects``: whether the
-        source has annotated objects."""
+        """Creates the columns from the argument ``fields`` (``types``). Without it, they are the fields of the first item of
+        each sequence. ``has_objects``: whether the source has annotated objects."""
         if types is not None and not own:
             raise TypeError("the argument fields selects fields of items of fw.samples, but the source has no such items; remove fields")
         found = _inferred(own) if types is None else types
@@ -103,17 +103,17 @@ def _inferred(own: Mapping[str, Given]) -> dict[str, FieldType]:
 
 
 def _first(items: Items) -> Mapping[str, Any]:
-    """Returns the fields of the first item."""
+    """Returns the fields of the first item of a sequence, by name."""
     try:
         item = items[0]
     except Exception:
-        # Ignore the error here. The loader handles it according to `on_error`.
+        # The item cannot be read. Ignore this here: the loader handles the error according to `on_error`.
         return {}
     return _row(item[2]) if isinstance(item, tuple) and len(item) == 3 else {}
 
 
 def _inferred_type(value: Any) -> FieldType:
-    """Returns the type of the column for a value."""
+    """Returns the type of the column for a field with this value."""
     if isinstance(value, numpy.ndarray) and value.ndim in (1, 2) and value.dtype.kind in "biuf":
         element = pyarrow.from_numpy_dtype(value.dtype)
         return pyarrow.list_(element if value.ndim == 1 else pyarrow.list_(element, value.shape[1]))
@@ -128,7 +128,7 @@ def _row(value: Any) -> Mapping[str, Any]:
 
 
 def _type(value: Any) -> type:
-    """Returns the type of a value, also of a number of NumPy."""
+    """Returns the Python type of a value. For a number of NumPy, this is the type of the equal Python number."""
     return type(value.item() if isinstance(value, numpy.generic) else value)
 
 
@@ -152,10 +152,10 @@ def _column(name: str, kind: FieldType, values: Sequence[Any], indices: Sequence
 
 
 def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields: Fields, masks: bool) -> pyarrow.Table:
-    """Converts a batch to a block. ``size`` is the number of samples of a full batch."""
+    """Converts a batch to a block, which is a table in Ray Data. ``size``: number of samples in a full batch."""
     first = part.begin + batch.number * size
     records, errors = batch.samples, batch.errors
-    # Padding repeats the last sample.
+    # Padding has the position of the last sample, which it repeats.
     positions = [min(first + place, part.end - 1) for place in range(len(records))]
     # Copy the images, because Ray may collect more blocks than the loader has slots.
     images = numpy.frombuffer(batch._inner.to_host(), ELEMENTS[batch.dtype]).reshape(batch.shape)
