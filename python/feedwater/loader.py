@@ -250,7 +250,7 @@ class Loader:
         framework: Framework = "torch",
         own: Mapping[str, Samples] | None = None,
     ) -> Loader:
-        """Returns a loader for a pipeline file. ``own``: the sources that the file names as ``own = "NAME"``, such as ``{"NAME": fw.samples(items)}``."""
+        """Returns a loader for a pipeline file. ``own``: sources that the file names as ``own = "NAME"``: ``{"NAME": fw.samples(items)}``."""
         given = {}
         for name, sequence in (own or {}).items():
             if not isinstance(sequence, Samples):

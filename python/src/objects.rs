@@ -5,11 +5,12 @@ use feedwater::annotation::{PlacedObject, RunLengths};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
-/// Objects of one sample that are visible in its tensor. Columns are bytes in native byte order.
+/// Annotated objects of one sample that are visible in its tensor. Methods return a column of
+/// values as bytes in native byte order.
 #[pyclass(frozen)]
 pub struct Objects {
     objects: annotation::Objects,
-    /// Numbers of the chosen objects.
+    /// Indices of the objects that were not left out.
     chosen: Vec<usize>,
 }
 
@@ -47,7 +48,7 @@ impl Objects {
         (size.width, size.height)
     }
 
-    /// Left, top, right and bottom edges, f32.
+    /// Left, top, right and bottom edges of the boxes, f32.
     fn boxes<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
         self.column(py, |it| it.bbox.xyxy().map(f32::to_ne_bytes))
     }
