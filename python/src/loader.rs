@@ -473,7 +473,7 @@ impl Drop for Ended {
     }
 }
 
-/// Dropping an epoch may drop its loader, which waits for the loader's threads. [`dropped`] does
+/// Dropping an epoch may drop its loader, which waits for the loader's threads. `dropped` does
 /// not let these threads wait for the interpreter, or for this thread.
 impl Drop for Epoch {
     fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! A pipeline file, or the text of one.
+//! A pipeline, from a pipeline file or from the text of one.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-"""Data sets of other libraries used as sources."""
+"""Tests of data sets of other libraries as sources."""
 
 import types
 
@@ -84,7 +84,7 @@ def test_a_table_of_hugging_face(folder):
         }
     )
     rows = {
-        # A table with bytes, and with paths of files.
+        # Half of the rows have the bytes of an image, the other half the path of a file.
         "photo": [{"bytes": path.read_bytes(), "path": None} if index % 2 else str(path) for index, path in enumerate(paths)],
         "kind": [int(path.parent.name == "dog") for path in paths],
         "count": list(range(20)),

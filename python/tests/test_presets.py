@@ -19,7 +19,7 @@ Image = pytest.importorskip("PIL.Image")
 
 
 def smooth(index, width=60, height=44):
-    """Returns enlarged noise, so that filters interpolate between different values."""
+    """Returns an image of enlarged noise, in which neighbouring pixels differ, so that wrong interpolation is noticed."""
     return numpy.asarray(Image.fromarray(pixels_of(index, 15, 11)).resize((width, height), Image.Resampling.BICUBIC))
 
 
@@ -136,7 +136,7 @@ def test_policies_of_timm(large, text, operator):
 
 
 def drawn(action, image):
-    """Applies an operation of AugMix as timm does with Pillow."""
+    """Applies an operation of timm's AugMix to an image with Pillow, given the recorded action."""
     from PIL import ImageEnhance, ImageOps
 
     values = action["params"]

@@ -1,4 +1,4 @@
-"""Columns for additional data of batches, and element types of images, on a Ray cluster."""
+"""Tests of columns for fields and annotated objects, and of element types of images, on a Ray cluster."""
 
 import json
 
@@ -13,7 +13,7 @@ from ray_helpers import RANDOM, SAMPLES, SETTINGS, check, loaded  # noqa: E402
 
 
 class Captioned:
-    """Images of a folder with fields. They are the same in every process."""
+    """A sequence of the images of a folder, with fields that are the same in every process."""
 
     def __init__(self, folder, fields):
         self.files = sorted(str(path) for path in folder.rglob("*.ppm"))
@@ -27,7 +27,7 @@ class Captioned:
 
 
 def everything(index):
-    """Returns fields of every type. Some are missing or NumPy numbers."""
+    """Returns fields of every type. For some images, fields are missing, `None` or numbers of NumPy."""
     fields = {"caption": f"image {index} ☂", "id": index << 40, "score": index / 3, "mask": bytes([index, 0, 255]), "good": index % 2 == 0}
     if index % 5 == 4:
         return {**fields, "caption": None, "id": numpy.int32(index), "score": index}
@@ -41,7 +41,7 @@ def test_fields_are_columns(cluster, many):
         expected = [fields for batch in loader for fields in batch.fields]
     names = ["caption", "id", "score", "mask", "good"]
     assert [{name: row[name] for name in names} for row in rows] == [{name: it.get(name) for name in names} for it in expected]
-    # Only selected fields, and fields given as something other than a dictionary.
+    # Select one field. Then use fields that are not a dictionary.
     dataset = fw.ray.read(source, RANDOM, batch_size=4, override_num_blocks=1, fields={"score": float}, **SETTINGS)
     columns = dataset.schema()
     assert "score" in columns.names and not {"caption", "id"} & set(columns.names)
@@ -158,7 +158,7 @@ def test_every_type_of_elements_has_a_column(cluster, many, dtype):
     with fw.Loader(many, RANDOM, batch_size=4, dtype=dtype, **SETTINGS) as loader:
         expected = torch.cat([images.clone() for images, _ in loader])
     dataset = fw.ray.read(many, RANDOM, batch_size=4, dtype=dtype, override_num_blocks=2, **SETTINGS)
-    # Converts in the loop, as the documentation shows.
+    # Convert bf16 in the loop, as the documentation shows.
     batches = [batch["image"] for batch in dataset.select_columns(["image"]).iter_torch_batches(batch_size=10)]
     batches = [batch.view(torch.bfloat16) for batch in batches] if dtype == "bf16" else batches
     assert batches[0].dtype == expected.dtype
@@ -188,7 +188,7 @@ def test_images_of_bf16_keep_their_memory():
 
 
 def test_a_task_without_the_gpu_that_it_was_promised_says_so(cluster, many):
-    # The driver's node claims to have a GPU, like a node whose driver is too old.
+    # The driver's node declares a GPU that cannot be used, like a node whose driver is too old.
     dataset = fw.ray.read(many, RANDOM, batch_size=4, num_gpus=1, num_cpus=0, override_num_blocks=1, **SETTINGS)
     with pytest.raises(fw.errors.UnavailableError, match="cuda"):
         dataset.take_all()

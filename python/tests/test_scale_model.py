@@ -1,4 +1,4 @@
-"""The model of docs/distributed.md: the page shows the program's output, and the formulas are correct."""
+"""Tests of the model behind docs/distributed.md: the page shows the program's output, and the formulas are correct."""
 
 import importlib.util
 import pathlib
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def loaded():
-    """Returns the program as a module. It belongs to no package."""
+    """Loads the program `benches/scale_model.py`, which belongs to no package, as a module."""
     spec = importlib.util.spec_from_file_location("scale_model", ROOT / "benches" / "scale_model.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module

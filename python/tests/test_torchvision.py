@@ -132,7 +132,8 @@ def test_all_that_cannot_be_converted_is_named():
         fw.from_torchvision(v1.RandomApply([v1.Lambda(lambda it: it)]))
 
 
-#: Transforms that would give other pixels than torchvision's, words of the reason, and whether ``as_pil`` accepts them.
+#: Transforms that would give other pixels than torchvision's, words in the error message, and whether they are accepted
+#: with ``as_pil``.
 REFUSED = {
     "no antialias": ([v2.ToImage(), v2.Resize(16, antialias=False)], "antialias is False", True),
     "no antialias in a random crop": ([v1.ToTensor(), v1.RandomResizedCrop(16, antialias=None)], "antialias is None", True),
@@ -209,7 +210,7 @@ def _convert_image_to_rgb(image):
 def test_functions_are_named_and_those_of_clip_are_known(monkeypatch):
     steps = [v1.CenterCrop(8), _convert_image_to_rgb, v1.ToTensor()]
     assert "_convert_image_to_rgb (transform 1): it is test_torchvision._convert_image_to_rgb" in problems_of(*steps)[0]
-    # CLIP's own function does not change RGB images.
+    # The function of this name in CLIP does not change RGB images, so it is left out.
     monkeypatch.setattr(_convert_image_to_rgb, "__module__", "clip.clip")
     assert len(fw.from_torchvision(steps)) == 2
 

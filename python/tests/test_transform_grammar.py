@@ -64,7 +64,7 @@ def check(folder, out, pixels, seed):
             continue
         start = Image.fromarray(pixels[sample["path"]])
         found = transform_grammar.outcomes(transform_grammar.Node("sequence", nodes, None), start, actions)
-        # Floats may be rounded once more or once less.
+        # Results of floats may differ by one rounding.
         allowed = levels * unit + (0 if end == "bytes" else 2e-6)
         differences = []
         for result, left in found:
