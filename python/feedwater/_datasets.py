@@ -136,8 +136,8 @@ def _table(rows: Any, image: str | None, label: str | None) -> Samples:
 
 
 def _columns(kinds: dict[str, str], name: str | None, argument: str, kind: str) -> list[str]:
-    """Returns the column that an argument names, or else the only column of this type. There may be no column of
-    labels."""
+    """Returns the column that an argument names, or without the argument the only column of the type ``kind``. If there is no
+    column of labels, returns an empty list."""
     if name is not None:
         if name not in kinds:
             raise ValueError(f"{argument} is {name!r}, but the data set has only the columns {', '.join(kinds)}")

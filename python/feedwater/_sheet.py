@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from .batch import Batch
     from .objects import Objects
 
-#: Maximum number of images on the sheet, and maximum side of an image in pixels. Noise, which PNG does not compress, makes a
-#: sheet of 0.8 MB.
+#: Maximum number of images on the sheet, and maximum side of an image in pixels. With images of noise, the sheet has 0.8 MB.
 _IMAGES = 32
 _SIDE = 80
 #: Maximum number of error messages on the sheet, and maximum length of a label in characters.
@@ -108,8 +107,7 @@ def _levels(image: ndarray[Any, Any], layout: str, ends: Sequence[Sequence[float
     height, width, _ = image.shape
     block = -(-max(height, width) // _SIDE)
     if block > 1:
-        # Average blocks of pixels. Leave out incomplete blocks at the edges, unless the image is smaller than a
-        # block.
+        # Average blocks of pixels. Leave out incomplete blocks at the edges, unless the image is smaller than a block.
         tall, wide = min(block, height), min(block, width)
         image = image[: height // tall * tall, : width // wide * wide]
         image = image.reshape(height // tall, tall, width // wide, wide, 3).mean(axis=(1, 3))

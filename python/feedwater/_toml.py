@@ -63,8 +63,7 @@ def text(item: str | bytes) -> str:
     try:
         item.encode()
     except UnicodeEncodeError:
-        # The text is a path from `os.fsdecode` whose bytes are not Unicode. TOML must be Unicode, so the path becomes a
-        # URL.
+        # The text is a path from `os.fsdecode` whose bytes are not Unicode. TOML must be Unicode, so write the path as a URL.
         item = "file://" + urllib.parse.quote(os.fsencode(os.path.abspath(item)))
     out = ['"']
     for sign in item:

@@ -50,8 +50,7 @@ class SampleError(Error, ValueError):
     index: int
     #: Path, URL or other name of the sample.
     location: str
-    #: ``"unreadable"``, ``"empty"``, ``"truncated"``, ``"corrupt"``, ``"unsupported"``, ``"oversized"``, ``"out_of_memory"`` or
-    #: ``"label"``.
+    #: Category: ``unreadable``, ``empty``, ``truncated``, ``corrupt``, ``unsupported``, ``oversized``, ``out_of_memory`` or ``label``.
     reason: str
 
 

@@ -78,8 +78,8 @@ _log = logging.getLogger("feedwater")
 atexit.register(_feedwater.finish)
 # In a frozen program, `sys.executable` is the program itself and not a Python interpreter.
 if os.path.basename(sys.executable or "").startswith("python") and not hasattr(sys, "frozen"):
-    # The check of the JPEG engines may crash, so it runs in a process of its own. With `-P`, Python does not import
-    # modules from the current folder.
+    # The check of the JPEG engines may crash, so it runs in a process of its own.
+    # With `-P`, this process does not import modules from the current folder.
     _safe = ["-P"] if sys.version_info >= (3, 11) else []
     _feedwater.set_checking_program([sys.executable, *_safe, "-m", "feedwater"])
 
@@ -250,7 +250,7 @@ class Loader:
         framework: Framework = "torch",
         own: Mapping[str, Samples] | None = None,
     ) -> Loader:
-        """Returns a loader for a pipeline file. ``own``: sources that the file names as ``own = "NAME"``: ``{"NAME": fw.samples(items)}``."""
+        """Returns a loader for a pipeline file. If the file contains ``own = "NAME"``, pass ``own={"NAME": fw.samples(items)}``."""
         given = {}
         for name, sequence in (own or {}).items():
             if not isinstance(sequence, Samples):
@@ -284,8 +284,8 @@ class Loader:
         self._current: weakref.ref[Batches] | None = None
         #: Number of failed samples by outcome, in earlier inner loaders and in the runs before the loaded state.
         self._failed: dict[str, int] = {}
-        # Held while an epoch begins, and while the inner loader is replaced or closed. The lock is reentrant, because a signal
-        # handler may close the loader meanwhile.
+        # This lock is held while an epoch begins, and while the inner loader is replaced or closed.
+        # The lock is reentrant, because a signal handler may close the loader on the thread that holds the lock.
         self._lock = threading.RLock()
         self._closed = False
         # Number of the epoch of the next loop.

@@ -156,13 +156,13 @@ impl Sequence {
 
     /// Drops the fields of all items. Fields that are needed later are read again.
     pub fn forget_all(&self) {
-        // Drop them without the lock, because destructors may run Python code.
+        // Drop the fields without the lock, because their destructors may run Python code.
         let _fields = self.kept().map(|mut kept| std::mem::take(&mut *kept));
     }
 
     /// Drops the fields of an item whose sample failed.
     pub fn forget(&self, index: u64) {
-        // Drop them without the lock, because destructors may run Python code.
+        // Drop the fields without the lock, because their destructors may run Python code.
         let _fields = self.kept().and_then(|mut kept| kept.remove(&index));
     }
 

@@ -77,8 +77,8 @@ def cluster():
     import ray.data
 
     settings = {"object_store_memory": 100 << 20, "include_dashboard": False}
-    # Ray notices a killed node after 2.5 seconds. A slow node has 10 seconds for each of five answers. The GPU is only
-    # declared, and does not exist.
+    # Ray notices a killed node after 2.5 seconds. A slow node has 10 seconds for each of five answers.
+    # The GPU of the driver's node is only declared, and does not exist.
     health = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}
     head = {"num_cpus": 0, "num_gpus": 1, "_system_config": health, **settings}
     cluster = ray.cluster_utils.Cluster(initialize_head=True, head_node_args=head)

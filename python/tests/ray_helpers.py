@@ -56,8 +56,7 @@ class Killing:
         self.killed = str(killed)
         # The driver opens the source too, but must not be killed.
         self.driver = os.getpid()
-        #: Which read of the image kills the worker. The first read may be that of building the loader, which reads some
-        #: items, and of a small set all.
+        #: Which read of the image kills the worker. The first read may be that of building the loader, which reads some items.
         self.question = question
         self.node = node
         self.asked = 0

@@ -7,8 +7,7 @@ import numpy
 import pytest
 from conftest import pixels_of, write_image
 
-# COCO annotations: a rectangle, a triangle, a crowd as run lengths, and an object without an outline. `bbox` is x, y,
-# width and height.
+# COCO annotations: a rectangle, a triangle, a crowd as run lengths, and an object without an outline.
 OBJECTS = [
     {"id": 11, "category_id": 5, "bbox": [2, 1, 6, 4], "area": 24.5, "segmentation": [[2, 1, 8, 1, 8, 5, 2, 5]]},
     {"id": 12, "category_id": 3, "bbox": [0, 0, 12, 8], "segmentation": [[0, 0, 12, 0, 0, 8]]},

@@ -18,8 +18,7 @@ from ray_helpers import RANDOM, SETTINGS, check, loaded  # noqa: E402
 
 SOURCES = pathlib.Path(__file__).parents[2] / "tests" / "simulated"
 COMPILER = os.environ.get("CXX", "c++")
-#: For each environment variable that names a library: source file, library, and libraries to link. They are built in
-#: this order.
+#: For each environment variable that names a library, in the order of building: source file, library, libraries to link.
 LIBRARIES = {
     "FEEDWATER_LIBCUDA": ("cuda.cpp", "libcuda.so", []),
     "FEEDWATER_LIBNVRTC": ("nvrtc.cpp", "libnvrtc.so", []),

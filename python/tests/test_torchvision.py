@@ -54,8 +54,7 @@ def test_pixels_are_those_of_torchvision(large, name):
     for index, image in enumerate(images):
         expected = transform(Image.fromarray(smooth(index)))
         assert image.dtype == expected.dtype and image.shape == expected.shape
-        # ToDtype multiplies by 1/255, while ToTensor and feedwater divide by 255. With half floats, torchvision rounds
-        # more often.
+        # ToDtype multiplies by 1/255, while ToTensor and feedwater divide by 255. For half floats, torchvision rounds more often.
         atol = {"half": 5e-4, "v2 evaluation": 5e-7}.get(name, 0)
         torch.testing.assert_close(image, torch.as_tensor(expected), rtol=0, atol=atol)
 
@@ -132,8 +131,7 @@ def test_all_that_cannot_be_converted_is_named():
         fw.from_torchvision(v1.RandomApply([v1.Lambda(lambda it: it)]))
 
 
-#: Transforms that would give other pixels than torchvision's, words in the error message, and whether they are accepted
-#: with ``as_pil``.
+#: Transforms that would give other pixels than torchvision, words in the error message, and whether ``as_pil`` accepts them.
 REFUSED = {
     "no antialias": ([v2.ToImage(), v2.Resize(16, antialias=False)], "antialias is False", True),
     "no antialias in a random crop": ([v1.ToTensor(), v1.RandomResizedCrop(16, antialias=None)], "antialias is None", True),

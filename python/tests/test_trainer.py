@@ -68,8 +68,7 @@ def trained(folder, out, *, batch, accumulate=1, checkpoint=None, **settings):
 
 @pytest.mark.parametrize("accumulate, checkpoints", [(1, [2, 7, 13]), (2, [1, 4, 6])])
 def test_a_run_continues_with_the_batches_that_are_left(folder, tmp_path, accumulate, checkpoints):
-    # Six batches per epoch, and two images are left over. With two accumulated batches per step, there are three steps
-    # per epoch.
+    # An epoch has six batches, and two images are left over. With two accumulated batches per step, it has three steps.
     settings = {"batch": 3, "accumulate": accumulate}
     seen, weights, _ = trained(folder, tmp_path, **settings)
     assert len(seen) == 18

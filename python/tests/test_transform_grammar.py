@@ -59,8 +59,7 @@ def check(folder, out, pixels, seed):
             # feedwater scales at the end with a normalization. torchvision has no such step.
             assert actions.pop()["op"] == "normalize"
         if any(action["kind"] == "resample" and 1 in action["size"] for action in actions):
-            # PyTorch 2.15 resizes tensors to one column wrongly: the error is up to 150 levels, and differs between
-            # bytes and floats.
+            # PyTorch 2.15 resizes tensors to one column wrongly: errors are up to 150 levels, and differ for bytes and floats.
             continue
         start = Image.fromarray(pixels[sample["path"]])
         found = transform_grammar.outcomes(transform_grammar.Node("sequence", nodes, None), start, actions)

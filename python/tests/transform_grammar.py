@@ -163,8 +163,7 @@ class Grammar:
         self.tensors = form != "pil"
         self.floats = form == "floats"
         self.unit = 255 if self.floats else 1
-        # For tensors, feedwater rounds both passes to bytes, by at most half a level each, and rounds weights to 22
-        # bits.
+        # For tensors, feedwater rounds both passes to bytes, by at most half a level each, and weights to 22 bits.
         self.resized = 1.001 if self.tensors else 0.0
         self.levels = 0.0
         self.grown = False

@@ -63,8 +63,7 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
                 if keep_rest and has_one_size(whole) and not is_of_batches(whole.rest):
                     return whole
             elif isinstance(problem, Misplaced):
-                # This problem may only follow from an earlier transform that was not converted: that one might have changed
-                # the image's type.
+                # Do not report this problem: an earlier transform that was not converted might have changed the image's type.
                 continue
             problems.append(f"{name_of(step)} (transform {place}): {problem}")
     if whole is None:

@@ -128,8 +128,7 @@ class LoaderTrainer:
         # Return the same object for a loader each time, because the object counts the loader's epochs.
         known: weakref.WeakKeyDictionary[Loader, _LoaderShard] = self.__dict__.setdefault("_loaders", weakref.WeakKeyDictionary())
         if loader not in known:
-            # The Trainer holds the batches of two optimizer steps at a time, and one more batch. With accumulation these are
-            # more batches than the loader has memory for.
+            # With accumulation, copy batches: the Trainer holds those of two optimizer steps and one more, too many for the loader.
             copies = self.args.gradient_accumulation_steps > 1  # type: ignore[attr-defined]
             known[loader] = _LoaderShard(Batches(loader, self.loader_keys, IGNORED_LABEL, copies=copies), batch_size=None)
         return known[loader]

@@ -37,8 +37,7 @@ _COLUMNS = ("image", "label", "target", "index", "location", "epoch", "position"
 #: Names of the columns of annotated objects.
 _OBJECTS = ("boxes", "categories", "object_ids", "areas", "visible", "crowd", "masks")
 
-#: Element types of images in columns. Arrow has no bf16, so bf16 images are stored as 16-bit integers with the same bits.
-#: No other images are stored as 16-bit integers.
+#: Element types of images in columns. Arrow has no bf16, so only bf16 images are stored as 16-bit integers, with the same bits.
 ELEMENTS: Mapping[str, Any] = {"u8": numpy.uint8, "f16": numpy.float16, "bf16": numpy.uint16, "f32": numpy.float32}
 
 #: Type of a field: a Python type that is a key of `_FIELD_TYPES`, or a type of Arrow.

@@ -20,11 +20,10 @@ from ._resources import PROCESS_BYTES, require
 
 #: Number of samples that are encoded to predict the memory of tasks.
 _SAMPLED = 8
-#: Memory of a thread that downscales images, in bytes. Threads share `limits.large_image_memory` for images that need
-#: more.
+#: Memory of a thread that downscales images, in bytes. Larger images use `limits.large_image_memory`, which the threads share.
 _THREAD_BYTES = 32 << 20
-#: Reserved memory of a task, as a multiple of the size of its encoded samples. With Ray 2.60 the measured peak was 2.3
-#: times this size, plus memory of earlier tasks in the same process.
+#: Reserved memory of a task, as a multiple of the size of its encoded samples.
+#: With Ray 2.60, the measured peak was 2.3 times the size of the encoded samples, plus memory of earlier tasks of the process.
 _PIECES = 4
 
 _ENCODES, _WRITES = "a task that encodes", "a task that writes"
@@ -134,8 +133,7 @@ def pack(
     # Memory that a task needs besides its samples, in bytes.
     encode = PROCESS_BYTES + (0 if shorter is None else threads * _THREAD_BYTES + _large_image_memory(job))
     write = PROCESS_BYTES + shard_bytes
-    # Check the memory before a manifest with these settings is written to the directory. Otherwise a call with other
-    # settings would be refused.
+    # Check the memory before a manifest is written. The manifest has these settings, so a later call with other ones would fail.
     require(_ENCODES, {"memory": encode, **options}, f"Lower limits.large_image_memory, or {_GIVE_MEMORY}")
     require(_WRITES, {"memory": write, **options}, f"Lower shard_bytes, or {_GIVE_MEMORY}")
     # Lock the directory before tasks run.

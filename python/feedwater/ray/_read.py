@@ -89,8 +89,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             raise ValueError('on_error is "drop", but the number of rows must be known; set "substitute", and filter by the column outcome')
         if "num_workers" not in settings["loader"]:
             settings.setdefault("num_workers", threads)
-        # Build a loader to check the settings and the state, and to determine the order. The CPU suffices, so that this
-        # machine needs no GPU.
+        # Build a loader on the CPU to check the settings and the state, and to determine the order. So this machine needs no GPU.
         with Loader(source, transform, batch_size=batch_size, epoch=epoch, device="cpu", framework="batch", **settings) as loader:
             if state is not None:
                 loader.load_state_dict(state)
@@ -112,8 +111,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         self._image: int = math.prod(shape) * numpy.dtype(ELEMENTS[kind]).itemsize
         # Ray joins batches until a block has this size.
         block = max(batch_size * self._image, ray.data.DataContext.get_current().target_max_block_size or 0)
-        #: Predicted memory of a task in bytes: its process, its loader, and twice a block, because the block and the batches
-        #: from which it is joined exist at the same time.
+        #: Predicted memory of a task in bytes: its process, its loader, a block, and the batches from which the block is joined.
         self.task_memory = PROCESS_BYTES + loader_bytes + 2 * min(block, self.estimate_inmemory_data_size())
         #: Number of GPUs for a task.
         self.num_gpus = num_gpus
