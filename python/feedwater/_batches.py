@@ -64,7 +64,7 @@ class Batches(Iterator[Batch]):
 
 
 def caller() -> str:
-    """Returns file and line of the code outside of this package that called it."""
+    """Returns file and line of the code outside of this package that called the package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         frame = frame.f_back

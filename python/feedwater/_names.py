@@ -144,7 +144,7 @@ def _policy(policy: Any) -> str:
 
 
 def named(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Renames parameters that are given by other names, and returns all by their own names."""
+    """Returns the parameters. Replaces names of other libraries, such as PyTorch, by feedwater's names."""
     named: dict[str, Any] = {}
     for name, value in settings.items():
         parameter = ALIASES.get(name, name)

@@ -128,7 +128,7 @@ def _picture(levels: ndarray[Any, Any]) -> str:
 def _png(levels: ndarray[Any, Any]) -> bytes:
     """Returns an RGB image as a PNG file."""
     height, width, _ = levels.shape
-    # Each row begins with the number of its filter, 0 for none.
+    # Each row of a PNG begins with the number of its filter, and 0 means no filter.
     rows = b"".join(b"\0" + row.tobytes() for row in levels)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(rows)) + _chunk(b"IEND", b"")

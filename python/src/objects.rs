@@ -10,13 +10,13 @@ use pyo3::types::{PyByteArray, PyBytes};
 #[pyclass(frozen)]
 pub struct Objects {
     objects: annotation::Objects,
-    /// Indices of the objects that were not left out.
+    /// Indices in `objects` of the objects that Python sees.
     chosen: Vec<usize>,
 }
 
 impl Objects {
-    /// Creates the list. Skips objects whose visible share of the box is below `visible`, and
-    /// crowds unless `crowd`.
+    /// Creates the list. Leaves out an object if the visible fraction of its box is below
+    /// `visible`, and leaves out crowds unless `crowd` is set.
     pub fn new(objects: annotation::Objects, visible: f64, crowd: bool) -> Self {
         let is_chosen = |it: &PlacedObject| it.visible >= visible && (crowd || !it.crowd);
         let chosen = (0..objects.len()).filter(|&number| is_chosen(&objects[number])).collect();

@@ -35,7 +35,7 @@ pub struct Pipeline {
     opened: Option<Opened>,
 }
 
-/// An opened source, and the sequences of Python in it.
+/// An opened source, and the Python sequences that contain its samples.
 #[derive(Clone)]
 struct Opened {
     source: Arc<dyn Source>,

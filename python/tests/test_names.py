@@ -55,7 +55,7 @@ def test_other_names_mean_the_same(folder, alias, name):
     assert text(folder, **{alias: value}) == named
     words = refused(folder, **{alias: value, name: value})
     assert alias in words and name in words
-    # Type checkers accept this name too.
+    # Type checkers accept the alias too.
     assert alias in typing.get_type_hints(_names.MoreParameters, localns={"Operator": object, "Loader": object})
 
 

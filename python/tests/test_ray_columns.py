@@ -57,7 +57,7 @@ def test_fields_of_sequences_in_a_combination_are_columns(cluster, many):
     paths = fw.samples(Captioned(many, str).files)
     parts = [first.select(take=20), second.select(subset=[9, 3, 9]), fw.directory(many / "cat"), paths.select(take=5)]
     source = fw.mixture(fw.concat(*parts, first.select(skip=50)), second.select(skip=40), weights=[2, 1])
-    # Two epochs in one task, whose loaders share an opened source.
+    # With one task, this task reads both epochs, and its loaders share an opened source.
     for tasks in (1, 5):
         rows = check(fw.ray.read(source, RANDOM, batch_size=4, epochs=2, override_num_blocks=tasks, **SETTINGS), loaded(source, epochs=2))
         with fw.Loader(source, RANDOM, batch_size=4, framework="batch", **SETTINGS) as loader:

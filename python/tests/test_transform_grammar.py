@@ -46,7 +46,7 @@ def dumped(folder, out, recipe, seed):
 
 
 def check(folder, out, pixels, seed):
-    """Checks that the chain of a seed gives torchvision's pixels."""
+    """Checks that the chain that a seed generates gives the same pixels as torchvision."""
     import transform_grammar
 
     nodes, end, levels = transform_grammar.made(seed)

@@ -21,7 +21,7 @@ def _apply(step: Any, state: State) -> list[Operator]:
 def _choice(step: Any, state: State) -> list[Operator]:
     if is_of_batches(step.transforms):
         return _mixes(step, state)
-    # Replaces a transform without an effect: `Flip()` without probabilities does not flip.
+    # Stands in for a transform without operators. `Flip()` without probabilities does not flip.
     nothing = ops.RandomApply([ops.Flip()], probability=1.0)
     return [ops.OneOf([operator or nothing for operator in each(step.transforms, state)], weights=_weights(step))]
 

@@ -28,7 +28,7 @@ IGNORED_LABEL = -100
 
 
 class _LoaderShard(DataLoaderShard):  # type: ignore[misc]
-    """Replaces the result of ``accelerator.prepare(DataLoader)``. Unlike that, it does not divide the data among processes again."""
+    """Replaces the result of ``accelerator.prepare(DataLoader)``, but does not divide the data among processes again."""
 
     #: ``prepare`` returns this object unchanged.
     _is_accelerate_prepared = True

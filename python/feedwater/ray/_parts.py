@@ -52,7 +52,7 @@ class Order:
         return sum(self._rows(number) for number in range(self.epochs))
 
     def tasks(self, count: int) -> list[list[Part]]:
-        """Divides the batches into tasks of consecutive batches: at most this number of tasks, and at least one."""
+        """Divides the batches into tasks of consecutive batches: at most ``count`` tasks, and at least one."""
         batches = [self._batches(number) for number in range(self.epochs)]
         total = sum(batches)
         count = max(1, min(count, total))

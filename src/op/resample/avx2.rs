@@ -171,10 +171,7 @@ fn pair_mask(first: i8) -> __m256i {
 fn horizontal(passes: &Passes, ring: &mut [u8], slots: &[usize]) {
     let Passes { lines, line_len, offsets, pairs, weights, .. } = passes;
     let last = offsets.iter().copied().max().unwrap_or(0) as usize;
-    assert!(
-        last + 2 * CHANNELS * pairs + 16 <= *line_len,
-        "the offset must be that of a pixel of the line"
-    );
+    assert!(last + 2 * CHANNELS * pairs + 16 <= *line_len, "each offset must be inside the line");
     assert!(ROWS_AT_ONCE * line_len <= lines.len());
     let load = |row: usize, at: usize| {
         // SAFETY: row < ROWS_AT_ONCE, and at <= last + 6 * pairs: both asserts above cover 16 more bytes.

@@ -184,7 +184,7 @@ impl Period {
             let is_last =
                 |(&it, &of): (&u16, &u32)| usize::from(it) == part && u64::from(of) == rank;
             let place = self.parts.iter().zip(&self.ranks).position(is_last);
-            let place = place.expect("a period contains as many draws of a source as its share");
+            let place = place.expect("each period contains `share` draws of each source");
             let draws = u128::from(round) * self.parts.len() as u128 + place as u128 + 1;
             most = most.max(draws);
         }

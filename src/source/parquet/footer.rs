@@ -345,7 +345,7 @@ fn group(
     };
     if chunks.len() != leaves {
         let problem = format!(
-            "a row group has {}, but the file has {leaves}: it is damaged",
+            "a row group has {}, but the schema has {leaves}: the file is damaged",
             counted(chunks.len(), "column")
         );
         return Ok(Err(problem));
