@@ -63,7 +63,8 @@ pub(super) fn verify(
             0xD0..=0xD7 => return Err(corrupt("the JPEG has a restart marker outside of a scan")),
             _ => {
                 return Err(corrupt(format!(
-                    "the JPEG has marker ff {marker:02x} between two segments, where it is not allowed"
+                    "the JPEG has marker ff {marker:02x} between two segments, where it is not \
+                     allowed"
                 )));
             }
         }

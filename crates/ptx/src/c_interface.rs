@@ -208,7 +208,8 @@ pub unsafe extern "C" fn feedwater_ptx_launch(
         report_with(
             report,
             format!(
-                "the result of the kernel depends on the order in which its warps run: {difference:?}"
+                "the result of the kernel depends on the order in which its warps run: \
+                 {difference:?}"
             ),
         );
         faults += 1;

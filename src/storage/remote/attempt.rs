@@ -218,8 +218,8 @@ fn generic(text: String) -> AttemptError {
     }
     // This is the library's message if the server answers 200 instead of 206.
     if text.contains("non-partial response") || text.contains("Range request not supported") {
-        let problem = "the server does not support range requests, which are needed for files with many \
-             samples; use another server, or copy the files";
+        let problem = "the server does not support range requests, which are needed for files with \
+             many samples; use another server, or copy the files";
         return AttemptError::never(ErrorKind::Unsupported, problem);
     }
     if text.contains("Content-Length Header missing") {

@@ -122,8 +122,8 @@ impl Machine<'_> {
             let place = Place { block: [0; 3], warp: 0, lane: None };
             let message = || {
                 format!(
-                    "the launch gives {given} bytes of parameters, but the kernel declares {declared} \
-                 bytes"
+                    "the launch gives {given} bytes of parameters, but the kernel declares \
+                     {declared} bytes"
                 )
             };
             let start = self.function.1.start;
