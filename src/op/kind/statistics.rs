@@ -72,7 +72,7 @@ impl TableValue for f32 {
 
 /// A table made from histograms.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "the value exists once per sample on the stack")]
+#[expect(clippy::large_enum_variant, reason = "only one value per sample is on the stack")]
 pub enum Made {
     /// From bytes to bytes.
     Bytes(Bytes),
