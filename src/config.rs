@@ -397,7 +397,7 @@ fn operator_name(table: &mut Table, key: &str, names: impl Fn() -> String) -> Re
     match table.remove("op") {
         Some(value) => read(value).map_err(|it| it.at("op").into_error(key)),
         None => {
-            let problem = format!("is missing; name an operator: {}", names());
+            let problem = format!("is missing; set it to the name of an operator: {}", names());
             Err(Error::config(format!("{key}.op"), problem))
         }
     }
@@ -418,7 +418,8 @@ fn operator(table: &mut Table, key: &str, known: &[&'static str]) -> Result<Arc<
         settings.remove("operators");
     }
     let operator = read_with(Value::Table(settings), |settings| match combines {
-        true => op::combine::read(&name, settings, inner).expect("it is in the list"),
+        true => op::combine::read(&name, settings, inner)
+            .expect("op::combine::NAMES contains this name"),
         false => op::read(&name, settings)
             .unwrap_or_else(|| Err(NodeError::unknown_operator(&name).at("op"))),
     });

@@ -333,14 +333,17 @@ impl fmt::Display for Error {
             }
             Error::Budget { row, needed, limit } => {
                 let row = escaped(row);
-                write!(f, "{row} needs {needed} bytes, the limit leaves {limit} bytes")
+                write!(
+                    f,
+                    "{row} needs {needed} bytes, but the memory limit leaves only {limit} bytes"
+                )
             }
             // `problem` contains the footprint, one entry per line.
             Error::Memory { problem, .. } => f.write_str(&escaped_lines(problem)),
             Error::Forked { built_in } => write!(
                 f,
-                "this loader was built in process {built_in}, and fork copies no threads; build loaders in the \
-                 child, after fork"
+                "this loader was built in process {built_in}, and its threads do not exist in a \
+                 forked process; build loaders in the child process, after fork"
             ),
             Error::Device { call, problem } => write!(f, "{call} failed: {}", escaped(problem)),
             Error::Compile { log } => {

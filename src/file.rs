@@ -35,7 +35,7 @@ pub fn read(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let problem = format!("has more than {most} bytes, the limit");
+        let problem = format!("has more than {most} bytes, which is the limit for this file");
         return Err(io::Error::new(ErrorKind::FileTooLarge, problem));
     }
     Ok(bytes)

@@ -129,7 +129,9 @@ impl Header {
             Format::Gif => gif::parse(bytes),
             #[cfg(feature = "tiff")]
             Format::Tiff => tiff::parse(bytes),
-            Format::Pixels => Err(corrupt("a file is never a decoded image")),
+            Format::Pixels => {
+                Err(corrupt("the format `pixels` is for decoded images, which have no file"))
+            }
             #[cfg(not(all(feature = "bmp", feature = "gif", feature = "tiff")))]
             other => Err(not_built(other, "all-formats")),
         }
@@ -199,7 +201,10 @@ impl Header {
         match &self.jpeg {
             Some(jpeg) => verify::verify(bytes, self.size, jpeg, layout),
             None => {
-                let problem = format!("a {}: only a JPEG can be verified", self.format.name());
+                let problem = format!(
+                    "the file is a {}, and only a JPEG can be verified",
+                    self.format.name()
+                );
                 Err(DataError::new(Reason::Unsupported, problem))
             }
         }
@@ -243,7 +248,8 @@ fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
         if magic.starts_with(bytes)
             || (bytes.len() < 12 && name == "WebP" && bytes.starts_with(magic))
         {
-            let problem = format!("the file has only {} bytes, the start of a {name}", bytes.len());
+            let problem =
+                format!("the file has only {} bytes, which are the start of a {name}", bytes.len());
             return Err(DataError::new(Reason::Truncated, problem));
         }
     }
@@ -251,13 +257,14 @@ fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
     names.extend(OPTIONAL.iter().filter(|it| it.3).map(|it| it.1.name()));
     names.dedup();
     let (names, seen) = (names.join(", "), foreign::looks_like(bytes));
-    let problem = format!("neither {names} nor PNM (P1 to P6): {seen}");
+    let problem = format!("the file is neither {names} nor PNM (P1 to P6): {seen}");
     Err(DataError::new(Reason::Unsupported, problem))
 }
 
 fn not_built(format: Format, feature: &str) -> DataError {
     let problem = format!(
-        "a {}, but this program was built without the feature \"{feature}\"",
+        "the file is a {}, but this program was built without the feature \"{feature}\"; build it \
+         with that feature",
         format.name()
     );
     DataError::new(Reason::Unsupported, problem)

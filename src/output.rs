@@ -43,7 +43,9 @@ pub fn store(image: &HostImage, dtype: DType, layout: Layout, out: &mut [u8]) {
         (HostImage::F32(image), DType::F16) => each(image, layout, out, f16::from_f32),
         (HostImage::F32(image), DType::BF16) => each(image, layout, out, bf16::from_f32),
         (HostImage::F32(image), DType::F32) => each(image, layout, out, |value| value),
-        (HostImage::F32(_), DType::U8) => unreachable!("check() refuses floats as bytes"),
+        (HostImage::F32(_), DType::U8) => {
+            unreachable!("check() refuses an output of bytes after an operator that makes floats")
+        }
     }
 }
 
@@ -107,7 +109,9 @@ impl Tail {
             Elements::Halves(Box::new(ElementTables::new(floats().map(|table| table.map(convert)))))
         };
         let elements = match dtype {
-            DType::U8 if values.is_some() => unreachable!("check() refuses floats as bytes"),
+            DType::U8 if values.is_some() => unreachable!(
+                "check() refuses an output of bytes after an operator that makes floats"
+            ),
             DType::U8 => Elements::Bytes,
             DType::F16 => halves(half_bits),
             DType::BF16 => halves(brain_bits),
@@ -120,7 +124,9 @@ impl Tail {
     pub fn set(&mut self, values: &Floats) {
         let convert = if self.dtype == DType::F16 { half_bits } else { brain_bits };
         match &mut self.elements {
-            Elements::Bytes => unreachable!("check() refuses floats as bytes"),
+            Elements::Bytes => unreachable!(
+                "check() refuses an output of bytes after an operator that makes floats"
+            ),
             Elements::Floats(tables) => tables.set(*values),
             Elements::Halves(tables) => tables.set(values.map(|table| table.map(convert))),
         }
@@ -145,7 +151,9 @@ impl Tail {
     pub fn store_floats(&self, row: &[f32], place: RowPlace, out: &mut TensorWriter<'_>) {
         let pixels = row.as_chunks().0;
         match self.dtype {
-            DType::U8 => unreachable!("check() refuses floats as bytes"),
+            DType::U8 => unreachable!(
+                "check() refuses an output of bytes after an operator that makes floats"
+            ),
             DType::F16 | DType::BF16 => {
                 let convert = if self.dtype == DType::F16 { half_bits } else { brain_bits };
                 place.store(self.layout, pixels, out, |_, value| convert(value));

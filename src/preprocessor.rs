@@ -208,8 +208,8 @@ impl PreprocessorBuilder {
         for (number, step) in chain.steps().iter().enumerate() {
             if step.operator.is_random() {
                 let problem = format!(
-                    "{} draws at random, but the same image must always give the same tensor; use the chain for validation, \
-                     with resize and center_crop",
+                    "{} draws random numbers, but the same image must always give the same \
+                     tensor; use the chain for validation, with resize and center_crop",
                     step.operator.name()
                 );
                 return Err(Error::config(format!("chain[{number}]"), problem));
@@ -217,7 +217,8 @@ impl PreprocessorBuilder {
         }
         if let Some(shorter) = settings.cache.presize {
             let problem = format!(
-                "is {shorter}, but single images have no cache; remove it and begin the chain with resize"
+                "is {shorter}, but a preprocessor of single images has no cache; remove \
+                 cache.presize and begin the chain with resize"
             );
             return Err(Error::config("cache.presize", problem));
         }

@@ -251,13 +251,13 @@ impl<S: Slot> Filling<S> {
 impl<S: Slot> Deref for Filling<S> {
     type Target = S;
     fn deref(&self) -> &S {
-        self.slot.as_ref().expect("present until publish or drop")
+        self.slot.as_ref().expect("the slot is present until it is published or dropped")
     }
 }
 
 impl<S: Slot> DerefMut for Filling<S> {
     fn deref_mut(&mut self) -> &mut S {
-        self.slot.as_mut().expect("present until publish or drop")
+        self.slot.as_mut().expect("the slot is present until it is published or dropped")
     }
 }
 

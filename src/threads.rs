@@ -46,8 +46,8 @@ pub fn startable(wanted: usize) -> usize {
 /// need fewer threads.
 pub fn refused(name: &str, error: &io::Error, way_out: &str) -> Error {
     let reason = format!(
-        "cannot start the thread {name}: {error}; {way_out}, or allow more threads or memory (ulimit -u, ulimit -v, \
-         pids.max of the container)"
+        "the thread {name} cannot be started: {error}; {way_out}, or allow more threads or memory \
+         (ulimit -u, ulimit -v, pids.max of the container)"
     );
     Error::unavailable("a thread", reason)
 }

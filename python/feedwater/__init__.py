@@ -1,4 +1,4 @@
-"""feedwater keeps a GPU fed: compressed images in, batches that are ready for the model out, on the device.
+"""feedwater is an image data loader: it reads compressed images and returns batches that are ready for the model, on its device.
 
     import feedwater as fw
 

@@ -1,4 +1,4 @@
-"""The command line: ``python -m feedwater doctor``, ``demo``, ``explain`` and the others."""
+"""The command line program: ``python -m feedwater COMMAND``, such as ``doctor``, ``demo`` or ``explain``."""
 
 import sys
 from typing import NoReturn

@@ -19,12 +19,12 @@ class Batches(Iterator[Batch]):
 
     def __init__(self, loader: Loader, place: str) -> None:
         self._loader = loader
-        #: File and line of the call of ``iter``.
+        #: File and line where the loop over the loader begins, for error messages.
         self.place = place
-        #: The iterator that ended this one.
+        #: The iterator of a later loop, which ended this iterator; ``None`` if it was not ended.
         self.ended_by: Batches | None = None
         self._begun = False
-        # The loader and the epoch, while the epoch runs.
+        # The compiled loader and its epoch, while the epoch runs; otherwise `None`.
         self._running: tuple[_feedwater.Loader, _feedwater.Epoch] | None = None
 
     def __next__(self) -> Batch:
@@ -52,19 +52,19 @@ class Batches(Iterator[Batch]):
                 self._begun = True
 
     def _check_end(self, epoch: _feedwater.Epoch) -> None:
-        """Raises an error if another loop ended this one. Otherwise this would look like the end of the epoch."""
+        """Raises an error if another loop ended this one. Without the error, the loop would seem to have reached the end of its epoch."""
         left = epoch.remaining
         if not left:
             return
         by = "another loop over the same loader" if self.ended_by is None else f"the loop that begins at {self.ended_by.place}"
         raise StoppedError(
-            f"the loop that begins at {self.place} was ended by {by}, {left} batches before the end of epoch {epoch.number}: a loader runs "
-            "one loop at a time; loader.peek() returns the next batch without a loop; a second loop needs a second loader"
+            f"the loop that begins at {self.place} was ended by {by}, {left} batches before the end of epoch {epoch.number}, because a "
+            "loader runs one loop at a time; for a second loop create a second loader; to read one batch without a loop call loader.peek()"
         )
 
 
 def caller() -> str:
-    """File and line of the code that called this package."""
+    """Returns file and line of the code outside of this package that called the package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         frame = frame.f_back
@@ -72,7 +72,7 @@ def caller() -> str:
 
 
 def process_group() -> tuple[int, int] | None:
-    """Rank and world size of the process group of PyTorch, if there is one."""
+    """Returns rank and world size of PyTorch's process group, or ``None`` if there is no group."""
     distributed = sys.modules.get("torch.distributed")
     # While another thread imports the module, its functions may be missing.
     if distributed is None or not hasattr(distributed, "is_initialized") or not distributed.is_available() or not distributed.is_initialized():
@@ -81,13 +81,13 @@ def process_group() -> tuple[int, int] | None:
 
 
 def applied(rest: Sequence[Callable[[Any], Any]], images: Any) -> Any:
-    """Returns the images after transforms that run in Python. The last transform returns tensors."""
+    """Applies transforms that run in Python to each image, and returns the results. The last transform returns tensors."""
     import torch
 
     changed = []
     for image in images:
         for step in rest:
             image = step(image)
-        # Several views of an image, such as those of `FiveCrop`.
+        # A transform such as `FiveCrop` returns several views of an image, which become one tensor.
         changed.append(torch.stack(tuple(image)) if isinstance(image, (tuple, list)) else image)
     return torch.stack(changed).to(images.device)

@@ -1,4 +1,4 @@
-"""Checks of arguments that the compiled part does not receive."""
+"""Checks of arguments that are used only in Python, so that the compiled part does not check them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 from .errors import ConfigError, MissingPackageError
 
-#: Frameworks, and their names in messages.
+#: Values of the argument ``framework``, with the name of each framework in messages.
 _PACKAGES = {"torch": "PyTorch", "numpy": "NumPy", "jax": "JAX", "tensorflow": "TensorFlow"}
 #: Names of element types in NumPy and other libraries.
 _DTYPES = {"float32": "f32", "float": "f32", "float16": "f16", "half": "f16", "bfloat16": "bf16", "uint8": "u8"}
 
 
 def check_framework(framework: str, dtype: str | None = None) -> None:
-    """Checks that a framework is known and installed, with the packages that arrays of this type need."""
+    """Checks that a framework is known and installed, and also the packages that its arrays of type ``dtype`` need."""
     if framework == "batch":
         return
     name = _PACKAGES.get(framework)
     if name is None:
-        raise ValueError(f'framework is {framework!r}; it is "torch", "numpy", "jax", "tensorflow" or "batch"')
+        raise ValueError(f'framework is {framework!r}; it must be "torch", "numpy", "jax", "tensorflow" or "batch"')
     if not _is_installed(framework):
         other = "" if framework == "numpy" else ', or framework="numpy" for arrays of NumPy'
         raise MissingPackageError(f'framework="{framework}" needs {name}, which is not installed: pip install {framework}{other}', what=framework)
@@ -30,7 +30,7 @@ def check_framework(framework: str, dtype: str | None = None) -> None:
 
 
 def require_ml_dtypes() -> None:
-    """Checks that ml_dtypes is installed, because NumPy has no ``bf16``."""
+    """Checks that ml_dtypes is installed. NumPy itself has no ``bf16``."""
     if not _is_installed("ml_dtypes"):
         raise MissingPackageError(
             'arrays of NumPy with dtype="bf16" need ml_dtypes, which is not installed: pip install ml_dtypes, or use dtype="f32"',
@@ -42,12 +42,12 @@ def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
     except ValueError:
-        # The program created this module itself, without a specification.
+        # `find_spec` raises this error for a module that the program itself created, as a test does.
         return True
 
 
 def check_epoch(name: str, number: Any, least: int) -> None:
-    """Checks the number of an epoch, or of epochs."""
+    """Checks an argument that is the number of an epoch, or a number of epochs. ``least`` is its minimum."""
     try:
         value = operator.index(number)
     except TypeError:
@@ -57,13 +57,16 @@ def check_epoch(name: str, number: Any, least: int) -> None:
 
 
 def checked_positions(positions: Any) -> tuple[int, int]:
-    """Returns the first position and the position after the last, checked."""
+    """Checks the argument ``positions``. Returns the first position and the position after the last."""
     try:
         first, end = (operator.index(position) for position in positions)
     except (TypeError, ValueError):
         first, end = -1, -1
     if not (0 <= first < 2**64 and 0 <= end < 2**64):
-        raise ConfigError(f"positions is {positions!r}; it must be a pair of whole numbers, the first and the one after the last", key="positions")
+        raise ConfigError(
+            f"positions is {positions!r}; it must be a pair of whole numbers, the first position and the one after the last",
+            key="positions",
+        )
     return first, end
 
 
@@ -82,7 +85,7 @@ def operators_of(chain: Any) -> list[Any]:
         advice = "for transforms of torchvision or timm: transform=fw.from_torchvision(transform)"
     else:
         advice = "it is a list of operators of fw.ops, or a recipe such as fw.train_recipe(224)"
-    raise TypeError(f"transform has a {kind.__name__}, which is no operator of feedwater; {advice}")
+    raise TypeError(f"transform contains a {kind.__name__}, which is no operator of feedwater; {advice}")
 
 
 def dtype_name(dtype: Any) -> Any:
@@ -90,7 +93,7 @@ def dtype_name(dtype: Any) -> Any:
     Other texts are returned unchanged. The compiled part rejects them and names the key."""
     if dtype is None or (isinstance(dtype, str) and dtype not in _DTYPES):
         return dtype
-    # `torch.float16`, `numpy.float16` and `numpy.dtype("float16")`, `tensorflow.float16`.
+    # The name of `torch.float16`, `numpy.float16`, `numpy.dtype("float16")` or `tensorflow.float16`.
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     name = str(name).rpartition(".")[2]
     if name not in _DTYPES:

@@ -11,7 +11,7 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from .loader import Loader
 
-#: Values that `classes_of` may have, for messages.
+#: Values that the argument `classes_of` of a loader may have, for messages.
 _TAKEN = "a loader, its state_dict(), a list of names or the number of each name"
 
 
@@ -21,7 +21,7 @@ def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> l
     if classes_of is None:
         return None
     if isinstance(classes_of, str):
-        raise TypeError(f"classes_of is a text; it is {_TAKEN}. For a file: source.with_classes(path)")
+        raise TypeError(f"classes_of is a string; it must be {_TAKEN}. For a file with class names use source.with_classes(path)")
     if isinstance(classes_of, Mapping):
         if classes_of and not isinstance(classes_of.get("state"), Mapping):
             return numbers_of(classes_of)
@@ -32,26 +32,26 @@ def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> l
         # A wrapper of a loader has the loader's names.
         names = getattr(classes_of, "classes", None)
         if names is None:
-            raise TypeError(f"classes_of is a {type(classes_of).__name__}; it is {_TAKEN}")
+            raise TypeError(f"classes_of is a {type(classes_of).__name__}; it must be {_TAKEN}")
     names = [name_of(name) for name in names]
     if not names:
-        raise ValueError("classes_of has no class names: its labels are numbers, so remove classes_of")
+        raise ValueError("classes_of has no class names, because its labels are only numbers; remove classes_of")
     return names
 
 
 def name_of(name: Any) -> str:
-    """Returns the name of a class. Fails if it is not Unicode text."""
+    """Checks that a class name is a string of valid Unicode, and returns it."""
     if not isinstance(name, str):
-        raise ConfigError(f"classes has the name {name!r}, a {type(name).__name__}; class names are texts", key="classes")
+        raise ConfigError(f"classes has the name {name!r}, which is a {type(name).__name__}; class names must be strings", key="classes")
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"classes has the name {name!r}, which is not Unicode; names of classes must be", key="classes") from None
+        raise ConfigError(f"classes has the name {name!r}, which is not valid Unicode; class names must be", key="classes") from None
     return str(name)
 
 
 def numbers_of(classes: Mapping[Any, Any]) -> dict[str, int]:
-    """Returns the numbers of classes, checked."""
+    """Checks the numbers of classes, and returns them as integers, by name."""
     numbers = {}
     for name, number in classes.items():
         try:

@@ -46,21 +46,21 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
     if isinstance(pairs, list) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs[:1]):
         return _folder(source, pairs)
     raise TypeError(
-        f"source is a {type(source).__name__}; it is a path, a URL, a source such as fw.directory(path), fw.samples(items) for any sequence of "
+        f"source is a {type(source).__name__}; it must be a path, a URL, a source such as fw.directory(path), fw.samples(items) for any sequence of "
         "encoded images or paths, an ImageFolder of torchvision or a Dataset of Hugging Face"
     )
 
 
 def _check_subset(source: Any) -> None:
-    """Checks that a ``Subset`` only selects samples. Its other code would not run."""
+    """Checks that a ``Subset`` of PyTorch only selects samples. feedwater would not run any other code of the subset."""
     name = type(source).__name__
     reads = next((kind for kind in type(source).__mro__ if "__getitem__" in vars(kind)), None)
     if getattr(source, "transform", None) is not None:
-        raise ValueError(f"the {name} has a transform, which would not run; pass transform=fw.from_torchvision(transform) to the loader")
+        raise ValueError(f"the {name} has a transform, which feedwater would not run; pass transform=fw.from_torchvision(transform) to the loader")
     if reads is not None and reads.__module__.partition(".")[0] != "torch":
         raise ValueError(
-            f"{name} has a __getitem__ of its own, which would not run; pass fw.samples(items) with items that are encoded images or paths, or "
-            "the chain fw.from_torchvision(transform) to the loader"
+            f"{name} has a __getitem__ of its own, which feedwater would not run; pass fw.samples(items) with items that are encoded images or "
+            "paths, or the chain fw.from_torchvision(transform) to the loader"
         )
 
 
@@ -68,7 +68,7 @@ def _folder(source: Any, pairs: list[tuple[str, int]]) -> Samples:
     transform = getattr(source, "transform", None)
     if transform is not None:
         raise ValueError(
-            f"the {type(source).__name__} has a transform, which would not run; create it without the transform, and pass the chain "
+            f"the {type(source).__name__} has a transform, which feedwater would not run; create it without the transform, and pass the chain "
             "fw.from_torchvision(transform) to the loader"
         )
     _check_reads(source)
@@ -79,19 +79,19 @@ def _folder(source: Any, pairs: list[tuple[str, int]]) -> Samples:
 
 
 def _check_reads(source: Any) -> None:
-    """Checks that the data set returns the images of its files. Its other code would not run."""
+    """Checks that the data set only returns the images of its files. feedwater would not run any other code of the data set."""
     name = type(source).__name__
     reader = getattr(source, "loader", None)
     if reader is not None and getattr(reader, "__module__", "").partition(".")[0] != "torchvision":
         raise ValueError(
-            f"the {name} has a loader of its own, which would not run; create it without this loader, or pass fw.samples(items) with items that are encoded "
-            "images or paths"
+            f"the {name} has a loader of its own, which feedwater would not run; create it without this loader, or pass fw.samples(items) with "
+            "items that are encoded images or paths"
         )
     kinds = [kind.__module__.partition(".")[0] == "torchvision" for kind in type(source).__mro__ if "__getitem__" in vars(kind)]
     if any(kinds) and not kinds[0]:
         raise ValueError(
-            f"{name} has a __getitem__ of its own, which would not run; pass fw.samples(items) with items that are encoded images or paths, "
-            "labels and fields"
+            f"{name} has a __getitem__ of its own, which feedwater would not run; pass fw.samples(items) with items that are encoded images or "
+            "paths, labels and fields"
         )
 
 
@@ -110,8 +110,8 @@ class _Rows:
         row = self._rows[index]
         image = row[self._image]
         if image is None:
-            raise ValueError(f"row {index} has no {self._image}")
-        # The bytes if the table has them, otherwise the path of a file.
+            raise ValueError(f"row {index} has no image in the column {self._image!r}")
+        # An image of the table has either its encoded bytes or the path of its file.
         encoded = image["path"] if image["bytes"] is None else image["bytes"]
         return encoded, None if self._label is None else row[self._label]
 
@@ -119,14 +119,14 @@ class _Rows:
 def _table(rows: Any, image: str | None, label: str | None) -> Samples:
     if (getattr(rows, "format", None) or {}).get("type") == "custom":
         raise ValueError(
-            "the data set has a transform (set_transform or with_transform), which would not run; reset it by with_format(None), and pass the "
-            "chain fw.from_torchvision(transform) to the loader"
+            "the data set has a transform (set_transform or with_transform), which feedwater would not run; remove it by with_format(None), "
+            "and pass the chain fw.from_torchvision(transform) to the loader"
         )
     kinds = {name: type(feature).__name__ for name, feature in rows.features.items()}
     (image,) = _columns(kinds, image, "image", "Image")
     label = next(iter(_columns(kinds, label, "label", "ClassLabel")), None)
     if kinds[image] != "Image":
-        raise ValueError(f"the column {image!r} has the type {kinds[image]}; it must have images (datasets.Image)")
+        raise ValueError(f"the column {image!r} has the type {kinds[image]}; its type must be datasets.Image")
     columns = [image] if label is None else [image, label]
     classes: Sequence[str] = [] if label is None else getattr(rows.features[label], "names", None) or []
     # With `decode=False` an item is a dictionary of bytes and path.
@@ -136,16 +136,17 @@ def _table(rows: Any, image: str | None, label: str | None) -> Samples:
 
 
 def _columns(kinds: dict[str, str], name: str | None, argument: str, kind: str) -> list[str]:
-    """Returns the column that an argument names, or else the only column of this type. There may be no column of
-    labels."""
+    """Returns the column that an argument names, or without the argument the only column of the type ``kind``. If there is no
+    column of labels, returns an empty list."""
     if name is not None:
         if name not in kinds:
-            raise ValueError(f"{argument} is {name!r}; the data set has the columns {', '.join(kinds)}")
+            raise ValueError(f"{argument} is {name!r}, but the data set has only the columns {', '.join(kinds)}")
         return [name]
     found = [column for column, it in kinds.items() if it == kind]
     if len(found) > 1 or (not found and argument == "image"):
         raise ValueError(
-            f"the data set has {len(found)} columns of the type {kind} among {', '.join(kinds)}; name one: fw.dataset(source, {argument}=...)"
+            f"the data set has {len(found)} columns of the type {kind} among {', '.join(kinds)}; name the right column: "
+            f"fw.dataset(source, {argument}=...)"
         )
     return found
 

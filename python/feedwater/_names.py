@@ -1,4 +1,4 @@
-"""Names of the loader's parameters: other names that mean the same, and what to write instead of names that other loaders have."""
+"""Other names of the loader's parameters, and advice for parameters of other libraries' loaders that do not exist here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ._settings import Operator
     from .loader import Loader
 
-#: Names that mean the same as a parameter: former ones, until 1.0, and those of PyTorch, DALI and Grain.
+#: Other names of parameters, with the parameter: former names, which are accepted until 1.0, and names of PyTorch, DALI and Grain.
 ALIASES = {
     "chain": "transform",
     "transforms": "transform",
@@ -29,7 +29,7 @@ ALIASES = {
 }
 #: Parameters that are not in the signature, because few programs need them.
 RARE = ("layout", "epoch", "positions", "classes", "smoothing", "classes_of")
-#: Names of other loaders without an equivalent here, and what to do instead.
+#: Parameters of other libraries' loaders that feedwater does not have, and what to write instead.
 _FOREIGN = {
     "collate_fn": 'leave it out: batches are single tensors; framework="batch" gives all that is known of their samples',
     "sampler": "write shuffle=True for a new order in each epoch, or source.select(subset=[...]) for samples in an order of your own",
@@ -58,7 +58,7 @@ _FOREIGN = {
 
 
 class MoreParameters(TypedDict, total=False):
-    """Parameters that are not in the signature: rare ones, and other names."""
+    """Types of the parameters that are not in the signature: rarely needed ones, and other names of parameters."""
 
     layout: Literal["nchw", "nhwc"] | None
     epoch: int
@@ -85,12 +85,12 @@ class MoreParameters(TypedDict, total=False):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like this one, if any is."""
+    """Returns the known name that is most similar to this name, or ``None`` if no name is similar."""
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), None)
 
 
 def unknown(name: str, parameters: Iterable[str], fields: Mapping[str, str]) -> TypeError:
-    """The error for a parameter that does not exist. ``fields``: the group of each setting in a group, such as ``decode=fw.Decode``."""
+    """Returns the error for a parameter that does not exist. ``fields``: for each setting in a group, its group, such as ``decode=fw.Decode``."""
     if name in _FOREIGN:
         return TypeError(f"fw.Loader has no parameter {name}; {_FOREIGN[name]}")
     if name in fields:
@@ -105,7 +105,7 @@ def unknown(name: str, parameters: Iterable[str], fields: Mapping[str, str]) -> 
 
 
 def settled(given: Mapping[str, Any], more: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
-    """The parameters that are given, by their names. ``given``: those of the signature, ``None`` for a missing one; ``more``: all others."""
+    """Returns the given parameters by name. ``given``: those in the signature, where ``None`` means not given. ``more``: all others."""
     settled = {name: value for name, value in given.items() if value is not None}
     written = {name: name for name in settled}
     for name, value in more.items():
@@ -119,8 +119,8 @@ def settled(given: Mapping[str, Any], more: Mapping[str, Any], fields: Mapping[s
         settled[parameter], written[parameter] = value, name
     if "drop_last" in settled and "last_batch" in settled:
         raise TypeError(
-            f"drop_last and {written['last_batch']} are both given; give one: drop_last=True is last_batch=\"drop\", drop_last=False is "
-            '"partial"'
+            f"drop_last and {written['last_batch']} are both given; give only one: drop_last=True means last_batch=\"drop\", "
+            'drop_last=False means last_batch="partial"'
         )
     if written.get("last_batch") == "last_batch_policy":
         settled["last_batch"] = _policy(settled["last_batch"])
@@ -136,7 +136,7 @@ def _last_batch(drop_last: Any) -> str:
 
 
 def _policy(policy: Any) -> str:
-    """DALI's ``LastBatchPolicy``, or its name."""
+    """Converts DALI's ``LastBatchPolicy``, or its name, to a value of ``last_batch``."""
     name = str(getattr(policy, "name", policy)).rpartition(".")[2].lower()
     if name == "fill":
         raise ValueError('last_batch_policy is FILL, which does not exist here; last_batch="pad" repeats the last sample and marks it as padding')
@@ -144,11 +144,11 @@ def _policy(policy: Any) -> str:
 
 
 def named(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a loader by their names."""
+    """Returns the parameters. Replaces names of other libraries, such as PyTorch, by feedwater's names."""
     named: dict[str, Any] = {}
     for name, value in settings.items():
         parameter = ALIASES.get(name, name)
         if parameter in named:
-            raise TypeError(f"{parameter} is given twice, as {name} too; give only {parameter}")
+            raise TypeError(f"{parameter} is given twice, the second time as {name}; give only {parameter}")
         named[parameter] = value
     return named

@@ -1,4 +1,4 @@
-"""Operators and sources: what they are in a pipeline file, which the compiled part reads and checks."""
+"""Base classes of operators and sources. They hold the settings as tables of a pipeline file, which the compiled part reads and checks."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ Placement = Literal["cpu", "gpu", "auto"]
 
 
 class Items(Protocol):
-    """Bytes of image files, paths, or tuples of one of these, a label and any fields."""
+    """Items of a source in Python. Each is the bytes of an image file, a path, or a tuple of one of these, a label and any fields."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int, /) -> Any: ...
 
 
-#: Label of a sample that has none.
+#: Label of a sample without a label.
 NO_LABEL = -1
 
-#: A sequence: items, labels in place of those of the items, names of the classes.
+#: A source in Python: its items, labels that replace those of the items, and class names.
 Given = tuple[Items, list[int] | None, list[str]]
 
 
 class _Settings:
-    """A table of a pipeline file."""
+    """Settings that become a table of a pipeline file."""
 
-    #: Name under ``op``.
+    #: Name of the operator, which the table has under the key ``op``.
     OP: ClassVar[str]
 
     def __init__(self, **settings: Any) -> None:
         self._settings = {key: value for key, value in settings.items() if value is not None}
 
     def settings(self) -> dict[str, Any]:
-        """The table with its ``op``."""
+        """The table, including the key ``op``."""
         return {"op": self.OP, **self._settings}
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class Source:
         self._table = {**table, **{key: value for key, value in settings.items() if value is not None}}
 
     def settings(self) -> dict[str, Any]:
-        """The table. A sequence of :func:`samples` is under ``own``."""
+        """The table. A source of :func:`samples` is the value of the key ``own``."""
         return dict(self._table)
 
     def select(
@@ -82,13 +82,13 @@ class Source:
         take: int | None = None,
         repeat: int | None = None,
     ) -> Source:
-        """A part of the samples. The arguments apply in the order in which they are listed.
+        """Returns a source with a part of the samples. The arguments are applied in the order of this list.
 
         * ``labels``, ``classes``: only samples with these labels, or of the classes with these names.
         * ``location``: only samples whose location matches this pattern: ``*`` is any text, ``?`` any byte.
-        * ``subset``: indices of the samples, in this order.
-        * ``skip``, ``take``: number of samples to skip at the start, and the largest number to keep.
-        * ``repeat``: number of repetitions of the whole; each has its own random choices.
+        * ``subset``: only the samples with these indices, in this order.
+        * ``skip``: number of samples to leave out at the start. ``take``: maximum number of samples to keep.
+        * ``repeat``: how often all these samples are repeated; each repetition has its own random choices.
         """
         filters = {"labels": labels, "classes": classes, "location": location}
         filters = {key: value for key, value in filters.items() if value is not None}
@@ -97,33 +97,33 @@ class Source:
         table = self.settings()
         again = sorted(keys.keys() & table.keys())
         if again:
-            raise ValueError(f"{again[0]} was selected before; concatenate the source with fw.concat, then select")
+            raise ValueError(f"{again[0]} was selected before; pass the source through fw.concat first, then select again")
         return Source({**table, **keys})
 
     def with_classes(self, classes: Sequence[str] | Mapping[str, int] | str | os.PathLike[str]) -> Source:
-        """The source with the class numbers of a table, so that training and validation sets agree whatever classes each of them has.
+        """Returns a source with given class numbers. Training and validation sets then have the same numbers, even if a set lacks a class.
 
-        * ``classes``: the names in the order of their numbers, such as :attr:`Loader.classes` of the training set or ``ClassLabel.names``
-          of Hugging Face; the number of each name, such as ``class_to_idx`` of ``ImageFolder``; or the path of a file with one name on
-          each line, or with JSON. ``Loader(..., classes_of=...)`` does the same. Two names may have one number, but not for
-          ``fw.directory``: there use its ``class_to_index``.
+        * ``classes``: class names in the order of their numbers, such as :attr:`Loader.classes` of the training set or
+          ``ClassLabel.names`` of Hugging Face; or the number of each name, such as ``class_to_idx`` of ``ImageFolder``; or the path of a
+          file with one name per line, or with JSON. Two names may have the same number, except for ``fw.directory``: for this source use
+          its argument ``class_to_index``. ``Loader(..., classes_of=...)`` does the same as this method.
 
-        Samples and objects of other classes are left out and counted, with a warning. A source without class names gets those of the
-        table; a label beyond it is an error, for items of a sequence when they are read. A selection applies after it, with the numbers of
-        the table.
+        Samples and objects of other classes are left out and counted, with a warning. A source without class names gets the names in
+        ``classes``. A label without a name there is an error when the source is opened, or, for items of :func:`samples`, when the item
+        is read. :meth:`select` is applied afterwards, with the new numbers.
         """
         table = self.settings()
         if "classes" in table or ("class_to_index" in table and "directory" not in table):
-            raise ValueError("the source has a table of classes already")
+            raise ValueError("the source already has class names (classes); set them only once")
         if isinstance(classes, Mapping):
             indices = numbers_of(classes)
             if "directory" not in table:
                 return Source({**table, "class_to_index": indices})
-            # For a directory that key selects folders, which are not counted as samples.
+            # For a directory, `class_to_index` selects folders, and samples of other folders are not counted. So write a list.
             names = [""] * (max(indices.values(), default=-1) + 1)
             for name, index in indices.items():
                 if names[index]:
-                    raise ValueError(f"classes {names[index]!r} and {name!r} have the number {index}; each needs its own")
+                    raise ValueError(f"classes {names[index]!r} and {name!r} have the same number {index}; give each class its own number")
                 names[index] = name
             return Source({**table, "classes": names})
         if isinstance(classes, (str, os.PathLike)):
@@ -135,7 +135,7 @@ class Source:
 
 
 class Samples(Source):
-    """A source that is a sequence in Python; made by :func:`samples`."""
+    """A source whose items are in Python. :func:`samples` creates it."""
 
     def __init__(self, items: Items, labels: Sequence[int] | None, classes: Sequence[str]) -> None:
         super().__init__({})
@@ -144,11 +144,11 @@ class Samples(Source):
         self.classes = list(classes)
 
     def settings(self) -> dict[str, Any]:
-        """The table, with the sequence in place of its name."""
+        """The table. The value of ``own`` is this object; :func:`written` replaces it by a name."""
         return {"own": self}
 
     def given(self) -> Given:
-        """What the compiled part reads from."""
+        """Returns items, labels and class names for the compiled part."""
         return self.items, self.labels, self.classes
 
     def __len__(self) -> int:
@@ -159,27 +159,28 @@ class Samples(Source):
 
 
 def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Sequence[str] = ()) -> Samples:
-    """A source of one's own: a sequence, or any object with ``__len__`` and ``__getitem__``.
+    """Returns a source for your own items: a sequence, or any object with ``__len__`` and ``__getitem__``.
 
-    It can be selected from, joined and mixed as any other source, also several times.
+    Like any other source, it can be the input of ``select``, :func:`concat` and :func:`mixture`, also more than once.
 
-    An item is the bytes of an image file, or the path of one, or a tuple of that and a label (a whole number, ``None`` for none), or a tuple of that, a
-    label and fields: any object, which :attr:`Batch.fields` gives back. Worker threads ask for items, several at once. While
-    ``__getitem__`` runs they hold the interpreter's lock; a free-threaded build of Python has none, so calls run in parallel. Files are
-    read outside of the interpreter. An exception makes the sample unreadable, and ``on_error`` of the loader applies; with ``"stop"`` it is the
-    ``__cause__`` of the error.
+    An item is an image, a tuple of an image and a label, or a tuple of an image, a label and fields. The image is the bytes of an image
+    file, or its path. The label is a whole number, or ``None`` for none. The fields are any object, which :attr:`Batch.fields` returns.
 
-    * ``labels``: one for each item, in place of those of the items. With them no item is asked for before it is read. Without them
-      ``select`` with labels or classes asks for every item when the source is opened; one that raises an exception has no label there.
-      An item may have another label each time it is read, and the batch has the label of that read. After ``select`` with labels or
-      classes it is an error of the sample if the new label is not among the selected ones.
-    * ``classes``: names in the order of the labels. Sources to join either all have such names, or none has.
+    Several worker threads call ``__getitem__``. During the call a thread holds the interpreter's lock. A free-threaded build of Python has
+    no such lock, so calls run in parallel. Files at paths are read without the lock. If ``__getitem__`` raises an exception, the sample is
+    unreadable, and ``on_error`` of the loader applies. With ``"stop"`` the exception is the ``__cause__`` of the error.
+
+    * ``labels``: one label for each item, which replaces the item's own label. Without ``labels``, ``select`` with labels or classes calls
+      ``__getitem__`` for every item when the source is opened; an item that raises an exception then counts as one without a label. An
+      item may return another label each time it is read. A batch has the label of the read that produced its image. After ``select``
+      with labels or classes, a new label that is not selected is an error of the sample.
+    * ``classes``: class names in the order of the labels. Sources that are combined must either all have class names, or all have none.
     """
     return Samples(items, labels, classes)
 
 
 def _label(label: Any, place: int) -> int:
-    """A label as an integer: a whole number of any type, or ``None`` for none."""
+    """Converts a label to an integer. The label may be a whole number of any type, or ``None`` for no label."""
     if label is None:
         return NO_LABEL
     number = 0
@@ -189,35 +190,36 @@ def _label(label: Any, place: int) -> int:
     except (TypeError, ValueError, OverflowError):
         is_whole = False
     if not is_whole or not -(1 << 63) <= number < 1 << 63:
-        raise ValueError(f"labels[{place}] is {label!r}; labels are whole numbers, or None for none")
+        raise ValueError(f"labels[{place}] is {label!r}; labels are whole numbers, or None for a sample without a label")
     return number
 
 
 def concat(*sources: Source) -> Source:
-    """The samples of several sources, one source after the other. Classes are merged by name."""
+    """Returns a source with the samples of several sources, one source after the other. Classes are merged by name."""
     return Source({"concat": [_part(source) for source in sources]})
 
 
 def mixture(*sources: Source, weights: Sequence[float] | None = None, samples: int | None = None) -> Source:
-    """A mixture of sources by weight, 1 by default. After ``n`` samples the number from each source differs from its share by less
-    than 1. ``samples`` is the length of an epoch. Weights are any positive finite numbers: shares, numbers of samples, outputs of a
-    softmax. ``feedwater probe``, ``plan`` and ``run`` print the draws that they become."""
+    """Returns a source that draws samples from several sources in the proportion of ``weights``, by default all 1. After any ``n`` samples,
+    the number drawn from a source differs from its share of ``n`` by less than 1. ``samples`` is the length of an epoch. Weights are any
+    positive finite numbers, such as fractions, numbers of samples or outputs of a softmax. ``feedwater probe``, ``plan`` and ``run`` print
+    how many samples are drawn from each source."""
     if weights is None:
         weights = [1.0] * len(sources)
     if len(weights) != len(sources):
-        raise ValueError(f"weights has {len(weights)} values for {len(sources)} sources")
+        raise ValueError(f"weights has {len(weights)} values for {len(sources)} sources; give one weight for each source")
     parts = [{**_part(source), "weight": weight if isinstance(weight, int) else float(weight)} for source, weight in zip(sources, weights)]
     return Source({"mixture": parts}, samples=samples)
 
 
 def _part(source: Source) -> dict[str, Any]:
     if not isinstance(source, Source):
-        raise TypeError(f"a source to combine is a {type(source).__name__}; it is one such as fw.directory(path) or fw.samples(items)")
+        raise TypeError(f"a source to combine is a {type(source).__name__}; it must be a source such as fw.directory(path) or fw.samples(items)")
     return source.settings()
 
 
 def written(source: Source) -> tuple[str, dict[str, Given]]:
-    """The table as TOML, and the sequences that it names: the first is ``samples``, the next ``samples2``."""
+    """Returns the table as TOML, and the sources of :func:`samples` in it by name: the first is ``samples``, the second ``samples2``."""
     named: list[tuple[str, Samples]] = []
 
     def name(sequence: Samples) -> str:

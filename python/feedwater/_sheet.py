@@ -15,14 +15,13 @@ if TYPE_CHECKING:
     from .batch import Batch
     from .objects import Objects
 
-#: Largest number of images shown, and their longest side in pixels. A sheet of noise, which PNG does not compress,
-#: takes 0.8 MB.
+#: Maximum number of images on the sheet, and maximum side of an image in pixels. With images of noise, the sheet has 0.8 MB.
 _IMAGES = 32
 _SIDE = 80
-#: Largest number of error messages shown, and the longest label in characters.
+#: Maximum number of error messages on the sheet, and maximum length of a label in characters.
 _MESSAGES = 8
 _LABEL = 20
-#: Largest number of boxes shown per image.
+#: Maximum number of boxes drawn on an image.
 _BOXES = 50
 
 
@@ -57,7 +56,7 @@ def _label(label: int | None, classes: Sequence[str]) -> str:
     return name if len(name) <= _LABEL else name[: _LABEL - 1] + "…"
 
 
-#: Shown in place of an image whose memory was given away.
+#: Grey square in place of an image whose memory was passed to another library.
 _MISSING = f'<div style="width: {_SIDE}px; height: {_SIDE}px; background: #8884"></div>'
 
 
@@ -94,28 +93,27 @@ def _mark(sample: dict[str, Any]) -> tuple[str, str]:
 
 
 def _failed(errors: Sequence[tuple[int, str]]) -> list[str]:
-    """Returns the messages of the samples that failed."""
+    """Returns the error messages of the samples that failed, as HTML."""
     lines = [f'<div style="color: #d33">#{index}: {text.escape(message[:500])}</div>' for index, message in errors[:_MESSAGES]]
     more = len(errors) - _MESSAGES
     return [*lines, f'<div style="color: #d33">and {more} more that failed</div>'] if more > 0 else lines
 
 
 def _levels(image: ndarray[Any, Any], layout: str, ends: Sequence[Sequence[float]] | None) -> ndarray[Any, Any]:
-    """Returns the bytes of a small copy of an image, ``[rows, columns, 3]``, with the chain's normalization undone."""
+    """Returns a small copy of an image as bytes, ``[rows, columns, 3]``. Undoes the chain's normalization."""
     import numpy
 
     image = image if layout == "nhwc" else image.transpose(1, 2, 0)
     height, width, _ = image.shape
     block = -(-max(height, width) // _SIDE)
     if block > 1:
-        # Average blocks of pixels. Incomplete blocks at the edges are omitted, unless the image is smaller than a
-        # block.
+        # Average blocks of pixels. Leave out incomplete blocks at the edges, unless the image is smaller than a block.
         tall, wide = min(block, height), min(block, width)
         image = image[: height // tall * tall, : width // wide * wide]
         image = image.reshape(height // tall, tall, width // wide, wide, 3).mean(axis=(1, 3))
     if ends is not None:
         low, high = numpy.asarray(ends, numpy.float32).T
-        # Avoid a division by 0 if all bytes of a channel have one value.
+        # If all bytes map to the same value in a channel, `high` equals `low`. Avoid the division by 0.
         image = (image - low) / numpy.where(high == low, 1, high - low) * 255
     levels: ndarray[Any, Any] = numpy.nan_to_num(image).clip(0, 255).round().astype(numpy.uint8)
     return levels
@@ -130,7 +128,7 @@ def _picture(levels: ndarray[Any, Any]) -> str:
 def _png(levels: ndarray[Any, Any]) -> bytes:
     """Returns an RGB image as a PNG file."""
     height, width, _ = levels.shape
-    # Each row begins with the number of its filter, 0 for none.
+    # Each row of a PNG begins with the number of its filter, and 0 means no filter.
     rows = b"".join(b"\0" + row.tobytes() for row in levels)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(rows)) + _chunk(b"IEND", b"")

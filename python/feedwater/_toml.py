@@ -27,7 +27,7 @@ def value(item: Any) -> str:
         return "true" if item else "false"
     if isinstance(item, int):
         if not -(2**63) <= item < 2**63:
-            raise OverflowError(f"{item} has more than 64 bits; the largest number is {2**63 - 1}")
+            raise OverflowError(f"{item} has more than 64 bits; the largest number that a setting accepts is {2**63 - 1}")
         return str(item)
     if isinstance(item, float):
         return number(item)
@@ -63,8 +63,7 @@ def text(item: str | bytes) -> str:
     try:
         item.encode()
     except UnicodeEncodeError:
-        # A path whose bytes are not Unicode, as `os.fsdecode` returns it. TOML must be Unicode, so the path becomes a
-        # URL.
+        # The text is a path from `os.fsdecode` whose bytes are not Unicode. TOML must be Unicode, so write the path as a URL.
         item = "file://" + urllib.parse.quote(os.fsencode(os.path.abspath(item)))
     out = ['"']
     for sign in item:

@@ -1,4 +1,4 @@
-"""A batch, and its tensor as an array of other libraries, without a copy."""
+"""A batch of images. Its tensor can become an array of another library without a copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CUDA = 2
 
 
 class Meaning(NamedTuple):
-    """Meaning of the labels and values of a loader's batches."""
+    """What the labels and tensor values of a loader's batches mean."""
 
     #: Names of the classes in the order of their labels.
     classes: Sequence[str] = ()
@@ -42,10 +42,10 @@ class Meaning(NamedTuple):
 class Batch:
     """Images that are ready for the model, in host memory or on a GPU.
 
-    The first call of :meth:`torch`, :meth:`numpy`, :meth:`jax` or :meth:`tensorflow` gives the memory to the array that
-    it returns. Later calls return arrays of the same memory. If ``__dlpack__`` is called before all of them, only its
-    consumer gets the memory, and the methods raise ``BufferError``. The memory returns to the loader when the batch and
-    all of its arrays are gone. Threads may share a batch.
+    :meth:`torch`, :meth:`numpy`, :meth:`jax` and :meth:`tensorflow` return arrays that share the memory of the batch. The
+    array of the first call owns this memory. If ``__dlpack__`` is called before these methods, the library that called it
+    owns the memory, and the methods raise ``BufferError``. The loader reuses the memory when the batch and all of its
+    arrays are gone. Threads may share a batch.
     """
 
     def __init__(self, inner: _feedwater.Batch, meaning: Meaning | None = None, fields: list[Any] | None = None) -> None:
@@ -58,7 +58,7 @@ class Batch:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Shape in the order of ``layout``."""
+        """Shape of the tensor, with its axes in the order of ``layout``."""
         return self._inner.shape
 
     @property
@@ -89,7 +89,7 @@ class Batch:
 
     @property
     def labels(self) -> list[int]:
-        """Label of each sample, -1 for a sample without one."""
+        """Label of each sample; -1 for a sample without a label."""
         return self._inner.labels
 
     @property
@@ -111,30 +111,31 @@ class Batch:
 
     @property
     def fields(self) -> list[Any] | None:
-        """Additional fields of each sample, from items of :func:`feedwater.samples` that have more than image and
-        label. ``None`` for a sample without such fields. ``None`` instead of a list if no part of the loader's source
-        is such a sequence."""
+        """Fields of each sample, from items of :func:`feedwater.samples` that consist of image, label and fields. ``None``
+        for a sample without fields. The whole list is ``None`` if the loader's source contains no
+        :func:`feedwater.samples`."""
         return self._fields
 
     def objects(self, *, visible: float = 0, crowd: bool = True) -> list[Objects]:
         """Annotated objects of each sample, with boxes, categories and masks in pixels of its tensor. A sample has no
-        objects if its source has no annotations, or if it was replaced with zeros. Objects are computed on each call,
-        also after the tensor was given away.
+        objects if its source has no annotations, or if zeros replace the sample. Each call computes the objects again.
+        This also works after the tensor was passed to another library.
 
-        Skips objects whose visible share of the box is below ``visible``, from 0 to 1, and crowds if not ``crowd``. A
-        box that is too narrow to have an extent in 32-bit floats is skipped too. Operators on pairs do not change
-        objects: a mixed sample also shows those of its partner.
+        Leaves out objects if less than the fraction ``visible`` (0 to 1) of their box is visible, and crowds if ``crowd``
+        is False. Also leaves out boxes whose width or height is 0 in 32-bit floats. Operators on pairs, such as
+        ``ops.Mixup``, do not change the objects. A mixed image also shows objects of its partner, which are not in the
+        list.
         """
         if not 0 <= visible <= 1:
-            raise ValueError(f"visible is {visible}; it is a share of a box, from 0 to 1")
+            raise ValueError(f"visible is {visible}; it must be a number from 0 to 1, because it is a share of a box")
         return [Objects(it) for it in self._inner.objects(visible, crowd)]
 
     @property
     def samples(self) -> list[dict[str, Any]]:
-        """Record of each sample, with the keys of ``feedwater dump``. ``operators`` has the random choices of each
-        operator of the chain, by name and in the units of its settings: a list of ``{"op", "actions"}``, whose actions
-        have ``kind``, ``formula``, ``params`` and ``size``. ``location`` is the path or another name, ``source_index``
-        the index as in :attr:`source_indices`."""
+        """Record of each sample, with the keys of ``feedwater dump``. ``operators`` lists the random choices of the chain:
+        for each operator a dictionary with the keys ``op`` and ``actions``. Each action has ``kind``, ``formula``,
+        ``params`` (by name, in the units of the operator's settings) and ``size``. ``location`` is the path of the sample,
+        or another name. ``source_index`` is its index as in :attr:`source_indices`."""
         return self._inner.samples()
 
     @property
@@ -144,7 +145,7 @@ class Batch:
 
     @property
     def data_ptr(self) -> int:
-        """Address of the tensor on its device. It must be read before the tensor is given away."""
+        """Address of the tensor on its device. Available only until the tensor is passed to another library."""
         return self._inner.data_ptr
 
     def __len__(self) -> int:
@@ -167,12 +168,15 @@ class Batch:
     ) -> object:
         device = self._inner.device if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
         if device != self._inner.device and device != (_CPU, 0):
-            raise BufferError(f"the batch is on {self.device}; it can stay there or be copied to the CPU, but not to {device}")
+            raise BufferError(f"the batch is on {self.device}; it can stay on this device or be copied to the CPU, but cannot be copied to {device}")
         if copy or device != self._inner.device:
             if copy is False:
-                raise BufferError(f"the batch is on {self.device}, so it must be copied to the CPU, but copy=False")
+                raise BufferError(f"the batch is on {self.device}, so it must be copied to the CPU, but copy=False forbids copies")
             if device != (_CPU, 0):
-                raise BufferError("a batch on a GPU can only be copied to the CPU; copy its array instead")
+                raise BufferError(
+                    "a batch on a GPU can be copied only to the CPU; to copy it on the GPU, copy the array that you get without "
+                    "copy=True"
+                )
             return _exported(self._host_copy(), max_version)
         with self._lock:
             if self._array is None:
@@ -183,7 +187,7 @@ class Batch:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self._inner.device[0] != _CUDA:
-            raise AttributeError("a batch in host memory has no __cuda_array_interface__")
+            raise AttributeError("the batch is in host memory, so it has no __cuda_array_interface__; use numpy()")
         return self._inner.cuda_array_interface()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NumpyArray:
@@ -191,11 +195,11 @@ class Batch:
 
         wanted = None if dtype is None else numpy.dtype(dtype)
         if copy is False and not self._is_shared_with_numpy:
-            raise ValueError(f"a {self.dtype} batch on {self.device} becomes an array of NumPy only by a copy, but copy=False")
+            raise ValueError(f"a {self.dtype} batch on {self.device} becomes an array of NumPy only by a copy, but copy=False forbids copies")
         array = self.numpy()
         if wanted is not None and array.dtype != wanted:
             if copy is False:
-                raise ValueError(f"{array.dtype} becomes {wanted} only by a copy, but copy=False")
+                raise ValueError(f"{array.dtype} becomes {wanted} only by a copy, but copy=False forbids copies")
             return array.astype(wanted)
         return array.copy() if copy else array
 
@@ -205,13 +209,13 @@ class Batch:
 
         with self._lock:
             if self._array is None and self._inner.device[0] == _CPU:
-                # PyTorch takes a capsule faster than an object, whose device and versions it queries first.
+                # A capsule is faster than the batch itself, because PyTorch would first query device and versions of the batch.
                 self._array = torch.utils.dlpack.from_dlpack(self._inner.dlpack(None, False))
                 return self._array
         return self._owned(torch.from_dlpack)
 
     def numpy(self) -> NumpyArray:
-        """The tensor for NumPy. A tensor on a GPU is copied; ``bf16`` needs ``ml_dtypes``."""
+        """The tensor as an array of NumPy. A tensor on a GPU is copied. ``bf16`` needs the package ``ml_dtypes``."""
         import numpy
 
         if self._is_shared_with_numpy:
@@ -226,9 +230,10 @@ class Batch:
         return self._owned(jax.dlpack.from_dlpack)
 
     def tensorflow(self) -> TensorFlowTensor:
-        """The tensor for TensorFlow, on the loader's device. On a GPU this blocks until the batch is filled. After
-        TensorFlow has freed the tensor, the memory is refilled once all GPU work that the process had enqueued by then
-        is done. If another framework already has the batch on a GPU, this raises ``BufferError``."""
+        """The tensor for TensorFlow, on the loader's device. On a GPU, this call blocks until the batch is filled.
+        After TensorFlow has freed the tensor, the loader first waits for all GPU work that the process has enqueued
+        until then, and then reuses the memory. If a batch on a GPU was already passed to another framework, this call
+        raises ``BufferError``."""
         from tensorflow.experimental import dlpack
 
         with self._lock:
@@ -237,10 +242,10 @@ class Batch:
                 return self._array
             owner = self._array
         if self._inner.device[0] == _CUDA and not type(owner).__module__.startswith("tensorflow"):
-            # The owner frees the memory when its own streams are done. It does not wait for TensorFlow's streams.
+            # The array that owns the memory frees it when the owner's streams are done, without waiting for TensorFlow's.
             raise BufferError(
-                f"the batch on {self.device} is a {type(owner).__module__} array already, which does not wait for TensorFlow; "
-                "call tensorflow() first, or copy the array"
+                f"the batch on {self.device} was already passed to {type(owner).__module__}, whose array does not wait for TensorFlow's work; "
+                "call tensorflow() first, or copy that array"
             )
         return dlpack.from_dlpack(_exported(owner, None))
 
@@ -286,8 +291,8 @@ class Batch:
         return _sheet.html(self, self._meaning.classes, self._meaning.ends)
 
     def _first_on_host(self, samples: int) -> NumpyArray | None:
-        """Copies the first images to host memory, as floats. ``None`` if the tensor was given away by
-        ``__dlpack__``."""
+        """Copies the first images to host memory, as floats. Returns ``None`` if ``__dlpack__`` has passed the tensor
+        to another library."""
         import numpy
 
         try:
@@ -325,7 +330,7 @@ class Batch:
         return numpy.frombuffer(bytearray(data), kind).reshape(self.shape)
 
     def _unowned_bytes(self, samples: int) -> bytes | None:
-        """Copies the first samples to host memory. ``None`` if an array owns the memory."""
+        """Copies the first samples to host memory. Returns ``None`` if an array already owns the memory of the batch."""
         with self._lock:
             return self._inner.to_host(samples) if self._array is None else None
 
@@ -349,7 +354,7 @@ def _exported(array: Any, max_version: tuple[int, int] | None, stream: int | Non
     try:
         return array.__dlpack__(max_version=max_version, **given)
     except TypeError:
-        # The library uses DLPack before version 1.
+        # The array's library supports only DLPack before version 1, whose `__dlpack__` has fewer arguments.
         return array.__dlpack__(**given)
 
 

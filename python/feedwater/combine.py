@@ -10,8 +10,8 @@ __all__ = ["OneOf", "RandomApply", "RandomOrder", "SomeOf"]
 
 
 class RandomApply(Operator):
-    """Runs all of its operators in order with a probability, 0.5 by default, and otherwise none: torchvision's
-    ``RandomApply``."""
+    """Runs all of its operators in order with the probability ``probability`` (default 0.5), and otherwise no operator,
+    like torchvision's ``RandomApply``."""
 
     OP = "random_apply"
 
@@ -22,8 +22,8 @@ class RandomApply(Operator):
 
 
 class OneOf(Operator):
-    """Runs one of its operators for each sample: torchvision's ``RandomChoice``. ``weights``: weight of each operator,
-    1 by default."""
+    """Runs one of its operators for each sample, like torchvision's ``RandomChoice``. ``weights``: weight of each
+    operator, 1 by default."""
 
     OP = "one_of"
 
@@ -38,7 +38,7 @@ class OneOf(Operator):
 
 
 class SomeOf(Operator):
-    """Runs ``count`` of its operators in a random order, each at most once: Albumentations' ``SomeOf`` without
+    """Runs ``count`` of its operators in a random order, each at most once, like Albumentations' ``SomeOf`` without
     replacement."""
 
     OP = "some_of"
@@ -48,7 +48,7 @@ class SomeOf(Operator):
 
 
 class RandomOrder(Operator):
-    """Runs all of its operators in a random order: torchvision's ``RandomOrder``."""
+    """Runs all of its operators in a random order, like torchvision's ``RandomOrder``."""
 
     OP = "random_order"
 

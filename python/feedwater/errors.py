@@ -50,13 +50,12 @@ class SampleError(Error, ValueError):
     index: int
     #: Path, URL or other name of the sample.
     location: str
-    #: ``"unreadable"``, ``"empty"``, ``"truncated"``, ``"corrupt"``, ``"unsupported"``, ``"oversized"``, ``"out_of_memory"`` or
-    #: ``"label"``.
+    #: Category: ``unreadable``, ``empty``, ``truncated``, ``corrupt``, ``unsupported``, ``oversized``, ``out_of_memory`` or ``label``.
     reason: str
 
 
 class FileError(Error, OSError):
-    """A file or folder outside the data cannot be read or written."""
+    """A file or folder that is not a sample cannot be read or written."""
 
     filename: str
 
@@ -68,7 +67,7 @@ class FileError(Error, OSError):
 class UnavailableError(Error, RuntimeError):
     """A GPU or a library is missing."""
 
-    #: What is missing.
+    #: Name of the missing device or library, such as ``a gpu`` or ``nvJPEG``.
     what: str
 
 
@@ -79,7 +78,7 @@ class MissingPackageError(UnavailableError, ImportError):
 class BudgetError(Error, MemoryError):
     """A memory limit is too small."""
 
-    #: Name and bytes of the entry of the memory plan that does not fit, and the bytes that the limit leaves.
+    #: ``row`` is the entry of the memory plan that does not fit, ``needed`` its bytes, ``limit`` the bytes that the limit leaves for it.
     row: str
     needed: int
     limit: int
@@ -88,13 +87,13 @@ class BudgetError(Error, MemoryError):
 class HostMemoryError(Error, MemoryError):
     """The machine, its control group or a limit of the process has too little memory."""
 
-    #: Bytes. ``available`` is ``None`` if the system refused an allocation.
+    #: Bytes of memory that are needed and available. ``available`` is ``None`` if the system refused an allocation.
     needed: int
     available: int | None
 
 
 class ForkedError(Error, RuntimeError):
-    """A loader of the parent process was used in a child. Build loaders after ``fork``."""
+    """A loader that was built before ``fork`` was used in the child process. Build loaders after ``fork``."""
 
     #: ID of the process that built the loader.
     built_in: int
@@ -111,7 +110,7 @@ class CompileError(Error, RuntimeError):
 
 
 class StoppedError(Error, RuntimeError):
-    """The loader was closed, or another loop over the loader has ended this one."""
+    """The loader was closed, its last epoch has ended, or another loop over the loader has ended this loop."""
 
 
 class InternalError(Error, RuntimeError):

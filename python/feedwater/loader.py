@@ -37,7 +37,7 @@ elif TYPE_CHECKING:
 else:
 
     class Unpack:
-        """Python 3.10 has no ``typing.Unpack``, which annotations name."""
+        """Replaces ``typing.Unpack``, which annotations use and Python 3.10 does not have."""
 
         def __class_getitem__(cls, item):
             return item
@@ -49,36 +49,37 @@ Framework = Literal["torch", "numpy", "jax", "tensorflow", "batch"]
 
 #: Version of the dictionary that :meth:`Loader.state_dict` returns.
 _STATE_VERSION = 1
-#: Seconds between looks for warnings while a batch is awaited.
+#: Seconds between two checks for new warnings while the loader waits for a batch.
 _WARN_EVERY = 1.0
-#: Seconds after which samples that failed are logged, if the epoch is longer.
+#: Seconds after the first failed sample at which failed samples are logged, unless the epoch ends before.
 _TELL_FAILURES_AFTER = 60.0
-#: Outcomes of samples that failed.
+#: Names of the outcomes of samples that failed.
 _FAILED = ("skipped", "substituted", "dropped")
 
-#: Parameters of the loader that are settings of a section.
+#: Parameters of the loader that are settings of a section in a pipeline file, by section.
 _DIRECT = {
     "loader": ("batch_size", "num_workers", "prefetch", "seed", "shuffle", "last_batch", "on_error", "rank", "world_size"),
     "output": ("dtype", "layout"),
     "targets": ("classes", "smoothing"),
 }
-#: The group of each setting that is no parameter of the loader.
+#: For each setting in a group, the group as it is written in a call of the loader.
 _FIELDS = {field: f"{name}=fw.{kind.__name__}" for name, kind in SECTIONS.items() for field in kind.FIELDS}
 
 
 class _Default(int):
-    """A default that differs from the same number in a call."""
+    """A default value. It can be distinguished from the same number given in a call."""
 
 
 _BATCH_SIZE = _Default(64)
 
 _log = logging.getLogger("feedwater")
 
-# The threads of loaders end before the interpreter.
+# Close all loaders before the interpreter ends, because their threads may need it.
 atexit.register(_feedwater.finish)
-# In a frozen program, the executable is the program itself.
+# In a frozen program, `sys.executable` is the program itself and not a Python interpreter.
 if os.path.basename(sys.executable or "").startswith("python") and not hasattr(sys, "frozen"):
-    # A check that may crash runs in a process of its own, and not from the current folder.
+    # The check of the JPEG engines may crash, so it runs in a process of its own.
+    # With `-P`, this process does not import modules from the current folder.
     _safe = ["-P"] if sys.version_info >= (3, 11) else []
     _feedwater.set_checking_program([sys.executable, *_safe, "-m", "feedwater"])
 
@@ -91,39 +92,39 @@ class Loader:
             for images, labels in loader:
                 ...
 
-    Each ``for`` loop is one epoch. An iteration gives a pair of images and labels; with
-    ``targets`` the second is the soft targets. Memory goes back to the loader when the images are
-    gone: ``clone`` what must live longer than the next few batches. A program that holds all
-    ``prefetch + 1`` batches gets more memory, within ``limits=fw.Limits(host_memory=…)``, and a
-    warning.
+    Each ``for`` loop is one epoch. It yields pairs of images and labels, or of images and soft
+    targets with ``targets``. The loader reuses the memory of images that are gone: ``clone`` data
+    that you keep longer than the next few batches. If a program holds all ``prefetch + 1``
+    batches, the loader allocates memory for more, within ``limits=fw.Limits(host_memory=…)``, and
+    logs a warning.
 
-    Names of PyTorch, DALI and Grain that mean the same, such as ``num_threads``, are accepted.
+    Parameter names of PyTorch, DALI and Grain, such as ``num_threads``, are accepted too.
 
-    * ``source``: a function of :mod:`feedwater.sources`, a path or URL, whose kind is recognised,
-      :func:`feedwater.samples`, or a combination of them; or a data set of torchvision
-      (``ImageFolder``) or Hugging Face, as :func:`feedwater.dataset` takes it.
-    * ``transform``: operators of :mod:`feedwater.ops` in order, one operator, or a recipe.
-    * ``batch_size``: samples of a batch.
-    * ``framework``: what the images and labels are: tensors of ``"torch"``, ``"jax"`` or
-      ``"tensorflow"``, arrays of ``"numpy"``, or ``"batch"``: :class:`feedwater.Batch`, not pairs.
+    * ``source``: a path or URL, whose kind is detected; a source of :mod:`feedwater.sources` or
+      :func:`feedwater.samples`; a combination of sources; or a data set of torchvision
+      (``ImageFolder``) or Hugging Face that :func:`feedwater.dataset` accepts.
+    * ``transform``: a list of operators of :mod:`feedwater.ops`, one operator, or a recipe.
+    * ``batch_size``: number of samples in a batch. Default: 64.
+    * ``framework``: type of images and labels: tensors of ``"torch"``, ``"jax"``,
+      ``"tensorflow"``, arrays of ``"numpy"``, or ``"batch"`` (:class:`feedwater.Batch`, no pairs).
     * ``device``: ``"auto"`` (default), ``"cpu"``, ``"cuda"`` (the GPU of the launcher's local
       rank) or ``"cuda:N"``, or a ``torch.device``.
     * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"``, ``"u8"``, or a framework's type.
     * ``shuffle``: whether each epoch has its own order. Default: True for ``train_recipe``, else
-      False. ``seed``: of all random choices. Default: 0.
-    * ``num_workers``: threads, or ``"auto"``; default: one for each core. ``prefetch``: batches
-      that are prepared in advance, or ``"auto"``; default: 2.
+      False. ``seed``: seed of all random choices. Default: 0.
+    * ``num_workers``: number of threads, or ``"auto"``; default: one for each core. ``prefetch``:
+      number of batches prepared in advance, or ``"auto"``; default: 2.
     * ``drop_last``: whether samples that do not fill the last batch are left out (default), or
       make a smaller batch (False, the default of recipes for evaluation). Or ``last_batch``:
       ``"drop"``, ``"partial"``, or ``"pad"``, which repeats the last sample and marks it.
-    * ``on_error``: images that cannot be used. ``"stop"`` (default) raises an error; ``"skip"``
-      puts another sample in the place, which the epoch then has twice; ``"substitute"`` puts zeros
-      with the label -100, which losses of PyTorch ignore; ``"drop"`` makes the batch shorter, for
-      exact evaluation, and leaves out an empty one, so ranks may have different numbers of
-      batches. :attr:`stats` counts them.
-    * ``epochs``: the number of epochs, at least 1. Default: no end.
-    * ``rank``, ``world_size``: the shard. Default: those of ``torch.distributed``, also if its
-      process group is initialized later, else those of the launcher (``torchrun``, Slurm, MPI).
+    * ``on_error``: what to do with an unusable image. ``"stop"`` (default) raises an error;
+      ``"skip"`` uses another sample instead, which the epoch then has twice; ``"substitute"`` uses
+      zeros with the label -100, which losses of PyTorch ignore; ``"drop"`` makes the batch
+      shorter, for exact evaluation. Empty batches are left out, so ranks may have different
+      numbers of batches. :attr:`stats` counts unusable images.
+    * ``epochs``: number of epochs, at least 1. Default: unlimited.
+    * ``rank``, ``world_size``: the shard. Default: from the process group of PyTorch, even if it
+      is initialized later, otherwise from the launcher (``torchrun``, Slurm, MPI).
     * ``batch_operators``: operators on pairs of samples, such as ``ops.Mixup``.
     * ``targets``, ``decode``, ``output``, ``cache``, ``limits``, ``storage``, ``loader``: groups
       of other settings: :class:`feedwater.Targets`, :class:`feedwater.Decode` and so on, or
@@ -131,18 +132,18 @@ class Loader:
 
     Rarely needed: ``layout`` of ``output``, ``classes`` and ``smoothing`` of ``targets``, and
 
-    * ``classes_of``: where class numbers come from: another loader, its :meth:`state_dict`, a list
-      of names, or a dictionary such as ``class_to_idx``; for a validation set that lacks a class
-      of the training set (:meth:`feedwater.Source.with_classes`).
+    * ``classes_of``: class numbers to use: those of another loader or its :meth:`state_dict`, a
+      list of names, or a dictionary such as ``class_to_idx``. A validation set that lacks a class
+      of the training set needs this (:meth:`feedwater.Source.with_classes`).
     * ``epoch``: number of the first epoch. Default: 0.
-    * ``positions``: first position of each epoch's order, and the one after the last. Loaders of
-      consecutive parts, on any machines, give together what one loader gives. Parts should begin
-      where a batch of that loader begins.
+    * ``positions``: reads only a part of each epoch's order, from the first position up to, but
+      without, the second. Loaders of consecutive parts together return the batches of one loader,
+      on any machines, if each part begins where a batch of that loader begins.
 
-    Threads may share a loader, and an iterator of it: each batch goes to one of them.
+    Threads may share a loader or an iterator of it: one of them gets each batch.
     :meth:`set_epoch`, :meth:`load_state_dict` and :meth:`close` end the running epoch of all
-    threads. Raises a class of :mod:`feedwater.errors`, or ``TypeError`` or ``ValueError`` for an
-    argument.
+    threads. Wrong arguments raise ``TypeError``, ``ValueError`` or
+    :class:`feedwater.errors.ConfigError`; other errors are classes of :mod:`feedwater.errors`.
     """
 
     def __init__(
@@ -215,7 +216,7 @@ class Loader:
                 raise TypeError(f"{twice[0]} is given twice, directly and in {name}; give it once")
             sections[name] = {**table_of(name, recipe.get(name)), **section, **direct}
         sections["output"]["dtype"] = dtype_name(sections["output"].get("dtype"))
-        # Also `torch.device`.
+        # `device` may also be a `torch.device`, whose text is the setting.
         lines = [] if device is None else [f"device = {_toml.value(str(device))}"]
         source = as_source(source)
         names = names_of(given.get("classes_of"))
@@ -231,11 +232,11 @@ class Loader:
         if rest and batch_operators:
             raise ValueError(
                 "the recipe has transforms that stay Python (keep_rest), and they would run after the batch operators, which mix finished "
-                "images; leave one of them out, or mix in the training loop"
+                "images; remove these transforms or the batch operators, or mix the images in the training loop"
             )
         if rest and framework != "torch":
             raise ValueError(f'the recipe has transforms that stay Python, which need framework="torch"; it is {framework!r}')
-        #: Text of the pipeline file, and the sequences that it names.
+        #: Text of the pipeline file, and the sources of :func:`feedwater.samples` that it names.
         self._text = "\n".join(lines) + "\n"
         self._own = own
         pipeline = _feedwater.Pipeline.from_toml(self._text, os.getcwd(), own)
@@ -249,11 +250,11 @@ class Loader:
         framework: Framework = "torch",
         own: Mapping[str, Samples] | None = None,
     ) -> Loader:
-        """A loader of a pipeline file. ``own``: the sequences that the file names, such as ``own = "new"``, by these names."""
+        """Returns a loader for a pipeline file. If the file contains ``own = "NAME"``, pass ``own={"NAME": fw.samples(items)}``."""
         given = {}
         for name, sequence in (own or {}).items():
             if not isinstance(sequence, Samples):
-                raise TypeError(f"own[{name!r}] is a {type(sequence).__name__}; it is fw.samples(items)")
+                raise TypeError(f"own[{name!r}] is a {type(sequence).__name__}; it must be fw.samples(items)")
             given[name] = sequence.given()
         loader = cls.__new__(cls)
         loader._begin(_feedwater.Pipeline.from_file(path, given), framework, [])
@@ -277,16 +278,17 @@ class Loader:
         self._framework: Framework = framework
         self._rest = rest
         self._warned: dict[str, object] = {}
-        #: When a sample failed first, by the monotonic clock; 0 for never.
+        #: Time of the monotonic clock at which the first sample failed since failures were last logged; 0 if none failed.
         self._failed_since = 0.0
-        #: The iterator whose epoch runs.
+        #: The iterator whose epoch is running.
         self._current: weakref.ref[Batches] | None = None
-        #: Outcomes of samples that failed in former inner loaders, and in the runs before this one.
+        #: Number of failed samples by outcome, in earlier inner loaders and in the runs before the loaded state.
         self._failed: dict[str, int] = {}
-        # For beginning an epoch, and for replacing or closing the inner loader. A signal handler may close a loader meanwhile.
+        # This lock is held while an epoch begins, and while the inner loader is replaced or closed.
+        # The lock is reentrant, because a signal handler may close the loader on the thread that holds the lock.
         self._lock = threading.RLock()
         self._closed = False
-        # The epoch that the next loop runs.
+        # Number of the epoch of the next loop.
         self._next = epoch
         self._end = None if epochs is None else epoch + epochs
         self._positions = positions
@@ -307,7 +309,8 @@ class Loader:
         )
 
     def _follow_group(self) -> None:
-        """Frameworks such as Lightning initialize the process group after the loader was built."""
+        """Rebuilds the inner loader for the shard of PyTorch's process group, if the group was initialized after the loader was built.
+        Frameworks such as Lightning do that."""
         group = None if self._closed or self._pipeline.has_shard else process_group()
         if group is None:
             return
@@ -316,35 +319,37 @@ class Loader:
                 self._rebuild(0, json.loads(self._inner.state()))
 
     def __len__(self) -> int:
-        """Batches of the loop that runs or begins next, on this shard. After :meth:`load_state_dict` that is what is left of the epoch."""
+        """Number of batches on this shard in the running loop, or in the next loop if none is running. After :meth:`load_state_dict`, the next
+        loop has only the remaining batches of the epoch."""
         self._follow_group()
         return self._inner.batches_per_epoch if self._has_whole_length else self._inner.batches_of_this_epoch
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches of a whole epoch, on this shard."""
+        """Number of batches of a whole epoch on this shard."""
         self._follow_group()
         return self._inner.batches_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        # Neither keeps a batch that it gave, so memory is free when the loop lets it go.
+        # Neither `batches()` nor `map` keeps a reference to a returned batch, so its memory is free as soon as the loop drops it.
         return self.batches() if self._framework == "batch" else map(self.pair, self.batches())
 
     def pair(self, batch: Batch) -> tuple[Any, Any]:
-        """Images and targets of a batch of this loader, as a loop with its ``framework`` gives them."""
+        """Converts a batch of this loader to the pair of images and targets that a loop with its ``framework`` returns."""
         if self._framework == "batch":
             raise ValueError('the loader was built with framework="batch", which has no pairs; use batch.pair("torch")')
         images, targets = batch.pair(self._framework)
         return applied(self._rest, images) if self._rest else images, targets
 
     def batches(self) -> Iterator[Batch]:
-        """The batches of the next epoch, without transforms that stay Python (``keep_rest``): :meth:`pair` applies them. If the loop is left
-        early, the next loop is the epoch after it."""
+        """Returns an iterator over the batches of the next epoch. Transforms that stay Python (``keep_rest``) are not applied; :meth:`pair`
+        applies them. If the loop is left early, the next loop runs the following epoch."""
         return Batches(self, caller())
 
     def peek(self) -> Any:
-        """What the next step of a loop gives, to look at images or shapes. The position stays, and a loop that runs goes on, so the next step
-        gives the same samples. It is a copy, in host memory. Raises :class:`feedwater.errors.StoppedError` after the last epoch."""
+        """Returns what the next step of a loop will return, for inspecting images or shapes. The position does not change and a running loop
+        continues, so the next step returns the same samples. The result is a copy in host memory. Raises
+        :class:`feedwater.errors.StoppedError` after the last epoch."""
         with self._lock:
             if self._closed:
                 raise StoppedError("the loader is closed")
@@ -353,7 +358,7 @@ class Loader:
         while not (known := inner.peek_within(_WARN_EVERY))[0]:
             self._warn(inner)
         if known[1] is None:
-            raise StoppedError("there is no next batch: the last epoch has ended")
+            raise StoppedError("there is no next batch, because the last epoch has ended")
         batch = Batch(known[1], self._meaning, inner.fields(known[1], stay=True))
         return batch if self._framework == "batch" else self.pair(batch)
 
@@ -373,14 +378,14 @@ class Loader:
             return self._inner, epoch
 
     def _awaited(self, inner: _feedwater.Loader, epoch: _feedwater.Epoch) -> Batch | None:
-        """The next batch, or ``None`` at the end."""
+        """Waits for the next batch, and logs warnings meanwhile. Returns ``None`` at the end of the epoch."""
         try:
             while not (known := epoch.next_within(_WARN_EVERY))[0]:
                 self._warn(inner)
         except StoppedError:
             raise
         except Error:
-            # Later loops raise it again. `set_epoch` opens the source again, whichever epoch it sets.
+            # Later loops raise the same error. With -1, `set_epoch` opens the source again for any epoch.
             self._next = -1
             raise
         batch = known[1]
@@ -393,62 +398,62 @@ class Loader:
         return Batch(batch, self._meaning, inner.fields(batch))
 
     def _warn(self, inner: _feedwater.Loader, epoch_ends: bool = False) -> None:
-        """Logs the warnings that are new. That samples failed is logged once, with their number at the end of an epoch."""
+        """Logs new warnings. The warning about failed samples is logged once, with their number, at the end of an epoch."""
         mine = object()
         warnings = {warning: warning for warning in inner.notices()}
         if epoch_ends and (failures := inner.failures()) is not None:
             warnings["failures"] = failures
         for key, warning in warnings.items():
-            # One call, so that of several threads one logs it.
+            # `setdefault` is atomic, so only one of several threads logs a warning.
             if self._warned.setdefault(key, mine) is mine:
                 _log.warning("%s", warning)
 
     def set_epoch(self, epoch: int, *, fresh: bool = False) -> None:
-        """Sets the epoch of the next loop, from 0. If it is the next epoch, nothing happens. Otherwise, or after an error that ended the
-        loader, the source is opened again, and prefetched batches and caches are discarded. ``fresh=True`` does so for the next epoch too:
-        use it after labels or images of :func:`feedwater.samples` have changed."""
+        """Sets the number of the next loop's epoch, from 0. If the next loop would run this epoch anyway, nothing happens. Otherwise, and after
+        an error that ended the loader, the source is opened again, and prefetched batches and caches are discarded. ``fresh=True`` always
+        opens the source again: use it after labels or images of :func:`feedwater.samples` have changed."""
         check_epoch("epoch", epoch, 0)
         with self._lock:
             if fresh or epoch != self._next:
-                # A state that was loaded keeps its seed and order.
+                # After `load_state_dict`, seed and order remain those of the loaded state.
                 state = {**json.loads(self._inner.state()), "epoch": epoch, "position": 0} if self._has_state else None
                 self._rebuild(epoch, state)
 
     @property
     def sampler(self) -> Loader | None:
-        """The loader itself if it shuffles, because Lightning sets the epoch by ``sampler.set_epoch``: a run that continues after a whole
-        epoch then has the next one."""
+        """The loader itself if it shuffles, otherwise ``None``. Lightning calls ``sampler.set_epoch``, so a run that is resumed after a whole
+        epoch continues with the next epoch."""
         return self if json.loads(self._inner.state())["shuffle"] else None
 
     @property
     def batch_sampler(self) -> None:
-        """``None``: Lightning asks for it beside ``sampler``."""
+        """``None``. Lightning reads this attribute as well as ``sampler``."""
         return None
 
     @property
     def batch_size(self) -> int:
-        """Samples of a full batch on this shard."""
+        """Number of samples in a full batch on this shard."""
         (size, *_), _ = self._inner.shape
         return size
 
     @property
     def dataset(self) -> range:
-        """The indices of the samples, for code that asks for ``len(loader.dataset)``."""
+        """The indices of the samples, for code that calls ``len(loader.dataset)``."""
         return range(self.samples)
 
     def __getitem__(self, index: object) -> NoReturn:
         raise TypeError(
-            "a feedwater.Loader has batches in the order of its epochs, and no items by index: loop over it; what wants a data set takes "
-            "DataLoader(fw.integrations.torch_dataset(loader), batch_size=None), and loader.peek() is the next batch"
+            "a feedwater.Loader has no items by index, because it returns batches in the order of its epochs. Loop over it, or read the next "
+            "batch by loader.peek(). Code that needs a DataLoader can use DataLoader(fw.integrations.torch_dataset(loader), batch_size=None)"
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, from which :meth:`load_state_dict` continues with exactly the samples that are left, with any batch size and
-        number of shards. Batches that a loop was given count as consumed. It is the same on all ranks, but for ``"failed"``: the samples of
-        this rank that were skipped, substituted or dropped so far. Without such samples it is absent. ``"classes"`` are the class names, if
-        the source has any."""
+        """Returns the position as a dictionary. :meth:`load_state_dict` continues there with exactly the remaining samples, with any batch
+        size and number of shards. A batch counts as consumed when a loop has received it. The state is the same on all ranks, except
+        for the entry ``"failed"``: the numbers of skipped, substituted and dropped samples of this rank, if there are any. The entry
+        ``"classes"`` has the class names, if the source has any."""
         state: dict[str, Any] = {"version": _STATE_VERSION, "state": json.loads(self._inner.state())}
-        # A model needs the names with its weights. `classes_of` reads them.
+        # Saved together with the model's weights, so that `classes_of` can give another set the same class numbers.
         if classes := self.classes:
             state["classes"] = classes
         if failed := self._failures():
@@ -456,13 +461,13 @@ class Loader:
         return state
 
     def _failures(self) -> dict[str, int]:
-        """Samples that failed, by outcome, with those before the state that was loaded."""
+        """Returns the number of failed samples by outcome, including those before the loaded state."""
         outcomes = self.stats["outcomes"]
         counts = {outcome: self._failed.get(outcome, 0) + outcomes.get(outcome, 0) for outcome in _FAILED}
         return {outcome: count for outcome, count in counts.items() if count}
 
     def _state_after(self, epoch: int, batches: int) -> dict[str, Any]:
-        """The position in an epoch, from 0, after this number of batches of each shard."""
+        """Returns the state at the position in epoch ``epoch`` (from 0) after each shard has read ``batches`` batches."""
         if 'on_error = "drop"' in self._pipeline.to_toml():
             raise ConfigError(
                 'on_error is "drop", so the number of batches does not say which samples were seen; set "substitute" to continue by batches',
@@ -476,21 +481,22 @@ class Loader:
         return {**state, "state": {**state["state"], "epoch": epoch, "position": position}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues at a position. The next loop has what is left of the epoch. A loop that runs ends. Seed and shuffling are those of
-        the state from then on, also after :meth:`set_epoch`. A warning is logged if the arguments ``seed`` and ``shuffle`` were others."""
+        """Continues at the position in a state. The next loop has the remaining samples of its epoch. A running loop ends. From then on, seed
+        and shuffling are those of the state, also after :meth:`set_epoch`. If the arguments ``seed`` and ``shuffle`` differ from the
+        state, a warning is logged."""
         if not isinstance(state, Mapping):
-            raise ConfigError(f"the state is {state!r}; it is what state_dict() returned", key="state")
+            raise ConfigError(f"the state is {state!r}; it must be a dictionary that state_dict() returned", key="state")
         version = state.get("version")
         if version != _STATE_VERSION:
-            raise ConfigError(f"the state has version {version!r}; this version of feedwater reads {_STATE_VERSION}", key="version")
+            raise ConfigError(f"the state has version {version!r}, but this version of feedwater reads only version {_STATE_VERSION}", key="version")
         check_classes(state.get("classes"), self.classes)
         position = state.get("state")
         if not isinstance(position, Mapping):
-            raise ConfigError(f"the state has {position!r} as state; it is what state_dict() returned", key="state")
+            raise ConfigError(f"the state's entry 'state' is {position!r}; pass the dictionary that state_dict() returned, unchanged", key="state")
         failed = state.get("failed", {})
         if not isinstance(failed, Mapping) or not all(isinstance(count, int) for count in failed.values()):
-            raise ConfigError(f"the state has {failed!r} as failed; it is what state_dict() returned", key="failed")
-        # Lightning compares the number of a batch in the whole epoch with the length.
+            raise ConfigError(f"the state's entry 'failed' is {failed!r}; pass the dictionary that state_dict() returned, unchanged", key="failed")
+        # Lightning counts batches from the beginning of the epoch, so it needs the length of the whole epoch.
         self._has_whole_length = sys._getframe(1).f_globals.get("__name__", "").startswith(("lightning.", "pytorch_lightning."))
         with self._lock:
             here = json.loads(self._inner.state())
@@ -506,7 +512,7 @@ class Loader:
         if self._closed:
             raise StoppedError("the loader is closed")
         self._inner.check_caller()
-        # Both loaders at once could need more memory than there is.
+        # Close the former loader first, because both together could need more memory than is available.
         before = self._inner.state()
         self._warn(self._inner, epoch_ends=True)
         self._failed = self._failures()
@@ -517,19 +523,19 @@ class Loader:
             self._inner = self._built(0, before)
             raise
         except BaseException:
-            # Ctrl-C: to build the former loader again could take as long.
+            # After Ctrl-C, do not build the former loader again, because that could take as long.
             self._closed = True
             raise
         self._next = json.loads(self._inner.state())["epoch"]
 
     @property
     def framework(self) -> Framework:
-        """What batches are: the argument."""
+        """The argument ``framework``: the type of images and labels."""
         return self._framework
 
     @property
     def device(self) -> str:
-        """Where batches are made, and why."""
+        """The device on which batches are made, and the reason for this choice."""
         return self._inner.device
 
     @property
@@ -540,7 +546,7 @@ class Loader:
 
     @property
     def samples(self) -> int:
-        """Samples of the source."""
+        """Number of samples in the source."""
         return self._inner.samples
 
     @property
@@ -549,50 +555,50 @@ class Loader:
         return self._inner.classes
 
     def location(self, index: int) -> str:
-        """Path of a sample, or another name for it. Indices are those of :attr:`Batch.indices`."""
+        """Returns the path of a sample, or another name for it. ``index`` is an index as in :attr:`Batch.indices`."""
         return self._inner.location(index)
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Counts and times since the loader was built, or since the last :meth:`load_state_dict` or :meth:`set_epoch` that opened the source
-        again: every sample's outcome, bytes, memory, caches. ``state_dict()["failed"]`` also has the samples that failed before."""
+        """Counts and times: samples by outcome, bytes, memory, caches. They begin when the loader is built, and again when
+        :meth:`load_state_dict` or :meth:`set_epoch` opens the source again. ``state_dict()["failed"]`` also includes earlier failed samples."""
         stats: dict[str, Any] = json.loads(self._inner.stats())
         return stats
 
     @property
     def metrics(self) -> str:
-        """The counts in Prometheus's text format, for a server of the program."""
+        """The counts of :attr:`stats` in Prometheus's text format. The program can serve this text to Prometheus."""
         return self._inner.metrics()
 
     @property
     def warnings(self) -> list[str]:
-        """What deserves attention. Also logged as warnings of the logger ``feedwater``."""
+        """Warnings about this loader. They are also logged by the logger ``feedwater``."""
         failures = self._inner.failures()
         return [*self._inner.notices(), *([] if failures is None else [failures])]
 
     def report(self) -> Report:
-        """What limits the loop so far, and what to change. Needs two batches."""
+        """Returns a report on the bottleneck of the loop so far, and on settings that would speed it up. Needs at least two batches."""
         return Report(*self._inner.report())
 
     def plan(self) -> str:
-        """Where each step runs, and all memory, as ``feedwater plan`` prints it."""
+        """Returns the text of ``feedwater plan``: where each operator runs, and the predicted memory."""
         return self._inner.plan()
 
     def settings(self) -> str:
-        """The pipeline file with every setting written out. A sequence is ``own = "samples"`` in it, a second one ``own = "samples2"``;
-        only a program can run such a file, by :meth:`from_toml` with ``own``. Transforms that stay Python (``keep_rest``) are not part of it,
-        and a comment names them. Seed and shuffling are those that the loader was built with. Those of a state that was loaded are not
-        written."""
+        """Returns this loader as a pipeline file with all settings. A source of :func:`feedwater.samples` is written as
+        ``own = "samples"``, a second one as ``own = "samples2"``. Only a program can run such a file, by :meth:`from_toml` with ``own``.
+        Transforms that stay Python (``keep_rest``) are not in the file; a comment names them. Seed and shuffling are the arguments
+        with which the loader was built, not those of a loaded state."""
         text = self._pipeline.to_toml()
         if self._rest:
             names = [getattr(step, "__name__", type(step).__name__) for step in self._rest]
-            # The converter's own step between a tensor and the transforms is none of the user's.
+            # The user did not write `_pil_image`: the conversion adds this step before transforms that need PIL images.
             kept = ", ".join(name for name in names if name != "_pil_image")
             text = f"# Not in this file: transforms that stay Python: {kept}\n{text}"
         return text
 
     def close(self) -> None:
-        """Ends the threads. Tensors stay valid."""
+        """Ends the loader and its threads. Tensors of its batches stay valid."""
         self._shut(wait=True)
 
     def _shut(self, wait: bool) -> None:
@@ -611,7 +617,7 @@ class Loader:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # After Ctrl-C nobody wants to wait for the items of a sequence that are being read.
+        # After Ctrl-C, do not wait for calls of `__getitem__` that are still running.
         self._shut(wait=kind is None or not issubclass(kind, KeyboardInterrupt))
 
     def __reduce__(self) -> NoReturn:

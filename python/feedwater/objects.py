@@ -18,11 +18,11 @@ __all__ = ["Objects"]
 
 
 class Objects:
-    """Objects of one sample that are visible in its tensor, in the order of the annotations. ``len`` is their number
-    ``n``.
+    """Annotated objects of one sample that are visible in its tensor, in the order of the annotations. ``len`` returns the
+    number of objects, ``n`` below.
 
-    Coordinates are edges in pixels of the tensor: they follow crops, flips, resizes and warps. Each call returns new
-    arrays.
+    Coordinates are in pixels of the tensor, after all crops, flips, resizes and warps of the chain. Each call returns
+    new arrays.
     """
 
     def __init__(self, inner: _feedwater.Objects) -> None:
@@ -72,21 +72,21 @@ class Objects:
         return _array(self._inner.crowd(), "bool")
 
     def masks(self) -> NumpyArray:
-        """Masks, 1 inside of an object and 0 elsewhere, by pycocotools' rule: u8, ``[n, height, width]``. Zeros for an
-        object without an outline."""
+        """Masks: 1 inside of an object and 0 elsewhere, computed from outlines as pycocotools does: u8,
+        ``[n, height, width]``. The mask of an object without an outline is all zeros."""
         width, height = self.size
         return _array(self._inner.masks(), "uint8").reshape(len(self), height, width)
 
     def run_lengths(self) -> list[dict[str, Any] | None]:
-        """The masks as pycocotools encodes them: ``size``, which is height and width, and ``counts``. ``None`` for an
-        object without an outline."""
+        """The masks in the compressed form of pycocotools: dictionaries with ``size`` (height and width) and ``counts``.
+        ``None`` for an object without an outline."""
         width, height = self.size
         return [None if counts is None else {"size": [height, width], "counts": counts} for counts in self._inner.runs()]
 
     def torch(self, *, masks: bool = False, first_label: int = 1) -> dict[str, Tensor]:
-        """The target of torchvision's detection models, in host memory: ``boxes``, ``labels``, ``area``, ``iscrowd``,
-        and ``masks`` if requested. Labels begin with ``first_label``, because label 0 is the background in these
-        models."""
+        """The target that torchvision's detection models expect, in host memory: ``boxes``, ``labels``, ``area``,
+        ``iscrowd``, and with ``masks`` also ``masks``. ``first_label`` is the label of category 0, by default 1, because
+        label 0 is the background in these models."""
         import torch
 
         target = {

@@ -1,4 +1,4 @@
-"""Chains with which most training runs begin."""
+"""Recipes: chains together with the loader settings that belong to them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Recipe(list[Operator]):
-    """A chain with the other settings that belong to it.
+    """A list of operators, the chain, with the loader settings that belong to it.
 
     * ``sections``: settings of sections of a pipeline file, such as ``{"loader": {"shuffle": True}}``. Arguments of
       :class:`feedwater.Loader` take precedence.
     * ``rest``: functions that run in Python on each image of a batch, after the chain (:func:`feedwater.from_torchvision`).
-    * ``batch_operators``: operators on pairs of samples, unless the loader has its own.
+    * ``batch_operators``: operators on pairs of samples. The loader's argument ``batch_operators`` takes precedence.
 
-    Sums with other operators, slices, copies and multiples are recipes with the same settings: ``fw.train_recipe(224) +
-    [ops.RandomErasing()]`` still shuffles. Two recipes can be added if their settings do not contradict each other.
-    ``list(recipe)`` has only the operators.
+    Adding operators to a recipe, slicing, copying or multiplying it gives a recipe with the same settings. For example,
+    ``fw.train_recipe(224) + [ops.RandomErasing()]`` still shuffles. Two recipes can be added if their settings do not
+    contradict each other. ``list(recipe)`` returns only the operators.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Recipe(list[Operator]):
     __copy__ = copy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The method of a list would append the operators one by one to a recipe without settings.
+        # Without this method, `pickle` and `deepcopy` would append the operators one by one to a recipe without settings.
         return _made, (list(self), self.sections, self.rest, self.batch_operators)
 
     @overload
@@ -107,18 +107,18 @@ class Recipe(list[Operator]):
         self += operators
 
     def _with(self, operators: Iterable[Operator]) -> Recipe:
-        """Returns a recipe of these operators with the settings of this one. Later changes of one recipe do not affect
-        the other."""
+        """Returns a recipe of these operators with the settings of this recipe. Later changes of one recipe do not affect
+        the other recipe."""
         sections = {name: dict(section) for name, section in self.sections.items()}
         return Recipe(operators, sections, rest=self.rest, batch_operators=self.batch_operators)
 
     def _check_nothing_follows(self, operators: Collection[Operator]) -> None:
-        """Checks that no operator would follow transforms that run in Python, because these run after the whole
-        chain."""
+        """Raises an error if operators would have to run after transforms that stay Python. Those transforms run after the
+        whole chain."""
         if self.rest and len(operators):
             raise ValueError(
-                f"the recipe has transforms that stay Python ({len(self.rest)}), and no operator can run after them; add it before them in the "
-                "transforms that are converted, or put it in front: [operator] + recipe"
+                f"the recipe has transforms that stay Python ({len(self.rest)}), and no operator can run after them; put the operator before them "
+                "in the transforms that you convert, or in front of the recipe: [operator] + recipe"
             )
 
 
@@ -139,7 +139,7 @@ def _joined(first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping
             known = joined.setdefault(name, {}).setdefault(key, value)
             if known != value:
                 raise ValueError(
-                    f"one recipe has {key} = {known!r} and the other {value!r}; add the operators alone, list(recipe), and give {key} to the loader"
+                    f"one recipe has {key} = {known!r} and the other {value!r}; add only the operators, list(recipe), and pass {key} to the loader"
                 )
     return dict(joined)
 
@@ -171,8 +171,8 @@ def eval_recipe(
     mean: Sequence[float] = IMAGENET_MEAN,
     std: Sequence[float] = IMAGENET_STD,
 ) -> Recipe:
-    """Torchvision's evaluation recipe. It resizes the shorter side to ``resize`` pixels (default: 256 for 224, in this
-    proportion), crops ``size`` x ``size`` pixels in the centre, and normalizes. The last batch may be smaller."""
+    """Torchvision's evaluation recipe. It resizes the shorter side to ``resize`` pixels (default: ``size`` times 256 / 224),
+    crops ``size`` x ``size`` pixels in the centre, and normalizes. The last batch may be smaller."""
     shorter = resize if resize is not None else round(size * 256 / 224)
     return Recipe(
         [

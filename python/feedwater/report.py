@@ -1,4 +1,4 @@
-"""The report on what limits a loop and what to change."""
+"""The report on the bottleneck of a training loop, and on settings that would speed it up."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["Report"]
 
 
 class Report:
-    """The report on a run so far. ``str`` returns the text of ``feedwater explain``; Jupyter shows the page."""
+    """The report on a loop up to now. ``str`` returns the text that ``feedwater explain`` prints; Jupyter shows the HTML page."""
 
     def __init__(self, text: str, data: str, html: str) -> None:
         self._text = text
         self._data = data
-        #: The page as a self-contained HTML document.
+        #: The report as a self-contained HTML document.
         self.html = html
 
     @property
@@ -25,7 +25,7 @@ class Report:
         return data
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the page to a file."""
+        """Writes the HTML page to a file."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.html)
 
@@ -33,6 +33,6 @@ class Report:
         return self._text
 
     def _repr_html_(self) -> str:
-        # Use a frame, so that the page's style does not change the notebook's.
+        # Put the page into a frame. Otherwise its style sheet would change the notebook.
         page = self.html.replace("&", "&amp;").replace('"', "&quot;")
         return f'<iframe srcdoc="{page}" style="width: 100%; height: 640px; border: 0"></iframe>'

@@ -2,8 +2,8 @@
 
     loader = fw.Loader("data/train", fw.train_recipe(224), decode=fw.Decode(prescale=True), limits=fw.Limits(host_memory="4 GiB"))
 
-A field that is left out, or ``None``, has its default. Sizes in bytes are numbers, or texts such as ``"1.5 GiB"``. Mappings with the
-same keys are accepted in place of the classes.
+A setting that is not given, or is ``None``, has its default. Sizes in bytes are numbers, or texts such as ``"1.5 GiB"``. Instead of an
+object of these classes, a mapping with the same keys is accepted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ._settings import Placement, _Settings
 __all__ = ["Cache", "Decode", "Limits", "LoaderSettings", "Output", "Storage", "Targets"]
 
 Path = str | os.PathLike[str]
-#: A number of bytes, or a text such as ``"64 MiB"``.
+#: A size: a number of bytes, or a text such as ``"64 MiB"``.
 Bytes = int | str
 Route = Literal["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"]
 
@@ -28,9 +28,9 @@ Route = Literal["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"]
 class Section(_Settings):
     """Settings of a section of a pipeline file."""
 
-    #: The section, which is also the parameter of :class:`feedwater.Loader`.
+    #: Name of the section in a pipeline file, and of the parameter of :class:`feedwater.Loader`.
     SECTION: ClassVar[str]
-    #: Names of the settings.
+    #: Names of the settings of this section.
     FIELDS: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls) -> None:
@@ -38,7 +38,7 @@ class Section(_Settings):
         cls.__init__ = _named(cls.__init__, cls)  # type: ignore[method-assign]
 
     def settings(self) -> dict[str, Any]:
-        """The settings that are given, by the keys of a pipeline file."""
+        """The given settings, by their keys in a pipeline file."""
         return dict(self._settings)
 
     def __eq__(self, other: object) -> bool:
@@ -49,7 +49,7 @@ class Section(_Settings):
 
 
 def _named(init: Callable[..., None], section: type[Section]) -> Callable[..., None]:
-    """An ``__init__`` that names the nearest setting of an unknown one."""
+    """Wraps ``__init__`` so that the error for an unknown setting suggests a similar one."""
 
     @functools.wraps(init)
     def checked(self: Section, *arguments: Any, **settings: Any) -> None:
@@ -69,18 +69,18 @@ class Decode(Section):
     * ``placement``: ``"cpu"``, ``"gpu"`` or ``"auto"`` (default: the GPU, if it supports one of
       ``routes``).
     * ``routes``: decode routes that are allowed on a GPU, in any order. Default: all four.
-    * ``max_cpu_threads``: most workers that decode on the CPU at the same time, with a GPU.
-      Default: all workers, or one less while the GPU or its JPEG engines decode.
-    * ``hardware_group``: most images per call of the JPEG engines, 1 to 1024. Default: as many as
-      need 64 MiB of device memory, 7 to 32.
+    * ``max_cpu_threads``: maximum number of workers that decode on the CPU at the same time if a
+      GPU is used. Default: all workers, or one less while the GPU or its JPEG engines decode.
+    * ``hardware_group``: maximum number of images per call of the JPEG engines, 1 to 1024.
+      Default: the number that needs 64 MiB of device memory, at least 7 and at most 32.
     * ``prescale``: whether the decoder may halve a JPEG up to three times before resizing, never
       below the output size. Pixels change slightly. Default: False.
-    * ``jpeg``: what decodes JPEGs on the CPU: ``"auto"`` (default: feedwater's decoder, and
-      libjpeg-turbo for what it does not decode), ``"feedwater"`` or ``"libjpeg"``. Pixels are the
-      same.
+    * ``jpeg``: the decoder of JPEGs on the CPU: ``"feedwater"``, ``"libjpeg"`` (libjpeg-turbo), or
+      ``"auto"`` (default: feedwater's decoder, and libjpeg-turbo for JPEGs that it does not
+      support). All give the same pixels.
     * ``orientation``: whether images are turned upright by their EXIF orientation. Default: True.
-    * ``strict``: whether damaged images are errors. Default: True. False accepts those that Pillow
-      accepts, with Pillow's pixels, and counts them.
+    * ``strict``: whether damaged images are errors. Default: True. With False, damaged images that
+      Pillow accepts have Pillow's pixels, and are counted.
     """
 
     SECTION = "decode"
@@ -110,7 +110,7 @@ class Decode(Section):
 
 
 class Output(Section):
-    """What tensors are: ``fw.Loader(..., output=fw.Output(layout="nhwc"))``.
+    """Type and layout of the tensors: ``fw.Loader(..., output=fw.Output(layout="nhwc"))``.
 
     * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"`` or ``"u8"``, or a type of a framework,
       such as ``torch.bfloat16``. The loader's parameter ``dtype`` is the same setting.
@@ -126,8 +126,8 @@ class Output(Section):
 class Targets(Section):
     """Soft targets in place of labels: ``fw.Loader(..., targets=fw.Targets(classes=1000))``.
 
-    * ``classes``: number of classes, 1 to 16777216. Each sample then has a row of as many floats.
-      Batch operators need it. Default: none, labels are numbers.
+    * ``classes``: number of classes, 1 to 16777216. The target of each sample then is a row with
+      one float per class. Batch operators need this. Default: not set, targets are the labels.
     * ``smoothing``: label smoothing, 0 to 1; needs ``classes``. Default: 0.
     """
 
@@ -140,17 +140,17 @@ class Targets(Section):
 class Cache(Section):
     """Caches in host memory: ``fw.Loader(..., cache=fw.Cache(encoded="8 GiB"))``.
 
-    A cache never evicts: if the set is larger than the cache, a part of it stays cached. Sizes
-    are bytes, or texts such as ``"1.5 GiB"``.
+    A cache never evicts: if the set is larger than the cache, a part of the set stays cached.
+    Sizes are bytes, or texts such as ``"1.5 GiB"``.
 
-    * ``encoded``: most bytes for encoded files. Default: none, no cache.
-    * ``decoded``: most bytes for whole decoded images, 3 bytes per pixel; not together with
-      ``prescale`` of :class:`Decode`. Default: none, no cache.
-    * ``presize``: images whose shorter side is longer are first resized to this shorter side, in
-      pixels, at most 32767. Changes pixels; needs ``decoded``. Default: none, no resizing.
-    * ``row_index``: most bytes for row indexes of JPEGs, 280 to 420 for an image of 500x375, with
-      which crops are decoded faster; 0 is none. Pixels are the same. Default: what all images
-      need, at most 256 MiB.
+    * ``encoded``: maximum size of a cache of encoded files. Default: no cache.
+    * ``decoded``: maximum size of a cache of whole decoded images, 3 bytes per pixel. Cannot be
+      combined with ``prescale`` of :class:`Decode`. Default: no cache.
+    * ``presize``: maximum shorter side of images in the cache ``decoded``, in pixels, at most
+      32767. Larger images are resized to it, so pixels change. Default: images are not resized.
+    * ``row_index``: maximum size of the row indexes of JPEGs, with which crops are decoded faster
+      with the same pixels. An image of 500x375 needs 280 to 420 bytes. 0 turns row indexes off.
+      Default: the size that all images need, at most 256 MiB.
     """
 
     SECTION = "cache"
@@ -171,18 +171,18 @@ class Limits(Section):
 
     Sizes of memory are bytes, or texts such as ``"1.5 GiB"``.
 
-    * ``max_pixels``: most pixels of an image. Default: 178956970, Pillow's limit for suspected
-      decompression bombs.
+    * ``max_pixels``: maximum number of pixels of an image. Default: 178956970, Pillow's limit for
+      suspected decompression bombs.
     * ``max_side``: largest width and height of an image, in pixels. Default: 65535.
-    * ``max_file_bytes``: most bytes of an encoded sample. Default: 64 MiB.
-    * ``large_image_memory``: most bytes of host memory for all images that need more than their
-      worker's share. Default: 256 MiB.
-    * ``host_memory``: most bytes of host memory, page-locked memory included. Default: no limit.
-    * ``device_memory``: most bytes of a GPU's memory, without that of the driver and its
+    * ``max_file_bytes``: maximum size of an encoded sample. Default: 64 MiB.
+    * ``large_image_memory``: host memory that all images share if they need more than the memory
+      of their worker. Default: 256 MiB.
+    * ``host_memory``: maximum host memory, including page-locked memory. Default: no limit.
+    * ``device_memory``: maximum memory on the GPU, without the memory of the driver and its
       libraries. Default: no limit.
-    * ``pinned_memory``: most bytes of page-locked host memory. Default: no limit.
-    * ``cpu_threads``: most threads that prepare samples: workers, and on a GPU two more. Default:
-      no limit.
+    * ``pinned_memory``: maximum page-locked host memory. Default: no limit.
+    * ``cpu_threads``: maximum number of threads that prepare samples: the workers, and up to two
+      more threads if a GPU is used. Default: no limit.
     * ``overcommit``: whether to start if the plan needs more host memory than is available.
       Default: False.
     """
@@ -216,29 +216,30 @@ class Limits(Section):
 
 
 class Storage(Section):
-    """Files behind URLs, and local files: ``fw.Loader(..., storage=fw.Storage(connections=128))``.
+    """Access to files at URLs and to local files: ``fw.Loader(..., storage=fw.Storage(retries=3))``.
 
     Sizes are bytes, or texts such as ``"1.5 GiB"``.
 
-    * ``connections``: requests in flight, 1 to 4096. Default: 64.
-    * ``retries``: retries of a failed request, at most 100. Default: 8, about 25 seconds.
-    * ``timeout``: seconds until an answer, 1 to 3600, and one more for each 64 KiB of its body.
-      Default: 10.
-    * ``open_timeout``: seconds for one request with all its retries while a source is opened, 1 to
-      86400. Default: 60.
+    * ``connections``: maximum number of concurrent requests, 1 to 4096. Default: 64.
+    * ``retries``: maximum number of retries of a failed request, at most 100. Default: 8, which
+      take about 25 seconds.
+    * ``timeout``: maximum seconds until an answer, 1 to 3600. For each 64 KiB of the answer one
+      second is added. Default: 10.
+    * ``open_timeout``: maximum seconds for a request with all its retries while a source is
+      opened, 1 to 86400. Default: 60.
     * ``redirects``: allowed HTTP redirects: ``"none"``, ``"same-host"`` (default) or ``"any"``.
     * ``ca_file``: file of certificates (PEM) that are trusted in addition to the system's.
-    * ``max_listed``: most names in a listing. Default: 50000000.
-    * ``read_ahead``: most bytes of host memory for prefetched samples. Default: 256 MiB.
-    * ``cache``: most bytes on disk for fetched files. Default: 0, no cache.
-    * ``cache_directory``: folder of that cache, which several processes may share. Default:
-      ``objects`` in feedwater's cache folder.
+    * ``max_listed``: maximum number of names in a listing. Default: 50000000.
+    * ``read_ahead``: maximum host memory for prefetched samples. Default: 256 MiB.
+    * ``cache``: maximum size of a cache on disk for files at URLs. Default: 0, no cache.
+    * ``cache_directory``: folder of this cache. Several processes may share it. Default: the
+      folder ``objects`` in feedwater's cache folder.
     * ``index_files``: where index tables are stored: ``"beside"`` each local file (default),
-      ``"cache"`` (the cache folder), or ``"none"``, so files are scanned at every start.
-    * ``allow_urls``: hosts and buckets whose URLs lists, COCO and Parquet files may name, such as
-      ``"images.example.org"`` or ``"s3://bucket"``; ``"*"`` for all. Default: none.
-    * ``allow_folders``: folders whose files lists, COCO and Parquet files may name, besides files
-      below their own folder. Default: none.
+      ``"cache"`` (in the cache folder), or ``"none"``: files are scanned at every start.
+    * ``allow_urls``: hosts and buckets to which URLs in lists, COCO and Parquet files may lead,
+      such as ``"images.example.org"`` or ``"s3://bucket"``; ``"*"`` for all. Default: none.
+    * ``allow_folders``: folders to which paths in lists, COCO and Parquet files may lead, in
+      addition to the folder of the list or file itself. Default: none.
     * ``map``: whether local ``lmdb``, ``beton`` and ``npy`` files are memory-mapped. Default:
       True.
     """
@@ -284,29 +285,31 @@ class Storage(Section):
 class LoaderSettings(Section):
     """Order, batches and shards: ``fw.Loader(..., loader=fw.LoaderSettings(repeats=3))``.
 
-    Only these are not parameters of the loader:
+    These settings are not parameters of :class:`feedwater.Loader` itself:
 
-    * ``shuffle_window``: samples in a window, for sources whose files hold many samples; needs
-      ``shuffle``. Default: none, the whole set is shuffled.
-    * ``repeats``: repeated augmentation: how often each sample occurs in a row over all shards,
-      each time with its own random choices, 1 to 256; more than 1 needs ``shuffle``. Default: 1.
+    * ``shuffle_window``: shuffles files, and samples only within windows of this number of
+      samples. For sources with many samples per file; needs ``shuffle``. Default: the whole set
+      is shuffled.
+    * ``repeats``: repeated augmentation: how often each sample occurs in a row in the order of all
+      shards, 1 to 256, each time with its own random choices. More than 1 needs ``shuffle``.
+      Default: 1.
     * ``tune``: whether ``"auto"`` values, automatic placements and the number of prefetched
       samples are adjusted while the loader runs. Default: True.
     * ``shard``: where rank and world size are read from: ``"environment"`` (default: the launcher
       that started the process), ``"torchrun"``, ``"slurm"``, ``"openmpi"``, ``"mpich"``,
       ``"kubernetes"``, or ``"none"``: every process reads the whole set.
-    * ``ignore_label``: label of samples that zeros replace, with ``on_error="substitute"``.
-      Default: -100, which losses of PyTorch ignore.
+    * ``ignore_label``: label of the zeros that ``on_error="substitute"`` puts in place of a
+      sample. Default: -100, which losses of PyTorch ignore.
 
-    The others are those of :class:`feedwater.Loader`:
+    The other settings are also parameters of :class:`feedwater.Loader`:
 
     * ``batch_size``: samples per batch, 1 to 1048576. Default: 64.
-    * ``num_workers``: threads, 1 to 1024, or ``"auto"``. Default: the number of cores.
-    * ``prefetch``: batches, 1 to 1024, or ``"auto"``. Default: 2.
+    * ``num_workers``: number of threads, 1 to 1024, or ``"auto"``. Default: the number of cores.
+    * ``prefetch``: batches prepared in advance, 1 to 1024, or ``"auto"``. Default: 2.
     * ``seed``: seed of all random choices, from 0. Default: 0.
     * ``shuffle``: whether each epoch has its own order. Default: False.
     * ``last_batch``: ``"drop"`` (default), ``"pad"`` or ``"partial"``.
-    * ``rank``, ``world_size``: rank from 0, and world size. Default: what ``shard`` finds.
+    * ``rank``, ``world_size``: rank from 0, and world size. Default: as ``shard`` specifies.
     * ``on_error``: ``"stop"`` (default), ``"skip"``, ``"substitute"`` or ``"drop"``.
     """
 
@@ -352,23 +355,23 @@ class LoaderSettings(Section):
 SECTIONS: dict[str, type[Section]] = {it.SECTION: it for it in (LoaderSettings, Decode, Output, Targets, Cache, Limits, Storage)}
 
 
-#: Former names of keys of the section ``[loader]``, which are accepted until 1.0.
+#: Former names of keys in the section ``[loader]``, with today's names. They are accepted until 1.0.
 _FORMER = {"batch": "batch_size", "workers": "num_workers", "last": "last_batch", "world": "world_size"}
 
 
 def table_of(name: str, section: Section | Mapping[str, Any] | None) -> dict[str, Any]:
-    """The settings of a section, with today's names."""
+    """Returns the settings of a section as a table. Converts former names of keys to today's."""
     kind = SECTIONS[name]
     if section is None:
         return {}
     if isinstance(section, kind):
         return section.settings()
     if not isinstance(section, Mapping):
-        raise TypeError(f"{name} is {section!r}; it is fw.{kind.__name__}(...), or a dictionary with the same keys")
+        raise TypeError(f"{name} is {section!r}; it must be fw.{kind.__name__}(...), or a dictionary with the same keys")
     table: dict[str, Any] = {}
     for key, value in section.items():
         today = _FORMER.get(key, key) if name == "loader" else key
         if today in table:
-            raise TypeError(f"{name} has {today} twice, also by its former name; give only {today}")
+            raise TypeError(f"{name} has the setting {today} twice, once by its former name; give only {today}")
         table[today] = value
     return table

@@ -1,5 +1,5 @@
-//! Runs work on other threads, while the interpreter's thread checks for signals. So Ctrl-C ends a
-//! wait at once.
+//! Runs work on another thread while the calling thread of Python checks for signals. So Ctrl-C
+//! ends the wait at once.
 
 use std::panic;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -14,11 +14,11 @@ use crate::error::raised;
 
 const NAME: &str = "feedwater-python";
 
-/// Interval between two checks for signals.
+/// Interval between two checks for signals, such as that of Ctrl-C.
 pub const LOOK: Duration = Duration::from_millis(50);
 
-/// Threads that nobody waits for while the program runs. They may need the interpreter, so the end
-/// of the program waits for them.
+/// Threads that run in the background without a caller that waits for them. They may need the
+/// interpreter, so [`finish`] waits for them before the interpreter ends.
 static LEFT: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 
 /// Runs work on another thread and returns its result. If a signal raises an exception, the work
@@ -42,7 +42,7 @@ pub fn run<T: Send + 'static>(
             }
             Err(RecvTimeoutError::Disconnected) => match thread.join() {
                 Err(panicked) => panic::resume_unwind(panicked),
-                Ok(()) => unreachable!("the thread sends before it ends"),
+                Ok(()) => unreachable!("the thread sends its result before it ends"),
             },
         }
     }

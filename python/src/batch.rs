@@ -16,12 +16,12 @@ use crate::error::raised;
 use crate::objects::Objects;
 use crate::text::{json, location};
 
-/// A batch. When its tensor is exported, the batch's memory belongs to the consumer.
+/// A batch. When its tensor is exported to another library, that library owns the memory.
 #[pyclass(frozen)]
 pub struct Batch {
     batch: Mutex<Option<feedwater::Batch>>,
     shape: TensorShape,
-    /// Device as DLPack's device type and number.
+    /// DLPack's device type, and the number of the device.
     device: (i32, i32),
     epoch: u32,
     number: u64,
@@ -32,7 +32,7 @@ pub struct Batch {
     /// Index and message of each sample that failed.
     errors: Vec<(u64, String)>,
     classes: usize,
-    /// Soft targets, copied before the tensor is exported.
+    /// Copy of the soft targets, made before the tensor is exported.
     targets: Mutex<Option<Vec<f32>>>,
 }
 
@@ -89,7 +89,8 @@ impl Batch {
         made.ok_or_else(given_away)?.map_err(|error| raised(py, &error))
     }
 
-    /// Copies the soft targets, so that they are available after the tensor was exported.
+    /// Copies the soft targets, which are in the same memory as the tensor, so that they remain
+    /// available after the tensor is exported.
     fn keep_targets(&self, py: Python<'_>) -> PyResult<()> {
         if self.classes > 0 && locked(py, &self.targets).is_none() {
             match self.with(py, feedwater::Batch::soft_targets_to_host) {
@@ -120,7 +121,7 @@ impl Batch {
         self.shape.layout.name()
     }
 
-    /// Device as DLPack's device type and number.
+    /// DLPack's device type, and the number of the device.
     #[getter]
     fn device(&self) -> (i32, i32) {
         self.device
@@ -226,7 +227,7 @@ impl Batch {
         self.errors.clone()
     }
 
-    /// A copy of the tensor in host memory, or of its first samples.
+    /// Copies the tensor to host memory, or only its first `samples` samples.
     #[pyo3(signature = (samples=usize::MAX))]
     fn to_host<'py>(&self, py: Python<'py>, samples: usize) -> PyResult<Bound<'py, PyBytes>> {
         let end = samples.saturating_mul(self.shape.sample_bytes());
@@ -239,8 +240,8 @@ impl Batch {
         })
     }
 
-    /// Exports the tensor as a DLPack capsule for a consumer on this stream. With `unnamed`, the
-    /// consumer does not name its streams.
+    /// Exports the tensor as a DLPack capsule for a consumer that uses it on `stream`. `unnamed`:
+    /// the streams that the consumer will use are unknown.
     #[pyo3(signature = (stream, versioned, unnamed=false))]
     fn dlpack<'py>(
         &self,

@@ -13,7 +13,7 @@ use feedwater::{Batch, Result};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Names of capsules whose tensor no consumer has taken yet.
+/// Names of capsules whose tensor no consumer has taken yet, with and without a version.
 const VERSIONED: &CStr = c"dltensor_versioned";
 const LEGACY: &CStr = c"dltensor";
 

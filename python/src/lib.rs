@@ -27,14 +27,15 @@ fn main(py: Python<'_>, program: Vec<OsString>, arguments: Vec<OsString>) -> u8 
     py.detach(|| feedwater_cli::main_as(program, arguments))
 }
 
-/// Sets the program that checks the JPEG engines: the interpreter, and the arguments with which it runs commands.
+/// Sets the command of the process in which the JPEG engines are checked: the interpreter, and
+/// the arguments with which it runs commands of feedwater.
 #[pyfunction]
 fn set_checking_program(program: Vec<OsString>) {
     feedwater::internals::gpu::nvjpeg::set_checking_program(program);
 }
 
-/// The module `feedwater._feedwater`. It does not enable the global lock in free-threaded
-/// interpreters.
+/// The module `feedwater._feedwater`. With `gil_used = false`, importing it does not enable the
+/// global lock of free-threaded interpreters.
 #[pymodule(gil_used = false)]
 mod _feedwater {
     #[pymodule_export]

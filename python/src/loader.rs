@@ -20,7 +20,7 @@ use crate::source::Sequence;
 use crate::text::{json, location};
 use crate::thread_state;
 
-/// Longest wait in seconds: a day.
+/// Maximum timeout of a wait, in seconds: one day.
 const MOST_SECONDS: f64 = 86_400.0;
 /// Pause of a thread between two waits. Mutexes are not fair: without a pause, other waiting
 /// threads get the lock late. With five waiting threads, the thread with a signal noticed it after
@@ -31,25 +31,26 @@ const TURN: Duration = Duration::from_millis(1);
 /// that read a sequence need the interpreter.
 static RUNNING: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
 
-/// A loader, until it is closed.
+/// Python's class of a loader. The loader is gone after `close`.
 #[pyclass(frozen)]
 pub struct Loader {
     slot: Arc<Slot>,
-    /// Python sequences in the loader's source.
+    /// Sequences of Python that are parts of the loader's source.
     sequences: Vec<Arc<Sequence>>,
 }
 
-/// A running loader, or `None` after it was closed. Nobody calls Python or waits while holding this
-/// lock, so it may be taken with the interpreter attached.
+/// A running loader, or `None` after it was closed. No code calls Python or waits while it holds
+/// this lock, so the lock may be taken with the interpreter attached.
 type Slot = Mutex<Option<Running>>;
 
-/// A loader and its epochs. The epochs own the loader too.
+/// A loader and its epochs. Each epoch is also an owner of the loader.
 struct Running {
     loader: Arc<feedwater::Loader>,
     epochs: Vec<Weak<Shared>>,
 }
 
-/// An epoch, until its loader is closed. Its lock is held during waits, so it is only taken with the interpreter detached.
+/// An epoch, or `None` after its loader was closed. A thread holds the lock while it waits for a
+/// batch, so the lock is only taken with the interpreter detached.
 type Shared = Mutex<Option<SharedEpoch>>;
 
 impl Loader {
@@ -106,7 +107,8 @@ impl Loader {
     fn epoch(&self, py: Python<'_>) -> PyResult<Epoch> {
         let loader = self.open_to_wait(py)?;
         if loader.is_in_an_epoch() {
-            // Samples that were read for the rest of that epoch are in no batch.
+            // Drop the fields of samples that were read for the rest of the running epoch, because
+            // these samples will be in no batch.
             self.sequences.iter().for_each(|it| it.forget_all());
         }
         let owner = Arc::downgrade(&loader);
@@ -160,7 +162,7 @@ impl Loader {
         Ok(bytes(Memory::Host) + bytes(Memory::Pinned))
     }
 
-    /// Samples of the source.
+    /// Number of samples in the source.
     #[getter]
     fn samples(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.open(py)?.source().len())
@@ -198,8 +200,8 @@ impl Loader {
     }
 
     /// Returns the fields of a batch's samples, with Python's `None` for a sample without fields.
-    /// Unless `stay`, the fields are removed from memory. Returns `None` if the source contains no
-    /// sequence.
+    /// Unless `stay` is true, removes the fields from memory. Returns `None` if the source contains
+    /// no sequence.
     #[pyo3(signature = (batch, stay=false))]
     fn fields(
         &self,
@@ -219,7 +221,7 @@ impl Loader {
                 return Ok(fields.clone_ref(py));
             }
             let fields = match self.sequences[number].fields(py, place, stay) {
-                // The item could not be read. The batch reports this error.
+                // The item could not be read. The batch already reports this error.
                 Err(_) if batch.has_failed(index) => py.None(),
                 fields => fields?,
             };
@@ -274,7 +276,7 @@ impl Loader {
         Ok(py.detach(|| loader.metrics()))
     }
 
-    /// The report on where time goes: text, JSON and HTML.
+    /// The report on the bottleneck, as text, JSON and HTML.
     fn report(&self, py: Python<'_>) -> PyResult<(String, String, String)> {
         let loader = self.open(py)?;
         let report = py.detach(|| loader.report()).map_err(|error| raised(py, &error))?;
@@ -304,14 +306,14 @@ impl Loader {
         let loader = self.open_to_wait(py)?;
         let owner = Arc::downgrade(&loader);
         let next = waited(py, seconds, &self.sequences, &owner, || loader.peek_within(LOOK));
-        // This may be the last owner. Dropping it waits for threads that need the interpreter, so
-        // detach.
+        // This may be the last reference to the loader. Dropping the loader waits for threads that
+        // need the interpreter, so detach from it.
         py.detach(move || drop(loader));
         next
     }
 
     /// Ends the loader and its threads. Batches stay valid. Threads that read a sequence end after
-    /// their current items. With `wait`, this call waits for them.
+    /// their current items. With `wait`, this call waits until all threads have ended.
     #[pyo3(signature = (wait=true))]
     fn close(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
         self.sequences.iter().for_each(|it| it.forget_all());
@@ -320,7 +322,8 @@ impl Loader {
         let sequences = self.sequences.clone();
         let end = move || {
             end();
-            // Items that were still being read are in no batch either.
+            // Also drop the fields of items that were still being read, because they are in no
+            // batch.
             Python::attach(|_| sequences.iter().for_each(|it| it.forget_all()));
         };
         if wait { background::run(py, end) } else { background::leave(py, end) }
@@ -337,13 +340,13 @@ impl Drop for Loader {
     }
 }
 
-/// Drops a value that may be the last owner of a loader. Dropping a loader waits for its threads,
-/// so another thread drops the value if this thread is one of them.
+/// Drops a value that may be the last owner of a loader. Dropping a loader waits for the loader's
+/// threads. If the current thread is one of these, another thread drops the value.
 fn dropped(py: Python<'_>, sequences: &[Arc<Sequence>], owner: impl Send + 'static) {
     match check_thread(sequences) {
         Ok(()) => py.detach(|| drop(owner)),
-        // If no thread can be started, the owner is dropped here. This function cannot report the
-        // error.
+        // If no thread can be started, the owner is dropped on this thread. This function cannot
+        // report the error.
         Err(_) => drop(background::leave(py, move || drop(owner))),
     }
 }
@@ -359,12 +362,12 @@ fn check_thread(sequences: &[Arc<Sequence>]) -> PyResult<()> {
     }
 }
 
-/// The batches of one epoch. Several threads may take them.
+/// The batches of one epoch. Several threads may call `next_within` at the same time.
 #[pyclass(frozen)]
 pub struct Epoch {
     number: u32,
     shared: Arc<Shared>,
-    /// Used to find the sample of an error.
+    /// Loader, which is used to find the sample of an error.
     loader: Weak<feedwater::Loader>,
     sequences: Vec<Arc<Sequence>>,
 }
@@ -377,7 +380,7 @@ impl Epoch {
         self.number
     }
 
-    /// Number of remaining batches. It is above 0 after the end if another epoch ended this one.
+    /// Number of remaining batches. If another epoch ended this one early, it stays above 0.
     #[getter]
     fn remaining(&self, py: Python<'_>) -> u64 {
         py.detach(|| locked(&self.shared).as_ref().map_or(0, SharedEpoch::remaining))
@@ -438,7 +441,8 @@ fn with_cause(
         return raised(py, error);
     };
     let found = sequence_of(sequences, loader.source(), sample.index);
-    // This may be the last owner, so detach.
+    // This may be the last reference to the loader. Dropping the loader waits for its threads, so
+    // detach from the interpreter.
     py.detach(move || drop(loader));
     let Some((number, place)) = found else { return raised(py, error) };
     let raised = raised_of_item(py, error);
@@ -460,7 +464,7 @@ fn sequence_of(
     sequences.iter().position(is_it).map(|number| (number, place))
 }
 
-/// Guard that ends an epoch when it is dropped, even if others share the epoch.
+/// Guard that ends an epoch when the guard is dropped, even if other threads still share the epoch.
 struct Ended(Arc<Shared>);
 
 impl Drop for Ended {
@@ -469,7 +473,8 @@ impl Drop for Ended {
     }
 }
 
-/// Dropping an epoch may drop its loader, which waits for the loader's threads.
+/// Dropping an epoch may drop its loader, which waits for the loader's threads. `dropped` does
+/// not let these threads wait for the interpreter, or for this thread.
 impl Drop for Epoch {
     fn drop(&mut self) {
         let ended = Ended(self.shared.clone());

@@ -5,17 +5,18 @@ use feedwater::annotation::{PlacedObject, RunLengths};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
-/// Objects of one sample that are visible in its tensor. Columns are bytes in native byte order.
+/// Annotated objects of one sample that are visible in its tensor. Methods return a column of
+/// values as bytes in native byte order.
 #[pyclass(frozen)]
 pub struct Objects {
     objects: annotation::Objects,
-    /// Numbers of the chosen objects.
+    /// Indices in `objects` of the objects that Python sees.
     chosen: Vec<usize>,
 }
 
 impl Objects {
-    /// Creates the list. Skips objects whose visible share of the box is below `visible`, and
-    /// crowds unless `crowd`.
+    /// Creates the list. Leaves out an object if the visible fraction of its box is below
+    /// `visible`, and leaves out crowds unless `crowd` is set.
     pub fn new(objects: annotation::Objects, visible: f64, crowd: bool) -> Self {
         let is_chosen = |it: &PlacedObject| it.visible >= visible && (crowd || !it.crowd);
         let chosen = (0..objects.len()).filter(|&number| is_chosen(&objects[number])).collect();
@@ -47,7 +48,7 @@ impl Objects {
         (size.width, size.height)
     }
 
-    /// Left, top, right and bottom edges, f32.
+    /// Left, top, right and bottom edges of the boxes, f32.
     fn boxes<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
         self.column(py, |it| it.bbox.xyxy().map(f32::to_ne_bytes))
     }

@@ -84,8 +84,8 @@ impl Packer {
         Ok(PackCoordinator(Mutex::new(Some(coordinator))))
     }
 
-    /// Encodes the samples `begin..end`. Returns the bytes that each adds to a shard, and the
-    /// encoded piece.
+    /// Encodes the samples `begin..end`. Returns the number of bytes that each sample adds to a
+    /// shard, and the encoded piece.
     fn encode<'py>(
         &self,
         py: Python<'py>,
@@ -122,7 +122,8 @@ impl Packer {
     }
 }
 
-/// Progress of a pack. One process has it, until the pack is finished.
+/// Coordinator of a pack: its progress and the lock of the directory. Only one process has it,
+/// until the pack is finished.
 #[pyclass(frozen)]
 pub struct PackCoordinator(Mutex<Option<Coordinator>>);
 
@@ -142,8 +143,8 @@ impl PackCoordinator {
         result.map_err(|error| raised(py, &error))
     }
 
-    /// Takes the coordinator. This waits for calls of other threads, so the interpreter must be
-    /// detached.
+    /// Takes the coordinator, after calls of other threads have ended. The thread must be detached
+    /// from the interpreter, because those calls may need the interpreter.
     fn taken(&self) -> Option<Coordinator> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -151,13 +152,13 @@ impl PackCoordinator {
 
 #[pymethods]
 impl PackCoordinator {
-    /// Samples of the source.
+    /// Number of samples in the source.
     #[getter]
     fn samples(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |coordinator| Ok(coordinator.samples()))
     }
 
-    /// First sample whose size is not known.
+    /// Index of the first sample whose encoded size is not known yet.
     #[getter]
     fn next(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |coordinator| Ok(coordinator.next()))

@@ -1,4 +1,4 @@
-//! A pipeline file, or the text of one.
+//! A pipeline, from a pipeline file or from the text of one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ pub struct Pipeline {
     pipeline: feedwater::Pipeline,
     /// Whether the pipeline comes from generated text. Users do not know its lines and columns.
     is_text: bool,
-    /// Sequences that the pipeline names.
+    /// Sequences of Python that the pipeline names, by name.
     own: Own,
     /// The source, if it was opened for several loaders.
     opened: Option<Opened>,
 }
 
-/// An opened source, and the sequences in it.
+/// An opened source, and the Python sequences that contain its samples.
 #[derive(Clone)]
 struct Opened {
     source: Arc<dyn Source>,
@@ -47,7 +47,7 @@ impl Pipeline {
         raised(py, &if self.is_text { without_place(error) } else { error })
     }
 
-    /// Opens the source. Its sequences keep no fields.
+    /// Opens the source without keeping fields of items in memory.
     pub fn source(&self, py: Python<'_>) -> PyResult<Arc<dyn Source>> {
         Ok(self.open(py, false)?.source)
     }
@@ -55,8 +55,8 @@ impl Pipeline {
     fn open(&self, py: Python<'_>, keep_fields: bool) -> PyResult<Opened> {
         let sequences = self.sequences(py, keep_fields)?;
         let (pipeline, named) = (self.pipeline.clone(), sequences.clone());
-        // Selecting by labels may read items. On another thread, exceptions of items cannot be
-        // mistaken for exceptions of signal handlers.
+        // Selecting by labels may read items. Open the source on another thread, where exceptions
+        // of items cannot be mistaken for exceptions of signal handlers.
         let source = background::run(py, move || given(&pipeline, &named)?.open())?;
         let source = source.map_err(|error| self.raised(py, error))?;
         Ok(Opened { source, sequences })
@@ -84,7 +84,7 @@ fn given(
     sequences.try_fold(pipeline.clone(), |pipeline, it| pipeline.give(it.name(), it.clone()))
 }
 
-/// The error without the line and column of a setting.
+/// Returns the error without line and column, for a pipeline whose text the user did not write.
 fn without_place(error: Error) -> Error {
     match error {
         Error::Config(mut config) => {
@@ -115,19 +115,20 @@ impl Pipeline {
         Ok(Self { pipeline, is_text: true, own, opened: None })
     }
 
-    /// The file with every setting written out.
+    /// Returns the pipeline as a pipeline file with all settings.
     fn to_toml(&self, py: Python<'_>) -> PyResult<String> {
         self.pipeline.to_toml().map_err(|error| self.raised(py, error))
     }
 
-    /// The pipeline with its source opened, for several loaders.
+    /// Returns the pipeline with an opened source, which several loaders can share.
     fn opened(&self, py: Python<'_>) -> PyResult<Self> {
         let opened = Some(self.open(py, true)?);
         let (pipeline, is_text) = (self.pipeline.clone(), self.is_text);
         Ok(Self { pipeline, is_text, own: Own::new(), opened })
     }
 
-    /// Whether the settings choose the shard, or where the loader finds it.
+    /// Whether the settings specify the shard (`rank`, `world_size`), or where to read it
+    /// (`shard`).
     #[getter]
     fn has_shard(&self) -> bool {
         let loader = &self.pipeline.settings.loader;
@@ -135,9 +136,9 @@ impl Pipeline {
         given || loader.shard != ShardFrom::Environment
     }
 
-    /// Opens the source and builds a loader. It begins with `epoch`, or at `state` (JSON).
-    /// `positions` selects a part of each epoch. `shard`, rank and world size, replaces the
-    /// launcher's variables.
+    /// Opens the source and builds a loader, which begins with `epoch` or at `state` (JSON).
+    /// `positions` selects a part of each epoch. `shard` is rank and world size, used instead of
+    /// the launcher's environment variables.
     #[pyo3(signature = (epoch=0, epochs=None, state=None, positions=None, shard=None))]
     #[allow(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn build(
@@ -174,8 +175,8 @@ impl Pipeline {
             };
             let positions = positions.map(|(begin, end)| begin..end);
             let builder = builder.start_epoch(epoch).epochs(epochs).positions(positions);
-            // Python may keep arrays, and so the memory of batches, for long. The loader then adds
-            // batches.
+            // Python may keep arrays, and so the memory of their batches, for a long time. The
+            // loader then allocates memory for more batches.
             let builder = builder.add_batches(true);
             match state {
                 Some(state) => builder.resume(state),

@@ -20,17 +20,17 @@ use pyo3::types::{PyList, PyString, PyTuple};
 use crate::error::raised;
 use crate::thread_state;
 
-/// Label of an item that has not been read yet.
+/// Marks an item whose label is unknown, because the item has not been read yet.
 const UNKNOWN: i64 = i64::MIN;
-/// First float beyond which not every whole number is a float. A label at or above it may have been
-/// rounded.
+/// 2^53: above this number, not every whole number is a float. So a label that is a float of this
+/// size or larger may have been rounded.
 const MOST_OF_A_FLOAT: f64 = (1u64 << 53) as f64;
 
-/// Number of the next sequence in this process.
+/// Number for the next sequence that is created in this process.
 static SEQUENCES: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// Last item that this thread has read: number of the sequence, index and label.
+    /// The item that this thread read last: number of the sequence, index and label.
     static LAST_READ: Cell<(u64, u64, i64)> = const { Cell::new((0, 0, NO_LABEL)) };
     /// Numbers of the sequences whose `__getitem__` this thread is running.
     static ASKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
@@ -39,21 +39,22 @@ thread_local! {
 /// A sequence whose items are encoded bytes or paths, or tuples of bytes or a path, a label and
 /// fields.
 pub struct Sequence {
-    /// Number in this process.
+    /// Number that identifies the sequence in this process.
     number: u64,
-    /// Name in the pipeline.
+    /// Name of the sequence in the pipeline.
     name: String,
     items: Py<PyAny>,
     /// Given labels, or else the last known labels of the items.
     labels: Vec<AtomicI64>,
     labels_are_given: bool,
     classes: Vec<String>,
-    /// Fields of samples that were read and are in no batch yet; `None` if batches do not need
+    /// Fields of samples that were read but are not in a batch yet. `None` if batches do not need
     /// fields.
     fields: Option<Mutex<HashMap<u64, Py<PyAny>>>>,
     /// Whether some item that was read has fields.
     has_fields: AtomicBool,
-    /// Exceptions of items; `None` unless the first exception ends the loader.
+    /// Exceptions that items raised. `None` if exceptions do not end the loader, so that they are
+    /// not needed.
     exceptions: Option<Mutex<HashMap<u64, PyErr>>>,
 }
 
@@ -65,13 +66,13 @@ struct Item {
     fields: Py<PyAny>,
 }
 
-/// Items, labels that replace those of the items, and names of the classes.
+/// Arguments of a sequence: its items, labels that replace the items' own labels, and class names.
 pub type Given = (Py<PyAny>, Option<Vec<i64>>, Vec<String>);
 
 /// Sequences by their names in the pipeline.
 pub type Own = BTreeMap<String, Given>;
 
-/// Where the bytes of an item are.
+/// Encoded image of an item.
 enum Encoded {
     Bytes(PyBackedBytes),
     File(PathBuf),
@@ -97,7 +98,10 @@ impl Sequence {
         let labels_are_given = labels.is_some();
         let labels = match labels {
             Some(labels) if labels.len() != len => {
-                let problem = format!("has {} labels for {len} items", labels.len());
+                let problem = format!(
+                    "has {} labels for {len} items; give one label for each item",
+                    labels.len()
+                );
                 return Err(refused("labels", problem));
             }
             Some(labels) => labels.iter().map(|&label| AtomicI64::new(label)).collect(),
@@ -128,14 +132,14 @@ impl Sequence {
         kept.remove(&index)
     }
 
-    /// Name in the pipeline.
+    /// Name of the sequence in the pipeline.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the fields of an item that was read, or Python's `None`. Unless `stay`, they are
-    /// removed from memory. If they were removed before, or if the sample came from a cache, the
-    /// item is read again.
+    /// Returns the fields of an item that was read, or Python's `None` if it has no fields. Unless
+    /// `stay` is true, removes them from memory. If they were removed before, or if the sample was
+    /// taken from a cache, reads the item again.
     pub fn fields(&self, py: Python<'_>, index: u64, stay: bool) -> PyResult<Py<PyAny>> {
         if !self.has_fields.load(Ordering::Relaxed) {
             return Ok(py.None());
@@ -152,17 +156,17 @@ impl Sequence {
 
     /// Drops the fields of all items. Fields that are needed later are read again.
     pub fn forget_all(&self) {
-        // Drop them without the lock, because destructors may run Python code.
+        // Drop the fields without the lock, because their destructors may run Python code.
         let _fields = self.kept().map(|mut kept| std::mem::take(&mut *kept));
     }
 
     /// Drops the fields of an item whose sample failed.
     pub fn forget(&self, index: u64) {
-        // Drop them without the lock, because destructors may run Python code.
+        // Drop the fields without the lock, because their destructors may run Python code.
         let _fields = self.kept().and_then(|mut kept| kept.remove(&index));
     }
 
-    /// Calls `__getitem__` of the sequence. Nothing else needs the interpreter.
+    /// Calls `__getitem__` of the sequence.
     fn item(&self, py: Python<'_>, index: u64) -> PyResult<Item> {
         ASKED.with_borrow_mut(|asked| asked.push(self.number));
         let item = self.items.bind(py).get_item(index);
@@ -170,7 +174,8 @@ impl Sequence {
         let item = item?;
         let (item, label, fields) = match item.cast::<PyTuple>() {
             Ok(tuple) if matches!(tuple.len(), 2 | 3) => {
-                // Given labels replace those of the items, which may then be anything.
+                // If labels are given, they replace the items' own labels, which are then not
+                // checked.
                 let label = match self.labels_are_given {
                     true => self.labels[index as usize].load(Ordering::Relaxed),
                     false => label_of(&tuple.get_item(1)?)?,
@@ -191,7 +196,8 @@ impl Sequence {
                     Err(_) => item.get_type().to_string(),
                 };
                 pyo3::exceptions::PyTypeError::new_err(format!(
-                    "an item is a {kind}; it must be bytes or a path, or a tuple of bytes or a path, a label and optional fields"
+                    "an item is a {kind}; it must be bytes or a path, or a tuple of bytes or a \
+                     path, a label, and optional fields"
                 ))
             })?,
         };
@@ -226,9 +232,9 @@ impl Source for Sequence {
         self.labels.len() as u64
     }
 
-    /// Returns the label of the item that this thread has read last, if that is this sample.
-    /// Another thread may read the same item for another epoch, with another label. Otherwise
-    /// returns the last known label.
+    /// Returns the label of a sample. If this thread read the sample last, returns the label of
+    /// that read, because another thread may meanwhile have read the same item for another epoch,
+    /// with another label. Otherwise returns the last known label.
     fn label(&self, index: u64) -> i64 {
         let known = &self.labels[index as usize];
         if !self.labels_are_given
@@ -250,7 +256,8 @@ impl Source for Sequence {
         }
     }
 
-    /// The name of the sequence and the index, with the path of an item of a list.
+    /// Returns the name of the sequence and the index, and also the path if the sequence is a list
+    /// of paths.
     fn location(&self, index: u64) -> String {
         let name = format!("{}[{index}]", self.name);
         match Python::attach(|py| path_in_list(self.items.bind(py), index)) {
@@ -303,7 +310,8 @@ fn check_memory(len: usize, name: &str) -> Result<()> {
     match Available::of_process() {
         Some(Available { bytes: available, limit }) if needed > available => {
             let problem = format!(
-                "{name}.items has {len} items, whose labels need {} of memory; {} are available ({limit})",
+                "{name}.items has {len} items, whose labels need {} of memory, but only {} are \
+                 available ({limit})",
                 feedwater::internals::footprint::bytes(needed),
                 feedwater::internals::footprint::bytes(available)
             );

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 /// Returns the path of a sample, or another name for it. A path that is not Unicode keeps its
-/// bytes, which Python reads with `os.fsencode`.
+/// bytes; in Python, `os.fsencode` returns these bytes.
 pub fn location(source: &dyn feedwater::Source, index: u64) -> OsString {
     let (part, place) = source.part(index);
     let path = part.identity().and_then(|it| it.path(place)).map(PathBuf::into_os_string);

@@ -1,4 +1,4 @@
-//! Python's thread states of threads that Python did not start. Only this module and `capsule` use
+//! Keeps Python's state of threads that Python did not start. Only this module and `capsule` use
 //! `unsafe`.
 
 #![allow(unsafe_code)]
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 /// Whether the interpreter is about to end. It then frees all thread states itself.
 static ENDS: AtomicBool = AtomicBool::new(false);
 
-/// Keeps this thread's Python state until the thread ends. Otherwise each call of Python would
+/// Keeps this thread's Python state until the thread ends. Without this, each call of Python would
 /// create and delete a state. Values of `threading.local` would then last for one item only. Also,
 /// `fork` in another thread could copy a half-created state, because states are created without the
 /// interpreter's lock.

@@ -1,5 +1,5 @@
-"""Fixtures for all tests: image sets in PNM, whose pixels are known without a decoder, programs with two processes,
-and a Ray cluster."""
+"""Fixtures of all tests: sets of PNM images, whose pixels are known without a decoder; programs with two processes; and
+a Ray cluster."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def pixels_of(index, width=12, height=8):
 
 @pytest.fixture
 def folder(tmp_path):
-    """20 images in two classes, in the order of their indices."""
+    """A folder of 20 images in two classes. The order of the files is that of their indices."""
     for index in range(20):
         name = tmp_path / "set" / ("cat" if index < 10 else "dog") / f"{index:02}.ppm"
         name.parent.mkdir(parents=True, exist_ok=True)
@@ -37,12 +37,12 @@ def folder(tmp_path):
 
 
 def interrupted(program):
-    """Returns output, errors and exit code of a program. The program gets the signal of Ctrl-C after it has printed
-    that it waits."""
+    """Runs a program, and sends it the signal of Ctrl-C after its first line of output. Returns output, errors and exit
+    code."""
     # Shells ignore this signal in background jobs, and Python then ignores it too. `env` restores the default.
     command = ["env", "--default-signal=INT", sys.executable, "-c", textwrap.dedent(program)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        # Ends only a program that hangs.
+        # This timer only ends a program that hangs.
         killer = threading.Timer(120, process.kill)
         killer.start()
         try:
@@ -56,8 +56,8 @@ def interrupted(program):
 
 
 def run_two(program, folder):
-    """Runs a program in two processes with the shards of a launcher or process group. Returns the JSON that each
-    prints, in the order of ranks."""
+    """Runs a program in two processes, started by torchrun. Returns the JSON that each process prints, in the order of
+    the ranks."""
     with tempfile.TemporaryDirectory() as prints:
         # In a shared pipe, lines of two processes could be mixed.
         head = f"import os, sys\nsys.stdout = open(os.path.join({prints!r}, os.environ['RANK']), 'w')\n"
@@ -70,22 +70,22 @@ def run_two(program, folder):
 
 @pytest.fixture(scope="session")
 def cluster():
-    """A cluster of the driver's node, where no task runs, and three nodes with one core each. All tests of a session
-    share it."""
+    """A Ray cluster: the driver's node, where no task runs, and three nodes with one core each. All tests of a session
+    share the cluster."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray.cluster_utils
     import ray.data
 
     settings = {"object_store_memory": 100 << 20, "include_dashboard": False}
-    # A killed node is noticed after 2.5 seconds. A slow node has 10 seconds for each of five answers. The GPU is
-    # declared, but does not exist.
+    # Ray notices a killed node after 2.5 seconds. A slow node has 10 seconds for each of five answers.
+    # The GPU of the driver's node is only declared, and does not exist.
     health = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}
     head = {"num_cpus": 0, "num_gpus": 1, "_system_config": health, **settings}
     cluster = ray.cluster_utils.Cluster(initialize_head=True, head_node_args=head)
     for _ in range(3):
         cluster.add_node(wait=False, num_cpus=1, object_store_memory=100 << 20)
     cluster.wait_for_nodes()
-    # Workers import the tests and the package under test.
+    # Ray's workers import the tests and the package from these paths.
     path = os.pathsep.join(str(pathlib.Path(it).resolve()) for it in (pathlib.Path(__file__).parent, *sys.path) if str(it))
     environment = {"env_vars": {"PYTHONPATH": path}}
     ray.init(address=cluster.address, log_to_driver=False, runtime_env=environment)
@@ -103,7 +103,7 @@ def many(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory):
-    """61 images of 54 KB, so that shards of 1 MiB have 19 or 20 of them."""
+    """61 images of 54 KB. A shard of 1 MiB has 19 or 20 of them."""
     return _classes(tmp_path_factory.mktemp("large") / "set", width=180, height=100)
 
 

@@ -27,7 +27,7 @@ def loaded(source, chain=RANDOM, *, epochs=1, **settings):
 
 
 def label_of(record):
-    """Returns the label that a loss gets: -100 for zeros in place of a sample, -1 without a label."""
+    """Returns the label that a loss function gets for a sample: -100 if zeros replace the sample, -1 without a label."""
     if record["outcome"] == "substituted":
         return -100
     return -1 if record["label"] is None else record["label"]
@@ -46,8 +46,8 @@ def check(dataset, batches):
 
 
 class Killing:
-    """The images of a folder. The first worker that reads image `index` for the `question`-th time is killed. With
-    `node`, its node is killed too. With `go`, the worker first waits until this file exists."""
+    """The images of a folder. Kills the first worker process that reads image `index` for the `question`-th time. With
+    `node`, also kills its node. With `go`, first waits until the file `go` exists."""
 
     def __init__(self, folder, index, killed, *, go=None, question=1, node=False):
         self.files = sorted(str(path) for path in folder.rglob("*.ppm"))
@@ -56,7 +56,7 @@ class Killing:
         self.killed = str(killed)
         # The driver opens the source too, but must not be killed.
         self.driver = os.getpid()
-        #: Number of the read that kills. A loader reads some items when it is built, all items of a small set.
+        #: Which read of the image kills the worker. The first read may be that of building the loader, which reads some items.
         self.question = question
         self.node = node
         self.asked = 0
@@ -91,7 +91,7 @@ def labels():
 
 
 def files(directory, ending=""):
-    """Returns every file that packing wrote, with its bytes. Leaves out the lock and the indexes of shards, whose
-    names depend on the path."""
+    """Returns the bytes of every file that packing wrote, by name. Leaves out the lock and the indexes of shards, because
+    their names depend on the path."""
     paths = [path for path in pathlib.Path(directory).iterdir() if not path.name.endswith((".lock", ".feedwater1"))]
     return {path.name: path.read_bytes() for path in paths if path.name.endswith(ending)}

@@ -1,4 +1,4 @@
-"""Batches as arrays: no copy, a single owner, targets."""
+"""Tests of batches as arrays: memory is not copied and has one owner, and targets are correct."""
 
 import gc
 
@@ -115,12 +115,12 @@ def test_memory_lives_as_long_as_any_array_of_it(folder):
     batches = loader.batches()
     batch = next(batches)
     owner = batch.numpy()
-    # Keeps a view of a view, whose owners are deleted.
+    # Keep only a view of a view. The arrays that own the memory are deleted.
     view = numpy.from_dlpack(numpy.from_dlpack(batch))[2]
     capsule = numpy.from_dlpack(batch).__dlpack__()
     del owner, batch
     gc.collect()
-    # The other slot is filled again and again.
+    # The loader has two slots. The held view keeps one of them, so later batches all use the other slot.
     rest = [next(batches).indices for _ in range(4)]
     assert rest[-1] == [16, 17, 18, 19]
     numpy.testing.assert_array_equal(view, pixels_of(2))

@@ -1,4 +1,4 @@
-"""Class numbers shared by training and validation sets."""
+"""Tests of class numbers that training and validation sets share."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def labels(loader):
 
 @pytest.fixture
 def without_cat(folder, tmp_path):
-    """A list with two images of the second class."""
+    """A list file with two images of the second class, dog."""
     path = tmp_path / "val.csv"
     path.write_text("path,label\n" + "".join(f"{folder}/dog/{index}.ppm,dog\n" for index in (10, 11)))
     return path

@@ -1,4 +1,4 @@
-"""The command line program in the package."""
+"""Tests of the command line program in the package."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Data sets of other libraries used as sources."""
+"""Tests of data sets of other libraries as sources."""
 
 import types
 
@@ -84,7 +84,7 @@ def test_a_table_of_hugging_face(folder):
         }
     )
     rows = {
-        # A table with bytes, and with paths of files.
+        # Half of the rows have the bytes of an image, the other half the path of a file.
         "photo": [{"bytes": path.read_bytes(), "path": None} if index % 2 else str(path) for index, path in enumerate(paths)],
         "kind": [int(path.parent.name == "dog") for path in paths],
         "count": list(range(20)),
@@ -95,7 +95,7 @@ def test_a_table_of_hugging_face(folder):
         numpy.testing.assert_array_equal(images, [pixels_of(index) for index in range(20)])
         assert labels == rows["kind"] and classes == ["cat", "dog"]
     assert batch_of(fw.dataset(table, label="count"))[1] == list(range(20))
-    for arguments, problem in (({"image": "none"}, "columns photo, kind, count"), ({"image": "kind"}, "must have images")):
+    for arguments, problem in (({"image": "none"}, "columns photo, kind, count"), ({"image": "kind"}, "must be datasets.Image")):
         with pytest.raises(ValueError, match=problem):
             fw.dataset(table, **arguments)
     with pytest.raises(ValueError, match="0 columns of the type Image"):

@@ -1,4 +1,4 @@
-"""Cases in which users were misled: code that cannot do what it says must raise an error that explains it."""
+"""Tests of unusual calls: if feedwater cannot do what the code asks for, it must raise an error that explains why."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def paths(tmp_path):
 
 
 class Changing:
-    """Items whose label is the number of the epoch."""
+    """Items whose label is the number of the epoch. The test sets it."""
 
     def __init__(self, paths):
         self.paths = paths
@@ -184,7 +184,7 @@ def test_an_exception_while_a_loader_is_replaced_closes_it(paths, monkeypatch):
     with loader(fw.samples(paths)) as it:
 
         class Stopped:
-            """The inner loader, whose `close` is interrupted."""
+            """Wraps the inner loader, and raises `KeyboardInterrupt` in `close`."""
 
             def __init__(self, inner):
                 self._inner = inner
@@ -300,7 +300,8 @@ with fw.Loader(fw.samples(Items()), fw.eval_recipe(8), batch_size=16, num_worker
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_process_may_fork_while_items_are_read(paths):
-    """With former versions, 1 of 160 children hung in ``PyOS_AfterFork_Child``."""
+    """Many children must end. With threads whose Python state is created during `fork`, 1 of 160 children hung in
+    ``PyOS_AfterFork_Child``."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS, paths[0]], check=True, timeout=300)
 
 
@@ -350,7 +351,7 @@ def test_a_number_of_more_than_64_bits_is_named(paths):
 
 
 class Chosen:
-    """A subset with its own `__getitem__`, like subclasses of ``torch.utils.data.Subset``."""
+    """A subset with a `__getitem__` of its own, as a subclass of ``torch.utils.data.Subset`` may have."""
 
     def __init__(self, dataset, indices):
         self.dataset = dataset
@@ -364,7 +365,7 @@ class Chosen:
 
 
 class Table:
-    """A data set with its own transform, as ``datasets.Dataset.set_transform`` returns."""
+    """A data set with a transform of its own, as after ``datasets.Dataset.set_transform``."""
 
     features = {}
     format = {"type": "custom"}

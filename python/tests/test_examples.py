@@ -1,4 +1,4 @@
-"""Runs the example programs on images that are easy to distinguish."""
+"""Runs the example programs on images whose classes are easy to learn."""
 
 import os
 import pathlib
@@ -43,7 +43,7 @@ def run(*command, cwd, **variables):
 
 
 def check(out):
-    """Checks that the network learned, and that the shards together contained each image once."""
+    """Checks the program's output: the network has learned, and the shards together contained each image once."""
     accuracy, seen = re.search(r"accuracy ([\d.]+) of (\d+) images", out).groups()
     assert float(accuracy) >= 0.95 and int(seen) == IMAGES, out
 
@@ -68,7 +68,7 @@ def test_lightning(stripes, tmp_path, launcher):
     out = run(*program, "--epochs", 6, cwd=tmp_path)
     assert "epoch 6\n" in out
     check(out)
-    # Loader and Lightning continue with the same epoch.
+    # The loader and Lightning must continue with the same epoch.
     continued = run(*program, "--epochs", 7, cwd=tmp_path)
     assert "epoch 7\n" in continued
     check(continued)

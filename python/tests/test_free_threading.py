@@ -1,5 +1,5 @@
-"""Loaders, batches and sources that threads share, with the interpreter's lock, and without it on a free-threaded
-build."""
+"""Tests of loaders, batches and sources that threads share. On a free-threaded build of Python they run without the
+interpreter's lock."""
 
 import contextlib
 import os
@@ -16,10 +16,9 @@ from conftest import interrupted, pixels_of
 
 SAME = [fw.ops.Crop(width=12, height=8)]
 AS_THEY_ARE = {"transform": SAME, "dtype": "u8", "layout": "nhwc"}
-#: Timeout of a wait in seconds. Passing tests never wait that long.
+#: Timeout of a wait in seconds. A wait reaches it only if a test fails.
 LIMIT = 120
-#: Number of threads. Each holds a batch while it waits for the next one, so shared loaders prefetch more batches than
-#: that.
+#: Number of threads. Each holds a batch while it waits for the next one, so loaders prefetch more batches than threads.
 THREADS = 8
 
 
@@ -84,7 +83,8 @@ def test_threads_that_share_pairs_get_each_once(folder):
 
 
 def test_a_loop_of_another_thread_ends_the_epoch(folder):
-    """Each thread begins its own epochs. No batch may belong to two epochs, and only the last epoch must be complete."""
+    """Each thread begins epochs of its own, which end the epochs of other threads. No batch may belong to two epochs, and
+    only the last epoch must be complete."""
     loader = fw.Loader(folder, batch_size=2, prefetch=2 * THREADS, framework="batch", **AS_THEY_ARE)
 
     def loops_of(_):
@@ -109,7 +109,7 @@ def test_states_while_another_thread_iterates(folder):
 
     order = [index for batch in loader(2).batches() for index in batch.indices]
     shared, ended = loader(2), threading.Event()
-    # After each batch, the thread waits until a state was taken. So there is a state for each position.
+    # After each batch, the thread waits until this test has taken a state. So there is a state for each position.
     steps = threading.Barrier(2)
     states = [shared.state_dict()]
 
@@ -131,7 +131,7 @@ def test_states_while_another_thread_iterates(folder):
             states.append(shared.state_dict())
         done.result(LIMIT)
     assert ended.is_set()
-    # The last two states may be those of the end of the epoch.
+    # Leave out the last states, which may be those of the end of the epoch.
     for number, state in enumerate(states[:9]):
         resumed = loader(1)
         resumed.load_state_dict(state)
@@ -161,7 +161,7 @@ def test_closing_ends_the_loops_of_other_threads(folder):
                 going.wait(LIMIT)
                 loader.close()
                 return "closed"
-            # Raises an error if another thread has begun an epoch meanwhile.
+            # `next` raises this error if another thread has begun an epoch meanwhile.
             with contextlib.suppress(fw.errors.StoppedError):
                 next(loader.batches(), None)
             going.wait(LIMIT)
@@ -216,8 +216,8 @@ def test_soft_targets_stay_when_another_thread_takes_the_tensor(folder):
 
 
 def test_tensors_that_other_threads_free_go_back_to_the_loader(folder):
-    """Uses two slots. Another thread than the one that took the batch frees each: as a capsule that nobody consumed,
-    or as an array."""
+    """The loader has two slots. Each batch is freed by a thread other than the one that took it, either as a capsule that
+    no library has consumed, or as an array."""
     loader = fw.Loader(folder, batch_size=2, prefetch=1, framework="batch", **AS_THEY_ARE)
     with ThreadPoolExecutor(4) as pool:
         for batch in loader:
@@ -231,8 +231,8 @@ def test_tensors_that_other_threads_free_go_back_to_the_loader(folder):
 
 
 def test_two_reads_of_a_sequence_run_at_once():
-    """Both worker threads must be inside `__getitem__` at the same time. Otherwise the barrier breaks, and the sample
-    is an error."""
+    """Checks that both worker threads are inside `__getitem__` at the same time. Otherwise the barrier breaks, and the
+    sample is an error."""
 
     class Meeting:
         built = threading.Event()
@@ -279,8 +279,8 @@ def test_loaders_in_threads_share_samples_with_fields():
 
 
 def test_an_interrupt_ends_a_wait_that_threads_share():
-    """After the first batches, no batch arrives before the program continues. So only the interrupt can end the wait
-    of the main thread. Other threads wait for the same batch."""
+    """After the first batches, the source blocks until the program continues. So only the interrupt can end the wait of
+    the main thread, while other threads wait for the same batch."""
     program = """
         import os, threading
         # Before the signal, which NumPy turns into an ImportError during its import.

@@ -1,4 +1,4 @@
-"""Loaders in frameworks: shards, positions, and refused uses."""
+"""Tests of loaders in frameworks: shards, positions, and uses that must be refused."""
 
 import copy
 import gc
@@ -76,7 +76,7 @@ def test_what_a_data_set_refuses(folder):
     with pytest.raises(ValueError, match="keys"):
         integrations.torch_dataset(loader, ("images",))
     soft = integrations.torch_dataset(fw.Loader(folder, SAME, batch_size=4, classes=2), padding_label=-100)
-    with pytest.raises(ValueError, match="soft targets"):
+    with pytest.raises(ValueError, match="targets are soft"):
         next(iter(soft))
 
 
@@ -100,7 +100,7 @@ def test_accelerate_leaves_a_loader_as_it_is(folder):
     for _ in shard:
         with accelerator.accumulate(model):
             steps.append(accelerator.sync_gradients)
-    # Two accumulated batches per step, and the last batch alone.
+    # Each step accumulates two batches. The last step has only the last batch.
     assert steps == [False, True, False, True, True]
 
 
@@ -145,7 +145,7 @@ def test_keras_begins_with_the_first_batch(folder, monkeypatch):
     loader.set_epoch(0)
     dataset = integrations.keras_dataset(loader)
     seen = []
-    # Keras first inspects the shapes, then makes three passes with any order of indices.
+    # Keras first reads one batch to learn the shapes, and then makes three passes with the indices in any order.
     for number, length in enumerate((1, 5, 5, 5)):
         dataset.on_epoch_begin()
         labels = [dataset[4 - index][1].tolist() for index in range(length)]

@@ -1,4 +1,4 @@
-"""Batches as arrays of JAX."""
+"""Tests of batches as arrays of JAX."""
 
 import feedwater as fw
 import numpy

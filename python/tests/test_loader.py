@@ -1,4 +1,4 @@
-"""The loader: epochs, order, positions, shards and errors."""
+"""Tests of the loader: epochs, order, positions, shards and errors."""
 
 import gc
 import json
@@ -86,7 +86,7 @@ def test_a_state_continues_with_exactly_what_is_left(folder):
     resumed.load_state_dict(state)
     assert before + indices(resumed) == first
     assert indices(resumed) == second[:14], "batches have seven samples, and the rest is dropped"
-    # The state at the end of an epoch is that of the beginning of the next one.
+    # The state at the end of an epoch is the state at the beginning of the next epoch.
     ended = loader(5)
     assert indices(ended) == first
     resumed.load_state_dict(ended.state_dict())
@@ -102,7 +102,7 @@ def test_a_state_of_another_set_is_an_error(folder):
     state["state"]["samples"] = 21
     with pytest.raises(fw.errors.ConfigError, match="21"):
         loader.load_state_dict(state)
-    # The loader must not have changed.
+    # After the refused states, the loader must read a whole epoch as before.
     assert len(indices(loader)) == 20
 
 
@@ -165,7 +165,7 @@ def test_slots_come_back_when_arrays_are_gone(folder):
         for batch in loader:
             addresses.add(batch.data_ptr)
             batch.numpy()
-    # 50 batches used the same few slots.
+    # All 50 batches used the same few slots, so the ring did not grow.
     assert len(addresses) <= 4
 
 
@@ -264,7 +264,7 @@ def test_progress_bars_know_the_end(folder, capsys):
 
 
 def test_a_loop_holds_no_batch_itself(folder):
-    """Of two slots, the test holds one. The other is filled again for each batch."""
+    """The loader has two slots, and the test holds one batch. The other slot is filled again for each batch."""
     for framework in ("batch", "numpy"):
         loader = fw.Loader(folder, batch_size=2, prefetch=1, **{**AS_THEY_ARE, "framework": framework})
         batches = iter(loader)

@@ -1,4 +1,4 @@
-"""Loops that are ended, inspected, or that hold memory."""
+"""Tests of loops that another loop ends, that are inspected, or that hold many batches."""
 
 import gc
 import itertools
@@ -43,7 +43,7 @@ def test_pairs_of_one_loader_with_itself_are_an_error(folder):
     loader = fw.Loader(folder, batch_size=2, **AS_THEY_ARE)
     with pytest.raises(fw.errors.StoppedError, match=re.escape(__file__)):
         list(zip(loader, loader))
-    # A loop that was not ended, and a loop after it.
+    # A loop that reaches its end, and a second loop after it, raise no error.
     assert sum(1 for _ in loader) == 10
     batches = iter(loader)
     assert sum(1 for _ in batches) == 10 and next(batches, None) is None
@@ -154,8 +154,8 @@ def test_held_batches_stay_within_the_limit(folder):
 
 
 def test_an_error_of_a_signal_handler_ends_a_wait(folder):
-    """The handler raises an error of a class that the wait itself could raise. The loader reads each item once while
-    it is built. The second read lasts until the program continues, so only the signal can end a wait."""
+    """The signal handler raises an error of a class that waiting for a batch could raise too. The loader reads each item
+    once while it is built. The second read blocks until the program continues, so only the signal can end a wait."""
     program = """
         import signal, threading
         import feedwater as fw
@@ -289,7 +289,7 @@ def test_damaged_samples_are_dropped_for_exact_evaluation(folder, caplog):
                 seen += list(images.copy())
                 sizes.append(len(images))
                 targets += soft.argmax(1).tolist()
-            # All samples from 4 to 7 are damaged.
+            # Samples 4 to 7, a whole batch, are damaged, so this batch is left out.
             assert sizes == [3, 4, 4, 3]
             good = [index for index in range(20) if index not in damaged]
             numpy.testing.assert_array_equal(seen, [pixels_of(index) for index in good])
@@ -328,7 +328,7 @@ def test_samples_that_others_replace_are_told(folder, caplog):
     loader.close()
     (record,) = caplog.records
     assert "1 sample could not be used and was replaced by other samples" in record.getMessage() and "twice" in record.getMessage()
-    # If a loop is left early, its failed samples are reported when the next one begins.
+    # If a loop is left early, its failed samples are logged when the next loop begins.
     caplog.clear()
     loader = fw.Loader(folder, batch_size=5, on_error="skip", **AS_THEY_ARE)
     next(iter(loader))
@@ -355,7 +355,7 @@ def test_what_was_drawn_is_known_by_name(folder):
         assert list(drawn) == ["random_crop", "flip", "hue"]
         (crop,), (hue,) = drawn["random_crop"], drawn["hue"]
         assert (crop["params"]["x"], crop["params"]["y"]) == sample["roi"][:2]
-        # In the unit of the setting: a fraction of a full circle.
+        # The shift is in the unit of the setting: a fraction of a full circle.
         assert 63 / 255 <= hue["params"]["shift"] <= 0.25
         flips.add(bool(drawn["flip"]) and drawn["flip"][0]["params"]["horizontal"])
         assert (bool(drawn["flip"]) and drawn["flip"][0]["params"]["horizontal"]) == sample["flipped_horizontally"]

@@ -1,4 +1,4 @@
-"""Python sequences combined with other sources: selected, concatenated, mixed, and several of them in one pipeline."""
+"""Tests of Python sequences in combinations: they are selected, concatenated and mixed, and several are in one pipeline."""
 
 import gc
 import pickle
@@ -16,7 +16,7 @@ RANDOM = [fw.ops.RandomResizedCrop(width=6, height=4), fw.ops.Flip(horizontal=0.
 
 
 class Pairs:
-    """The images of a folder as bytes or paths with their labels."""
+    """A sequence of the images of a folder, as bytes or paths, with their labels."""
 
     def __init__(self, folder, as_bytes):
         self.paths = sorted(folder.glob("*/*.ppm"))
@@ -34,7 +34,7 @@ class Pairs:
 
 @pytest.fixture
 def second(tmp_path):
-    """5 images in two classes. `folder` has one of the classes too."""
+    """A folder of 5 images in two classes. The fixture `folder` has one of these classes too."""
     for index in range(5):
         name = tmp_path / "second" / ("cow" if index < 3 else "dog") / f"{index:02}.ppm"
         name.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def test_the_position_continues_in_a_mixture(folder, second):
 
 
 class Captioned:
-    """Images with fields. Image 2 cannot be read."""
+    """A sequence of images with fields. Image 2 cannot be read."""
 
     def __init__(self, name, count):
         self.name = name
@@ -146,7 +146,7 @@ def test_an_item_that_cannot_be_read_has_no_fields(folder, policy):
 
 
 class Note:
-    """An object whose references can be counted."""
+    """A field that supports weak references, so that the test can check whether it was freed."""
 
     def __init__(self, index):
         self.index = index
@@ -220,7 +220,7 @@ def test_wrong_parts_are_named(folder):
         fw.Loader(fw.concat(first, second), SAME, framework="numpy")
     with pytest.raises(fw.errors.ConfigError, match="samples.items: is empty"):
         fw.Loader(fw.mixture(fw.samples([]), fw.directory(folder)), SAME, framework="numpy")
-    with pytest.raises(fw.errors.ConfigError, match="source.mixture: source 0 has class names and source 1 has none"):
+    with pytest.raises(fw.errors.ConfigError, match="source.mixture: source 0 has class names but source 1 has none"):
         fw.Loader(fw.mixture(fw.directory(folder), first), SAME, framework="numpy")
     with pytest.raises(fw.errors.ConfigError, match=r"source.concat\[1\].filter.classes\[0\]: is cat"):
         fw.Loader(fw.concat(fw.directory(folder), fw.samples([b"a"], classes=["dog"]).select(classes=["cat"])), SAME, framework="numpy")

@@ -1,4 +1,4 @@
-"""Names of the loader's parameters: aliases, groups of settings, and errors that name the nearest one."""
+"""Tests of the names of the loader's parameters: other names, groups of settings, and errors that suggest similar names."""
 
 import inspect
 import pydoc
@@ -12,7 +12,7 @@ from feedwater import _feedwater, _names, sections
 
 CROP = [fw.ops.Crop(width=4, height=4)]
 GROUPS = [fw.Cache, fw.Decode, fw.Limits, fw.LoaderSettings, fw.Output, fw.Storage, fw.Targets]
-#: A value of each parameter that has another name, and the line of a pipeline file that it becomes.
+#: For each parameter that has other names: a value, and the line of a pipeline file that this value becomes.
 VALUES = {
     "transform": (CROP, 'op = "crop"'),
     "batch_size": (3, "batch_size = 3"),
@@ -26,7 +26,7 @@ VALUES = {
 
 
 def text(folder, **given):
-    """All settings of a loader."""
+    """Returns all settings of a loader with these arguments, as a pipeline file."""
     if not {"rank", "shard_id"} & given.keys() and {"world_size", "world", "num_shards"} & given.keys():
         given["rank"] = 0
     if {"rank", "shard_id"} & given.keys() and not {"world_size", "world", "num_shards"} & given.keys():
@@ -55,7 +55,7 @@ def test_other_names_mean_the_same(folder, alias, name):
     assert text(folder, **{alias: value}) == named
     words = refused(folder, **{alias: value, name: value})
     assert alias in words and name in words
-    # What type checkers accept.
+    # Type checkers accept the alias too.
     assert alias in typing.get_type_hints(_names.MoreParameters, localns={"Operator": object, "Loader": object})
 
 
@@ -67,7 +67,7 @@ def test_type_checkers_know_all_other_names():
 def test_two_other_names_of_one_parameter_are_refused(folder):
     words = refused(folder, batch=3, max_batch_size=3)
     assert all(word in words for word in ("batch", "max_batch_size", "batch_size"))
-    # The default given by hand is given, too.
+    # A parameter that is given with its default value counts as given.
     refused(folder, batch_size=64, batch=3)
 
 
@@ -130,7 +130,8 @@ def test_a_name_like_none_lists_the_parameters(folder):
 
 
 def test_what_is_advised_exists():
-    """Names before ``=`` in the advice are parameters, and those in groups are fields."""
+    """Checks the advice: names before ``=`` are parameters of the loader, and names inside of ``fw.Group(...)`` are settings
+    of this group."""
     parameters = {*inspect.signature(fw.Loader).parameters, *_names.RARE}
     for advice in _names._FOREIGN.values():
         for group, fields in re.findall(r"fw\.(\w+)\(([^)]*)\)", advice):
@@ -140,10 +141,10 @@ def test_what_is_advised_exists():
 
 
 def keys(section):
-    """The keys of a section that the compiled part accepts."""
+    """Returns the keys that the compiled part accepts in a section, read from its error for an unknown key."""
     with pytest.raises(fw.errors.ConfigError) as raised:
         _feedwater.Pipeline.from_toml(f'source = {{directory = "a"}}\n[{section}]\nqqqqqqqqqqqqqqqqqqqq = 1\n', ".")
-    return str(raised.value).partition("the keys here are ")[2].split(", ")
+    return str(raised.value).partition("the known keys are ")[2].split(", ")
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda it: it.__name__)
@@ -182,7 +183,7 @@ def test_groups_and_mappings_are_the_same(folder):
     assert settings == text(folder, **{name: group.settings() for name, group in given.items()})
     for line in ("prescale = true", 'dtype = "u8"', "smoothing = 0.5", "max_side = 100", "connections = 3", "batch_size = 7", "tune = false"):
         assert line in settings
-    # Former direct parameters.
+    # These settings may be given in a group or as parameters of the loader.
     assert text(folder, targets=fw.Targets(classes=2, smoothing=0.5)) == text(folder, classes=2, smoothing=0.5)
     assert text(folder, output=fw.Output(dtype="u8", layout="nhwc")) == text(folder, dtype="u8", layout="nhwc")
 
@@ -196,7 +197,7 @@ def test_a_setting_is_given_once(folder):
     ]:
         words = refused(folder, **given)
         assert all(name in words for name in given if name not in ("targets", "output")), words
-    # A recipe's settings are defaults.
+    # Settings of a recipe are only defaults, so the loader's arguments take precedence.
     assert "shuffle = false" in text(folder, transform=fw.train_recipe(4), loader={"shuffle": False})
 
 
@@ -207,7 +208,7 @@ def test_groups_refuse_what_they_do_not_have(folder):
         fw.Cache(qqqqqq=1)
     assert "fw.Decode" in refused(folder, decode=fw.Cache())
     assert "fw.Limits" in refused(folder, limits=3)
-    # Values are the compiled part's to check.
+    # The compiled part checks the values of settings.
     assert "decode.jpeg" in refused(folder, fw.errors.ConfigError, decode=fw.Decode(jpeg="other"))
 
 
@@ -223,7 +224,7 @@ def test_help_fits_two_screens():
     lines = fw.Loader.__doc__.splitlines() + signature
     assert len(lines) <= 100
     for kind in [fw.Loader, *GROUPS]:
-        # As `help` prints them, behind a bar.
+        # `help` prints each line behind a bar, so lines must be shorter than 100 columns.
         assert all(len(line) <= 95 for line in inspect.getdoc(kind).splitlines()), kind
     shown = pydoc.plain(pydoc.render_doc(fw.Decode))
     assert "prescale" in shown and "Default: False" in shown

@@ -1,4 +1,4 @@
-"""Annotated objects of a batch."""
+"""Tests of the annotated objects of a batch."""
 
 import json
 
@@ -7,7 +7,7 @@ import numpy
 import pytest
 from conftest import pixels_of, write_image
 
-# A rectangle, a triangle, a crowd as run lengths, and an object without an outline. `bbox` is x, y, width and height.
+# COCO annotations: a rectangle, a triangle, a crowd as run lengths, and an object without an outline.
 OBJECTS = [
     {"id": 11, "category_id": 5, "bbox": [2, 1, 6, 4], "area": 24.5, "segmentation": [[2, 1, 8, 1, 8, 5, 2, 5]]},
     {"id": 12, "category_id": 3, "bbox": [0, 0, 12, 8], "segmentation": [[0, 0, 12, 0, 0, 8]]},
@@ -59,7 +59,7 @@ def test_objects_of_an_unmoved_image(annotated):
 
 
 def test_objects_follow_the_chain(annotated):
-    # Columns 4 to 11 and rows 2 to 7, mirrored, enlarged to twice the size.
+    # The tensor shows columns 4 to 11 and rows 2 to 7 of the image, mirrored and enlarged to twice the size.
     chain = [fw.ops.Crop(x=4, y=2, width=8, height=6), fw.ops.Flip(horizontal=1.0), fw.ops.Resize(width=16, height=12)]
     batch = first(annotated, *chain)
     batch.numpy()
@@ -72,7 +72,7 @@ def test_objects_follow_the_chain(annotated):
     assert chosen.ids.tolist() == [11, 12] and numpy.array_equal(chosen.masks(), masks[:2])
     assert batch.objects(visible=0.51)[0].ids.tolist() == [13]
     for visible in (-0.1, 1.1, float("nan")):
-        with pytest.raises(ValueError, match="it is a share of a box, from 0 to 1"):
+        with pytest.raises(ValueError, match="it must be a number from 0 to 1"):
             batch.objects(visible=visible)
 
 
@@ -81,7 +81,7 @@ def test_samples_without_objects(annotated, folder, tmp_path):
     empty = last.objects()[2]
     assert len(empty) == 0 and empty.boxes.shape == (0, 4) and empty.masks().shape == (0, 8, 12) and empty.run_lengths() == []
     assert [len(it) for it in first(folder, fw.ops.Crop(width=12, height=8)).objects()] == [0] * 3
-    # In a combination, and for a sample that zeros replace.
+    # Objects of a combined source, and of a sample that zeros replace.
     (tmp_path / "1.ppm").write_bytes(b"P6 12")
     joined = fw.concat(fw.directory(folder).select(take=1), annotated)
     batch = first(joined, fw.ops.Crop(width=12, height=8), on_error="substitute")

@@ -1,5 +1,5 @@
-"""Parts of an epoch: loaders of parts, and how a data set on a cluster is divided into parts. Needs neither Ray nor a
-framework."""
+"""Tests of parts of an epoch: loaders that read a part, and the division of a data set for a cluster. Needs neither Ray
+nor a framework."""
 
 import importlib.util
 import json
@@ -11,7 +11,7 @@ import feedwater as fw
 import numpy
 import pytest
 
-# The package `feedwater.ray` needs Ray, but this module of it does not.
+# Load the module from its file, because importing the package `feedwater.ray` needs Ray, but this module does not.
 _SPEC = importlib.util.spec_from_file_location("_parts", pathlib.Path(fw.__file__).parent / "ray" / "_parts.py")
 _parts = importlib.util.module_from_spec(_SPEC)
 sys.modules["_parts"] = _parts

@@ -19,7 +19,7 @@ Image = pytest.importorskip("PIL.Image")
 
 
 def smooth(index, width=60, height=44):
-    """Returns enlarged noise, so that filters interpolate between different values."""
+    """Returns an image of enlarged noise, in which neighbouring pixels differ, so that wrong interpolation is noticed."""
     return numpy.asarray(Image.fromarray(pixels_of(index, 15, 11)).resize((width, height), Image.Resampling.BICUBIC))
 
 
@@ -136,7 +136,7 @@ def test_policies_of_timm(large, text, operator):
 
 
 def drawn(action, image):
-    """Applies an operation of AugMix as timm does with Pillow."""
+    """Applies an operation of timm's AugMix to an image with Pillow, given the recorded action."""
     from PIL import ImageEnhance, ImageOps
 
     values = action["params"]
@@ -225,7 +225,7 @@ def test_batches_that_cannot_be_mixed_are_refused():
         ([v2.MixUp()], "num_classes"),
         ([v2.MixUp(num_classes=3), v2.CenterCrop(8)], "follows a transform that mixes"),
         ([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)], "RandomChoice"),
-        ([v2.RandomChoice([v2.MixUp(num_classes=3), v2.CenterCrop(8)])], "CenterCrop beside MixUp"),
+        ([v2.RandomChoice([v2.MixUp(num_classes=3), v2.CenterCrop(8)])], "between MixUp or CutMix and CenterCrop"),
         ([v2.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=4)])], "num_classes"),
     ):
         with pytest.raises(fw.errors.ConversionError, match=words):

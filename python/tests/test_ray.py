@@ -1,4 +1,4 @@
-"""Reading on a Ray cluster of several nodes, which are processes of this machine. Some tests kill workers and nodes."""
+"""Tests of reading on a Ray cluster. Its nodes are processes of this machine. Some tests kill workers and nodes."""
 
 import pathlib
 
@@ -101,7 +101,7 @@ def test_other_names_mean_the_same_to_tasks(cluster, many):
 def test_a_killed_reader_loses_and_repeats_nothing(cluster, many, tmp_path, node):
     go, killed = tmp_path / "go", tmp_path / "killed"
     batches = loaded(many)
-    # The fifth sample of a batch in the middle of the first of two tasks. The consumer already has the earlier blocks.
+    # A sample of a batch in the middle of the first of two tasks. The consumer already has the earlier blocks.
     victim = batches[6][2][1]["index"]
     source = fw.samples(Killing(many, victim, killed, go=go, question=2, node=node), labels())
     context = ray.data.DataContext.get_current()
@@ -113,7 +113,7 @@ def test_a_killed_reader_loses_and_repeats_nothing(cluster, many, tmp_path, node
         rows = []
         for block in dataset.iter_batches(batch_size=None):
             rows += zip(block["index"], block["position"], block["image"])
-            # The consumer has the first blocks, so the process that makes the next ones may now be killed.
+            # The consumer has received the first blocks, so the process that makes the next blocks may now be killed.
             go.touch()
     finally:
         context.target_max_block_size = before

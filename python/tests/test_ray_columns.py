@@ -1,4 +1,4 @@
-"""Columns for additional data of batches, and element types of images, on a Ray cluster."""
+"""Tests of columns for fields and annotated objects, and of element types of images, on a Ray cluster."""
 
 import json
 
@@ -13,7 +13,7 @@ from ray_helpers import RANDOM, SAMPLES, SETTINGS, check, loaded  # noqa: E402
 
 
 class Captioned:
-    """Images of a folder with fields. They are the same in every process."""
+    """A sequence of the images of a folder, with fields that are the same in every process."""
 
     def __init__(self, folder, fields):
         self.files = sorted(str(path) for path in folder.rglob("*.ppm"))
@@ -27,7 +27,7 @@ class Captioned:
 
 
 def everything(index):
-    """Returns fields of every type. Some are missing or NumPy numbers."""
+    """Returns fields of every type. For some images, fields are missing, `None` or numbers of NumPy."""
     fields = {"caption": f"image {index} ☂", "id": index << 40, "score": index / 3, "mask": bytes([index, 0, 255]), "good": index % 2 == 0}
     if index % 5 == 4:
         return {**fields, "caption": None, "id": numpy.int32(index), "score": index}
@@ -41,7 +41,7 @@ def test_fields_are_columns(cluster, many):
         expected = [fields for batch in loader for fields in batch.fields]
     names = ["caption", "id", "score", "mask", "good"]
     assert [{name: row[name] for name in names} for row in rows] == [{name: it.get(name) for name in names} for it in expected]
-    # Only selected fields, and fields given as something other than a dictionary.
+    # Select one field. Then use fields that are not a dictionary.
     dataset = fw.ray.read(source, RANDOM, batch_size=4, override_num_blocks=1, fields={"score": float}, **SETTINGS)
     columns = dataset.schema()
     assert "score" in columns.names and not {"caption", "id"} & set(columns.names)
@@ -57,7 +57,7 @@ def test_fields_of_sequences_in_a_combination_are_columns(cluster, many):
     paths = fw.samples(Captioned(many, str).files)
     parts = [first.select(take=20), second.select(subset=[9, 3, 9]), fw.directory(many / "cat"), paths.select(take=5)]
     source = fw.mixture(fw.concat(*parts, first.select(skip=50)), second.select(skip=40), weights=[2, 1])
-    # Two epochs in one task, whose loaders share an opened source.
+    # With one task, this task reads both epochs, and its loaders share an opened source.
     for tasks in (1, 5):
         rows = check(fw.ray.read(source, RANDOM, batch_size=4, epochs=2, override_num_blocks=tasks, **SETTINGS), loaded(source, epochs=2))
         with fw.Loader(source, RANDOM, batch_size=4, framework="batch", **SETTINGS) as loader:
@@ -78,7 +78,7 @@ def test_fields_of_sequences_that_do_not_agree_are_named(cluster, many):
     with pytest.raises(ValueError, match="field 'id' of the first item is None"):
         fw.ray.read(fw.concat(unknown, unknown.select(take=1)), RANDOM, batch_size=4)
     dataset = fw.ray.read(fw.concat(fw.directory(many / "cat"), numbers, texts), RANDOM, batch_size=4, fields={"id": int}, override_num_blocks=1)
-    with pytest.raises(Exception, match=f"field 'id' of sample {30 + SAMPLES} is of type str; its column is of int"):
+    with pytest.raises(Exception, match=f"field 'id' of sample {30 + SAMPLES} is of type str, but its column is of int"):
         dataset.take_all()
 
 
@@ -111,7 +111,7 @@ def test_fields_that_are_no_columns_are_named(cluster, many):
         source = fw.samples(Captioned(many, given))
         return fw.ray.read(source, RANDOM, batch_size=4, override_num_blocks=1, **settings)
 
-    with pytest.raises(ValueError, match="field 'box' is of type list; columns of fields are of int, float"):
+    with pytest.raises(ValueError, match="field 'box' is of type list; columns of fields must be of one of the types int, float"):
         read(lambda index: {"box": [1, 2]})
     with pytest.raises(ValueError, match="field 'label' has the name of another column"):
         read(lambda index: {"label": 1})
@@ -121,16 +121,16 @@ def test_fields_that_are_no_columns_are_named(cluster, many):
         read(lambda index: {"caption": "one"}, fields={"caption": "text"})
     with pytest.raises(ValueError, match="field 'caption' of the first item is None"):
         read(lambda index: {"caption": None})
-    with pytest.raises(TypeError, match="fields are those of items of fw.samples"):
+    with pytest.raises(TypeError, match="fields selects fields of items of fw.samples"):
         fw.ray.read(many, RANDOM, batch_size=4, fields={"caption": str})
     # Errors that only a task can detect.
-    with pytest.raises(Exception, match="field 'id' of sample 1 is of type str; its column is of int"):
+    with pytest.raises(Exception, match="field 'id' of sample 1 is of type str, but its column is of int"):
         read(lambda index: {"id": "one" if index == 1 else index}).take_all()
     with pytest.raises(Exception, match="sample 1 has the field 'late', which no sequence has in its first item"):
         read(lambda index: {"late": 1} if index == 1 else {}).take_all()
-    with pytest.raises(Exception, match="field 'id' of samples 0 to 3 is no column of int"):
+    with pytest.raises(Exception, match="field 'id' of samples 0 to 3 cannot be converted to a column of int"):
         read(lambda index: {"id": 1 << 80}).take_all()
-    with pytest.raises(Exception, match="field 'box' of samples 0 to 3 is no column of list<item: fixed_size_list"):
+    with pytest.raises(Exception, match="field 'box' of samples 0 to 3 cannot be converted to a column of list<item: fixed_size_list"):
         read(lambda index: {"box": numpy.zeros((1, 4 + index // 3))}).take_all()
     assert "late" not in read(lambda index: {"late": 1}, fields={}).schema().names
 
@@ -158,7 +158,7 @@ def test_every_type_of_elements_has_a_column(cluster, many, dtype):
     with fw.Loader(many, RANDOM, batch_size=4, dtype=dtype, **SETTINGS) as loader:
         expected = torch.cat([images.clone() for images, _ in loader])
     dataset = fw.ray.read(many, RANDOM, batch_size=4, dtype=dtype, override_num_blocks=2, **SETTINGS)
-    # Converts in the loop, as the documentation shows.
+    # Convert bf16 in the loop, as the documentation shows.
     batches = [batch["image"] for batch in dataset.select_columns(["image"]).iter_torch_batches(batch_size=10)]
     batches = [batch.view(torch.bfloat16) for batch in batches] if dtype == "bf16" else batches
     assert batches[0].dtype == expected.dtype
@@ -188,7 +188,7 @@ def test_images_of_bf16_keep_their_memory():
 
 
 def test_a_task_without_the_gpu_that_it_was_promised_says_so(cluster, many):
-    # The driver's node claims to have a GPU, like a node whose driver is too old.
+    # The driver's node declares a GPU that cannot be used, like a node whose driver is too old.
     dataset = fw.ray.read(many, RANDOM, batch_size=4, num_gpus=1, num_cpus=0, override_num_blocks=1, **SETTINGS)
     with pytest.raises(fw.errors.UnavailableError, match="cuda"):
         dataset.take_all()
@@ -233,7 +233,7 @@ def test_annotated_objects_are_columns_that_follow_the_chain(cluster, many, tmp_
     boxes = ray.data.read_parquet(str(tmp_path / "rows")).take_all()
     assert sum(len(row["boxes"]) for row in boxes) == sum(len(it) for it in expected)
     assert "masks" not in fw.ray.read(source, RANDOM, **settings).schema().names
-    with pytest.raises(TypeError, match="masks are those of annotated objects, which the source does not have"):
+    with pytest.raises(TypeError, match="masks=True needs annotated objects, which the source does not have"):
         fw.ray.read(many, RANDOM, batch_size=4, masks=True)
     captioned = fw.samples(Captioned(many, lambda index: {"boxes": [index]}), classes=["cat"])
     with pytest.raises(ValueError, match="field 'boxes' has the name of another column"):

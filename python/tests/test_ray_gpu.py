@@ -1,5 +1,5 @@
-"""Read tasks on a simulated GPU with the driver of `tests/simulated/`, whose kernels run on the CPU. These tests have
-not run on a real GPU."""
+"""Tests of read tasks on the simulated GPU of `tests/simulated/`, whose kernels run on the CPU. These tests have not run
+on a real GPU."""
 
 import os
 import pathlib
@@ -18,8 +18,7 @@ from ray_helpers import RANDOM, SETTINGS, check, loaded  # noqa: E402
 
 SOURCES = pathlib.Path(__file__).parents[2] / "tests" / "simulated"
 COMPILER = os.environ.get("CXX", "c++")
-#: Environment variables that name libraries. The libraries are built in this order from the source file. The last value
-#: lists the libraries to link.
+#: For each environment variable that names a library, in the order of building: source file, library, libraries to link.
 LIBRARIES = {
     "FEEDWATER_LIBCUDA": ("cuda.cpp", "libcuda.so", []),
     "FEEDWATER_LIBNVRTC": ("nvrtc.cpp", "libnvrtc.so", []),
@@ -45,7 +44,7 @@ def simulated(tmp_path_factory):
 
 def test_rows_of_a_gpu_are_those_of_one_loader(cluster, many, simulated, tmp_path):
     environment = {**ray.get_runtime_context().runtime_env["env_vars"], **simulated}
-    # The driver's node claims to have a GPU, and has no core.
+    # The tasks run on the driver's node, which declares a GPU and has no core.
     tasks = {"num_gpus": 0.5, "num_cpus": 0, "override_num_blocks": 2, "ray_remote_args": {"runtime_env": {"env_vars": environment}}}
     targets = {"last_batch": "pad", "batch_operators": [fw.ops.Mixup(alpha=1.0)], "classes": 2}
     batches = loaded(many, batch_size=6, **targets)

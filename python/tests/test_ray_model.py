@@ -1,4 +1,4 @@
-"""Models applied to images on a Ray cluster."""
+"""Tests of models that are applied to images on a Ray cluster."""
 
 import numpy
 import pytest
@@ -61,7 +61,7 @@ def test_models_that_give_too_few_rows_are_refused(cluster, many):
 
 
 def where(images):
-    """A model that returns the name of the file in whose mapping its images are."""
+    """A model that returns the name of the memory-mapped file that contains its images."""
     address = images.ctypes.data if isinstance(images, numpy.ndarray) else images.data_ptr()
     with open("/proc/self/maps") as maps:
         lines = [line.split(maxsplit=5) for line in maps]
@@ -77,7 +77,7 @@ def test_a_model_reads_the_object_store(cluster, large, framework):
         pytest.importorskip("torch")
     # Three batches of 4.4 MB in one block. Blocks below 100 KB would not be stored in the object store.
     dataset = fw.ray.read(large, [fw.ops.Crop(width=180, height=100)], batch_size=20, override_num_blocks=1)
-    # Requests other resources than the read tasks. Otherwise Ray would run the model inside the read tasks.
+    # The model needs other resources than the read tasks. Otherwise Ray would run it inside the read tasks.
     options = {"framework": framework, "keep": ["index"], "num_cpus": 0.5}
     rows = fw.ray.map_batches(dataset, where, **options).take_all()
     assert len(rows) == 60 and all("/dev/shm/plasma" in row["mapping"] and row["shape"] == "20x3x100x180" for row in rows)

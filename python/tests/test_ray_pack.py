@@ -1,4 +1,4 @@
-"""Packing on a Ray cluster of several nodes, which are processes of this machine. Some tests kill workers and nodes."""
+"""Tests of packing on a Ray cluster. Its nodes are processes of this machine. Some tests kill workers and nodes."""
 
 import json
 import os
@@ -116,7 +116,7 @@ def test_a_worker_that_is_killed_while_it_writes_loses_and_repeats_nothing(clust
     monkeypatch.setattr(_pack, "_write", dying_write)
     packed(large, tmp_path / "cluster")
     assert (tmp_path / "killed").exists()
-    # The incomplete file must be gone too.
+    # The files must be equal, so the incomplete file of the killed process is gone.
     assert files(tmp_path / "cluster") == on_one_machine(large, tmp_path / "one")
 
 
@@ -201,7 +201,7 @@ def test_tasks_reserve_memory(cluster, large, tmp_path, monkeypatch, given):
     if given:
         assert reserved == {"_encode": {given}, "_write": {given}}
         return
-    # Images of 54 KB. Each has less than 1 KB of additional data.
+    # The encoded images have 54 KB each, with less than 1.1 KB of additional data per image.
     ((encode,), (write,)) = reserved.values()
     assert 4 * 5 * 54_000 < encode - (128 << 20) < 4 * 5 * 55_100
     assert write == encode + (1 << 20)
@@ -216,7 +216,7 @@ def test_a_task_for_which_no_node_has_memory_is_refused(cluster, large, tmp_path
         packed(large, tmp_path, shorter=80, limits={"large_image_memory": "1 TiB"})
     with pytest.raises(RuntimeError, match="needs 1 CPU, .* MiB of memory, 1 shelf, .* at most 1 CPU, .* 0 shelf"):
         packed(large, tmp_path, ray_remote_args={"resources": {"shelf": 1}})
-    # The lock must be free again.
+    # Packing again succeeds, so the lock of the directory is free.
     assert packed(large, tmp_path)["complete"]
 
 

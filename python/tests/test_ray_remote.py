@@ -1,5 +1,4 @@
-"""Sources at URLs on a Ray cluster. `tests/servers/run.sh` runs any command with an S3 emulator; with it, these tests
-read from the emulator too."""
+"""Tests of sources at URLs on a Ray cluster. Started by `tests/servers/run.sh`, they also read from its S3 emulator."""
 
 import functools
 import http.server

@@ -1,4 +1,4 @@
-"""Recipes keep their settings when they are sliced, added or changed."""
+"""Tests that recipes keep their settings when they are sliced, added or changed."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""The example programs for Spark and Dask give the same results as a single loader."""
+"""Tests that the example programs for Spark and Dask give the same results as a single loader."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Python sequences as sources."""
+"""Tests of Python sequences as sources."""
 
 import gc
 import itertools
@@ -74,7 +74,7 @@ def test_items_are_asked_for_by_worker_threads():
 
 
 class Captioned(Set):
-    """Images with fields. Some items are read more than once."""
+    """A sequence of images with fields, of which some items are read more than once."""
 
     def __getitem__(self, index):
         return encoded(index), index, {"caption": f"image {index}", "boxes": [(index, 0, 4, 4)]}
@@ -145,7 +145,7 @@ def test_the_label_is_that_of_the_item_that_was_read(classes):
             if classes:
                 assert batch.targets().argmax(1).tolist() == batch.labels
             seen |= {(sample["index"], sample["label"]) for sample in batch.samples}
-    # No read is delivered twice.
+    # Each read is in only one batch.
     assert len(seen) == 4 * 8
 
 
@@ -161,7 +161,7 @@ def test_a_filter_by_label_needs_labels_that_stay():
     with pytest.raises(fw.errors.SampleError, match=r"label is \d+ now.*source.filter") as error:
         next(iter(loader))
     assert error.value.reason == "label"
-    # A changed label is accepted if it is one of the selected labels too.
+    # A changed label is accepted if the new label is selected too.
     loader = fw.Loader(fw.samples(Relabelled(4)).select(labels=range(1, 90)), SAME, batch_size=4, framework="batch")
     first, second = next(iter(loader)).labels, next(iter(loader)).labels
     assert all(one != other for one, other in zip(first, second))
@@ -187,7 +187,7 @@ def test_an_exception_of_an_item_is_the_cause_of_the_error():
     assert "samples[3]: unreadable" in message and "LookupError: no image 3" in message
     assert "probe" not in message and "on_error" in message
     assert isinstance(cause, LookupError) and cause.__traceback__.tb_frame.f_code.co_name == "__getitem__"
-    # In a combination, the sample has another index.
+    # In a combined source, the sample has another index.
     source = fw.concat(fw.samples([encoded(0)]), fw.samples(Set(8)))
     with pytest.raises(fw.errors.SampleError, match="sample 4") as error:
         next(iter(fw.Loader(source, SAME, batch_size=8, framework="numpy")))
@@ -214,7 +214,7 @@ def test_fields_of_loops_left_early_go():
         del batch
         gc.collect()
         counts.append(len(Field.alive))
-    # The maximum is what the ring holds and one item per worker.
+    # Memory has at most the items of all slots of the ring, and one item per worker.
     assert max(counts) <= 5 * 4, counts
     loader.close()
     gc.collect()
@@ -292,7 +292,7 @@ def test_a_program_ends_while_items_are_asked_for():
 
 @pytest.mark.parametrize("moment", ["build", "wait", "with"])
 def test_an_interrupt_ends_a_wait_for_slow_items_at_once(moment):
-    """Items block until the program is told to continue. So only the interrupt can end the wait."""
+    """Reading an item blocks until the program continues. So only the interrupt can end the wait for a batch."""
     program = f"""
         import os, threading
         # Before the signal, which NumPy turns into an ImportError during its import.

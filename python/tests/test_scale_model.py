@@ -1,4 +1,4 @@
-"""The model of docs/distributed.md: the page shows the program's output, and the formulas are correct."""
+"""Tests of the model behind docs/distributed.md: the page shows the program's output, and the formulas are correct."""
 
 import importlib.util
 import pathlib
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def loaded():
-    """Returns the program as a module. It belongs to no package."""
+    """Loads the program `benches/scale_model.py`, which belongs to no package, as a module."""
     spec = importlib.util.spec_from_file_location("scale_model", ROOT / "benches" / "scale_model.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -59,8 +59,7 @@ def test_the_share_of_misses_is_the_average_over_the_epochs():
 
 def test_loads_by_hand():
     at = model.outcome(inputs, "direct", 8, "photo")
-    # 24,000 images/s x (341 + 50 + 37.7) microseconds on 72 cores, and one request per image of at most 55,000 per
-    # second.
+    # 24,000 images/s x (341 + 50 + 37.7) microseconds on 72 cores. Each image is one of at most 55,000 requests per second.
     assert at.cores == pytest.approx(24_000 * (341 + 50 + 8 * 94_162 / 20e3) * 1e-6)
     assert at.loads["cores of GPU machines"] == pytest.approx(at.cores / 72)
     assert at.loads["storage requests"] == pytest.approx(24_000 / 55_000)

@@ -1,4 +1,4 @@
-"""Operators and sources: the compiled part accepts the TOML that Python writes."""
+"""Tests that the compiled part accepts the TOML that operators and sources write in Python."""
 
 import inspect
 import io
@@ -10,7 +10,7 @@ import feedwater as fw
 import pytest
 from feedwater import _feedwater, _toml, ops
 
-#: Valid values for required settings that have no obvious one.
+#: Valid values of required settings for which the number 8 is not valid.
 SETTINGS = {
     "end": [[0, 0], [7, 0], [7, 7], [0, 7]],
     "expr": "x * 0.5",
@@ -142,7 +142,7 @@ def test_values_are_written_as_toml_reads_them(value):
 
 
 def test_an_operator_of_ones_own_is_an_expression(folder):
-    """Compares the bytes with those of the same formula in NumPy."""
+    """Compares pixels of `ops.Pointwise` with those of the same formula in NumPy."""
     numpy = pytest.importorskip("numpy")
     crop = ops.Crop(width=12, height=8)
     own = ops.Pointwise(expr="if(c == 1, sqrt(x), clamp(1.5 * abs(x - 0.25), 0, 0.9))")

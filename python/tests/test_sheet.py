@@ -1,4 +1,4 @@
-"""Batches displayed as contact sheets in Jupyter."""
+"""Tests of the contact sheets that show batches in Jupyter."""
 
 import base64
 import re
@@ -62,7 +62,7 @@ def test_a_sheet_leaves_the_tensor_and_shows_what_was_given_away(folder):
     assert batch.data_ptr == address
     array = batch.numpy()
     assert array.ctypes.data == address and batch._repr_html_() == before
-    # It is unknown who uses the capsule, so the sheet must not access the pixels.
+    # The consumer of the capsule may change the pixels at any time, so the sheet must not read them.
     taken = first(folder, dtype="u8")
     numpy.from_dlpack(taken)
     page = taken._repr_html_()
@@ -110,7 +110,7 @@ def test_large_images_are_shrunk_by_means(tmp_path):
     (shown,) = pictures(first(tmp_path / "set", [fw.ops.Crop(width=250, height=70)], batch_size=1)._repr_html_())
     means = pixels[:68, :248].reshape(17, 4, 62, 4, 3).mean(axis=(1, 3))
     numpy.testing.assert_allclose(shown, means, atol=0.51)
-    # An image that is less high than a block.
+    # The height of this image is less than that of a block.
     write_image(tmp_path / "set" / "a" / "0.ppm", pixels[:2])
     (shown,) = pictures(first(tmp_path / "set", [fw.ops.Crop(width=250, height=2)], batch_size=1)._repr_html_())
     assert shown.shape == (1, 62, 3)

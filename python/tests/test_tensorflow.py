@@ -1,4 +1,4 @@
-"""Batches as tensors of TensorFlow."""
+"""Tests of batches as tensors of TensorFlow."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Batches as tensors of PyTorch."""
+"""Tests of batches as tensors of PyTorch."""
 
 import logging
 
@@ -87,7 +87,7 @@ def test_capsules_of_both_versions(folder):
     loader = fw.Loader(folder, SAME, batch_size=4, framework="batch", dtype="u8", layout="nhwc")
     for batch in loader:
         address = batch.data_ptr
-        # PyTorch before DLPack 1 requests capsules itself.
+        # Versions of PyTorch without DLPack 1 call `__dlpack__` without a version.
         tensor = torch.utils.dlpack.from_dlpack(batch.__dlpack__())
         assert tensor.data_ptr() == address
     tensor[:] = 7

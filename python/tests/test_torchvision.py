@@ -54,8 +54,7 @@ def test_pixels_are_those_of_torchvision(large, name):
     for index, image in enumerate(images):
         expected = transform(Image.fromarray(smooth(index)))
         assert image.dtype == expected.dtype and image.shape == expected.shape
-        # ToDtype multiplies by 1/255, while ToTensor and feedwater divide by 255. With half floats, torchvision rounds
-        # more often.
+        # ToDtype multiplies by 1/255, while ToTensor and feedwater divide by 255. For half floats, torchvision rounds more often.
         atol = {"half": 5e-4, "v2 evaluation": 5e-7}.get(name, 0)
         torch.testing.assert_close(image, torch.as_tensor(expected), rtol=0, atol=atol)
 
@@ -128,11 +127,11 @@ def test_all_that_cannot_be_converted_is_named():
     normalized = v1.Compose([v1.ToTensor(), v1.Normalize([0.5] * 3, [0.5] * 3), v1.ColorJitter(0.4)])
     with pytest.raises(fw.errors.ConversionError, match="before Normalize"):
         fw.from_torchvision(normalized)
-    with pytest.raises(fw.errors.ConversionError, match="Lambda in it"):
+    with pytest.raises(fw.errors.ConversionError, match="it contains Lambda"):
         fw.from_torchvision(v1.RandomApply([v1.Lambda(lambda it: it)]))
 
 
-#: Transforms that would give other pixels than torchvision's, words of the reason, and whether ``as_pil`` accepts them.
+#: Transforms that would give other pixels than torchvision, words in the error message, and whether ``as_pil`` accepts them.
 REFUSED = {
     "no antialias": ([v2.ToImage(), v2.Resize(16, antialias=False)], "antialias is False", True),
     "no antialias in a random crop": ([v1.ToTensor(), v1.RandomResizedCrop(16, antialias=None)], "antialias is None", True),
@@ -143,14 +142,14 @@ REFUSED = {
     "warped tensors": ([v2.ToImage(), v2.RandomRotation(10)], "before ToImage", True),
     "policies of tensors": ([v2.PILToTensor(), v2.TrivialAugmentWide()], "before PILToTensor", True),
     "random erasing of bytes": ([v1.ToTensor(), v1.RandomErasing(value="random")], "after Normalize", False),
-    "erasing with half a byte": ([v1.ToTensor(), v1.RandomErasing(value=0.5)], "no byte", False),
-    "erasing above 1": ([v1.ToTensor(), v1.RandomErasing(value=128)], "no byte", False),
+    "erasing with half a byte": ([v1.ToTensor(), v1.RandomErasing(value=0.5)], "is not a byte", False),
+    "erasing above 1": ([v1.ToTensor(), v1.RandomErasing(value=128)], "is not a byte", False),
     "erasing of PIL images": ([v1.RandomErasing()], "after ToTensor", False),
     "normalized PIL images": ([v1.Normalize([0.5] * 3, [0.5] * 3)], "PIL image", False),
     "normalized bytes": ([v2.ToDtype(torch.float32, scale=True), v2.ToImage(), v2.Normalize([0.5] * 3, [0.5] * 3)], "tensor of bytes", False),
     "colours above 1": ([v2.ToImage(), v2.ToDtype(torch.float32), v2.ColorJitter(0.4)], "scale=True", False),
-    "types inside of a choice": ([v1.RandomApply([v2.ToImage()])], "ToImage in it", False),
-    "batches inside of an order": ([v2.RandomOrder([v2.MixUp(num_classes=3)])], "MixUp in it", False),
+    "types inside of a choice": ([v1.RandomApply([v2.ToImage()])], "it contains ToImage", False),
+    "batches inside of an order": ([v2.RandomOrder([v2.MixUp(num_classes=3)])], "it contains MixUp", False),
     "settings": ([v1.CenterCrop(200000)], "200000", False),
     "boxes": ([v2.SanitizeBoundingBoxes()], "batch.objects", False),
 }
@@ -209,7 +208,7 @@ def _convert_image_to_rgb(image):
 def test_functions_are_named_and_those_of_clip_are_known(monkeypatch):
     steps = [v1.CenterCrop(8), _convert_image_to_rgb, v1.ToTensor()]
     assert "_convert_image_to_rgb (transform 1): it is test_torchvision._convert_image_to_rgb" in problems_of(*steps)[0]
-    # CLIP's own function does not change RGB images.
+    # The function of this name in CLIP does not change RGB images, so it is left out.
     monkeypatch.setattr(_convert_image_to_rgb, "__module__", "clip.clip")
     assert len(fw.from_torchvision(steps)) == 2
 
@@ -257,7 +256,7 @@ STACK = v1.Lambda(lambda views: torch.stack([v1.ToTensor()(view) for view in vie
     ],
 )
 def test_views_of_an_image_are_an_axis_of_the_batch(large, views, count):
-    with pytest.raises(fw.errors.ConversionError, match="Crop.*several images of one"):
+    with pytest.raises(fw.errors.ConversionError, match="Crop.*several images from one"):
         fw.from_torchvision([v1.Resize((12, 16)), *views])
     recipe = fw.from_torchvision([v1.Resize((12, 16)), *views], keep_rest=True)
     images, _ = next(iter(fw.Loader(large, recipe, batch_size=4)))

@@ -1,4 +1,4 @@
-"""A Trainer of transformers that continues in the middle of an epoch."""
+"""Tests of a Trainer of transformers that continues in the middle of an epoch."""
 
 import feedwater as fw
 import pytest
@@ -68,8 +68,7 @@ def trained(folder, out, *, batch, accumulate=1, checkpoint=None, **settings):
 
 @pytest.mark.parametrize("accumulate, checkpoints", [(1, [2, 7, 13]), (2, [1, 4, 6])])
 def test_a_run_continues_with_the_batches_that_are_left(folder, tmp_path, accumulate, checkpoints):
-    # Six batches per epoch, and two images are left over. With two accumulated batches per step, there are three steps
-    # per epoch.
+    # An epoch has six batches, and two images are left over. With two accumulated batches per step, it has three steps.
     settings = {"batch": 3, "accumulate": accumulate}
     seen, weights, _ = trained(folder, tmp_path, **settings)
     assert len(seen) == 18
@@ -78,7 +77,7 @@ def test_a_run_continues_with_the_batches_that_are_left(folder, tmp_path, accumu
         assert len(images) == 18
     for checkpoint in checkpoints:
         rest = seen[checkpoint * accumulate :]
-        # No other batches were read.
+        # The continued run reads only the remaining batches.
         assert trained(folder, tmp_path, checkpoint=checkpoint, **settings) == (rest, weights, len(rest))
 
 
@@ -110,7 +109,7 @@ def test_a_run_of_two_processes_continues_with_the_batches_that_are_left(folder,
 def test_other_data_is_skipped_as_by_accelerate(folder):
     loader = torch.utils.data.DataLoader(list(range(6)), batch_size=2)
     assert [batch.tolist() for batch in transformers.trainer.skip_first_batches(loader, 1)] == [[2, 3], [4, 5]]
-    # Parts of epochs with padding: the last of three batches of 8 has one sample and seven copies of it.
+    # A loader of a part of the epoch, with padding: the last of its three batches of 8 has one sample and seven copies of it.
     part = fw.Loader(folder, SAME, batch_size=8, last_batch="pad", positions=(3, 20))
     whole = [images.clone() for images, _ in part]
     rest = list(transformers.trainer.skip_first_batches(accelerate_loader(part), 2))

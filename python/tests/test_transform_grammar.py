@@ -46,7 +46,7 @@ def dumped(folder, out, recipe, seed):
 
 
 def check(folder, out, pixels, seed):
-    """Checks that the chain of a seed gives torchvision's pixels."""
+    """Checks that the chain that a seed generates gives the same pixels as torchvision."""
     import transform_grammar
 
     nodes, end, levels = transform_grammar.made(seed)
@@ -59,12 +59,11 @@ def check(folder, out, pixels, seed):
             # feedwater scales at the end with a normalization. torchvision has no such step.
             assert actions.pop()["op"] == "normalize"
         if any(action["kind"] == "resample" and 1 in action["size"] for action in actions):
-            # PyTorch 2.15 resizes tensors to one column wrongly: the error is up to 150 levels, and differs between
-            # bytes and floats.
+            # PyTorch 2.15 resizes tensors to one column wrongly: errors are up to 150 levels, and differ for bytes and floats.
             continue
         start = Image.fromarray(pixels[sample["path"]])
         found = transform_grammar.outcomes(transform_grammar.Node("sequence", nodes, None), start, actions)
-        # Floats may be rounded once more or once less.
+        # Results of floats may differ by one rounding.
         allowed = levels * unit + (0 if end == "bytes" else 2e-6)
         differences = []
         for result, left in found:

@@ -2,7 +2,7 @@
 
 Each :class:`Leaf` is a transform with a function that applies torchvision's functions, given the actions that
 feedwater recorded. :func:`outcomes` runs a nesting and tries every choice that the recorded actions allow. If a
-conversion loses or reorders a part of the nesting, there is no outcome, or one with other pixels.
+conversion loses or reorders a part of the nesting, :func:`outcomes` yields nothing, or an image with other pixels.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ PIL_MODES = ["bilinear", "bicubic", "nearest", "nearest-exact", "box", "hamming"
 
 
 class Impossible(Exception):
-    """Raised if a transform cannot have an action."""
+    """Raised if a recorded action cannot come from a transform."""
 
 
 @dataclasses.dataclass
@@ -163,8 +163,7 @@ class Grammar:
         self.tensors = form != "pil"
         self.floats = form == "floats"
         self.unit = 255 if self.floats else 1
-        # For tensors, feedwater rounds both passes to bytes, by at most half a level each, and rounds weights to 22
-        # bits.
+        # For tensors, feedwater rounds both passes to bytes, by at most half a level each, and weights to 22 bits.
         self.resized = 1.001 if self.tensors else 0.0
         self.levels = 0.0
         self.grown = False
@@ -281,7 +280,7 @@ class Grammar:
         return self._apply("posterize", "RandomPosterize", lambda image: F.posterize(image, bits), bits, grows=True)
 
     def _solarize(self):
-        # Between two bytes, because floats are rounded. torchvision refuses values above 1.
+        # For floats, choose a threshold between two bytes, so that rounding has no effect. torchvision refuses values above 1.
         threshold = (self.rng.randint(0, 254) + 0.5) / self.unit if self.floats else self.rng.randint(0, 255)
         return self._apply("solarize", "RandomSolarize", lambda image: F.solarize(image, threshold), threshold, grows=True)
 
@@ -330,7 +329,7 @@ class Grammar:
     def _dtype(self):
         if self.tensors:
             return None
-        # Does nothing. Choices need an operator, so it becomes a flip that never happens.
+        # This transform does nothing. Random choices need an operator, so the conversion uses a flip that never happens.
         return Leaf(v2.ToDtype(torch.float32, scale=True), "flip", lambda image, _: image, count=(0, 1))
 
     LEAVES = (

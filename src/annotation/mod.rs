@@ -91,15 +91,18 @@ impl Canvas {
         };
         match self.size {
             Some(said) if said != size && said == other => wrong(format!(
-                "its annotations are for {said}, but it is {size} (turned: {other}): write \
-                 source.coordinates = \"{name}\""
+                "the annotations give the image size {said}, but the image has {size}. The EXIF \
+                 orientation swaps width and height ({other}), so set source.coordinates = \
+                 \"{name}\""
             )),
             Some(said) if said != size => wrong(format!(
-                "its annotations are for {said}, but it is {size}: boxes would be wrong; correct its \
-                 width and height in the annotations"
+                "the annotations give the image size {said}, but the image has {size}, so boxes \
+                 would be wrong; correct width and height of this image in the annotations"
             )),
             _ if self.frame == Frame::Upright && !turned && !orientation.is_upright() => wrong(
-                "its annotations are for the upright image: set decode.orientation to true".into(),
+                "the annotations are for the upright image, but decode.orientation is false, so \
+                 the image is not rotated; set decode.orientation to true"
+                    .into(),
             ),
             _ => Ok(()),
         }

@@ -23,7 +23,10 @@ impl RunLengths {
         let mut at = 0u64;
         let mut end = |length: u64| {
             at = at.checked_add(length).filter(|&end| end <= size.pixels()).ok_or_else(|| {
-                format!("its runs cover more than the {} pixels of {size}", size.pixels())
+                format!(
+                    "the runs of the mask cover more than the {} pixels of an image of {size}",
+                    size.pixels()
+                )
             })?;
             Ok(at)
         };
@@ -46,14 +49,14 @@ impl RunLengths {
             let digit = byte.wrapping_sub(b'0');
             if digit >= 64 {
                 return Err(format!(
-                    "byte {at} of its counts is {byte}, which is not a valid digit"
+                    "byte {at} of the mask's counts is {byte}, which is not a valid digit"
                 ));
             }
             // Valid lengths have fewer digits than this limit of 12, because images have far fewer
             // than 2^60 pixels.
             if bits >= 60 {
                 return Err(format!(
-                    "a length in its counts, at byte {at}, has more than 12 digits"
+                    "a run length in the mask's counts, at byte {at}, has more than 12 digits"
                 ));
             }
             value |= i64::from(digit & 0x1f) << bits;
@@ -67,7 +70,10 @@ impl RunLengths {
             let before = if lengths.len() > 2 { lengths[lengths.len() - 2] } else { 0 };
             let length = before.checked_add_signed(value).filter(|&it| it <= size.pixels());
             lengths.push(length.ok_or_else(|| {
-                format!("a length in its counts, at byte {at}, is {before} {value:+} of {size}")
+                format!(
+                    "a run length in the mask's counts, at byte {at}, is {before} {value:+}, \
+                     which an image of {size} does not allow"
+                )
             })?);
             (value, bits) = (0, 0);
         }

@@ -107,7 +107,8 @@ impl Document {
                 self.find(key).map_or(String::new(), |bytes| format!(", {}", self.location(bytes)));
             return Error::Io { path, problem: format!("{problem} ({key}{at})"), source };
         }
-        let mut text = format!("is {value:?}, but {} cannot be read: {problem}", path.display());
+        let mut text =
+            format!("is {value:?}, but the path {} cannot be read: {problem}", path.display());
         if value.is_relative() {
             let from = match &self.file {
                 Some(_) => "the pipeline file's folder",
@@ -115,9 +116,9 @@ impl Document {
             };
             let base =
                 std::path::absolute(self.base.join(".")).unwrap_or_else(|_| self.base.clone());
-            text += &format!("; it is relative to {from} {}", base.display());
+            text += &format!("; a relative path begins at {from} {}", base.display());
             if value.exists() {
-                text += ", not to the working directory, where it exists";
+                text += ", not at the working directory, where such a file exists";
             }
         }
         self.locate(Error::config(key, text))
@@ -164,8 +165,9 @@ fn not_utf8(path: &Path, bytes: &[u8]) -> Error {
         _ => "a pipeline file is UTF-8",
     };
     let byte = bytes.get(valid).copied().unwrap_or_default();
-    let problem =
-        format!("byte {byte:#04x} at offset {valid} is not UTF-8: {way_out}; save it as UTF-8");
+    let problem = format!(
+        "byte {byte:#04x} at offset {valid} is not UTF-8: {way_out}; save the file as UTF-8"
+    );
     let at = Some(Box::new(Location::new(Some(path), bytes, valid..valid + 1)));
     Error::Config(ConfigError { at, ..ConfigError::new("", problem) })
 }

@@ -30,7 +30,10 @@ pub fn former(section: &str, key: &str) -> Option<&'static str> {
 pub fn twice(key: &str) -> String {
     match KEYS.iter().find(|(_, _, name)| *name == key) {
         Some((_, former, _)) => {
-            format!("is given twice, as {former} and as {key}; write only {key}")
+            format!(
+                "is given twice, by its former name {former} and by its name {key}; write only \
+                 {key}"
+            )
         }
         None => "is given twice".into(),
     }

@@ -112,7 +112,7 @@ impl NodeError {
                     None => {
                         let known: Vec<_> =
                             known.into_iter().filter(|it| former::name(it) == *it).collect();
-                        format!("unknown key, the keys here are {}", known.join(", "))
+                        format!("unknown key, the known keys are {}", known.join(", "))
                     }
                 },
             },
@@ -183,7 +183,7 @@ impl serde::de::Error for NodeError {
     }
 
     fn invalid_length(len: usize, wanted: &dyn Expected) -> Self {
-        Self::custom(format!("must be {wanted}, has {len}"))
+        Self::custom(format!("must be {wanted}, but has the length {len}"))
     }
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {

@@ -64,8 +64,11 @@ fn decode(
     // The last row needs no padding.
     let needed = pitch as u64 * (height as u64 - 1) + row_bytes as u64;
     if (pixels.len() as u64) < needed {
-        let problem =
-            format!("its pixels: {size} pixels need {needed} bytes, it has {}", pixels.len());
+        let problem = format!(
+            "the pixels: an image of {size} pixels needs {needed} bytes of them, and the file \
+                 has {}",
+            pixels.len()
+        );
         return Err(DataError::new(Reason::Truncated, format!("the file ends inside {problem}")));
     }
     let colors = colors(&layout);

@@ -111,7 +111,7 @@ fn check(jpeg: &JpegHeader) -> Result<(), DataError> {
         _ => return Ok(()),
     };
     Err(unsupported(format!(
-        "{what} is not supported; only sequential and progressive JPEGs with 8 bits are"
+        "{what} is not supported; only sequential and progressive JPEGs with 8 bits per sample are"
     )))
 }
 
@@ -432,7 +432,7 @@ unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
     // SAFETY: libjpeg calls this with its decompressor, whose first part is the common one.
     let scans = unsafe { (*cinfo).input_scan_number };
     if scans > MAX_SCANS {
-        let problem = format!("more than {MAX_SCANS} scans");
+        let problem = format!("the JPEG has more than {MAX_SCANS} scans, which is the maximum");
         // SAFETY: called by libjpeg with its own decompressor.
         unsafe { throw(common.client_data, DataError::new(Reason::Unsupported, problem)) }
     }

@@ -334,7 +334,9 @@ impl Decoders {
         let decoder = &mut self.all.list_mut()[place];
         if !decoder.layouts(header).contains(&layout) {
             let name = decoder.name();
-            return Err(unsupported(format!("{name} cannot decode this image to {layout:?} rows")));
+            return Err(unsupported(format!(
+                "the decoder {name} cannot decode this image to {layout:?} rows"
+            )));
         }
         if window.is_empty() {
             return Ok(());
@@ -395,10 +397,14 @@ fn check(header: &Header, window: Roi, reduction: u32) -> Result<(), DataError> 
     let name = header.format.name();
     match header.format.reductions() {
         known if known.contains(&reduction) => {}
-        [_] => return Err(unsupported(format!("a {name} cannot be reduced while it is decoded"))),
+        [_] => {
+            return Err(unsupported(format!("a {name} cannot be downscaled while it is decoded")));
+        }
         known => {
-            let problem =
-                format!("a {name} can be reduced by one of {known:?}, not by {reduction}");
+            let problem = format!(
+                "a {name} can be downscaled by one of {known:?} while it is decoded, not by \
+                     {reduction}"
+            );
             return Err(unsupported(problem));
         }
     }
@@ -420,7 +426,7 @@ fn unsupported(problem: impl Into<String>) -> DataError {
 fn size_changed(header: Size, decoder: Size) -> DataError {
     DataError::new(
         Reason::Corrupt,
-        format!("the header says {header}, the image has {decoder} pixels"),
+        format!("the header gives {header} pixels, but the decoded image has {decoder} pixels"),
     )
 }
 

@@ -34,7 +34,7 @@ impl HostDecoder for Pixels {
         let expected = CHANNELS as u64 * size.pixels();
         if bytes.len() as u64 != expected {
             let problem = format!(
-                "the decoded image has {} bytes, {size} pixels need {expected}",
+                "the decoded image has {} bytes, but {size} pixels need {expected} bytes",
                 bytes.len()
             );
             return Err(DataError::new(Reason::Corrupt, problem));

@@ -167,7 +167,8 @@ impl Text<'_> {
                 }
                 _ if is_pnm_space(byte) => {}
                 _ => {
-                    let problem = format!("byte {byte:#04x} among the numbers of the pixels");
+                    let problem =
+                        format!("byte {byte:#04x} is not allowed among the numbers of the pixels");
                     return Err(DataError::new(Reason::Corrupt, problem));
                 }
             }
@@ -183,7 +184,9 @@ impl Text<'_> {
         match u16::try_from(value) {
             Ok(value) if value <= white => Ok(value),
             _ => {
-                let problem = format!("a sample of {value}; the maximum value is {white}");
+                let problem = format!(
+                    "a pixel has the value {value}, but the maximum value of the file is {white}"
+                );
                 Err(DataError::new(Reason::Corrupt, problem))
             }
         }

@@ -158,7 +158,8 @@ fn unpack(packing: TiffPacking, stored: &[u8], out: &mut [u8]) -> Result<(), Dat
         }
     };
     if done < out.len() {
-        let problem = format!("a strip or tile has {done} of {} bytes", out.len());
+        let problem =
+            format!("a strip or tile decompresses to {done} bytes instead of {}", out.len());
         return Err(DataError::new(Reason::Truncated, problem));
     }
     Ok(())

@@ -38,16 +38,22 @@ pub fn check_private_folder(path: &Path) -> io::Result<()> {
     };
     let (user, owner, mode) = (geteuid().as_raw(), facts.uid(), facts.mode() & 0o7777);
     let problem = if owner != user && owner != 0 {
-        format!("it belongs to user {owner}, and this is user {user}; name a folder of your own")
+        format!(
+            "this folder belongs to user {owner}, but the process runs as user {user}; name a \
+             folder of your own"
+        )
     } else if mode & WRITABLE != 0 {
         format!(
-            "others can write in it (its mode is {mode:o}); run chmod go-w, or name another folder"
+            "other users can write to this folder (its mode is {mode:o}); run chmod go-w on it, \
+             or name another folder"
         )
     } else {
         return Ok(());
     };
     let path = path.display();
-    let problem = format!("the cache folder {path} is not used: {problem} (FEEDWATER_CACHE)");
+    let problem = format!(
+        "the cache folder {path} is not used: {problem} (FEEDWATER_CACHE names the folder)"
+    );
     Err(io::Error::new(ErrorKind::PermissionDenied, problem))
 }
 

@@ -67,7 +67,10 @@ impl<T: Element, K> BorrowedSlice<T, K> {
         let _entered = buffer.device().enter()?;
         if len.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > buffer.len()) {
             let bytes = buffer.len();
-            let problem = format!("{len} {}s do not fit into a buffer of {bytes} bytes", T::DTYPE);
+            let problem = format!(
+                "{len} elements of type {} do not fit into a buffer of {bytes} bytes",
+                T::DTYPE
+            );
             return Err(Error::Internal { problem });
         }
         // SAFETY: the buffer has that many bytes in the stream's context, and the value below holds

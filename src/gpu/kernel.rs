@@ -97,7 +97,7 @@ impl Kernel {
         let mut kernel =
             Self { module, function, sample_bytes, blocks, launches, device: device.clone() };
         let name = CString::new(function_name).map_err(|_| Error::Internal {
-            problem: format!("the function name {function_name:?} holds a NUL byte"),
+            problem: format!("the function name {function_name:?} contains a NUL byte"),
         })?;
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(module, name) };
@@ -193,7 +193,8 @@ impl Kernel {
         let Shape { grid, .. } = shape;
         if grid.1 > MAX_GRID || grid.2 > MAX_GRID || width > i32::MAX as u32 {
             let count = counted(count, "sample");
-            let problem = format!("a launch of {count} of {width}x{height} exceeds CUDA's limits");
+            let problem =
+                format!("a launch for {count} of {width}x{height} pixels exceeds CUDA's limits");
             return Err(Error::Internal { problem });
         }
         self.enqueue(stream, address, count, [width as c_int, height as c_int], shape)
@@ -219,7 +220,8 @@ impl Kernel {
         let address = self.address_of(samples, samples_offset, count)?;
         if count > MAX_GRID || blocks > i32::MAX as u32 {
             let count = counted(count, "sample");
-            let problem = format!("a launch of {count} of {blocks} blocks exceeds CUDA's limits");
+            let problem =
+                format!("a launch for {count} with {blocks} blocks each exceeds CUDA's limits");
             return Err(Error::Internal { problem });
         }
         self.enqueue(stream, address, count, numbers, Shape::program(blocks, count))
@@ -232,7 +234,8 @@ impl Kernel {
         let end = end.and_then(|bytes| bytes.checked_add(offset));
         if end.is_none_or(|end| end > samples.len()) {
             let problem = format!(
-                "{} of {} bytes from offset {offset} on exceed a buffer of {} bytes",
+                "the parameters of {} ({} bytes each, from offset {offset}) do not fit into a \
+                 buffer of {} bytes",
                 counted(count, "sample"),
                 self.sample_bytes,
                 samples.len()

@@ -358,8 +358,9 @@ fn check_driver(found: &Found) -> Result<()> {
         other => {
             let file = other.map_or(CUDARC_NAMES[0], |(file, _)| file);
             let reason = format!(
-                "the dynamic linker finds another {file} than {}, such as a stub of a CUDA toolkit; remove the \
-                 directory of that file from LD_LIBRARY_PATH, or put the driver's first",
+                "the dynamic linker finds another {file} instead of {}, for example a stub of a \
+                 CUDA toolkit; remove the directory of that file from LD_LIBRARY_PATH, or put the \
+                 driver's directory before it",
                 found.path
             );
             Err(Error::unavailable(Name::Driver.noun(), reason))
@@ -377,7 +378,8 @@ fn check_same_driver(first: &Found, other: &Found, named_by: &str) -> Result<()>
         return Ok(());
     }
     let reason = format!(
-        "{named_by} names {}, but this process already uses {}; a process can use only one driver: name the same file",
+        "{named_by} names {}, but this process already uses {}, and a process can use only one \
+         driver; name the driver that is in use",
         other.path, first.path
     );
     Err(Error::unavailable(Name::Driver.noun(), reason))
@@ -390,7 +392,9 @@ fn address(library: &Library) -> Option<usize> {
 }
 
 fn missing(path: &str, symbol: &str) -> Error {
-    let reason = format!("{path} has no {symbol}; install a newer driver or CUDA 12.2 or later");
+    let reason = format!(
+        "{path} does not have the function {symbol}; install a newer driver, or CUDA 12.2 or later"
+    );
     Error::unavailable("a function of CUDA", reason)
 }
 

@@ -104,7 +104,7 @@ impl Device {
             let reason = match count {
                 0 => "the driver sees no GPU; check `nvidia-smi` and CUDA_VISIBLE_DEVICES".into(),
                 _ => format!(
-                    "the driver sees {count} (numbers 0 to {}); choose one of them",
+                    "the driver has {count} (numbers 0 to {}); choose one of them",
                     count - 1
                 ),
             };

@@ -144,8 +144,8 @@ impl Nvrtc {
             let oldest = self.architectures.iter().min().copied().unwrap_or_default();
             let ((major, minor), path) = (self.version, self.path());
             let reason = format!(
-                "NVRTC {major}.{minor} ({path}) compiles for sm_{oldest} and newer; install the NVRTC of an older CUDA version, or use \
-                 the CPU"
+                "NVRTC {major}.{minor} ({path}) compiles only for GPUs of sm_{oldest} and newer; \
+                 install the NVRTC of an older CUDA version, or use the CPU"
             );
             Error::unavailable("a kernel compiler for this GPU", format!("sm_{device}: {reason}"))
         })

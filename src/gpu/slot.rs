@@ -49,7 +49,10 @@ impl TensorSlot {
     pub fn lend(&self, stream: &Arc<Stream>) -> Result<()> {
         let (ours, theirs) = (self.buffer.device().ordinal(), stream.device().ordinal());
         if ours != theirs {
-            let problem = format!("belongs to gpu {theirs}, but the batch is on gpu {ours}");
+            let problem = format!(
+                "belongs to GPU {theirs}, but the batch is on GPU {ours}; use a stream of the \
+                 batch's GPU"
+            );
             return Err(Error::config("stream", problem));
         }
         if stream.is(&self.consumer) {

@@ -117,7 +117,10 @@ impl StopwatchState {
             }
             let Some(took) = pair.end.elapsed_since(&pair.begin)? else { break };
             meter.add(*items, took);
-            let (pair, _) = self.pending.pop_front().expect("the first one was looked at");
+            let (pair, _) = self
+                .pending
+                .pop_front()
+                .expect("the queue is not empty, because its first pair was read above");
             self.free.push(pair);
         }
         Ok(())

@@ -65,7 +65,8 @@ impl Stream {
     pub fn of_cudarc(device: &Arc<Device>, stream: &Arc<CudaStream>) -> Result<Self> {
         if stream.context().cu_ctx() != device.context {
             let problem = format!(
-                "belongs to another context than the primary one of gpu {}: create it with CudaContext::new({})",
+                "belongs to a context other than the primary context of GPU {}; create the stream \
+                 with CudaContext::new({})",
                 device.ordinal(),
                 device.ordinal()
             );

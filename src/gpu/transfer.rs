@@ -154,7 +154,8 @@ impl Staged {
     pub fn new(host: PinnedBuffer, device: DeviceBuffer) -> Result<Self> {
         if host.len() != device.len() {
             let problem = format!(
-                "staging needs buffers of equal size, these have {} and {} bytes",
+                "the host buffer and the device buffer of a staged copy must have equal sizes, \
+                 but have {} and {} bytes",
                 host.len(),
                 device.len()
             );
@@ -297,6 +298,9 @@ fn mark(copied: &Event, stream: &Stream) -> Result<()> {
 }
 
 fn out_of_bounds(range: &Range<usize>, len: usize) -> Error {
-    let problem = format!("bytes {} to {} of a buffer of {len} bytes", range.start, range.end);
+    let problem = format!(
+        "bytes {} to {} are not inside of the buffer, which has {len} bytes",
+        range.start, range.end
+    );
     Error::Internal { problem }
 }

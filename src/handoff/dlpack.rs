@@ -193,8 +193,9 @@ impl ConsumerStream {
             }
             Some(other) => {
                 let problem = format!(
-                    "is {other}, which is not a stream: pass 1 for the legacy default stream, 2 for the thread's, \
-                     -1 for none, or a handle"
+                    "is {other}, which is not a stream; pass 1 for the legacy default stream, 2 \
+                     for the per-thread default stream, -1 for no synchronization, or the handle \
+                     of a stream"
                 );
                 Err(Error::config("stream", problem))
             }

@@ -34,7 +34,10 @@ impl<T: Element> CudaTensor<T> {
     pub fn new(batch: Batch, stream: &Arc<CudaStream>) -> Result<Self> {
         let dtype = batch.shape().dtype;
         if dtype != T::DTYPE {
-            let problem = format!("is {dtype}, but the slice has element type {}", T::DTYPE);
+            let problem = format!(
+                "is {dtype}, but the elements of the CudaTensor are of type {}; make both the same",
+                T::DTYPE
+            );
             return Err(Error::config("output.dtype", problem));
         }
         let Some(buffer) = batch.device_buffer().cloned() else {

@@ -64,7 +64,9 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
     let offset = le32(bytes, 10).ok_or_else(cut)?;
     let head_len = le32(bytes, FILE_HEAD).ok_or_else(cut)?;
     if head_len != CORE && !SIZES.contains(&head_len) {
-        return Err(unsupported(format!("a header of {head_len} bytes")));
+        return Err(unsupported(format!(
+            "a header of {head_len} bytes, a length that feedwater does not support"
+        )));
     }
     let end = FILE_HEAD + head_len as usize;
     let head = bytes.get(FILE_HEAD..end).ok_or_else(cut)?;
@@ -81,7 +83,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
     let size = Size::new(width, height);
     if width == 0 || height == 0 || width > MAX_SIDE || height > MAX_SIDE {
         return Err(corrupt(format!(
-            "the header says {size}; width and height must be 1 to {MAX_SIDE}"
+            "the header gives the size {size}; width and height must be from 1 to {MAX_SIDE}"
         )));
     }
     let mut palette_at = end;
@@ -103,7 +105,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
         }
         (0..=3, _) => {
             return Err(unsupported(format!(
-                "{bits} bits per pixel with compression {compression}"
+                "{bits} bits per pixel and compression {compression}, which feedwater does not \
+                 support together"
             )));
         }
         _ => return Err(unsupported(format!("compression {compression}"))),
@@ -114,7 +117,9 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
     let mut after = palette_at;
     if bits <= 8 {
         if colors > MAX_COLORS {
-            return Err(corrupt(format!("{colors} colors; at most {MAX_COLORS} are allowed")));
+            return Err(corrupt(format!(
+                "the palette has {colors} colors; at most {MAX_COLORS} are allowed"
+            )));
         }
         after += color_bytes * colors as usize;
         palette = bytes.get(palette_at..after).ok_or_else(|| truncated("its colors"))?;
@@ -142,7 +147,8 @@ fn bit_fields(bits: u32, masks: [u32; 4]) -> Result<BmpCoding, DataError> {
         _ => {
             let [r, g, b, a] = masks;
             return Err(unsupported(format!(
-                "the masks {r:#x}, {g:#x}, {b:#x} and {a:#x} of {bits} bits"
+                "the color masks {r:#x}, {g:#x}, {b:#x} and {a:#x} for {bits} bits per pixel, \
+                 which feedwater does not support"
             )));
         }
     };

@@ -29,7 +29,9 @@ pub(super) fn looks_like(bytes: &[u8]) -> String {
     match known.or_else(|| media(bytes)) {
         Some((name, "")) => return format!("the bytes look like {name}"),
         Some((name, program)) => {
-            return format!("the bytes look like {name}; convert it first, as with `{program}`");
+            return format!(
+                "the bytes look like {name}; convert the file first, for example with `{program}`"
+            );
         }
         None => {}
     }

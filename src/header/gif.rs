@@ -75,7 +75,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<GifLayout<'_>, DataError> {
                 let first = blocks.next()?;
                 if let (0xF9, Some(block)) = (label, first) {
                     let (Some(flags), Some(index)) = (block.first(), block.get(3)) else {
-                        return Err(corrupt("a graphic control extension of less than 4 bytes"));
+                        return Err(corrupt("a graphic control extension has less than 4 bytes"));
                     };
                     if flags & 1 != 0 {
                         transparent = Some(*index);
@@ -94,7 +94,10 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<GifLayout<'_>, DataError> {
     let (head, mut rest) = rest.split_at_checked(FRAME_BYTES).ok_or_else(cut)?;
     let frame = Roi::new(side(head, 0)?, side(head, 2)?, side(head, 4)?, side(head, 6)?);
     if frame.is_empty() {
-        return Err(corrupt(format!("the first image has {} pixels", frame.size())));
+        return Err(corrupt(format!(
+            "the first image is empty: its size is {} pixels",
+            frame.size()
+        )));
     }
     size = Size::new(size.width.max(frame.right()), size.height.max(frame.bottom()));
     if head[8] & 0x80 != 0 {
@@ -102,7 +105,10 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<GifLayout<'_>, DataError> {
     }
     let (&code_bits, rest) = rest.split_first().ok_or_else(cut)?;
     if !(1..=MOST_CODE_BITS).contains(&code_bits) {
-        return Err(corrupt(format!("codes of {code_bits} bits; must be 1 to {MOST_CODE_BITS}")));
+        return Err(corrupt(format!(
+            "the LZW codes begin with {code_bits} bits; the number must be from 1 to \
+             {MOST_CODE_BITS}"
+        )));
     }
     Ok(GifLayout {
         size,

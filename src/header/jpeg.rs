@@ -184,16 +184,20 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
     loop {
         let marker = markers.find()?;
         match marker {
-            SOI => return Err(corrupt("a second start-of-image marker")),
-            EOI => return Err(corrupt("the end-of-image marker comes before any scan")),
+            SOI => return Err(corrupt("the JPEG has a second start-of-image marker")),
+            EOI => {
+                return Err(corrupt("the JPEG has an end-of-image marker before its first scan"));
+            }
             // TEM and the restart markers have no segment.
             0x01 | 0xD0..=0xD7 => continue,
             0x02..=0xBF | 0xF0..=0xFD => {
-                return Err(corrupt(format!("the unknown marker ff {marker:02x}")));
+                return Err(corrupt(format!("the JPEG has the unknown marker ff {marker:02x}")));
             }
             0xC8 | 0xDE | 0xDF => {
-                let problem =
-                    format!("a JPEG with marker ff {marker:02x}: hierarchical or an extension");
+                let problem = format!(
+                    "the JPEG has the marker ff {marker:02x} of a hierarchical JPEG or an \
+                         extension, which is not supported"
+                );
                 return Err(DataError::new(Reason::Unsupported, problem));
             }
             _ => {}
@@ -268,17 +272,27 @@ struct Seen<'a> {
 
 fn read_frame(marker: u8, body: &[u8]) -> Result<(Size, JpegHeader), DataError> {
     let &[precision, y1, y0, x1, x0, count, ref table @ ..] = body else {
-        return Err(corrupt(format!("the frame header has {} bytes", body.len())));
+        return Err(corrupt(format!(
+            "the frame header has {} bytes; at least 6 are needed",
+            body.len()
+        )));
     };
     let size = Size::new(u16::from_be_bytes([x1, x0]).into(), u16::from_be_bytes([y1, y0]).into());
     if size.width == 0 || size.height == 0 {
-        return Err(corrupt(format!("the frame header says {size}")));
+        return Err(corrupt(format!(
+            "the frame header gives the size {size}; width and height must be at least 1"
+        )));
     }
     if !(1..=4).contains(&count) {
-        return Err(corrupt(format!("the frame header says {count} components, must be 1 to 4")));
+        return Err(corrupt(format!(
+            "the frame header gives {count} components; the number must be from 1 to 4"
+        )));
     }
     if table.len() != 3 * usize::from(count) {
-        let problem = format!("the frame header has {} bytes for {count} components", table.len());
+        let problem = format!(
+            "the frame header has {} bytes for {count} components; each needs 3",
+            table.len()
+        );
         return Err(corrupt(problem));
     }
     let mut components = [Component::default(); 4];
@@ -286,7 +300,9 @@ fn read_frame(marker: u8, body: &[u8]) -> Result<(Size, JpegHeader), DataError> 
         *component = Component { id: entry[0], h: entry[1] >> 4, v: entry[1] & 15 };
         let Component { id, h, v } = *component;
         if !(1..=4).contains(&h) || !(1..=4).contains(&v) {
-            let problem = format!("component {id} has sampling factors {h}x{v}, must be 1 to 4");
+            let problem = format!(
+                "component {id} has the sampling factors {h}x{v}; each factor must be from 1 to 4"
+            );
             return Err(corrupt(problem));
         }
     }

@@ -70,7 +70,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     let size = Size::new(width, height);
     if width == 0 || height == 0 || width > MAX_SIDE || height > MAX_SIDE {
         return Err(corrupt(format!(
-            "the IHDR chunk says {size}, the format allows 1 to {MAX_SIDE}"
+            "the IHDR chunk gives the size {size}; width and height must be from 1 to {MAX_SIDE}"
         )));
     }
     let orientation = metadata(bytes).orientation();
@@ -149,7 +149,9 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
         }
         match chunk.kind {
             b"PLTE" => palette = data,
-            b"IEND" | b"fdAT" => return Err(corrupt("no IDAT chunk before the IEND chunk")),
+            b"IEND" | b"fdAT" => {
+                return Err(corrupt("the PNG has no IDAT chunk before its IEND chunk"));
+            }
             _ => {}
         }
         checks.check(chunk.kind, data)?;

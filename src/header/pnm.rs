@@ -117,11 +117,13 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, DataError> {
     let white = if matches!(kind, b'1' | b'4') { 1 } else { text.number("maximum value")? };
     if size.pixels() == 0 || size.width > MAX_SIDE || size.height > MAX_SIDE {
         return Err(corrupt(format!(
-            "the header says {size}; width and height must be 1 to {MAX_SIDE}"
+            "the header gives the size {size}; width and height must be from 1 to {MAX_SIDE}"
         )));
     }
     if white == 0 || white > MAX_VALUE {
-        return Err(corrupt(format!("the maximum value is {white}; must be 1 to {MAX_VALUE}")));
+        return Err(corrupt(format!(
+            "the header gives the maximum value {white}; it must be from 1 to {MAX_VALUE}"
+        )));
     }
     let channels = if matches!(kind, b'3' | b'6') { 3 } else { 1 };
     let (width, height) = (u64::from(size.width), u64::from(size.height));
@@ -136,8 +138,11 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, DataError> {
     };
     let (start, whole) = (text.at, least.saturating_add(text.at as u64));
     if whole > bytes.len() as u64 {
-        let problem =
-            format!("its pixels: {size} pixels need {whole} bytes, it has {}", bytes.len());
+        let problem = format!(
+            "the pixels: an image of {size} pixels needs a file of at least {whole} bytes, \
+                 and this one has {}",
+            bytes.len()
+        );
         return Err(truncated(&problem));
     }
     Ok(PnmLayout { size, channels, coding, white: white as u16, start })
@@ -167,20 +172,23 @@ impl Text<'_> {
         loop {
             let at = self.at;
             let byte =
-                self.next().ok_or_else(|| truncated(&format!("the {what} of its header")))?;
+                self.next().ok_or_else(|| truncated(&format!("the {what} in its header")))?;
             match byte {
                 b'0'..=b'9' => {
                     let more =
                         value.checked_mul(10).and_then(|it| it.checked_add((byte - b'0').into()));
                     value = more.ok_or_else(|| {
-                        corrupt(format!("the {what} at byte {at} of the header is too large"))
+                        corrupt(format!("the {what} in the header, at byte {at}, is too large"))
                     })?;
                     digits = true;
                 }
                 _ if is_space(byte) && digits => return Ok(value),
                 _ if is_space(byte) => {}
                 _ => {
-                    let problem = format!("byte {at} of the header is {byte:#04x}, no {what}");
+                    let problem = format!(
+                        "byte {at} of the header is {byte:#04x}, which cannot be part of the \
+                         {what}"
+                    );
                     return Err(corrupt(problem));
                 }
             }

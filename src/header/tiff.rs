@@ -233,7 +233,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     let size = Size::new(side(256, "a width")?, side(257, "a height")?);
     if size.width.min(size.height) == 0 || size.width.max(size.height) > MAX_SIDE {
         return Err(corrupt(format!(
-            "the header says {size}; width and height must be 1 to {MAX_SIDE}"
+            "the header gives the size {size}; width and height must be from 1 to {MAX_SIDE}"
         )));
     }
     let bits = directory.value(258)?.unwrap_or(1);
@@ -276,7 +276,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     };
     if !has_bits || !directory.all(258, bits)? || !directory.all(339, 1)? {
         return Err(unsupported(format!(
-            "{} of {} with photometric interpretation {photometric}",
+            "{} of {} per pixel and photometric interpretation {photometric}, which feedwater \
+             does not support together",
             counted(samples, "sample"),
             counted(bits, "bit")
         )));
@@ -294,7 +295,11 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         _ if matches!(packing, TiffPacking::None | TiffPacking::PackBits) => false,
         1 => false,
         2 if bits >= 8 => true,
-        other => return Err(unsupported(format!("predictor {other} of {bits} bits"))),
+        other => {
+            return Err(unsupported(format!(
+                "predictor {other} for {bits} bits per sample, which feedwater does not support"
+            )));
+        }
     };
     if samples > 1 && directory.value(284)?.unwrap_or(1) != 1 {
         return Err(unsupported("samples in separate planes".into()));
@@ -314,10 +319,14 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         )
     };
     if chunk.pixels() == 0 || chunk.width > MAX_SIDE || chunk.height > MAX_SIDE {
-        return Err(corrupt(format!("strips or tiles of {chunk}")));
+        return Err(corrupt(format!(
+            "the strips or tiles of the TIFF have the size {chunk}, which is empty or too large"
+        )));
     }
     if chunk.pixels() > size.pixels().saturating_mul(MOST_TILE_RATIO).max(LEAST_TILE_LIMIT) {
-        return Err(unsupported(format!("tiles of {chunk} for an image of {size}")));
+        return Err(unsupported(format!(
+            "tiles of {chunk} pixels, which are too large for an image of {size} pixels"
+        )));
     }
     let offsets = directory.values(offsets)?.ok_or_else(|| corrupt("a TIFF without offsets"))?;
     let palette = directory.values(320)?;
@@ -327,7 +336,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
             Some(palette) if palette.count as usize > last => {
                 palette.get(bytes, last).ok_or_else(|| truncated("its colors"))?;
             }
-            _ => return Err(corrupt("a TIFF of palette indices without a complete palette")),
+            _ => return Err(corrupt("the TIFF has palette indices, but no complete palette")),
         }
     }
     Ok(TiffLayout {

@@ -34,7 +34,7 @@ pub(super) fn verify(
         return Err(unknown("samples of other than 8 bits"));
     }
     if !bytes.starts_with(&[0xFF, 0xD8]) {
-        return Err(corrupt("no start-of-image marker"));
+        return Err(corrupt("the file does not begin with a start-of-image marker"));
     }
     let mut walk = Walk {
         markers: Markers::new(bytes),
@@ -59,9 +59,14 @@ pub(super) fn verify(
             DRI => walk.restart_interval()?,
             // Application segments and comments are only skipped.
             0xE0..=0xEF | 0xFE => drop(walk.markers.segment(marker)?),
-            SOI => return Err(corrupt("a second start-of-image marker")),
-            0xD0..=0xD7 => return Err(corrupt("a restart marker outside of a scan")),
-            _ => return Err(corrupt(format!("marker ff {marker:02x} has no place here"))),
+            SOI => return Err(corrupt("the JPEG has a second start-of-image marker")),
+            0xD0..=0xD7 => return Err(corrupt("the JPEG has a restart marker outside of a scan")),
+            _ => {
+                return Err(corrupt(format!(
+                    "the JPEG has marker ff {marker:02x} between two segments, where it is not \
+                     allowed"
+                )));
+            }
         }
     }
 }
@@ -139,12 +144,17 @@ impl<'a> Walk<'a> {
             && [be16(body, 1), be16(body, 3)].map(|side| side.map(u32::from)) == sides.map(Some)
             && usize::from(body[5]) == components.len();
         if !same {
-            return Err(corrupt("the frame header is not the one that was read before"));
+            return Err(corrupt(
+                "the frame header differs from the one that was parsed from the same file before",
+            ));
         }
         let mut tables = [0; 4];
         for (index, (component, entry)) in components.iter().zip(body[6..].chunks(3)).enumerate() {
             if [component.id, component.h << 4 | component.v] != entry[..2] {
-                return Err(corrupt("the frame header is not the one that was read before"));
+                return Err(corrupt(
+                    "the frame header differs from the one that was parsed from the same file \
+                     before",
+                ));
             }
             if components[..index].iter().any(|other| other.id == component.id) {
                 return Err(corrupt(format!(
@@ -153,7 +163,10 @@ impl<'a> Walk<'a> {
                 )));
             }
             if entry[2] > 3 {
-                return Err(corrupt(format!("quantisation table {}: must be 0 to 3", entry[2])));
+                return Err(corrupt(format!(
+                    "the frame header names quantisation table {}; the number must be from 0 to 3",
+                    entry[2]
+                )));
             }
             tables[index] = entry[2];
         }
@@ -165,7 +178,10 @@ impl<'a> Walk<'a> {
         let mut rest = self.markers.segment(DQT)?;
         while let Some((&kind, table)) = rest.split_first() {
             if kind > 3 {
-                let problem = format!("quantisation table {kind:02x}: must be 0 to 3, of 8 bits");
+                let problem = format!(
+                    "a quantisation table has precision and number {kind:02x}; the precision must \
+                     be 0 (8 bits), the number 0 to 3"
+                );
                 return Err(corrupt(problem));
             }
             let Some((steps, after)) = table.split_at_checked(64) else {
@@ -186,25 +202,29 @@ impl<'a> Walk<'a> {
             let (class, index) = (usize::from(kind >> 4), usize::from(kind & 15));
             let most = if self.process == Process::Baseline { 1 } else { 3 };
             if class > 1 || index > most {
-                return Err(corrupt(format!("invalid Huffman table number {kind:02x}")));
+                return Err(corrupt(format!(
+                    "a Huffman table has the invalid class and number {kind:02x}"
+                )));
             }
             let Some((counts, after)) = table.split_at_checked(16) else {
-                return Err(corrupt("a Huffman table without its 16 counts"));
+                return Err(corrupt("a Huffman table ends before its 16 counts are complete"));
             };
             let codes: usize = counts.iter().map(|&count| usize::from(count)).sum();
             let Some((symbols, after)) = after.split_at_checked(codes) else {
-                return Err(corrupt(format!("a Huffman table without its {codes} symbols")));
+                return Err(corrupt(format!(
+                    "a Huffman table ends before its {codes} symbols are complete"
+                )));
             };
             // A code of `length` bits takes a share of 2^(16 - `length`) of the code space. The
             // code of all ones is reserved.
             let space =
                 counts.iter().zip(1..).map(|(&count, length)| u32::from(count) << (16 - length));
             if space.sum::<u32>() >= 1 << 16 {
-                return Err(corrupt("a Huffman table with too many codes"));
+                return Err(corrupt("a Huffman table has more codes than their lengths allow"));
             }
             if let Some(symbol) = symbols.iter().find(|&&symbol| !self.is_symbol(class, symbol)) {
                 return Err(corrupt(format!(
-                    "invalid symbol {symbol:02x} in Huffman table {kind:02x}"
+                    "the symbol {symbol:02x} in Huffman table {kind:02x} is invalid"
                 )));
             }
             let at = self.markers.at() - table.len();
@@ -252,7 +272,7 @@ impl<'a> Walk<'a> {
             let coded = self.markers.coded_data()?;
             if !scan.can_be(mcus, coded) {
                 return Err(corrupt(format!(
-                    "{coded} bytes of coded data are too few or too many for {mcus} MCUs"
+                    "a scan has {coded} bytes of coded data for {mcus} MCUs, which is impossible"
                 )));
             }
             left -= mcus;
@@ -261,7 +281,9 @@ impl<'a> Walk<'a> {
             }
             let marker = self.markers.expect()?;
             if marker != 0xD0 + number {
-                let problem = format!("marker ff {marker:02x} instead of restart marker {number}");
+                let problem = format!(
+                    "a scan has marker ff {marker:02x} where restart marker {number} is expected"
+                );
                 return Err(corrupt(problem));
             }
             number = (number + 1) % 8;
@@ -280,7 +302,12 @@ impl<'a> Walk<'a> {
         let Some(tables) = self.frame else {
             return Err(corrupt("a scan without a frame header"));
         };
-        let wrong = || corrupt(format!("the scan header has {} bytes", body.len()));
+        let wrong = || {
+            corrupt(format!(
+                "the scan header has {} bytes, which does not match its number of components",
+                body.len()
+            ))
+        };
         let (&count, rest) = body.split_first().ok_or_else(wrong)?;
         let (entries, band) = rest.split_at_checked(2 * usize::from(count)).ok_or_else(wrong)?;
         let &[first, last, bits] = band else { return Err(wrong()) };
@@ -298,7 +325,8 @@ impl<'a> Walk<'a> {
         };
         if !legal {
             let problem = format!(
-                "an invalid scan of coefficients {first} to {last}, bits {before} to {low}"
+                "a scan header is invalid: coefficients {first} to {last}, successive \
+                 approximation {before} to {low}"
             );
             return Err(corrupt(problem));
         }
@@ -316,8 +344,10 @@ impl<'a> Walk<'a> {
             // Components must be in the order of the frame.
             let found = components.iter().skip(next).position(|it| it.id == entry[0]);
             let Some(found) = found else {
-                let problem =
-                    format!("a scan of component {}, which is unknown or out of order", entry[0]);
+                let problem = format!(
+                    "a scan names component {}, which is unknown or out of order",
+                    entry[0]
+                );
                 return Err(corrupt(problem));
             };
             let index = next + found;
@@ -335,7 +365,7 @@ impl<'a> Walk<'a> {
             *part = JpegScanComponent { place: index, quantization, dc, ac };
         }
         if count > 1 && blocks > 10 {
-            return Err(corrupt(format!("{blocks} blocks in an MCU; at most 10 are allowed")));
+            return Err(corrupt(format!("an MCU has {blocks} blocks; at most 10 are allowed")));
         }
         let Size { width, height } = self.size;
         let h_max = components.iter().map(|it| u32::from(it.h)).max().unwrap_or(1);
@@ -362,7 +392,11 @@ impl<'a> Walk<'a> {
         let table = |class: usize, index: u8| {
             let table = self.codes[class].get(usize::from(index)).copied().flatten();
             let kind = ["DC", "AC"][class];
-            table.ok_or_else(|| corrupt(format!("{kind} table {index} is missing")))
+            table.ok_or_else(|| {
+                corrupt(format!(
+                    "a scan needs {kind} table {index}, which is not defined before it"
+                ))
+            })
         };
         let dc = dc.then(|| table(0, names >> 4)).transpose()?;
         Ok([dc, ac.then(|| table(1, names & 15)).transpose()?])
@@ -390,12 +424,16 @@ impl<'a> Walk<'a> {
     ) -> Result<(), DataError> {
         let seen = &mut self.seen[component];
         if first > 0 && seen[0] == UNSEEN {
-            return Err(corrupt("a scan of AC before the first scan of DC"));
+            return Err(corrupt(
+                "a scan codes AC coefficients of a component before its DC coefficient",
+            ));
         }
         let expected = if before == 0 { UNSEEN } else { before as i8 };
         let band = &mut seen[usize::from(first)..=usize::from(last)];
         if band.iter().any(|&bit| bit != expected) {
-            return Err(corrupt(format!("coefficients {first} to {last} are coded out of order")));
+            return Err(corrupt(format!(
+                "a scan codes bits of the coefficients {first} to {last} out of order"
+            )));
         }
         band.fill(low as i8);
         Ok(())
@@ -404,7 +442,9 @@ impl<'a> Walk<'a> {
     fn end(&mut self) -> Result<(), DataError> {
         let count = self.jpeg.components().len();
         if self.seen[..count].iter().any(|seen| seen[0] == UNSEEN) {
-            return Err(corrupt("the end-of-image marker comes before all components were coded"));
+            return Err(corrupt(
+                "the JPEG has an end-of-image marker before all components are coded",
+            ));
         }
         if let Some(layout) = &mut self.layout {
             layout.finish(self.markers.at());

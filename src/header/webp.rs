@@ -78,13 +78,15 @@ fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, 
     let riff = le32(bytes, 4).ok_or_else(|| truncated("its first chunk"))?;
     let claimed = u64::from(riff) + CHUNK_HEAD as u64;
     if claimed > bytes.len() as u64 {
-        let problem =
-            format!("the image: its header claims {claimed} bytes, it has {}", bytes.len());
+        let problem = format!(
+            "the image: the header gives {claimed} bytes, but the file has {}",
+            bytes.len()
+        );
         return Err(truncated(&problem));
     }
     if claimed < 20 {
         return Err(corrupt(format!(
-            "the header claims {claimed} bytes, less than a chunk's head needs"
+            "the header gives a file length of {claimed} bytes, which is too short for one chunk"
         )));
     }
     let mut walk = Walk { bytes: &bytes[..claimed as usize], at: 12 };
@@ -93,7 +95,7 @@ fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, 
             // Alpha is only allowed with the flag of a VP8X chunk.
             let Frame { size, chunks } = walk.frame(false)?;
             if walk.left() > 0 && walk.left() < CHUNK_HEAD {
-                return Err(corrupt("the image ends inside the head of a chunk"));
+                return Err(corrupt("the image ends inside the header of a chunk"));
             }
             Ok(WebpLayout { size, frame: size.window(), chunks })
         }
@@ -131,7 +133,7 @@ impl<'a> Walk<'a> {
     fn peek(&self) -> Result<Chunk<'a>, DataError> {
         let rest = &self.bytes[self.at..];
         let (Some(kind), Some(length)) = (rest.first_chunk(), le32(rest, 4)) else {
-            return Err(corrupt("the image ends inside the head of a chunk"));
+            return Err(corrupt("the image ends inside the header of a chunk"));
         };
         // Chunks are padded to an even length.
         let len = CHUNK_HEAD + length as usize + length as usize % 2;
@@ -152,7 +154,7 @@ impl<'a> Walk<'a> {
             self.at += chunk.len;
             chunk = self.peek()?;
             if chunk.kind != b"VP8 " {
-                return Err(corrupt("an alpha chunk without a VP8 chunk after it"));
+                return Err(corrupt("an alpha chunk is not followed by a VP8 chunk"));
             }
             if !alpha {
                 start = self.at;
@@ -161,7 +163,7 @@ impl<'a> Walk<'a> {
         let size = match chunk.kind {
             b"VP8 " => lossy_size(chunk.data)?,
             b"VP8L" => lossless_size(chunk.data)?,
-            _ => return Err(corrupt("a frame without a VP8 or VP8L chunk")),
+            _ => return Err(corrupt("a frame has no VP8 or VP8L chunk")),
         };
         self.at += chunk.len;
         let chunks = &self.bytes[start..self.at];
@@ -169,7 +171,9 @@ impl<'a> Walk<'a> {
         // used, libwebp refuses this order.
         if self.left() >= CHUNK_HEAD && !seen && self.peek()?.kind == b"ALPH" {
             if alpha {
-                return Err(corrupt("an alpha chunk after the pixels"));
+                return Err(corrupt(
+                    "an alpha chunk follows the chunk of the pixels instead of preceding it",
+                ));
             }
             self.at += self.peek()?.len;
         }
@@ -181,7 +185,7 @@ impl<'a> Walk<'a> {
         let head = self.peek()?;
         let (flags, canvas) = canvas(head.data)?;
         if flags & !KNOWN_FLAGS != 0 {
-            return Err(corrupt(format!("unknown flags in the VP8X chunk: {flags:#04x}")));
+            return Err(corrupt(format!("the VP8X chunk has the unknown flags {flags:#04x}")));
         }
         self.at += head.len;
         let animated = flags & ANIMATION != 0;
@@ -193,11 +197,15 @@ impl<'a> Walk<'a> {
                 b"VP8X" => return Err(corrupt("a second VP8X chunk")),
                 b"VP8 " | b"VP8L" | b"ALPH" => {
                     if animated || animation || frames > 0 {
-                        return Err(corrupt("pixels outside of the frames of an animation"));
+                        return Err(corrupt(
+                            "the WebP has both an animation and pixels outside of its frames",
+                        ));
                     }
                     let Frame { size, chunks } = self.frame(flags & ALPHA != 0)?;
                     if size != canvas {
-                        return Err(corrupt(format!("an image of {size} on a canvas of {canvas}")));
+                        return Err(corrupt(format!(
+                            "the image has the size {size}, but its canvas has the size {canvas}"
+                        )));
                     }
                     frames += 1;
                     first = Some(WebpLayout { size: canvas, frame: canvas.window(), chunks });
@@ -205,13 +213,17 @@ impl<'a> Walk<'a> {
                 }
                 b"ANIM" => {
                     if chunk.data.len() < ANIM_BYTES {
-                        return Err(corrupt("an ANIM chunk without a background and a loop count"));
+                        return Err(corrupt(
+                            "the ANIM chunk is too short for a background color and a loop count",
+                        ));
                     }
                     animation = true;
                 }
                 b"ANMF" => {
                     if !animation {
-                        return Err(corrupt("a frame before the ANIM chunk"));
+                        return Err(corrupt(
+                            "a frame precedes the ANIM chunk, which must come first",
+                        ));
                     }
                     let (frame, chunks) = self.animation_frame(&chunk)?;
                     if animated {
@@ -238,19 +250,25 @@ impl<'a> Walk<'a> {
     /// Moves past a frame of an animation. Returns its position on the canvas, and its chunks.
     fn animation_frame(&mut self, chunk: &Chunk<'a>) -> Result<(Roi, &'a [u8]), DataError> {
         let Some((head, payload)) = chunk.data.split_at_checked(ANMF_BYTES) else {
-            return Err(corrupt("an ANMF chunk without its place on the canvas"));
+            return Err(corrupt(
+                "an ANMF chunk is too short for the position and size of its frame",
+            ));
         };
         let number = |at: usize| le24([head[at], head[at + 1], head[at + 2]]);
         let (x, y) = (2 * number(0), 2 * number(3));
         let size = Size::new(number(6) + 1, number(9) + 1);
         if size.pixels() >= MAX_PIXELS {
-            return Err(corrupt(format!("a frame of {size}; at most 2^32 - 1 pixels are allowed")));
+            return Err(corrupt(format!(
+                "a frame has the size {size}; at most 2^32 - 1 pixels are allowed"
+            )));
         }
         self.at += CHUNK_HEAD + ANMF_BYTES;
         let begin = self.at;
         let Frame { size: coded, chunks } = self.frame(true)?;
         if self.at - begin > payload.len() + payload.len() % 2 {
-            return Err(corrupt("the chunks of a frame are longer than the frame"));
+            return Err(corrupt(
+                "the chunks inside a frame are longer than the ANMF chunk of the frame",
+            ));
         }
         // If the sizes differ, libwebp uses the size of the coded image.
         Ok((Roi::new(x, y, coded.width, coded.height), chunks))
@@ -263,12 +281,15 @@ fn canvas(data: &[u8]) -> Result<(u8, Size), DataError> {
         return Err(corrupt("a VP8X chunk without flags"));
     };
     let Some(&[w0, w1, w2, h0, h1, h2]) = sides.first_chunk() else {
-        let problem = format!("a VP8X chunk of {} bytes, not {VP8X_BYTES}", data.len());
+        let problem =
+            format!("the VP8X chunk has {} bytes; at least {VP8X_BYTES} are needed", data.len());
         return Err(corrupt(problem));
     };
     let canvas = Size::new(le24([w0, w1, w2]) + 1, le24([h0, h1, h2]) + 1);
     if canvas.pixels() >= MAX_PIXELS {
-        return Err(corrupt(format!("a canvas of {canvas}; at most 2^32 - 1 pixels are allowed")));
+        return Err(corrupt(format!(
+            "the canvas has the size {canvas}; at most 2^32 - 1 pixels are allowed"
+        )));
     }
     Ok((flags, canvas))
 }
@@ -278,7 +299,7 @@ fn check_inside(canvas: Size, frame: Roi) -> Result<(), DataError> {
     if end(frame.x, frame.width) > canvas.width.into()
         || end(frame.y, frame.height) > canvas.height.into()
     {
-        return Err(corrupt(format!("a frame at {frame} outside the canvas of {canvas}")));
+        return Err(corrupt(format!("the frame at {frame} is not inside the canvas of {canvas}")));
     }
     Ok(())
 }
@@ -293,8 +314,11 @@ fn lossy_size(data: &[u8]) -> Result<Size, DataError> {
         return Err(corrupt("the VP8 chunk does not start with a visible key frame"));
     }
     if partition as usize >= data.len() {
-        let problem =
-            format!("a partition of {partition} bytes in a VP8 chunk of {} bytes", data.len());
+        let problem = format!(
+            "the first partition of {partition} bytes does not fit into its VP8 chunk of {} \
+                 bytes",
+            data.len()
+        );
         return Err(corrupt(problem));
     }
     let side = |at: usize| u32::from(u16::from_le_bytes([head[at], head[at + 1]]) & 0x3FFF);

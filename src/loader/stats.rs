@@ -237,8 +237,8 @@ impl Counters {
         drop(stats);
         let (samples, were) = if failed == 1 { ("sample", "was") } else { ("samples", "were") };
         Some(format!(
-            "{failed} {samples} could not be used and {were} {replaced} (loader.on_error); stats.errors counts them by reason; the \
-             first is sample {first}"
+            "{failed} {samples} could not be used and {were} {replaced} (loader.on_error); \
+             stats.errors counts them by reason; the first of them is sample {first}"
         ))
     }
 

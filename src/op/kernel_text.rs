@@ -149,7 +149,7 @@ impl KernelText {
 pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> KernelText {
     let wrappers: Vec<Cuda> = kinds
         .iter()
-        .map(|kind| kind.cuda().expect("a plan places operators without CUDA text on the CPU"))
+        .map(|kind| kind.cuda().expect("the plan places operators without CUDA source on the CPU"))
         .collect();
     let chain = wrappers
         .iter()
@@ -208,7 +208,11 @@ pub fn write_sample(
     write(&size.height.to_ne_bytes());
     write(leaf);
     params.into_iter().for_each(|params| write(params.as_bytes()));
-    assert!(rest.is_empty(), "{} bytes of the sample's parameters were not written", rest.len());
+    assert!(
+        rest.is_empty(),
+        "{} bytes of the buffer for the sample's parameters were not written",
+        rest.len()
+    );
 }
 
 /// Size in bytes of the address and the size of the tensor, which precede the parameters of the

@@ -66,7 +66,8 @@ impl Operator for Normalize {
             let scale = |field: &str, value: f32| {
                 let Self { mean, std } = self.divided();
                 let problem = format!(
-                    "is {value}, but pixels are scaled to 0 to 1, not 0 to 255 as in DALI; write mean = {} and std = {}",
+                    "is {value}, but feedwater scales pixels to 0 to 1 before it normalizes, and \
+                     not to 0 to 255 like DALI; write mean = {} and std = {}",
                     list(mean),
                     list(std)
                 );
@@ -85,7 +86,7 @@ impl Operator for Normalize {
             // `2 / std` bounds the magnitude of normalized values, which must be finite too.
             if !(std > 0.0 && std.is_finite() && (2.0 / std).is_finite()) {
                 let problem =
-                    format!("must be a number over 0 and at most {}, is {std}", Self::MAX_STD);
+                    format!("must be a number above 0 and at most {}, is {std}", Self::MAX_STD);
                 return Err(FieldError::new(format!("std[{channel}]"), problem));
             }
         }

@@ -106,7 +106,8 @@ impl Operator for RandomResizedCrop {
         check_range("scale", self.scale)?;
         check_range("ratio", self.ratio)?;
         if self.scale[1] > 1.0 {
-            let problem = format!("must be at most 1, the whole image, is {}", self.scale[1]);
+            let problem =
+                format!("is {}, but must be at most 1, which means the whole image", self.scale[1]);
             return Err(FieldError::new("scale[1]", problem));
         }
         Ok(())

@@ -76,15 +76,17 @@ impl Resize {
         check_side("max_size", most)?;
         let problem = match self.sides() {
             Some(Sides::Shorter(pixels)) if most > pixels => return Ok(()),
-            Some(Sides::Shorter(pixels)) => format!("must be above shorter = {pixels}, is {most}"),
-            _ => format!("is {most}, but it only limits the form shorter"),
+            Some(Sides::Shorter(pixels)) => {
+                format!("is {most}, but must be above shorter, which is {pixels}")
+            }
+            _ => format!("is {most}, but max_size can only be used together with shorter"),
         };
         Err(FieldError::new("max_size", problem))
     }
 
     /// Output size for an input of size `input`.
     pub(crate) fn output(&self, input: Size) -> Size {
-        let sides = self.sides().expect("check() refuses settings without a form");
+        let sides = self.sides().expect("check() refuses settings that give no output size");
         let (short, long) = (input.width.min(input.height), input.width.max(input.height));
         let (short, long) = match sides {
             Sides::Exact(size) => return size,
@@ -140,8 +142,9 @@ impl Operator for Resize {
             given.map(|(field, side)| format!("{field} = {}", side.unwrap_or_default())).collect();
         let given = if given.is_empty() { "nothing".into() } else { given.join(", ") };
         let field = if self.width.is_some() { "width" } else { "shorter" };
-        let problem =
-            format!("needs exactly one of: width and height, shorter, longer; got {given}");
+        let problem = format!(
+            "needs exactly one of these: width and height, shorter, longer; {given} is set"
+        );
         Err(FieldError::new(field, problem))
     }
 

@@ -119,7 +119,7 @@ impl<'de, T: Deserialize<'de> + Copy + Default, const N: usize> Visitor<'de> for
     type Value = [T; N];
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "one value or {N} of them")
+        write!(f, "one value, or {N} values")
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<[T; N], E> {

@@ -38,8 +38,9 @@ impl Plan {
         let on_host = self.footprint.rows.iter().filter(|row| row.memory != Memory::Device);
         let rows = Footprint { rows: on_host.cloned().collect() };
         let problem = format!(
-            "the plan needs {} of host memory, {} are available ({limit}); lower loader.batch_size, loader.prefetch, loader.num_workers or \
-             the caches, or set limits.overcommit = true to go on, for\n{rows}",
+            "the plan needs {} of host memory, but only {} are available ({limit}); lower \
+             loader.batch_size, loader.prefetch, loader.num_workers or the caches, or set \
+             limits.overcommit = true to start anyway. The memory is needed for\n{rows}",
             footprint::bytes(needed),
             footprint::bytes(*available),
         );
@@ -62,8 +63,9 @@ impl Plan {
         let held = self.slots() + added - 1;
         let refused = |available: u64, limit: &str| {
             let problem = format!(
-                "all {held} batches are held, and one more of {} does not fit: {} are left ({limit}); clone data that must live longer \
-                 than the next batches and drop the rest, or use smaller batches",
+                "all {held} batches are held, and memory for one more batch ({}) is not \
+                 available: {} are left ({limit}); clone data that you keep longer and drop the \
+                 batches, or use smaller batches",
                 footprint::bytes(each),
                 footprint::bytes(available),
             );

@@ -74,7 +74,8 @@ impl Bounds {
             return match room {
                 Some(room) if number > room.workers => {
                     let problem = format!(
-                        "is {}, and loader.num_workers is {number}{}; lower loader.num_workers to {} or write \"auto\" there",
+                        "is {}, but loader.num_workers is {number}{}; lower loader.num_workers to \
+                         {}, or set it to \"auto\"",
                         room.limit, room.besides, room.workers
                     );
                     Err(Error::config("limits.cpu_threads", problem))
@@ -129,7 +130,8 @@ fn room(limit: usize, device: Option<&DevicePlan>) -> Result<Room> {
         None | Some(0) => {
             let least = others + 1;
             let problem = format!(
-                "is {limit}, and there must be a worker{besides}; write at least {least}, or leave it out for no limit"
+                "is {limit}, but a loader needs a worker{besides}; write at least {least}, or \
+                 leave this setting out for no limit"
             );
             Err(Error::config("limits.cpu_threads", problem))
         }

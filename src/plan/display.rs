@@ -47,7 +47,12 @@ impl fmt::Display for Plan {
             && !others.is_empty()
         {
             let others: Vec<_> = others.iter().map(Offload::to_string).collect();
-            writeln!(f, "{:<8}on the gpu {planned}, or {}", "auto", others.join(", "))?;
+            writeln!(
+                f,
+                "{:<8}on the gpu {planned}; autotuning may choose {} instead",
+                "auto",
+                others.join(", ")
+            )?;
         }
         let chosen = [
             ("workers", self.settings.loader.num_workers, self.workers),

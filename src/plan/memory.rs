@@ -89,14 +89,14 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     }
     if let Shuffle::Windows(windows) = plan.shuffle {
         let note =
-            format!("{}, their ends and their order in two epochs", counted(windows.files, "file"));
+            format!("ends of {}, and their order in two epochs", counted(windows.files, "file"));
         rows.add(Memory::Host, "order", ORDER_BYTES, windows.files, note);
     }
     if let Some((samples, each)) = plan.ahead {
         // `samples` buffers hold data that is being received or was not read yet. Workers copy from
         // up to two more buffers each.
         let count = samples as u64 + 2 * workers;
-        let note = format!("largest sample {each} bytes, {samples} prefetched");
+        let note = format!("the largest sample has {each} bytes; {samples} are prefetched");
         rows.add(Memory::Host, "read ahead", each, count, note);
         let connections = plan.settings.storage.connections as u64;
         let note = "read buffers at their largest";
@@ -107,7 +107,7 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         // the thread that opened the source, and the launcher.
         let threads = workers + 1 + u64::from(plan.uses_gpu());
         let spans = facts.trace_spans;
-        let note = format!("{spans} spans of each of {} tracks", threads + OTHER_TRACKS);
+        let note = format!("{spans} spans for each of {} tracks", threads + OTHER_TRACKS);
         rows.add(Memory::Host, "trace", trace_bytes(spans, threads), 1, note);
     }
     rows.add(Memory::Host, SOURCE, facts.source_bytes, 1, "names of the samples");

@@ -152,7 +152,8 @@ impl Plan {
         if pixels == PixelType::F32 && dtype == DType::U8 {
             return Err(Error::config(
                 "output.dtype",
-                "is u8, but normalize makes floats; choose f32, f16 or bf16, or remove normalize",
+                "is u8, but the operator normalize makes floats; choose f32, f16 or bf16, or \
+                 remove normalize",
             ));
         }
         let shard = Shard::resolve(&settings.loader, &facts.environment)?;
@@ -302,7 +303,7 @@ fn place(
     let nvjpeg = match device {
         DeviceFacts::None(why) => {
             if let Some((key, name, _)) = asked.iter().find(|it| it.2 == Placement::Gpu) {
-                let words = format!("asks for {name} on it");
+                let words = format!("places {name} on the GPU");
                 return Err(not_there("a gpu", why, &format!("{key}.placement"), &words));
             }
             return Ok((Place::Cpu, vec![Place::Cpu; chain.steps().len()]));
@@ -322,13 +323,15 @@ fn place(
             Placement::Auto if number == 0 && nvjpeg.is_err() => Place::Cpu,
             Placement::Auto => Place::Gpu,
             Placement::Gpu if before_cpu => {
-                let (cpu_key, cpu_name, _) = &asked[last_cpu.expect("before_cpu says there is one")];
+                let (cpu_key, cpu_name, _) =
+                    &asked[last_cpu.expect("an operator placed on the CPU follows this one")];
                 let way_out = match last_cpu.and_then(|last| cpu_only(chain, last)) {
                     Some(why) => format!("{cpu_name} {why}: put {name} on cpu"),
                     None => format!("put {cpu_name} on gpu or {name} on cpu"),
                 };
                 let problem = format!(
-                    "{cpu_name} ({cpu_key}) is on cpu after {name} ({key}) on gpu; data can be transferred to the gpu only once: {way_out}"
+                    "{cpu_name} ({cpu_key}) is on cpu, but follows {name} ({key}), which is on \
+                     gpu; data can be transferred to the gpu only once: {way_out}"
                 );
                 return Err(Error::config("chain", problem));
             }

@@ -153,8 +153,9 @@ impl SampleRoom {
         let [needs, has] = [needed, share].map(footprint::bytes);
         let key = if self.large > 0 { "limits.large_image_memory adds" } else { "the limits add" };
         let problem = format!(
-            "{size} needs {needed} bytes of host memory ({needs}), a worker has {share} ({has}) and {key} {most} ({}); raise \
-             limits.large_image_memory{} by {} bytes to take such images",
+            "an image of {size} needs {needed} bytes of host memory ({needs}), but a worker has \
+             {share} ({has}) and {key} {most} ({}); raise limits.large_image_memory{} by {} bytes \
+             to accept such images",
             footprint::bytes(most),
             if self.large > 0 { "" } else { " or limits.host_memory" },
             beyond - most,

@@ -289,11 +289,15 @@ impl Limits {
         let (pixels, side) = (size.pixels(), size.width.max(size.height));
         if pixels > self.max_pixels {
             let limit = self.max_pixels;
-            return oversized(format!("{size} is {pixels} pixels, limits.max_pixels is {limit}"));
+            return oversized(format!(
+                "the image has {size}, which is {pixels} pixels; limits.max_pixels is {limit}"
+            ));
         }
         if side > self.max_side {
             let limit = self.max_side;
-            return oversized(format!("{size} has a side of {side}, limits.max_side is {limit}"));
+            return oversized(format!(
+                "the image has {size}, so its longer side is {side}; limits.max_side is {limit}"
+            ));
         }
         Ok(())
     }
@@ -339,7 +343,8 @@ impl Settings {
         if let (Some(rank), Some(world)) = (rank, world)
             && rank >= world
         {
-            let problem = format!("must be below loader.world_size, which is {world}, is {rank}");
+            let problem =
+                format!("is {rank}, but must be below loader.world_size, which is {world}");
             return Err(Error::config("loader.rank", problem));
         }
         for (key, bytes) in
@@ -409,7 +414,7 @@ impl DecodeSettings {
         for (number, route) in self.routes.iter().enumerate() {
             if self.routes[..number].contains(route) {
                 let key = format!("decode.routes[{number}]");
-                let problem = format!("{} is listed twice; remove it here", route.name());
+                let problem = format!("{} is already in this list; remove it here", route.name());
                 return Err(Error::config(key, problem));
             }
         }

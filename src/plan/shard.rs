@@ -164,10 +164,11 @@ impl Shard {
                 Ok(Self { rank, world, from: "settings" })
             }
             (Some(_), Some(_), _) => Err(problem(
-                "is written beside loader.rank and loader.world_size, which say it already; leave it out",
+                "is set, but loader.rank and loader.world_size already determine the shard; \
+                 remove loader.shard",
             )),
             (Some(rank), None, _) => {
-                let text = format!("is missing beside loader.rank = {rank}; write both or neither");
+                let text = format!("is missing, but loader.rank is {rank}; set both or neither");
                 Err(Error::config("loader.world_size", text))
             }
             (None, world, choice) => {
@@ -180,8 +181,8 @@ impl Shard {
                     Some(world) if world != shard.world => Err(Error::config(
                         "loader.world_size",
                         format!(
-                            "is {world}, but this process is {shard}; correct one of them, leave loader.world_size \
-                             out, or write loader.rank too"
+                            "is {world}, but this process is {shard}; correct one of them, remove \
+                             loader.world_size, or set loader.rank too"
                         ),
                     )),
                     _ => Ok(shard),
@@ -201,8 +202,10 @@ impl Plan {
         let launcher = LAUNCHERS.iter().find(|it| it.name == shard.from)?;
         (!chosen && shard.world > 1).then(|| {
             format!(
-                "this process reads one of {} parts of the set, because {} says that it is rank {} of {} ({}); to read the whole set, set \
-                 shard = \"none\" in the section loader; if a part is wanted, set shard = \"{}\", or rank and world",
+                "this process reads only one of {} parts of the set, because the environment \
+                 variable {} says that it is rank {} of {} ({}). To read the whole set, set \
+                 loader.shard = \"none\". To read a part without this warning, set loader.shard = \
+                 \"{}\", or loader.rank and loader.world_size",
                 shard.world, launcher.rank, shard.rank, shard.world, launcher.name, launcher.name
             )
         })
@@ -232,8 +235,9 @@ fn find(environment: &Environment, world: Option<u64>) -> Result<Option<Shard>> 
     let shard = first.tells(environment, world)?;
     if first.choice == ShardFrom::Slurm && shard.world > 1 && environment.has(SLURM_TERMINAL) {
         return Err(problem(format!(
-            "{}, but this is inherited by everything started from this shell ({SLURM_TERMINAL} is set); write \
-             loader.shard = \"slurm\" where srun has started this very process, {WAY_OUT}",
+            "{}, but every process that is started from this shell inherits these variables \
+             ({SLURM_TERMINAL} is set); write loader.shard = \"slurm\" if srun has started this \
+             very process, {WAY_OUT}",
             first.says(environment)
         )));
     }
@@ -247,7 +251,7 @@ fn find(environment: &Environment, world: Option<u64>) -> Result<Option<Shard>> 
         };
         if must_agree && (differs(other.rank, shard.rank)? || differs(other.world, shard.world)?) {
             return Err(problem(format!(
-                "{}, but {}; unset the wrong one, {WAY_OUT}",
+                "{}, but {}; unset the variables that are wrong, {WAY_OUT}",
                 first.says(environment),
                 other.says(environment)
             )));
@@ -294,7 +298,7 @@ impl Launcher {
         };
         if rank >= world {
             let says = self.says(environment);
-            let text = format!("{says}: rank {rank} of {world} is invalid; correct it, {WAY_OUT}");
+            let text = format!("{says}: rank {rank} is not below {world}; correct it, {WAY_OUT}");
             return Err(problem(text));
         }
         Ok(Shard { rank, world, from: self.name })

@@ -66,8 +66,8 @@ impl Shuffle {
             (true, None) => Ok(Self::Whole),
             (true, Some(_)) if facts.files == 0 => Err(Error::config(
                 "loader.shuffle_window",
-                "is for sources whose files hold many samples each, but this one has no such files; remove loader.shuffle_window: the \
-                 whole set is shuffled then",
+                "is only for sources with many samples per file, but this source has no such \
+                 files; remove loader.shuffle_window, and the whole set is shuffled",
             )),
             (true, Some(window)) => {
                 Ok(Self::Windows(Windows::new(window, facts.files, facts.samples)))
@@ -90,8 +90,8 @@ impl LoaderSettings {
         }
         if repeats > 1 && !shuffle {
             let problem = format!(
-                "is {repeats}, and without shuffle all epochs would have the same samples; write loader.shuffle = true, \
-                 or remove loader.repeats"
+                "is {repeats}, but without shuffle all epochs would have the same samples; set \
+                 loader.shuffle = true, or remove loader.repeats"
             );
             return Err(Error::config("loader.repeats", problem));
         }
@@ -105,7 +105,9 @@ impl Plan {
         let shuffle = &self.shuffle;
         match self.settings.loader.repeats {
             1 => shuffle.to_string(),
-            repeats => format!("{shuffle}; each sample {repeats} times in a row over the shards"),
+            repeats => format!(
+                "{shuffle}; each sample occurs {repeats} times in a row in the order of all shards"
+            ),
         }
     }
 }
@@ -157,8 +159,8 @@ impl fmt::Display for Windows {
         let (files, window) = (counted(*files, "file"), counted(*window, "sample"));
         write!(
             f,
-            "{files} shuffled, windows of {window}: {bits:.1} of {ideal_bits:.1} bits of entropy per \
-             sample ({percent:.0} %)"
+            "{files} in random order, in windows of {window}: {bits:.1} of {ideal_bits:.1} bits \
+             of entropy per sample ({percent:.0} % of a full shuffle)"
         )
     }
 }

@@ -33,7 +33,8 @@ impl BatchStage {
             blends += operator.most_blends();
             if blends > Blends::MOST {
                 let problem = format!(
-                    "gives a pair up to {blends} blends together with the operators before it; at most {} are possible",
+                    "mixes a pair of samples up to {blends} times, together with the batch \
+                     operators before it; at most {} times are allowed",
                     Blends::MOST
                 );
                 return Err(Error::config(key, problem));
@@ -41,7 +42,8 @@ impl BatchStage {
         }
         if let (Some(operator), OnError::Drop) = (operators.first(), settings.loader.on_error) {
             let problem = format!(
-                "is drop, but {} mixes pairs of samples, and a dropped one would leave half a pair; set skip or substitute",
+                "is drop, but {} mixes pairs of samples, and a dropped sample would leave half a \
+                 pair; set skip or substitute",
                 operator.name()
             );
             return Err(Error::config("loader.on_error", problem));
@@ -52,8 +54,9 @@ impl BatchStage {
                 None => Ok(None),
                 Some(operator) => {
                     let name = operator.name();
-                    let problem =
-                        format!("is missing; {name} mixes targets: set the number of classes");
+                    let problem = format!(
+                        "is missing, but {name} mixes targets; set it to the number of classes"
+                    );
                     Err(Error::config("targets.classes", problem))
                 }
             };
@@ -98,8 +101,9 @@ impl Plan {
         let operator = self.stage.as_ref()?.operators.first()?;
         (u64::from(repeats) > world).then(|| {
             format!(
-                "loader.repeats is {repeats} and the world size {world}, so {} mixes repeats of a sample with each \
-                 other; use at least {repeats} ranks, or fewer repeats",
+                "loader.repeats is {repeats}, which is more than the world size {world}, so {} \
+                 mixes repeats of the same sample with each other; use at least {repeats} ranks, \
+                 or fewer repeats",
                 operator.name()
             )
         })

@@ -35,7 +35,10 @@ impl TargetSettings {
             return Err(Error::config("targets.smoothing", problem));
         }
         if smoothing > 0.0 && classes.is_none() {
-            let problem = format!("is {smoothing}, but there are no targets; set targets.classes");
+            let problem = format!(
+                "is {smoothing}, but without targets.classes there are no soft targets to smooth; \
+                 set targets.classes"
+            );
             return Err(Error::config("targets.smoothing", problem));
         }
         Ok(())

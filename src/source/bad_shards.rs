@@ -121,7 +121,8 @@ impl BadShardList {
             let (name, shards) = (policy.name(), counted(shards, "shard"));
             let are = if *count == 1 { "is" } else { "are" };
             format!(
-                "{count} of {shards} {are} damaged or cannot be read (source.{} = {name:?}); the first is {first}",
+                "{count} of {shards} {are} damaged or cannot be read (source.{} = {name:?}); the \
+                 first of these is {first}",
                 BadShards::KEY
             )
         })

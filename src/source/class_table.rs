@@ -54,11 +54,12 @@ impl ClassTable {
         for (number, name) in (0..).zip(&names).filter(|(_, name)| !name.is_empty()) {
             let at = || format!("{KEY}[{number}]");
             if name.len() > MOST_NAME_BYTES {
-                let problem = format!("has {} bytes, at most {MOST_NAME_BYTES}", name.len());
+                let problem =
+                    format!("has {} bytes; a class name has at most {MOST_NAME_BYTES}", name.len());
                 return Err(Error::config(at(), problem));
             }
             if let Some(before) = numbers.insert(name.clone(), number) {
-                let problem = format!("is {name:?}, which is class {before} already");
+                let problem = format!("is {name:?}, which is already the name of class {before}");
                 return Err(Error::config(at(), problem));
             }
         }
@@ -124,7 +125,9 @@ impl ClassTable {
             let file = storage.open(path).map_err(io)?;
             let len = file.stamp().map_err(io)?.len;
             if len > MOST_FILE_BYTES {
-                return Err(wrong(format!("has {len} bytes, at most {MOST_FILE_BYTES}")));
+                return Err(wrong(format!(
+                    "has {len} bytes; a file of class names has at most {MOST_FILE_BYTES}"
+                )));
             }
             let mut bytes = vec![0; len as usize];
             let len = file.read_at(&mut bytes, 0).map_err(io)?;
@@ -167,7 +170,9 @@ impl ClassTable {
                         )
                     })?;
                     if let Some(other) = indices.insert(name.clone(), index) {
-                        let problem = format!("has {name:?} twice, as {other} and {index}");
+                        let problem = format!(
+                            "has the class {name:?} twice, with the numbers {other} and {index}"
+                        );
                         return Err(Error::config(KEY, problem));
                     }
                 }
@@ -175,7 +180,8 @@ impl ClassTable {
             }
             Err(error) => {
                 let problem = format!(
-                    "is neither a list of names nor an object of names and numbers: {error}"
+                    "is neither a JSON list of names nor a JSON object with names and numbers: \
+                     {error}"
                 );
                 Err(Error::config(KEY, problem))
             }
@@ -210,8 +216,9 @@ pub fn warnings(names: &[String]) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(odd) = odd_names(names) {
         warnings.push(format!(
-            "some names of classes differ only by blanks, quotes or their Unicode form, or begin or end with these: {}; each is a \
-             class of its own. Correct the names in the data",
+            "some class names differ from others only by blanks, quotes or their Unicode form, or \
+             begin or end with blanks or quotes: {}. Each is a class of its own. Correct the \
+             names in the data",
             table(&odd)
         ));
     }
@@ -219,8 +226,9 @@ pub fn warnings(names: &[String]) -> Vec<String> {
         names.iter().map(|name| label::number(name).and_then(Result::ok)).collect();
     if numbers.is_some_and(|numbers| !numbers.is_sorted()) {
         warnings.push(format!(
-            "the names of the classes are numbers, but the classes have other numbers, in another order: {}; a list with these labels \
-             has the numbers themselves. Set source.class_to_index or source.classes where sets must agree",
+            "the class names are numbers, but the classes are numbered in another order: {}. In a \
+             list file, the same names would be read as the numbers themselves. If both sets must \
+             agree, set source.class_to_index or source.classes",
             table(&(0..names.len()).collect::<Vec<_>>())
         ));
     }

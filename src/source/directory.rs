@@ -276,7 +276,8 @@ impl Listing<'_> {
         found.excluded = excluded.into_list();
         if found.ends.is_empty() {
             let (root, endings) = (Redacted::path(&found.root), settings.extensions.join(", "));
-            let problem = format!("no images in {root} or its folders (extensions {endings})");
+            let problem =
+                format!("no images in {root} or its folders (with the extensions {endings})");
             let problem = exclusion::none_but(problem, &found.excluded);
             return Err(Error::config("source.directory", problem));
         }

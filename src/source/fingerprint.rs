@@ -63,7 +63,7 @@ impl Fingerprint {
                     && !self.weights.is_empty() =>
             {
                 format!(
-                    "is from a mixture with the weights {}, but this mixture has {}",
+                    "is from a mixture with the weights {}, but this mixture has the weights {}",
                     self.weights, now.weights
                 )
             }
@@ -143,7 +143,10 @@ impl<'de> Deserialize<'de> for Shares {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let shares = Vec::<u32>::deserialize(deserializer)?;
         if shares.len() > MOST_SHARES {
-            let problem = format!("{} weights; the maximum is {MOST_SHARES}", shares.len());
+            let problem = format!(
+                "the state has {} weights; at most {MOST_SHARES} are allowed",
+                shares.len()
+            );
             return Err(serde::de::Error::custom(problem));
         }
         Ok(Self::of(&shares.into_iter().map(u64::from).collect::<Vec<_>>()))

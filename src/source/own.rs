@@ -45,8 +45,14 @@ impl SourceSettings {
             return Ok(given);
         }
         let problem = match names.is_empty() {
-            true => format!("has no source of the program, but {name:?} is given"),
-            false => format!("has no own = {name:?}, which is given; it has {names:?}"),
+            true => format!(
+                "does not refer to a source of the program, but the source {name:?} is given; \
+                 write source.own = {name:?}, or do not give it"
+            ),
+            false => format!(
+                "does not contain own = {name:?}, but a source of this name is given; it contains \
+                 {names:?}"
+            ),
         };
         Err(Error::config("source", problem))
     }
@@ -75,8 +81,8 @@ impl Any for Own {
     fn open(&self, _: &Storage) -> Result<Arc<dyn Source>> {
         self.source.clone().ok_or_else(|| {
             let problem = format!(
-                "is {:?}, a source that only a program has, and none was given (Pipeline::give in Rust, own of \
-                 Loader.from_toml in Python)",
+                "is {:?}, which names a source that the program must give, but the program gave \
+                 none (Pipeline::give in Rust, own of Loader.from_toml in Python)",
                 self.name
             );
             Error::config(format!("source.{OWN}"), problem)

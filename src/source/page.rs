@@ -97,6 +97,6 @@ pub fn check_size(bytes: u64, limit: u64) -> Result<(), DataError> {
 
 /// Creates the error for a sample that has more bytes than the limit.
 pub fn too_large(bytes: &str, limit: u64) -> DataError {
-    let problem = format!("{bytes} bytes, limits.max_file_bytes is {limit}");
+    let problem = format!("the file has {bytes} bytes; limits.max_file_bytes is {limit}");
     DataError::new(Reason::Oversized, problem)
 }

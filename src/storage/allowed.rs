@@ -36,8 +36,8 @@ impl Allowed<'_> {
             }
             let host = place(url).unwrap_or("*");
             return Err(format!(
-                "names the URL {name:?}, but data may only name URLs that the settings allow; if you trust it, \
-                 write storage.allow_urls = [{host:?}]"
+                "names the URL {name:?}, but data may name only URLs that the settings allow; if \
+                 you trust this URL, write storage.allow_urls = [{host:?}]"
             ));
         }
         let written = &path;

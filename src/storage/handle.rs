@@ -153,7 +153,8 @@ impl Storage {
     /// Reads a whole file of at most 1 GiB into memory.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let too_large = |bytes: &dyn fmt::Display| {
-            let problem = format!("has {bytes} bytes, but at most {MOST_WHOLE} are read at once");
+            let problem =
+                format!("has {bytes} bytes, but at most {MOST_WHOLE} bytes can be read at once");
             io::Error::new(io::ErrorKind::FileTooLarge, problem)
         };
         if is_url(path) {

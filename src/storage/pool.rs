@@ -81,7 +81,7 @@ impl Pooled {
             *held = Some(self.open_again()?);
             take_in(&self.slot, limit());
         }
-        work(held.as_ref().expect("the lock keeps the opened file from being closed"))
+        work(held.as_ref().expect("while the lock is held, the open file is not closed"))
     }
 
     /// Allocated memory in bytes.
@@ -158,13 +158,16 @@ pub fn explained(error: io::Error) -> io::Error {
         Some(Errno::MFILE) => match getrlimit(Resource::Nofile).current {
             Some(limit) => {
                 format!(
-                    "this process may have {limit} (ulimit -n); raise that, as with ulimit -n 4096"
+                    "this process may have {limit} files open (ulimit -n); raise the limit, for \
+                     example with ulimit -n 4096"
                 )
             }
             None => "raise ulimit -n".into(),
         },
         Some(Errno::NFILE) => {
-            "the whole machine has no more; raise fs.file-max (ulimit -n does not help)".into()
+            "the whole machine has reached its limit of open files; raise fs.file-max (ulimit -n \
+             does not help)"
+                .into()
         }
         _ => return error,
     };

@@ -77,7 +77,7 @@ impl Case<'_> {
     pub fn check(&self) -> Result<(), ParityError> {
         let (first, actions) = self.plan()?;
         let images = self.run(&actions, first)?;
-        let last = images.last().expect("the image itself is there");
+        let last = images.last().expect("the list always contains the decoded image");
         let expected = self.store(last);
         self.check_rows(&actions, &images, &expected)?;
         self.check_kernels(&actions, &images, &expected)
@@ -100,7 +100,8 @@ impl Case<'_> {
             if let Some(fixed) = op.fixed_output(Some(size))
                 && fixed != output
             {
-                let problem = format!("fixed_output of {op:?} is {fixed}, and draw gives {output}");
+                let problem =
+                    format!("fixed_output of {op:?} returns {fixed}, but draw returns {output}");
                 return Err(self.invalid(problem));
             }
             self.check_kinds(&**op, &actions.list[actions.end(place)..])?;
@@ -116,7 +117,10 @@ impl Case<'_> {
             };
             if action.input.is_empty() || !size.window().contains(action.input) {
                 let (params, input) = (&action.params, action.input);
-                let problem = format!("{params:?} demands {input} of an image of {size}");
+                let problem = format!(
+                    "the action {params:?} demands the window {input} of an image of {size}, \
+                     which is empty or not inside of the image"
+                );
                 return Err(self.invalid(problem));
             }
         }
@@ -141,7 +145,9 @@ impl Case<'_> {
             return Ok(());
         }
         let drawn: Vec<_> = drawn.iter().map(|action| action.params.kind()).collect();
-        Err(self.invalid(format!("{op:?} declares {kinds:?}, and draw gives {drawn:?}")))
+        Err(self.invalid(format!(
+            "{op:?} declares the kinds {kinds:?}, but draw returns actions of the kinds {drawn:?}"
+        )))
     }
 
     fn upright(&self) -> Image<u8> {
@@ -244,7 +250,7 @@ impl Case<'_> {
         images: &[HostImage],
         expected: &[u8],
     ) -> Result<(), ParityError> {
-        let last = images.last().expect("the image itself is there");
+        let last = images.last().expect("the list always contains the decoded image");
         let shape = self.shape(last.window().size());
         let first = actions.end(self.on_host);
         let leaf = Leaf::of(images[first].pixels());
@@ -387,7 +393,8 @@ impl Case<'_> {
 
     fn describe(&self) -> String {
         format!(
-            "{:?}, {} on the host, of {} {:?} reduced by {}, as {} {}, {:?}",
+            "case: operators {:?}, {} of them on the host, image {} {:?} reduced by {}, output {} \
+             {}, key {:?}",
             self.operators,
             self.on_host,
             self.stored.window().size(),

@@ -96,8 +96,8 @@ impl fmt::Display for Difference {
         let form = form.name();
         write!(
             f,
-            "{form} and the reference differ on an image of {input}: pixel ({x}, {y}), channel {channel}, expected \
-             {expected}, found {found}; {case}"
+            "{form} and the reference give different pixels for an image of {input}: pixel ({x}, \
+             {y}), channel {channel}, expected {expected}, found {found}; {case}"
         )
     }
 }

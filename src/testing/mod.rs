@@ -199,8 +199,8 @@ impl fmt::Display for ParityReport {
         write!(f, "{} cases give the same bits as the reference", self.cases)?;
         for (what, why) in [("host", &self.no_host_kernel), ("device", &self.no_device)] {
             match why {
-                None => write!(f, "; CUDA source compared on the {what}")?,
-                Some(why) => write!(f, "; CUDA source not compared on the {what}: {why}")?,
+                None => write!(f, "; the CUDA source was compared on the {what}")?,
+                Some(why) => write!(f, "; the CUDA source was not compared on the {what}: {why}")?,
             }
         }
         Ok(())

@@ -216,7 +216,9 @@ impl Sink<'_> {
             (Sink::Image(HostImage::F32(image)), Pixels::Floats(pixels)) => {
                 keep(image, row, pixels, bytes::reverse_each);
             }
-            (Sink::Image(_), _) => unreachable!("the image has the pixel type of the rows"),
+            (Sink::Image(_), _) => {
+                unreachable!("the pixel type of the image equals that of its rows")
+            }
         }
     }
 }

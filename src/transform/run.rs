@@ -143,7 +143,7 @@ impl Run {
                             self.push_values(table);
                             is_floats = true;
                         }
-                        None => unreachable!("a run begins at statistics, with their table"),
+                        None => unreachable!("a run that contains statistics has their table"),
                     }
                     continue;
                 }

@@ -158,7 +158,8 @@ impl Space {
         for (key, number, Bounds { least, most, .. }) in numbers {
             if !(least..=most).contains(&number) {
                 let problem = format!(
-                    "{number} is outside the range {least} to {most} of this loader's plan"
+                    "is {number}, which is outside the range {least} to {most} of this loader's \
+                     plan"
                 );
                 return Err(Error::config(key, problem));
             }
@@ -166,7 +167,7 @@ impl Space {
         if !self.offload.contains(&choice.offload) {
             let may: Vec<_> = self.offload.iter().map(Offload::to_string).collect();
             let problem = format!(
-                "{} cannot run on the device here; possible: {}",
+                "{} cannot run on this device; these can: {}",
                 choice.offload,
                 may.join(", ")
             );
@@ -313,8 +314,10 @@ impl Tuner {
                 format!("no other configuration is predicted to be faster; {}", taken.words()),
             ),
             _ => {
-                let why =
-                    format!("the cheapest of {tried} trials that is nearly as fast as the fastest");
+                let why = format!(
+                    "this is the cheapest of {tried} tried configurations among those that \
+                         are nearly as fast as the fastest"
+                );
                 (choice, format!("{why}; {}", taken.words()))
             }
         };

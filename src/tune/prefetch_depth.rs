@@ -264,7 +264,10 @@ impl PrefetchDepth {
         let shorter = (needed as f64) < SHORTER * self.window as f64;
         self.calm.0 = if shorter { self.calm.0 + 1 } else { 0 };
         if self.calm.0 >= self.calm.1 {
-            let why = format!("sufficient: {seen}, and nearly all arrive within {}", time(age));
+            let why = format!(
+                "this is sufficient: {seen}, and nearly all requests are answered within {}",
+                time(age)
+            );
             self.shortened = true;
             return self.change(needed, true, why);
         }
@@ -276,7 +279,7 @@ impl PrefetchDepth {
         // A window that is only being tried may be sufficient by chance, so it is raised to
         // `needed`.
         let window = if self.settled { self.window } else { self.window.max(needed) };
-        self.change(window, true, format!("as many as needed: {seen}"))
+        self.change(window, true, format!("this is as many as needed: {seen}"))
     }
 
     /// Handles a measurement in which late samples have a cost.
@@ -292,7 +295,10 @@ impl PrefetchDepth {
             self.calm.1 = self.calm.1.saturating_mul(2);
         }
         let trial = Trial { window: self.window, rate: measured.rate };
-        let seen = format!("{seen}, late samples cost {:.0} % of the time", 100.0 * measured.lost);
+        let seen = format!(
+            "{seen}; waiting for late samples costs {:.0} % of the time",
+            100.0 * measured.lost
+        );
         if let Some(watch) = &mut self.watch {
             let other = watch.is_over(measured);
             let again = watch.measurements >= self.patience && self.window < self.most;
@@ -309,7 +315,7 @@ impl PrefetchDepth {
             // before the loop changed.
             (self.settled, self.floor) = (false, self.least());
             let longer = needed.max(2 * self.window).min(self.most);
-            let why = format!("{seen}; is a longer window sufficient?");
+            let why = format!("{seen}; a longer window may be sufficient");
             return (longer > self.window).then(|| self.change(longer, false, why)).flatten();
         }
         self.late.0 += 1;
@@ -319,7 +325,13 @@ impl PrefetchDepth {
         if measured.error > MAX_RELATIVE_ERROR {
             self.trials.clear();
             self.watch = Some(SettledWindow::new(measured));
-            return self.change(self.most, true, format!("{seen}; that varies, so the maximum"));
+            return self.change(
+                self.most,
+                true,
+                format!(
+                    "{seen}; the times vary too much to compare windows, so the maximum is used"
+                ),
+            );
         }
         self.trials.push(trial);
         let tried = |window: usize| self.trials.iter().any(|it| it.window == window);
@@ -340,7 +352,8 @@ impl PrefetchDepth {
         let tried = self.trials.len();
         self.trials.clear();
         let why = format!(
-            "the shortest of {} that is nearly as fast as the fastest: {:.0} samples/s",
+            "this is the shortest window of {} that is nearly as fast as the fastest: {:.0} \
+             samples/s",
             counted(tried, "trial"),
             taken.rate
         );

@@ -74,7 +74,8 @@ impl Consumer {
     pub fn stuck(&self) -> Option<String> {
         match self {
             Consumer::Runs(Fed { command, batches, stuck: true, .. }) => Some(format!(
-                "--consumer-cmd {command:?}: stopped reading its standard input after {}",
+                "--consumer-cmd {command:?}: the command stopped reading its standard input after \
+                 {}",
                 counted(*batches, "batch")
             )),
             _ => None,

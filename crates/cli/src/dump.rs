@@ -143,7 +143,9 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
     if sheet.is_none() {
         let why = loader.failures().unwrap_or_default();
-        return Err(CommandError::Failed(format!("no sample is left to write: {why}")));
+        return Err(CommandError::Failed(format!(
+            "all samples failed, so there is no sample to write: {why}"
+        )));
     }
     let npy = npy.finish().map_err(images_failed)?;
     entries.end().map_err(|error| samples_failed(error.into()))?;

@@ -111,7 +111,7 @@ fn read_reports(options: &Options) -> Result<(), CommandError> {
         let saved: Report = serde_json::from_str(&text).map_err(|error| {
             let path = path.display();
             CommandError::Misused(format!(
-                "{path}: is not a report of feedwater explain --save: {error}"
+                "{path}: the file is not a report that feedwater explain --save wrote: {error}"
             ))
         })?;
         let explain_options = ExplainOptions {
@@ -200,8 +200,8 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
     if let Some(stuck) = consumer.stuck() {
         if batches < MIN_BATCHES {
             let text = format!(
-                "{stuck}, but at least {MIN_BATCHES} must be measured after the warm-up; use a command that keeps reading, or more \
-                 --seconds than {}",
+                "{stuck}, but at least {MIN_BATCHES} batches must be measured after the warm-up; \
+                 use a command that keeps reading, or raise --seconds above {}",
                 options.seconds
             );
             return Err(CommandError::Failed(text));

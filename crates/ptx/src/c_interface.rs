@@ -206,7 +206,13 @@ pub unsafe extern "C" fn feedwater_ptx_launch(
         faults += 1;
     }
     if let Some(difference) = &comparison.difference {
-        report_with(report, format!("the result depends on the schedule: {difference:?}"));
+        report_with(
+            report,
+            format!(
+                "the result of the kernel depends on the order in which its warps run: \
+                 {difference:?}"
+            ),
+        );
         faults += 1;
     }
     totals.add(&launch, &comparison.outcomes[0].counts);

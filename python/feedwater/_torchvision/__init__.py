@@ -1,4 +1,4 @@
-"""Chains from the transforms of torchvision (v1 and v2) and timm."""
+"""Conversion of transforms of torchvision (v1 and v2) and timm to chains."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
     steps = list(flat(transform))
     state = State(as_pil)
     problems: list[str] = []
-    # Recipe of the transforms before the first one that cannot be converted.
+    # Recipe of the transforms before the first one that cannot be converted; `None` if all can be converted.
     whole: Recipe | None = None
     for place, step in enumerate(steps):
         before = state.saved()
         try:
             state.operators += _checked(converted(step, state))
         except Exception as error:
-            # Catch every exception: a transform with unusual values may raise any in its converter.
+            # Catch every exception, because a converter may raise any exception for a transform with unusual settings.
             known = isinstance(error, (Inconvertible, ConversionError))
-            problem = error if known else Inconvertible(f"its values cannot be read: {type(error).__name__}: {error}")
+            problem = error if known else Inconvertible(f"its settings cannot be read: {type(error).__name__}: {error}")
             state.restore(before)
             if whole is None:
                 whole = _recipe(state, steps[place:])
                 if keep_rest and has_one_size(whole) and not is_of_batches(whole.rest):
                     return whole
             elif isinstance(problem, Misplaced):
-                # The transform that was not converted might have changed the image's type.
+                # Do not report this problem: an earlier transform that was not converted might have changed the image's type.
                 continue
             problems.append(f"{name_of(step)} (transform {place}): {problem}")
     if whole is None:
@@ -75,7 +75,7 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
 
 
 def _advice(whole: Recipe) -> str:
-    """Returns what ``keep_rest`` would do, for an error."""
+    """Returns advice for an error message: what ``keep_rest=True`` would do, or why it is impossible."""
     if is_of_batches(whole.rest):
         return "keep_rest=True cannot keep them, because a transform that mixes the samples of a batch follows"
     first = name_of(next(step for step in whole.rest if step is not _pil_image))
@@ -87,7 +87,7 @@ def _advice(whole: Recipe) -> str:
 
 
 def _checked(operators: list[Any]) -> list[Any]:
-    """Returns the operators, whose settings the compiled part has checked."""
+    """Returns the operators, after the compiled part has checked their settings."""
     if operators:
         text = f'source = {{ own = "images" }}\nchain = {_toml.value(operators)}\n'
         try:

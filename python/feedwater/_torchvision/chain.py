@@ -7,7 +7,7 @@ from typing import Any
 
 from .._settings import Operator
 
-#: Operators that draw no random numbers, because no setting of theirs is a range.
+#: Operators that never draw random numbers.
 _FIXED = {
     "autocontrast",
     "center_crop",
@@ -22,9 +22,9 @@ _FIXED = {
     "sharpness",
     "solarize",
 }
-#: Operators whose output has the size in their settings.
+#: Operators whose settings determine the size of their output.
 _SIZING = {"center_crop", "crop", "letterbox", "random_crop", "random_resized_crop"}
-#: Operators whose output size is random, or depends on the image even if all inputs have one size.
+#: Operators whose output sizes may differ even if all input images have one size.
 _UNSIZING = {"random_iou_crop", "random_resize", "random_shortest_size", "random_zoom_out", "scale_jitter"}
 
 
@@ -69,7 +69,7 @@ def has_one_size(operators: Sequence[Operator], has: bool = False) -> bool:
 
 
 def _size_of(operator: Operator) -> Any:
-    """Returns the size that an operator names, or ``None`` if it keeps the size of its input."""
+    """Returns the output size in an operator's settings, or ``None`` if the operator keeps the size of its input."""
     settings = operator.settings()
     if settings["op"] == "random_apply":
         return tuple(_size_of(inner) for inner in settings["operators"])

@@ -1,4 +1,4 @@
-"""Transforms of colours, filters and noise."""
+"""Converters for transforms of colours, filters and noise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .state import Form, Inconvertible, Misplaced, State, converts
 
 
 def _maybe(probability: float, operator: Operator) -> list[Operator]:
-    """Returns the operator, applied with a probability."""
+    """Returns an operator that applies this operator with a probability."""
     return [operator] if probability == 1 else [ops.RandomApply([operator], probability=probability)]
 
 
@@ -43,7 +43,7 @@ def _photometric(step: Any, state: State) -> list[Operator]:
 def _grayscale(step: Any, state: State) -> list[Operator]:
     state.rounds()
     if getattr(step, "num_output_channels", 3) != 3:
-        raise Inconvertible("it makes one channel, but batches have three; use num_output_channels=3")
+        raise Inconvertible("its output has one channel, but batches have three; use num_output_channels=3")
     return [ops.RandomGrayscale(probability=step.p)] if hasattr(step, "p") else [ops.Grayscale()]
 
 
@@ -77,9 +77,9 @@ def _blur(step: Any, state: State) -> list[Operator]:
 def _noise(step: Any, state: State) -> list[Operator]:
     state.rounds()
     if state.form is Form.PIL:
-        raise Misplaced("torchvision adds noise to tensors only; put it after ToImage or ToTensor")
+        raise Misplaced("torchvision adds noise only to tensors; put this transform after ToImage or ToTensor")
     if not step.clip:
-        raise Inconvertible("its clip is False")
+        raise Inconvertible("its clip is False, but feedwater limits values after the noise; use clip=True")
     return [ops.GaussianNoise(mean=step.mean, sigma=step.sigma)]
 
 
@@ -87,5 +87,5 @@ def _noise(step: Any, state: State) -> list[Operator]:
 def _jpeg(step: Any, state: State) -> list[Operator]:
     state.rounds()
     if state.form is Form.SCALED:
-        raise Misplaced("torchvision encodes bytes only; put it before the transform that makes floats")
+        raise Misplaced("torchvision encodes only bytes as JPEG; put this transform before the one that makes floats")
     return [ops.JpegDistortion(quality=list(step.quality))]

@@ -1,4 +1,4 @@
-"""Transforms that run others, and those that mix the samples of a batch."""
+"""Converters for transforms that run other transforms, and for transforms that mix the samples of a batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _apply(step: Any, state: State) -> list[Operator]:
 def _choice(step: Any, state: State) -> list[Operator]:
     if is_of_batches(step.transforms):
         return _mixes(step, state)
-    # In place of a transform that does nothing: a flip with probability 0.
+    # Stands in for a transform without operators. `Flip()` without probabilities does not flip.
     nothing = ops.RandomApply([ops.Flip()], probability=1.0)
     return [ops.OneOf([operator or nothing for operator in each(step.transforms, state)], weights=_weights(step))]
 
@@ -38,7 +38,7 @@ def _order(step: Any, state: State) -> list[Operator]:
 
 
 def is_of_batches(transforms: Any) -> bool:
-    """Whether transforms mix the samples of a batch."""
+    """Whether any of these transforms mixes the samples of a batch."""
 
     def mixes(step: Any) -> bool:
         name = type(step).__name__
@@ -64,11 +64,14 @@ def _mixes(step: Any, state: State) -> list[Operator]:
         if name == "Identity":
             continue
         if name not in ("MixUp", "CutMix") or name in shares:
-            raise Inconvertible(f"{name_of(inner)} beside MixUp or CutMix; only MixUp, CutMix and Identity can be combined, each once")
+            raise Inconvertible(
+                f"it chooses between MixUp or CutMix and {name_of(inner)}; only MixUp, CutMix and Identity can be combined, each "
+                "once"
+            )
         shares[name] = share, inner
     classes = {inner.num_classes for _, inner in shares.values()}
     if len(classes) != 1 or None in classes:
-        raise Inconvertible("its num_classes is missing, or differs between transforms; soft targets need the number of classes")
+        raise Inconvertible("its num_classes is missing, or differs between MixUp and CutMix; soft targets need one number of classes")
     state.targets["classes"] = classes.pop()
     probability = sum(share for share, _ in shares.values())
     operator: BatchOperator
@@ -86,11 +89,11 @@ def _mixes(step: Any, state: State) -> list[Operator]:
 
 
 def _choices(step: Any) -> list[tuple[float, Any]]:
-    """Returns the transforms with the probability of each."""
+    """Returns the inner transforms of a random choice, each with its probability."""
     if type(step).__name__ == "RandomApply":
         inner = list(step.transforms)
         if len(inner) != 1:
-            raise Inconvertible("it applies several transforms to a batch")
+            raise Inconvertible("it applies several transforms to a batch, but feedwater can apply only one")
         return [(step.p * share, found) for share, found in _choices(inner[0])]
     if type(step).__name__ == "RandomChoice":
         weights = _weights(step) or [1.0] * len(step.transforms)
@@ -103,11 +106,11 @@ def _choices(step: Any) -> list[tuple[float, Any]]:
 def _timm_mixup(step: Any, state: State) -> list[Operator]:
     """Converts timm's mixup."""
     if step.mode == "elem":
-        raise Inconvertible("its mode is elem, with a weight per sample; feedwater has a weight per pair, as in mode pair")
+        raise Inconvertible("its mode is elem, which draws a weight for each sample; feedwater draws one for each pair, so use mode='pair'")
     if step.cutmix_minmax is not None:
-        raise Inconvertible("its cutmix_minmax is given")
+        raise Inconvertible("its cutmix_minmax is set, which feedwater does not support; leave it at None")
     if not step.correct_lam:
-        raise Inconvertible("its correct_lam is False")
+        raise Inconvertible("its correct_lam is False, which feedwater does not support; use True")
     state.targets["classes"] = step.num_classes
     if step.label_smoothing:
         state.targets["smoothing"] = step.label_smoothing

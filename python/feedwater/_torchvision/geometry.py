@@ -1,4 +1,4 @@
-"""Transforms that resize, crop, pad, mirror and warp, and those that erase."""
+"""Converters for transforms that resize, crop, pad, mirror, warp or erase."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _keep_ratio(step: Any, state: State) -> list[Operator]:
 
 
 def _by_filter(step: Any, state: State, operator: Any) -> list[Operator]:
-    """Returns one operator, or a random choice between one operator per filter that timm draws from."""
+    """Returns an operator with the transform's filter. If timm draws the filter at random, returns a random choice between such operators."""
     several = isinstance(step.interpolation, (list, tuple))
     made = [operator(resampling(step, state, mode)) for mode in (step.interpolation if several else [step.interpolation])]
     return [ops.OneOf(made)] if several else made
@@ -81,11 +81,11 @@ def _random_crop(step: Any, state: State) -> list[Operator]:
     given: Any = step.padding
     padding = None if given is None else padding_of(given)
     if padding is not None and ".v2" in type(step).__module__:
-        # v2 stores left, right, top and bottom.
+        # v2 stores the padding in the order left, right, top, bottom.
         left, right, top, bottom = padding
         padding = [left, top, right, bottom]
     elif padding is not None and step.pad_if_needed and step.padding_mode in ("reflect", "symmetric"):
-        # v1 pads twice, so its second padding mirrors the first.
+        # v1 pads twice. Its second padding therefore mirrors pixels of its first padding.
         return [ops.Pad(padding=padding, **border), ops.RandomCrop(width=width, height=height, pad_if_needed=True, **border)]
     return [ops.RandomCrop(width=width, height=height, padding=padding, pad_if_needed=step.pad_if_needed, **border)]
 
@@ -183,7 +183,7 @@ def _elastic(step: Any, state: State) -> list[Operator]:
 @converts("RandomErasing")
 def _erasing(step: Any, state: State) -> list[Operator]:
     if state.form is Form.PIL:
-        raise Misplaced("torchvision erases tensors only; put it after ToTensor")
+        raise Misplaced("torchvision erases only parts of tensors; put this transform after ToTensor")
     if hasattr(step, "log_aspect_ratio"):
         # timm's ``RandomErasing``.
         ratio = [math.exp(value) for value in step.log_aspect_ratio]
@@ -201,4 +201,7 @@ def _erasing(step: Any, state: State) -> list[Operator]:
 
 def _random_values(state: State) -> None:
     if state.form is not Form.NORMALIZED:
-        raise Misplaced("its random values may be below 0 or above 1, but feedwater has bytes at this place; put it after Normalize")
+        raise Misplaced(
+            "it fills with random values that may be below 0 or above 1, but feedwater has bytes at this place; put this transform after "
+            "Normalize"
+        )

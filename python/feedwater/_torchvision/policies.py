@@ -1,4 +1,4 @@
-"""Policies of torchvision and timm."""
+"""Converters for augmentation policies of torchvision and timm, such as AutoAugment."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def _timm_aug_mix(step: Any, state: State) -> list[Operator]:
     _policy(step, state)
     first = _common(step.ops, auto_augment.augmix_ops())
     if step.blended:
-        raise Inconvertible("it blends each chain separately (b1), which timm calls not well tested")
+        raise Inconvertible("it blends each chain separately (b1 in timm's config), which feedwater does not support; leave b1 out")
     if any(it.prob != 1.0 or it.magnitude != first.magnitude for it in step.ops):
-        raise Inconvertible("its operations have strengths of their own")
+        raise Inconvertible("its operations have different probabilities or magnitudes, but feedwater has one for all")
     config = f"augmix-m{_whole(first.magnitude)}-w{step.width}-a{step.alpha}"
     if step.depth > 0:
         config += f"-d{step.depth}"
@@ -81,11 +81,11 @@ def _timm_auto_augment(step: Any) -> Operator:
     names = ("v0", "v0r", "original", "originalr", "3a")
     found = next((name for name in names if entries(auto_augment.auto_augment_policy(name)) == given), None)
     if found is None:
-        raise Inconvertible(f"its policy is none of timm's {', '.join(names)}")
+        raise Inconvertible(f"its policy is not one of timm's policies {', '.join(names)}")
     operations = [it for entry in step.policy for it in entry]
     first = _common(operations, operations)
     if _translate(first) != 0.45:
-        raise Inconvertible("its translate_pct is not timm's default")
+        raise Inconvertible("its translate_pct is not timm's default, the only value that feedwater supports")
     config = found
     if first.magnitude_std:
         if first.magnitude_std == math.inf:
@@ -108,17 +108,17 @@ def _timm_rand_augment(step: Any) -> Operator:
     }
     suffix = next((suffix for suffix, known in sets.items() if list(known) == names and isinstance(known, dict) == (step.choice_weights is not None)), None)
     if suffix is None:
-        raise Inconvertible("its list of operations is none of those of timm")
+        raise Inconvertible("its list of operations is not one of timm's lists")
     known = sets[suffix]
     if isinstance(known, dict):
         shares = [weight / sum(known.values()) for weight in known.values()]
         if any(abs(share - given) > 1e-9 for share, given in zip(shares, step.choice_weights)):
-            raise Inconvertible("the weights of its operations are not those of timm")
+            raise Inconvertible("the weights of its operations are not timm's")
     first = _common(step.ops, step.ops)
     if any((it.prob, it.magnitude) != (first.prob, first.magnitude) for it in step.ops):
-        raise Inconvertible("its operations have strengths of their own")
+        raise Inconvertible("its operations have different probabilities or magnitudes, but feedwater has one for all")
     if _translate(first) != 0.45:
-        raise Inconvertible("its translate_pct is not timm's default")
+        raise Inconvertible("its translate_pct is not timm's default, the only value that feedwater supports")
     deviation = 101 if first.magnitude_std == math.inf else first.magnitude_std
     config = f"rand-m{_whole(first.magnitude)}-n{step.num_layers}-p{first.prob}-mstd{deviation}"
     if first.magnitude_max is not None:
@@ -128,21 +128,21 @@ def _timm_rand_augment(step: Any) -> Operator:
 
 def _whole(number: float) -> int:
     if number != int(number):
-        raise Inconvertible(f"its magnitude {number} is no whole number")
+        raise Inconvertible(f"its magnitude is {number}, but feedwater supports only whole numbers")
     return int(number)
 
 
 def _common(operations: Sequence[Any], named: Sequence[Any]) -> Any:
     """Returns the first operation, after a check that all operations have the same settings."""
     if [it.name for it in operations] != [it.name for it in named]:
-        raise Inconvertible("its list of operations is none of those of timm")
+        raise Inconvertible("its list of operations is not one of timm's lists")
     first = operations[0]
 
     def settings(it: Any) -> Any:
         return it.magnitude_std, it.magnitude_max, _translate(it), it.kwargs
 
     if any(settings(it) != settings(first) for it in operations):
-        raise Inconvertible("its operations have different settings")
+        raise Inconvertible("its operations have different settings, but feedwater has one setting for all")
     return first
 
 
@@ -161,5 +161,5 @@ def _timm_warping(operation: Any) -> dict[str, Any]:
     else:
         fixed = filters.get(int(resample))
         if fixed is None:
-            raise Inconvertible(f"its interpolation is {resample}, which warps do not have")
+            raise Inconvertible(f"its interpolation is {resample}, which feedwater's warps do not support")
     return {"interpolation": fixed, "fill": [int(value) for value in operation.kwargs["fillcolor"]]}

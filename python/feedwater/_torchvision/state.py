@@ -1,4 +1,4 @@
-"""State of the image between the transforms of a list, and the table of converters."""
+"""Type of the image between two transforms during a conversion, and the table of converters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..errors import ConversionError
 
 
 class Inconvertible(Exception):
-    """Why a transform cannot be converted."""
+    """Raised for a transform that cannot be converted. The message is the reason."""
 
 
 class Misplaced(Inconvertible):
-    """Why a transform cannot be converted at its place. At another place it could be."""
+    """Raised for a transform that cannot be converted at its place in the list, but could be at another place."""
 
 
 class Form(enum.Enum):
@@ -32,8 +32,8 @@ class Form(enum.Enum):
 
 
 class State:
-    """State of the image after the transforms so far. ``as_pil``: computations on tensors may have the pixels of PIL
-    images."""
+    """State of a conversion after the transforms so far. ``as_pil``: operators may have the pixels of PIL images even
+    where torchvision computes on tensors."""
 
     def __init__(self, as_pil: bool) -> None:
         self.as_pil = as_pil
@@ -61,18 +61,18 @@ class State:
         self.form, self.dtype = form, dtype
 
     def unit(self) -> float:
-        """Factor from torchvision's values to feedwater's values at this place."""
+        """Factor that converts torchvision's pixel values after the transforms so far to feedwater's."""
         return 255.0 if self.form is Form.SCALED else 1.0
 
     def finished(self) -> list[Operator]:
-        """Returns the operators. If torchvision's values are 0 to 1 at the end, a scaling is added."""
+        """Returns the operators of the chain. If torchvision's values end as 0 to 1, adds an operator that scales to 0 to 1."""
         scaling = [ops.Normalize(mean=(0, 0, 0), std=(1, 1, 1))] if self.form is Form.SCALED else []
         return self.operators + scaling
 
     def needs_bytes(self) -> None:
         """Checks that the values are bytes, for operators that work on bytes."""
         if self.form is Form.NORMALIZED:
-            raise Misplaced("it comes after Normalize, and its operator works on bytes; move it before Normalize")
+            raise Misplaced("it follows Normalize, but its operator needs bytes; move it before Normalize")
 
     def needs_pil_pixels(self, why: str) -> None:
         """Fails for a computation whose pixels differ between tensors and PIL images, if the image is a tensor and
@@ -85,7 +85,10 @@ class State:
         floats. For floats from 0 to 1 the results differ by at most one level of 255."""
         self.needs_bytes()
         if self.form is Form.UNSCALED:
-            raise Misplaced(f"{self.tensor_by} and a ToDtype without scale=True give the image floats above 1, which torchvision limits to 1")
+            raise Misplaced(
+                f"after {self.tensor_by} and a ToDtype without scale=True the image has floats above 1, which torchvision would limit to 1; use "
+                "ToDtype with scale=True"
+            )
 
 
 Convert = Callable[[Any, State], list[Operator]]
@@ -124,11 +127,11 @@ def library(step: Any) -> str:
 
 
 def inner_of(transform: Any) -> Iterable[Any] | None:
-    """Returns the transforms that a sequence runs one after another, or ``None`` if it is no sequence."""
+    """Returns the transforms that a sequence runs one after another, or ``None`` if ``transform`` is not a sequence."""
     if isinstance(transform, (list, tuple)):
         return transform
     kind = type(transform).__name__
-    # Subclasses may use the same transforms in another way.
+    # Compare the name of the class, because a subclass may use its transforms in another way.
     if kind == "Compose" and library(transform) in ("torchvision", "timm") and not _is_changed(transform):
         inner: Iterable[Any] = transform.transforms
         return inner
@@ -151,7 +154,7 @@ def flat(transform: Any) -> Iterator[Any]:
 
 def _flat(transform: Any, around: tuple[int, ...]) -> Iterator[Any]:
     if id(transform) in around:
-        raise ConversionError(f"a {type(transform).__name__} contains itself", problems=[])
+        raise ConversionError(f"the {type(transform).__name__} contains itself, so it cannot be converted", problems=[])
     inner = inner_of(transform)
     if inner is None:
         yield transform
@@ -171,25 +174,28 @@ def converted(step: Any, state: State) -> list[Operator]:
     if library(step) == "torch" and type(step).__name__ == "Identity":
         return []
     if library(step) not in ("torchvision", "timm"):
-        raise Inconvertible(f"it is {origin_of(step)}, which is not torchvision's or timm's")
+        raise Inconvertible(f"it is {origin_of(step)}, which is a transform of neither torchvision nor timm")
     if hasattr(step, "__dict__") and _is_changed(step):
-        raise Inconvertible("it has a hook or a replaced forward, which would not run")
+        raise Inconvertible("it has a hook or a replaced forward, which feedwater would not run")
     convert = CONVERTERS.get(type(step).__name__)
     if type(step).__name__ == "Lambda":
-        raise Inconvertible(f"it calls {origin_of(step.lambd)}, a Python function")
+        raise Inconvertible(f"it calls {origin_of(step.lambd)}, a Python function, which feedwater cannot run as an operator")
     if convert is None:
         raise Inconvertible(_REFUSED.get(type(step).__name__, "feedwater has no operator for it"))
     if state.batch_operators:
-        raise Misplaced("it follows a transform that mixes the samples of a batch; put it before, or choose among several by RandomChoice")
+        raise Misplaced(
+            "it follows a transform that mixes the samples of a batch; put it before that transform, or choose between mixing transforms by "
+            "RandomChoice"
+        )
     return convert(step, state)
 
 
 _BOXES = "it changes boxes, which batch.objects() returns; remove it"
 #: Transforms that change only boxes and points.
 OF_BOXES = ("ConvertBoundingBoxFormat", "ClampBoundingBoxes", "SanitizeBoundingBoxes", "ClampKeyPoints", "SanitizeKeyPoints", "SetClampingMode")
-_VIEWS = "it makes several images of one, but a sample has one; with keep_rest=True it runs in Python and its views are an axis of the batch"
+_VIEWS = "it makes several images from one, but a sample has one; with keep_rest=True it runs in Python, and the batch gets an axis for the images"
 _VIDEO = "it is for videos"
-#: Why transforms cannot be converted, by name.
+#: Reasons why transforms cannot be converted, by the name of the transform.
 _REFUSED = {
     "FiveCrop": _VIEWS,
     "TenCrop": _VIEWS,
@@ -213,10 +219,10 @@ def sequence(transforms: Any, state: State) -> list[Operator]:
         try:
             operators += converted(step, state)
         except Inconvertible as problem:
-            raise Inconvertible(f"{name_of(step)} in it: {problem}") from None
+            raise Inconvertible(f"it contains {name_of(step)}, which cannot be converted: {problem}") from None
         if state.saved() != before:
             state.restore(before)
-            raise Inconvertible(f"{name_of(step)} in it changes the type of the image or mixes batches; move it out of the group")
+            raise Inconvertible(f"it contains {name_of(step)}, which changes the type of the image or mixes batches; move {name_of(step)} out of it")
     return operators
 
 

@@ -1,4 +1,4 @@
-"""Transforms that change the type of the image or its values, and the presets of torchvision's weights."""
+"""Converters for transforms that change the type or the values of the image, and for the presets of torchvision's weights."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ def _tensor_of_bytes(step: Any, state: State) -> list[Operator]:
 @converts("ToTensor", "MaybeToTensor")
 def _tensor(step: Any, state: State) -> list[Operator]:
     if library(step) == "timm" and type(step).__name__ == "ToTensor":
-        # timm's ``ToTensor`` does not scale.
+        # Unlike torchvision's `ToTensor`, timm's does not scale to 0 to 1.
         if state.form is Form.PIL:
             state.becomes(Form.BYTES, "u8", step)
         return _as_dtype(state, step.dtype, step, scales=False)
     if state.form is Form.PIL:
         state.becomes(Form.SCALED, "f32", step)
     elif type(step).__name__ == "ToTensor" and state.form is Form.BYTES and _is_v2(step):
-        raise Misplaced(f"{state.tensor_by} already made a tensor, which ToTensor does not scale; use ToDtype(torch.float32, scale=True)")
+        raise Misplaced(
+            f"the image is already a tensor, from {state.tensor_by}, and ToTensor does not scale tensors; use ToDtype(torch.float32, "
+            "scale=True)"
+        )
     return []
 
 
@@ -42,9 +45,9 @@ def _is_v2(step: Any) -> bool:
 @converts("ToPILImage")
 def _pil_image(step: Any, state: State) -> list[Operator]:
     if state.form is not Form.PIL:
-        raise Inconvertible("it converts a tensor to a PIL image")
+        raise Inconvertible("it converts a tensor to a PIL image, which feedwater does not support; leave it out")
     if step.mode not in (None, "RGB"):
-        raise Inconvertible(f"its mode is {step.mode}, and feedwater's images are RGB")
+        raise Inconvertible(f"its mode is {step.mode}, but feedwater's images are RGB")
     return []
 
 
@@ -55,11 +58,11 @@ _DTYPES = {"torch.uint8": "u8", "torch.float32": "f32", "torch.float16": "f16", 
 def _dtype(step: Any, state: State) -> list[Operator]:
     dtype = step.dtype
     if isinstance(dtype, dict):
-        # Use the type for images. Boxes and masks are not part of the chain.
+        # Use the entry for images. Boxes and masks are not part of the chain.
         names = {getattr(key, "__name__", key): value for key, value in dtype.items()}
         image = "Image" if state.tensor_by == "ToImage" else "Tensor"
         if image not in names and "others" not in names:
-            raise Inconvertible(f"its dtype is {dtype}, which has no entry for {image}")
+            raise Inconvertible(f"its dtype is {dtype}, which does not give a type for {image}")
         dtype = names.get(image, names.get("others"))
         if dtype is None:
             return []
@@ -67,7 +70,7 @@ def _dtype(step: Any, state: State) -> list[Operator]:
         if type(step).__name__ == "ToDtype":
             # torchvision does not change PIL images here.
             return []
-        raise Misplaced("torchvision accepts only tensors here; put ToImage or PILToTensor before it")
+        raise Misplaced("torchvision accepts only tensors here; put ToImage or PILToTensor before this transform")
     return _as_dtype(state, dtype, step, scales=getattr(step, "scale", True))
 
 
@@ -80,7 +83,7 @@ def _as_dtype(state: State, dtype: Any, step: Any, *, scales: bool) -> list[Oper
             state.becomes(Form.SCALED if scales else Form.UNSCALED, name, step)
         return []
     if name == "u8":
-        raise Inconvertible("it converts floats to bytes")
+        raise Inconvertible("it converts floats to bytes, which feedwater does not support; leave it out")
     state.becomes(state.form, name, step)
     return []
 
@@ -88,13 +91,16 @@ def _as_dtype(state: State, dtype: Any, step: Any, *, scales: bool) -> list[Oper
 @converts("Normalize")
 def _normalize(step: Any, state: State) -> list[Operator]:
     if state.form is Form.NORMALIZED:
-        raise Inconvertible("it is the second Normalize")
+        raise Inconvertible("it is the second Normalize, but feedwater supports only one")
     if state.form in (Form.PIL, Form.BYTES):
-        raise Misplaced(f"torchvision normalizes only floats, but the image is {state.form.value} here; put ToTensor, or ToImage and ToDtype, before it")
+        raise Misplaced(
+            f"torchvision normalizes only floats, but the image is {state.form.value} here; put ToTensor, or ToImage and ToDtype, before this "
+            "transform"
+        )
     mean, std = ([float(value) for value in values] for values in (step.mean, step.std))
     mean, std = (values * 3 if len(values) == 1 else values for values in (mean, std))
     if state.form is Form.UNSCALED:
-        # Values are 0 to 255, and so are mean and deviation.
+        # Here the pixels have values of 0 to 255, and mean and deviation are on the same scale.
         mean, std = [value / 255 for value in mean], [value / 255 for value in std]
     state.becomes(Form.NORMALIZED, state.dtype, step)
     return [ops.Normalize(mean=mean, std=std)]
@@ -102,7 +108,7 @@ def _normalize(step: Any, state: State) -> list[Operator]:
 
 @converts("ImageClassification", "SemanticSegmentation", "ObjectDetection")
 def _preset(step: Any, state: State) -> list[Operator]:
-    """Converts the ``transforms()`` of weights."""
+    """Converts the presets that ``transforms()`` of torchvision's weights returns."""
     import torch
     from torchvision import transforms
 

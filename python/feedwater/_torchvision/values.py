@@ -8,7 +8,7 @@ from .state import Form, Inconvertible, State
 
 _FILTERS = {
     "nearest": "nearest",
-    # On PIL images torchvision treats both in the same way.
+    # On PIL images torchvision treats "nearest-exact" like "nearest".
     "nearest-exact": "nearest",
     "box": "box",
     "bilinear": "bilinear",
@@ -35,7 +35,7 @@ def resampling(step: Any, state: State, interpolation: Any = None) -> Any:
     name, filter = getattr(mode, "value", mode), filter_of(mode)
     if state.form is Form.PIL:
         return filter
-    # timm's transforms do not have this setting, and antialiasing is torchvision's default.
+    # timm's transforms have no setting `antialias`. They use antialiasing, torchvision's default.
     if filter == "bilinear" and not getattr(step, "antialias", True):
         state.needs_pil_pixels(f"its antialias is {step.antialias}, so torchvision reduces tensors without a filter")
     elif filter == "bicubic" and state.form is Form.SCALED:
@@ -59,7 +59,7 @@ def fill_of(fill: Any, state: State) -> Any:
     if isinstance(fill, dict):
         others = [value for key, value in fill.items() if getattr(key, "__name__", key) in ("Image", "Tensor", "PIL", "others")]
         if len(others) != len(fill) or any(other != others[0] for other in others):
-            raise Inconvertible(f"its fill is {fill}, which differs between types")
+            raise Inconvertible(f"its fill is {fill}, which gives different values for different types; use one value")
         fill = others[0] if others else None
     if fill is None:
         return None
@@ -68,10 +68,13 @@ def fill_of(fill: Any, state: State) -> Any:
     scaled = [float(value) * state.unit() for value in values]
     if state.form is Form.NORMALIZED:
         return scaled
-    # Allow for rounding: 0.2 * 255 is a whole number except for the last bit.
+    # Allow for rounding errors: 0.2 * 255 should be a whole number, but may differ in the last bit.
     whole = [round(value) for value in scaled]
     if any(abs(value - near) > 1e-4 or not 0 <= near <= 255 for value, near in zip(scaled, whole)):
-        raise Inconvertible(f"its fill or value {fill} is no byte (0 to 255) at this place; put it after Normalize, or choose a byte")
+        raise Inconvertible(
+            f"its fill or value {fill} is not a byte (0 to 255), but the image has bytes here; put this transform after Normalize, or choose a "
+            "byte"
+        )
     return whole
 
 

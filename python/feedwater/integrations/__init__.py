@@ -1,4 +1,4 @@
-"""Loaders in the forms that frameworks expect.
+"""Loaders as data sets of PyTorch, Keras and Hugging Face.
 
 PyTorch, Lightning, ``accelerate`` and JAX iterate over a :class:`feedwater.Loader` directly. This module is for code
 that needs a data set: :func:`torch_dataset`, :func:`keras_dataset`, and :mod:`feedwater.integrations.huggingface` with
@@ -26,14 +26,14 @@ def torch_dataset(
 ) -> IterableDataset[Any]:
     """A data set of PyTorch whose items are batches: ``DataLoader(torch_dataset(loader), batch_size=None)``.
 
-    It reads the loader's shard, so nothing else may divide the data again. It has ``set_epoch``, ``state_dict`` and
-    ``load_state_dict``. The loader has its own threads: ``num_workers`` must be 0, anything else raises
-    ``RuntimeError``.
+    The data set reads the shard of the loader, so no sampler may divide the data again. It has ``set_epoch``,
+    ``state_dict`` and ``load_state_dict``. The loader has threads of its own. So ``num_workers`` of the ``DataLoader`` must
+    be 0; another number raises ``RuntimeError``.
 
     * ``keys``: names of images and labels if batches are dictionaries, such as ``("pixel_values", "labels")``. Default:
       pairs.
     * ``padding_label``: label of samples that only fill the last batch (``last_batch="pad"``), such as -100, which losses of
-      PyTorch ignore. Default: the label of the repeated sample. Soft targets have no such label, and raise
+      PyTorch ignore. Default: the label of the sample that padding repeats. With soft targets this setting raises
       ``ValueError``.
     """
     from ._torch import BatchDataset
@@ -43,7 +43,7 @@ def torch_dataset(
 
 def keras_dataset(loader: Loader) -> PyDataset:
     """A data set for ``fit``, ``evaluate`` and ``predict`` of a Keras 3 model, with any backend. Each pass is one epoch
-    of the loader. Batches are copied once, because Keras keeps more of them than a loader has memory for.
+    of the loader. Batches are copied once, because Keras keeps more batches than a loader has memory for.
 
     Keras expects channels last, ``layout="nhwc"``, unless ``keras.config.set_image_data_format("channels_first")`` was
     called.

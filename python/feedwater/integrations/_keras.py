@@ -1,4 +1,4 @@
-"""Batches as a data set of Keras 3."""
+"""Batches of a loader as a data set of Keras 3."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keras.utils import PyDataset
 
 from ..loader import Loader
 
-#: Keras takes up to this number of batches to learn their shapes, then begins again.
+#: Maximum number of batches that Keras reads to learn their shapes. Keras then starts again with the first batch.
 _LOOKS = 2
 
 
@@ -22,7 +22,7 @@ class BatchDataset(PyDataset):  # type: ignore[misc]
         super().__init__(workers=1, use_multiprocessing=False)
         self._loader = loader
         self._batches: Iterator[Any] | None = None
-        # Batches from which Keras learned the shapes. They are returned again.
+        # Batches that Keras has read to learn their shapes. They are returned again when Keras starts again.
         self._again: list[Any] = []
         self._looked: list[Any] = []
         self._given = 0
@@ -52,13 +52,12 @@ class BatchDataset(PyDataset):  # type: ignore[misc]
         batch = next(self._batches, None)
         if batch is None:
             raise RuntimeError(
-                f"the loader's epoch ended before batch {self._given} of {self._loader.batches_per_epoch}; Keras needs whole epochs, so restore "
-                "only states from the end of an epoch"
+                f"the loader's epoch ended before batch {self._given} of {self._loader.batches_per_epoch}, because a state from the middle of it was "
+                "restored; Keras needs whole epochs, so restore only states from the end of an epoch"
             )
-        # Keras frees batches when Python collects garbage. The loader has memory for a few batches only, so Keras gets
-        # copies.
+        # Give copies to Keras, which frees batches only when Python collects garbage. The loader has memory for only a few.
         copied = tuple(map(_copy, batch))
-        # From the third batch on, Keras does not begin again.
+        # After the third batch, Keras does not start again, so the first batches need not be kept.
         self._looked = [*self._looked, copied] if self._given <= _LOOKS else []
         return copied
 

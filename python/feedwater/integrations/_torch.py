@@ -1,4 +1,4 @@
-"""Batches as a data set of PyTorch."""
+"""Batches of a loader as a data set of PyTorch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..loader import Loader
 
 
 class Batches(IterableDataset):  # type: ignore[misc]
-    """Batches of a loader, without a length. ``copies`` is for consumers that keep more batches than a loader has
-    memory for."""
+    """Batches of a loader, without a length. ``copies``: whether batches are copied, for consumers that keep more
+    batches than a loader has memory for."""
 
     def __init__(self, loader: Loader, keys: tuple[str, str] | None, padding_label: int | None, *, copies: bool = False) -> None:
         if loader.framework != "torch":
             raise ValueError(f'the loader gives {loader.framework!r}; build it with framework="torch"')
         if keys is not None and len(keys) != 2:
-            raise ValueError(f"keys is {keys!r}; it must name the images and the labels")
+            raise ValueError(f"keys is {keys!r}; it must be a pair of strings, the key of the images and the key of the labels")
         self.loader = loader
         self.keys = keys
         self.padding_label = padding_label
@@ -26,13 +26,16 @@ class Batches(IterableDataset):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[Any]:
         if get_worker_info() is not None:
-            raise RuntimeError("the loader was moved to a worker process; use num_workers=0, because the loader has its own threads")
+            raise RuntimeError(
+                "the DataLoader moved the loader to a worker process, where it has no threads; use DataLoader(..., num_workers=0), because the "
+                "loader has threads of its own"
+            )
         for batch in self.loader.batches():
             images, targets = self.loader.pair(batch)
             images = images.clone() if self.copies else images
             if self.padding_label is not None:
                 if batch.classes > 0:
-                    raise ValueError("soft targets cannot mark padding; remove padding_label or classes")
+                    raise ValueError("targets are soft (the setting classes is set), so no label can mark padding; remove padding_label or classes")
                 for place, is_padding in enumerate(batch._inner.padding):
                     if is_padding:
                         targets[place] = self.padding_label

@@ -4,7 +4,7 @@
 
     trainer = Trainer(model=model, args=arguments, train_dataset=loader, eval_dataset=evaluation)
 
-Each process reads the shard of its loader. Neither library divides this shard again.
+Each process reads the shard of its loader. Neither ``accelerate`` nor ``transformers`` divides this shard again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ._torch import Batches
 
 __all__ = ["LoaderTrainer", "Trainer", "accelerate_loader"]
 
-#: Label of samples that only fill a batch. Losses ignore it; functions of metrics must ignore it too.
+#: Label of padding, which only fills a batch. Losses of PyTorch ignore this label. Your metrics must ignore it too.
 IGNORED_LABEL = -100
 
 
 class _LoaderShard(DataLoaderShard):  # type: ignore[misc]
-    """Stands in for the result of ``accelerator.prepare(DataLoader)``, without another division of the data."""
+    """Replaces the result of ``accelerator.prepare(DataLoader)``, but does not divide the data among processes again."""
 
     #: ``prepare`` returns this object unchanged.
     _is_accelerate_prepared = True
@@ -37,12 +37,12 @@ class _LoaderShard(DataLoaderShard):  # type: ignore[misc]
         return int(self.dataset.loader.batches_per_epoch)
 
     def after(self, batches: int) -> _LoaderShard:
-        """Returns the rest of an epoch after this number of batches."""
+        """Returns the rest of an epoch, without its first ``batches`` batches."""
         return _LoaderShard(_Rest(self.dataset, batches), batch_size=None, iteration=self.iteration)
 
 
 class _Rest(Batches):
-    """The batches of one epoch after the first ones. The first ones are not read."""
+    """The batches of one epoch without its first ``skipped`` batches, which are not read."""
 
     def __init__(self, whole: Batches, skipped: int) -> None:
         super().__init__(whole.loader, whole.keys, whole.padding_label, copies=whole.copies)
@@ -50,7 +50,7 @@ class _Rest(Batches):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        # The loader moves to the epoch when the loop begins, together with the position.
+        # Only remember the epoch. `__iter__` moves the loader to this epoch and the position in it.
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:
@@ -59,23 +59,23 @@ class _Rest(Batches):
 
 
 def _skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
-    """``skip_first_batches`` of ``accelerate`` reads the batches that it skips. A loader moves to the position
-    instead."""
+    """Replaces ``skip_first_batches`` of ``accelerate``, which reads the batches that it skips. For a loader, this function
+    moves to the position instead."""
     if isinstance(dataloader, _LoaderShard):
         return dataloader.after(num_batches)
     return accelerate.skip_first_batches(dataloader, num_batches)
 
 
-# The Trainer has no hook for this. It calls this function of its module when it continues in the middle of an epoch.
+# The Trainer calls this function of its module when it continues in the middle of an epoch, and has no hook to replace it.
 transformers.trainer.skip_first_batches = _skip_first_batches
 
 
 def accelerate_loader(loader: Loader, keys: tuple[str, str] | None = None) -> DataLoaderShard:
-    """Wraps a loader like ``accelerator.prepare``, for code that must know the last batch: ``accelerator.accumulate``
-    then steps at the end of an epoch.
+    """Wraps a loader like ``accelerator.prepare``, for code that must know which batch is the last one. For example,
+    ``accelerator.accumulate`` then makes an optimizer step at the end of each epoch.
 
-    A plain loop over the loader itself works too. The returned object reads one batch ahead, so save ``loader.state_dict()`` only at
-    the end of an epoch.
+    Other code can loop over the loader itself. The returned object reads one batch in advance, so ``loader.state_dict()`` is correct only
+    at the end of an epoch.
 
     * ``keys``: names of images and labels if batches are dictionaries. Default: pairs.
     """
@@ -92,7 +92,7 @@ class LoaderTrainer:
     * Training that continues from a checkpoint gets the remaining batches of its epoch, without reading the earlier
       ones. Build the loader with the same arguments and number of processes as before.
     * With ``gradient_accumulation_steps`` above 1, batches are copied, because the ``Trainer`` keeps more of them than
-      a loader has memory for. Otherwise the loader needs a ``prefetch`` of at least 2, the default.
+      a loader has memory for. With 1, the loader's ``prefetch`` must be at least 2, which is the default.
     * With several processes, build the loader of the evaluation with ``last_batch="pad"``. All ranks then have the same
       number of batches. Samples that only fill a batch have the label -100.
     """
@@ -125,10 +125,10 @@ class LoaderTrainer:
         return int(super().num_examples(dataloader))  # type: ignore[misc]
 
     def _prepared(self, loader: Loader) -> _LoaderShard:
-        # Return the same object each time, because it counts the epochs of the loader.
+        # Return the same object for a loader each time, because the object counts the loader's epochs.
         known: weakref.WeakKeyDictionary[Loader, _LoaderShard] = self.__dict__.setdefault("_loaders", weakref.WeakKeyDictionary())
         if loader not in known:
-            # The Trainer holds all batches of two steps at a time, and one more.
+            # With accumulation, copy batches: the Trainer holds those of two optimizer steps and one more, too many for the loader.
             copies = self.args.gradient_accumulation_steps > 1  # type: ignore[attr-defined]
             known[loader] = _LoaderShard(Batches(loader, self.loader_keys, IGNORED_LABEL, copies=copies), batch_size=None)
         return known[loader]

@@ -1,4 +1,5 @@
-"""feedwater on a Ray cluster: CPU machines read and preprocess for GPU machines, embed a data set, or pack it into shards.
+"""feedwater on a Ray cluster: machines without a GPU can preprocess images for GPU machines, run a model on a data set, or pack a data set into
+shards.
 
     import feedwater as fw
 

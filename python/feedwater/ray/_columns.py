@@ -18,7 +18,7 @@ from ._parts import Part, problems
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-#: Python types of fields, and the types of their columns.
+#: Python types that fields may have, and the Arrow type of the column for each.
 _FIELD_TYPES = {
     bool: pyarrow.bool_(),
     int: pyarrow.int64(),
@@ -28,46 +28,45 @@ _FIELD_TYPES = {
 }
 _FIELD_NAMES = "int, float, bool, str, bytes, arrays of NumPy with one or two axes, or a type of Arrow"
 _ADVICE = 'Name the fields that become columns: fields={"caption": str}'
-#: Type of a field that is `None` in the first item.
+#: Marks a field whose type is unknown, because it is `None` in the first item.
 _UNKNOWN = type(None)
-#: Name of the column for fields that are no dictionary.
+#: Name of the only column of fields if the fields of an item are not a dictionary.
 _FIELDS = "fields"
-#: Names of all other columns.
+#: Names of the columns that exist besides fields and annotated objects.
 _COLUMNS = ("image", "label", "target", "index", "location", "epoch", "position", "padding", "outcome", "replaces", "error")
 #: Names of the columns of annotated objects.
 _OBJECTS = ("boxes", "categories", "object_ids", "areas", "visible", "crowd", "masks")
 
-#: Element types of images. Arrow has no bf16, so such images are stored as 16-bit integers with the same bits. No other
-#: images have this type.
+#: Element types of images in columns. Arrow has no bf16, so only bf16 images are stored as 16-bit integers, with the same bits.
 ELEMENTS: Mapping[str, Any] = {"u8": numpy.uint8, "f16": numpy.float16, "bf16": numpy.uint16, "f32": numpy.float32}
 
-#: A key of `_FIELD_TYPES`, or a type of Arrow.
+#: Type of a field: a Python type that is a key of `_FIELD_TYPES`, or a type of Arrow.
 FieldType: TypeAlias = "type | pyarrow.DataType"
 
 
 class Fields:
-    """Names and types of the columns for the fields of sequences' items."""
+    """Names and types of the columns for fields of :func:`feedwater.samples`."""
 
     def __init__(self, types: Mapping[str, FieldType], *, is_whole: bool) -> None:
         self._types = dict(types)
-        # Whether an item with other fields is an error.
+        # Whether the columns must include all fields, so that an item with another field is an error.
         self._is_whole = is_whole
 
     @classmethod
     def of(cls, own: Mapping[str, Given], types: Mapping[str, FieldType] | None, has_objects: bool) -> Fields:
-        """Returns the given fields, or else the fields of the first item of each sequence. ``has_objects``: whether the
-        source has annotated objects."""
+        """Creates the columns from the argument ``fields`` (``types``). Without it, they are the fields of the first item of
+        each sequence. ``has_objects``: whether the source has annotated objects."""
         if types is not None and not own:
-            raise TypeError("fields are those of items of fw.samples, but the source has none")
+            raise TypeError("the argument fields selects fields of items of fw.samples, but the source has no such items; remove fields")
         found = _inferred(own) if types is None else types
         for name, kind in found.items():
             if not isinstance(name, str):
-                raise ValueError(f"field {name!r} has a name that is no text; names of columns are texts. {_ADVICE}")
+                raise ValueError(f"field {name!r} has a name that is no text, but names of columns must be texts. {_ADVICE}")
             if name in _COLUMNS or (has_objects and name in _OBJECTS):
                 raise ValueError(f"field {name!r} has the name of another column; rename it. {_ADVICE}")
             is_plain = isinstance(kind, type) and kind in _FIELD_TYPES
             if not is_plain and not isinstance(kind, pyarrow.DataType):
-                raise ValueError(f"field {name!r} is of type {_name(kind)}; columns of fields are of {_FIELD_NAMES}. {_ADVICE}")
+                raise ValueError(f"field {name!r} is of type {_name(kind)}; columns of fields must be of one of the types {_FIELD_NAMES}. {_ADVICE}")
         return cls(found, is_whole=types is None)
 
     def columns(self, values: Sequence[Any], indices: Sequence[int]) -> dict[str, pyarrow.Array]:
@@ -76,7 +75,10 @@ class Fields:
         if self._is_whole:
             for row, index in zip(rows, indices):
                 for name in row.keys() - self._types.keys():
-                    raise ValueError(f"sample {index} has the field {name!r}, which no sequence has in its first item. {_ADVICE}")
+                    raise ValueError(
+                        f"sample {index} has the field {name!r}, which no sequence has in its first item, so it has no column. "
+                        f"{_ADVICE}"
+                    )
         return {name: _column(name, kind, [row.get(name) for row in rows], indices) for name, kind in self._types.items()}
 
 
@@ -89,7 +91,10 @@ def _inferred(own: Mapping[str, Given]) -> dict[str, FieldType]:
             if known is _UNKNOWN:
                 types[name] = kind
             elif kind not in (known, _UNKNOWN):
-                raise ValueError(f"field {name!r} is of type {_name(known)}, but in {sequence}[0] of type {_name(kind)}. {_ADVICE}")
+                raise ValueError(
+                    f"field {name!r} is of type {_name(known)}, but in {sequence}[0] of type {_name(kind)}; a column has one type. "
+                    f"{_ADVICE}"
+                )
     for name, kind in types.items():
         if kind is _UNKNOWN:
             raise ValueError(f"field {name!r} of the first item is None, so its type is not known. {_ADVICE}")
@@ -97,17 +102,17 @@ def _inferred(own: Mapping[str, Given]) -> dict[str, FieldType]:
 
 
 def _first(items: Items) -> Mapping[str, Any]:
-    """Returns the fields of the first item."""
+    """Returns the fields of the first item of a sequence, by name."""
     try:
         item = items[0]
     except Exception:
-        # Ignore the error here. The loader handles it according to `on_error`.
+        # The item cannot be read. Ignore this here: the loader handles the error according to `on_error`.
         return {}
     return _row(item[2]) if isinstance(item, tuple) and len(item) == 3 else {}
 
 
 def _inferred_type(value: Any) -> FieldType:
-    """Returns the type of the column for a value."""
+    """Returns the type of the column for a field with this value."""
     if isinstance(value, numpy.ndarray) and value.ndim in (1, 2) and value.dtype.kind in "biuf":
         element = pyarrow.from_numpy_dtype(value.dtype)
         return pyarrow.list_(element if value.ndim == 1 else pyarrow.list_(element, value.shape[1]))
@@ -122,7 +127,7 @@ def _row(value: Any) -> Mapping[str, Any]:
 
 
 def _type(value: Any) -> type:
-    """Returns the type of a value, also of a number of NumPy."""
+    """Returns the Python type of a value. For a number of NumPy, this is the type of the equal Python number."""
     return type(value.item() if isinstance(value, numpy.generic) else value)
 
 
@@ -135,21 +140,21 @@ def _column(name: str, kind: FieldType, values: Sequence[Any], indices: Sequence
     for value, index in zip(values, indices):
         found = _type(value)
         if is_plain and found not in (_UNKNOWN, kind) and (found, kind) != (int, float):
-            raise ValueError(f"field {name!r} of sample {index} is of type {_name(found)}; its column is of {_name(kind)}")
+            raise ValueError(f"field {name!r} of sample {index} is of type {_name(found)}, but its column is of {_name(kind)}")
     try:
         if is_plain:
             return pyarrow.array(values, _FIELD_TYPES[kind])
         return pyarrow.array([value.tolist() if isinstance(value, numpy.ndarray) else value for value in values], kind)
     except (OverflowError, TypeError, ValueError) as problem:
         at = f"samples {indices[0]} to {indices[-1]}" if len(indices) > 1 else f"sample {indices[0]}"
-        raise ValueError(f"field {name!r} of {at} is no column of {_name(kind)}: {problem}") from problem
+        raise ValueError(f"field {name!r} of {at} cannot be converted to a column of {_name(kind)}: {problem}") from problem
 
 
 def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields: Fields, masks: bool) -> pyarrow.Table:
-    """Converts a batch to a block. ``size`` is the number of samples of a full batch."""
+    """Converts a batch to a block, which is a table in Ray Data. ``size``: number of samples in a full batch."""
     first = part.begin + batch.number * size
     records, errors = batch.samples, batch.errors
-    # Padding repeats the last sample.
+    # Padding has the position of the last sample, which it repeats.
     positions = [min(first + place, part.end - 1) for place in range(len(records))]
     # Copy the images, because Ray may collect more blocks than the loader has slots.
     images = numpy.frombuffer(batch._inner.to_host(), ELEMENTS[batch.dtype]).reshape(batch.shape)

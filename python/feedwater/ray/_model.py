@@ -1,4 +1,4 @@
-"""Running models on the images of a data set, for embeddings and predictions."""
+"""Runs models on the images of a data set, to compute embeddings or predictions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ray.data.extensions import ArrowTensorArray
 
 from ._columns import ELEMENTS
 
-#: A model. It returns one row per image, as an array or tensor, or several of them by name.
+#: A model. It returns an array or tensor with one row per image, or a dictionary of such arrays by name.
 Model = Callable[[Any], Any]
 
 
@@ -28,7 +28,7 @@ def map_batches(
     arguments: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> ray.data.Dataset:
-    """Runs a model on the images of :func:`read`. The result has the model's output and the columns in ``keep``:
+    """Runs a model on the images of :func:`read`. The returned data set has the model's outputs, and the columns in ``keep``:
 
         class Embed:
             def __init__(self):
@@ -41,11 +41,11 @@ def map_batches(
         embedded = fw.ray.map_batches(dataset, Embed, num_gpus=1, compute=ray.data.ActorPoolStrategy(size=8))
         embedded.write_parquet("embeddings")
 
-    Images are not copied. Their array is memory of Ray's object store, which must not be written to. Rows of padding
-    are omitted.
+    Images are not copied. Their array is in the memory of Ray's object store, so the model must not write to it. The
+    result has no rows for padding.
 
-    * ``model``: a function of the images, or a class whose objects are such functions. Each worker creates one object
-      of a class.
+    * ``model``: a function of the images, or a class whose objects can be called with the images. Of a class, each worker
+      creates one object.
     * ``framework``: the images are an array (``"numpy"``) or a tensor (``"torch"``) in host memory. Images of ``bf16``
       are a tensor of ``torch.bfloat16``, or an array of ``ml_dtypes.bfloat16``, which must be installed.
     * ``batch_size``: images per call. Default: the images of a batch of :func:`read`. With another number, images of
@@ -53,14 +53,14 @@ def map_batches(
     * ``output``: name of the new column, unless the model returns a dictionary of arrays by name. Vectors become lists
       of fixed size, which every reader of Parquet supports.
     * ``keep``: columns that the result keeps.
-    * ``arguments``: arguments of the class. ``options``: other options of Ray's ``map_batches``, such as ``num_gpus``,
+    * ``arguments``: arguments for creating the object of a class. ``options``: other options of Ray's ``map_batches``, such as ``num_gpus``,
       ``num_cpus``, ``compute``.
     """
     if framework not in ("numpy", "torch"):
         raise ValueError(f'framework is {framework!r}; it is "numpy" or "torch"')
     is_class = isinstance(model, type)
     if arguments and not is_class:
-        raise TypeError("arguments are passed to a class, but the model is a function")
+        raise TypeError("arguments for a constructor are given, but the model is a function; pass a class, or remove the arguments")
     settings = (framework, output, keep, batch_size is None)
     return dataset.map_batches(
         _Actor if is_class else _Applied(model, *settings).apply,
@@ -73,14 +73,14 @@ def map_batches(
 
 
 class _Applied:
-    """Applies a model to tables."""
+    """Applies a model to the tables that Ray passes to it."""
 
     def __init__(self, model: Model, framework: str, output: str, keep: Sequence[str], by_batch: bool) -> None:
         self._model = model
         self._framework = framework
         self._output = output
         self._keep = list(keep)
-        # Whether the model is called once for each batch that a table was joined from.
+        # A table consists of one or more batches. Whether the model is called once for each batch.
         self._by_batch = by_batch
 
     def apply(self, table: pyarrow.Table) -> pyarrow.Table:
@@ -97,14 +97,14 @@ class _Applied:
         for name, values in named.items():
             array = _host(values)
             if array.ndim == 0 or len(array) != len(table):
-                raise ValueError(f"{name} of the model has shape {list(array.shape)}; it must have a row for each of {len(table)} images")
+                raise ValueError(f"{name} of the model has shape {list(array.shape)}; its first dimension must be {len(table)}, the number of images")
             kept = kept.append_column(name, _column(array))
         padding = table.column("padding").to_numpy() if "padding" in table.column_names else numpy.zeros(len(table), bool)
         return kept.filter(pyarrow.array(~padding)) if padding.any() else kept
 
 
 class _Actor:
-    """A class of models. Each worker creates one object of it."""
+    """Applies a model that is a class. Ray creates one object of this actor, and so of the model, per worker."""
 
     def __init__(self, model: type, arguments: Mapping[str, Any], *settings: Any) -> None:
         self._applied = _Applied(model(**arguments), *settings)
@@ -114,7 +114,7 @@ class _Actor:
 
 
 def _images(column: pyarrow.ChunkedArray, framework: str) -> Any:
-    """Returns the memory of a column of tensors."""
+    """Returns a column of tensors as one array, without a copy if the column is one chunk."""
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     images = array.to_numpy_ndarray()
     is_bf16 = images.dtype == ELEMENTS["bf16"]
@@ -127,7 +127,7 @@ def _images(column: pyarrow.ChunkedArray, framework: str) -> Any:
     import torch
 
     with warnings.catch_warnings():
-        # The memory of a block is read-only. Tensors cannot express that.
+        # The memory of a block is read-only. PyTorch warns about this, because its tensors cannot be read-only.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         tensor = torch.from_numpy(images)
     return tensor.view(torch.bfloat16) if is_bf16 else tensor

@@ -1,4 +1,4 @@
-"""Packing a source into shards on a cluster."""
+"""Packs a source into shards on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from ._resources import PROCESS_BYTES, require
 
 #: Number of samples that are encoded to predict the memory of tasks.
 _SAMPLED = 8
-#: Memory of a thread that downscales images, in bytes. Threads share `limits.large_image_memory` for images that need
-#: more.
+#: Memory of a thread that downscales images, in bytes. Larger images use `limits.large_image_memory`, which the threads share.
 _THREAD_BYTES = 32 << 20
-#: Peak memory of a task, as a multiple of its encoded samples. With Ray 2.60 it was 2.3 times while encoding, plus
-#: memory of earlier tasks in the process.
+#: Reserved memory of a task, as a multiple of the size of its encoded samples.
+#: With Ray 2.60, the measured peak was 2.3 times the size of the encoded samples, plus memory of earlier tasks of the process.
 _PIECES = 4
 
 _ENCODES, _WRITES = "a task that encodes", "a task that writes"
@@ -32,7 +31,7 @@ _GIVE_MEMORY = 'pass ray_remote_args={"memory": ...}.'
 
 
 class _Job(NamedTuple):
-    """Input of all tasks of a pack."""
+    """Settings that all tasks of a pack get."""
 
     #: Name of the pack. Tasks in the same process use it to share an opened source.
     name: str
@@ -44,7 +43,7 @@ class _Job(NamedTuple):
 
 
 class _Encoded(NamedTuple):
-    """A piece that is being encoded, or whose samples are not all written yet."""
+    """A piece (consecutive samples encoded by one task) that is being encoded, or has samples that are not written yet."""
 
     begin: int
     end: int
@@ -92,8 +91,8 @@ def pack(
     * ``overwrite``: deletes the files of an earlier pack. ``skip``: skips and counts unusable samples.
     * ``row_index``: whether row indexes of JPEGs are stored beside the shards. ``verify``: whether shards are read
       back.
-    * ``num_cpus``: cores of a task. ``samples_per_task``: samples that a task encodes.
-    * ``tasks``: largest number of concurrent tasks that encode. Default: the cluster's cores divided by ``num_cpus``,
+    * ``num_cpus``: number of cores for a task. ``samples_per_task``: number of samples that a task encodes.
+    * ``tasks``: maximum number of concurrent tasks that encode. Default: the cluster's cores divided by ``num_cpus``,
       plus one. The object store holds the samples of these tasks and of the shards that are being written.
     * ``ray_remote_args``: other options of the tasks, such as ``resources``. ``memory`` replaces the reservation above.
     * ``decode``, ``limits``, ``storage``: sections of a pipeline file.
@@ -131,10 +130,10 @@ def pack(
     if not ray.is_initialized():
         ray.init()
     options = {"num_cpus": num_cpus, **(ray_remote_args or {})}
-    # Memory of a task without its samples, in bytes.
+    # Memory that a task needs besides its samples, in bytes.
     encode = PROCESS_BYTES + (0 if shorter is None else threads * _THREAD_BYTES + _large_image_memory(job))
     write = PROCESS_BYTES + shard_bytes
-    # Check this before the directory gets a manifest, which contains these settings.
+    # Check the memory before a manifest is written. The manifest has these settings, so a later call with other ones would fail.
     require(_ENCODES, {"memory": encode, **options}, f"Lower limits.large_image_memory, or {_GIVE_MEMORY}")
     require(_WRITES, {"memory": write, **options}, f"Lower shard_bytes, or {_GIVE_MEMORY}")
     # Lock the directory before tasks run.
@@ -155,8 +154,8 @@ def pack(
 
 
 def _piece_bytes(packer: _feedwater.Packer, coordinator: _feedwater.PackCoordinator, samples: int) -> int:
-    """Predicts the encoded bytes of a task with this number of samples, from the mean size of a few samples that are
-    evenly spread over those to pack."""
+    """Predicts the size in bytes of ``samples`` encoded samples, from the mean size of a few samples. These are evenly
+    spread over the samples to pack."""
     begin, end = coordinator.next, coordinator.samples
     count = min(_SAMPLED, end - begin)
     sizes = []
@@ -165,13 +164,13 @@ def _piece_bytes(packer: _feedwater.Packer, coordinator: _feedwater.PackCoordina
         try:
             sizes.append(len(packer.encode(index, index + 1)[1]))
         except Error:
-            # The sample is unusable. The task that encodes it reports this.
+            # The sample is unusable. Ignore it here, because the task that encodes it reports the error.
             continue
     return samples * sum(sizes) // max(len(sizes), 1)
 
 
 def _large_image_memory(job: _Job) -> int:
-    """Returns the limit in bytes, even if it was given with a unit."""
+    """Returns ``limits.large_image_memory`` in bytes. The setting may be a text with a unit."""
     written = _feedwater.Pipeline.from_toml(job.text, job.base).to_toml()
     found = re.search(r"^large_image_memory = (\d+)$", written, re.MULTILINE)
     assert found is not None, written
@@ -198,15 +197,15 @@ class _Run:
         self._verify = verify
         self._encode = ray.remote(_encode).options(num_returns=2, name="feedwater.pack.encode", **encode)
         self._write = ray.remote(_write).options(name="feedwater.pack.write", **write)
-        #: Pieces that are being encoded.
+        #: Pieces that tasks are encoding, in the order of the source.
         self._encoding: deque[_Encoded] = deque()
-        #: Pieces with samples of the next shard, whose end is not known yet.
+        #: Encoded pieces with samples of the next shard. Where this shard ends is not known yet.
         self._open: list[_Encoded] = []
         #: Shards that are being written.
         self._writing: deque[Any] = deque()
 
     def all(self) -> None:
-        """Packs all samples that are in no listed shard."""
+        """Packs all samples that are not yet in a shard that the manifest lists."""
         next_, end = self._coordinator.next, self._coordinator.samples
         try:
             while next_ < end or self._encoding:
@@ -216,14 +215,14 @@ class _Run:
                     next_ = until
                 self._sized(self._encoding.popleft())
         except BaseException:
-            # List the shards that were complete before the error.
+            # Add the shards that were complete before the error to the manifest.
             self._list(0)
             raise
         self._list(0)
 
     def _sized(self, encoded: _Encoded) -> None:
         """Waits for the sizes of a piece, and starts writing the shards that end in it."""
-        # List written shards meanwhile, so that a pack that is killed continues after them.
+        # Meanwhile add written shards to the manifest, so that a pack that is killed can continue after them.
         while not _done(encoded.sizes, among=[encoded.sizes, *list(self._writing)[:1]]):
             self._list(len(self._writing))
         sizes = _result(encoded.sizes)
@@ -236,7 +235,7 @@ class _Run:
         self._list(self._tasks)
 
     def _list(self, most: int) -> None:
-        """Lists written shards, and waits until at most ``most`` shards are being written."""
+        """Adds written shards to the manifest, and waits until at most ``most`` shards are still being written."""
         while self._writing:
             if len(self._writing) <= most and not _done(self._writing[0]):
                 break
@@ -266,14 +265,14 @@ def _packer(job: _Job) -> _feedwater.Packer:
     return _feedwater.Packer(pipeline, job.directory, job.settings)
 
 
-#: The pack that ran last in this process, and its opened source.
+#: Name of the pack that last used this process, and its opened source.
 _last: tuple[str, _feedwater.Packer] | None = None
 
 
 def _opened(job: _Job) -> _feedwater.Packer:
-    """Returns the source of a pack. Later tasks of the pack in this process use the same source."""
+    """Opens the source of a pack, and keeps it for later tasks of the same pack in this process."""
     global _last
-    # Another thread may replace `_last` meanwhile.
+    # Read `_last` once, because another thread may replace it.
     last = _last
     if last is None or last[0] != job.name:
         last = _last = job.name, _packer(job)

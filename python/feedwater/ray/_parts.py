@@ -1,4 +1,4 @@
-"""Division of epochs into parts, and positions in them. This module does not need Ray."""
+"""Divides epochs into parts for tasks, and computes positions in epochs. This module does not need Ray."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive batches of one epoch."""
+    """A part of an epoch: consecutive batches that a task reads."""
 
     epoch: int
     #: First position in the epoch's order, and the position after the last.
     begin: int
     end: int
-    #: Rows of the batches. Padding has rows but no positions.
+    #: Number of rows of the batches, including padding, which has no positions.
     rows: int
 
 
 @dataclass(frozen=True)
 class Order:
-    """The batches of consecutive epochs. The first epoch may begin in the middle."""
+    """The batches of consecutive epochs, of which the first may begin at a position in the middle."""
 
-    #: Samples of the source.
+    #: Number of samples in the source.
     samples: int
-    #: Samples of a batch.
+    #: Number of samples in a full batch.
     batch: int
-    #: ``"drop"``, ``"pad"`` or ``"partial"``.
+    #: The setting ``last_batch``: ``"drop"``, ``"pad"`` or ``"partial"``.
     last: str
-    #: The first epoch, and the first position in it.
+    #: Number of the first epoch, and the first position in this epoch.
     epoch: int
     position: int
     epochs: int
@@ -48,11 +48,11 @@ class Order:
 
     @property
     def rows(self) -> int:
-        """Rows of all epochs, including padding."""
+        """Number of rows of all epochs, including padding."""
         return sum(self._rows(number) for number in range(self.epochs))
 
     def tasks(self, count: int) -> list[list[Part]]:
-        """Divides the batches into tasks of consecutive batches: at most this number of tasks, and at least one."""
+        """Divides the batches into tasks of consecutive batches: at most ``count`` tasks, and at least one."""
         batches = [self._batches(number) for number in range(self.epochs)]
         total = sum(batches)
         count = max(1, min(count, total))
@@ -69,7 +69,7 @@ class Order:
         return tasks
 
     def _part(self, number: int, first: int, last: int) -> Part:
-        """Returns the part from batch ``first`` up to, but without, batch ``last``."""
+        """Returns the part of an epoch from batch ``first`` up to, but without, batch ``last``."""
         start = self._begin(number)
         begin = start + first * self.batch
         end = min(start + last * self.batch, self.samples)
@@ -77,19 +77,19 @@ class Order:
         return Part(self.epoch + number, begin, end, rows)
 
     def after(self, rows: int) -> tuple[int, int]:
-        """Returns epoch and position after this number of rows."""
+        """Returns the epoch and the position in it after ``rows`` rows."""
         for number in range(self.epochs):
             own = self._rows(number)
             if rows < own:
                 return self.epoch + number, min(self._begin(number) + rows, self.samples)
             rows -= own
         if rows > 0:
-            raise ValueError(f"rows is {rows} more than the {self.rows} rows of the data set")
+            raise ValueError(f"rows is too large by {rows}: the data set has {self.rows} rows")
         return self.epoch + self.epochs, 0
 
 
 def problems(errors: Sequence[tuple[int, str]], sample: Mapping[str, Any]) -> str | None:
-    """Returns the error message of the sample that was replaced, if any."""
+    """Returns the error message of the failed sample that this sample replaces, or ``None`` if it replaces none."""
     failed = sample["index"] if sample["replaces"] is None else sample["replaces"]
     replaced = sample["replaces"] is not None or sample["outcome"] == "substituted"
     return dict(errors).get(failed) if replaced else None

@@ -1,4 +1,4 @@
-"""A data set of Ray Data whose blocks are batches of feedwater."""
+"""Reads batches of feedwater as the blocks of a data set of Ray Data."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from ._columns import ELEMENTS, Fields, FieldType, table
 from ._parts import Order, Part
 from ._resources import PROCESS_BYTES, require
 
-#: Settings of a loader that tasks set themselves.
+#: Settings of a loader that users cannot set, because read tasks set them.
 _OF_TASKS = ("device", "framework", "positions", "rank", "world_size")
-#: Bytes of a row without image and targets. Ray chooses the number of tasks by it.
+#: Estimated size of a row without image and targets, in bytes. Ray chooses the number of tasks from the estimated size.
 _ROW_BYTES = 128
 
 
 class _Job(NamedTuple):
-    """Input of all read tasks of a data set."""
+    """Settings that all read tasks of a data set get."""
 
     #: Name of the data set. Tasks in the same process use it to share an opened source.
     name: str
     text: str
     base: str
-    #: Sequences that the text names, and the columns for their fields.
+    #: Sources of :func:`feedwater.samples` that the text names, and the columns for their fields.
     own: dict[str, Given]
     fields: Fields
-    #: Whether objects have a column of masks.
+    #: Whether the data set has a column with the masks of annotated objects.
     masks: bool
     state: dict[str, Any]
     batch: int
@@ -70,11 +70,17 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         transform, batch_size = settings.pop("transform", transform), settings.pop("batch_size", batch_size)
         refused = [name for name in _OF_TASKS if name in settings]
         if refused:
-            raise TypeError(f"{refused[0]} cannot be set: each read task reads a part of the whole set, on the GPU if num_gpus is set")
+            raise TypeError(
+                f"{refused[0]} cannot be set, because Ray divides the set among its read tasks and chooses their device (the GPU if num_gpus is "
+                "set)"
+            )
         if num_gpus < 0:
             raise ValueError(f"num_gpus is {num_gpus}; it must be at least 0")
         if getattr(transform, "rest", []):
-            raise ValueError("the recipe has transforms that run in Python; apply them with map_batches")
+            raise ValueError(
+                "the recipe has transforms that run in Python (keep_rest), which read tasks do not run; remove them from the recipe and apply "
+                "them with map_batches"
+            )
         if epochs < 1:
             raise ValueError(f"epochs is {epochs}; it must be at least 1")
         settings["loader"] = {**table_of("loader", settings.get("loader")), "shard": "none"}
@@ -83,7 +89,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             raise ValueError('on_error is "drop", but the number of rows must be known; set "substitute", and filter by the column outcome')
         if "num_workers" not in settings["loader"]:
             settings.setdefault("num_workers", threads)
-        # Checks the settings and the state, and determines the order. This machine needs no GPU.
+        # Build a loader on the CPU to check the settings and the state, and to determine the order. So this machine needs no GPU.
         with Loader(source, transform, batch_size=batch_size, epoch=epoch, device="cpu", framework="batch", **settings) as loader:
             if state is not None:
                 loader.load_state_dict(state)
@@ -95,39 +101,38 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             text, own = loader._text, loader._own
             has_objects = inner.has_objects
         if masks and not has_objects:
-            raise TypeError("masks are those of annotated objects, which the source does not have")
+            raise TypeError("masks=True needs annotated objects, which the source does not have; remove masks")
         columns = Fields.of(own, fields, has_objects)
         if num_gpus > 0:
-            # Ray shows each task only its own GPUs.
+            # Ray makes only the task's own GPUs visible to it, so the first of them is number 0.
             text = text.replace('device = "cpu"', 'device = "cuda:0"', 1)
         begin = self._state["state"]
         self._order = Order(begin["samples"], batch_size, last, begin["epoch"], begin["position"], epochs)
         self._image: int = math.prod(shape) * numpy.dtype(ELEMENTS[kind]).itemsize
-        # Ray collects batches up to the size of a block and joins them.
+        # Ray joins batches until a block has this size.
         block = max(batch_size * self._image, ray.data.DataContext.get_current().target_max_block_size or 0)
-        #: Predicted memory of a task in bytes: its process, its loader, a block, and the batches that are joined to the
-        #: block.
+        #: Predicted memory of a task in bytes: its process, its loader, a block, and the batches from which the block is joined.
         self.task_memory = PROCESS_BYTES + loader_bytes + 2 * min(block, self.estimate_inmemory_data_size())
-        #: GPUs of a task.
+        #: Number of GPUs for a task.
         self.num_gpus = num_gpus
         self._job = _Job(uuid.uuid4().hex, text, os.getcwd(), own, columns, masks, begin, batch_size)
 
     def __len__(self) -> int:
-        """Rows of all epochs, with padding."""
+        """Number of rows of all epochs, including padding."""
         return self._order.rows
 
     def state_dict(self, rows: int) -> dict[str, Any]:
-        """Returns the position after the first ``rows`` rows, in order, in the form of
-        :meth:`feedwater.Loader.state_dict`. A loader or another data set can continue there."""
+        """Returns the position after the first ``rows`` rows in the order of the data set, as a state like that of
+        :meth:`feedwater.Loader.state_dict`. A loader or another data set can continue from this state."""
         epoch, position = self._order.after(rows)
         return {**self._state, "state": {**self._state["state"], "epoch": epoch, "position": position}}
 
     def get_name(self) -> str:
-        """Name of the read tasks."""
+        """Name of the read tasks in Ray's messages."""
         return "Feedwater"
 
     def estimate_inmemory_data_size(self) -> int:
-        """Bytes of all blocks."""
+        """Estimated size of all blocks in bytes."""
         return len(self) * (self._image + _ROW_BYTES)
 
     def get_read_tasks(
@@ -144,7 +149,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
 
 
 class _Blocks:
-    """Reads the parts of a task. Each run gives the same blocks, so Ray may repeat a task."""
+    """Function of a read task, which reads its parts. Each run returns the same blocks, so Ray may repeat the task."""
 
     __name__ = "feedwater_blocks"
 
@@ -165,12 +170,12 @@ class _Blocks:
                 inner.close()
 
 
-#: The data set that was read last in this process, and the pipeline with its opened source.
+#: Name of the data set that was last read in this process, and its pipeline with an opened source.
 _last: tuple[str, _feedwater.Pipeline] | None = None
 
 
 def _opened(job: _Job) -> _feedwater.Pipeline:
-    """Returns the pipeline with its source. Later tasks of the data set in this process use the same source."""
+    """Opens the source of a data set, and keeps the pipeline for later tasks of the same data set in this process."""
     global _last
     if _last is None or _last[0] != job.name:
         _last = job.name, _feedwater.Pipeline.from_toml(job.text, job.base, job.own).opened()
@@ -209,11 +214,11 @@ def read(
     * ``image``: tensor ``[channels, height, width]``, or ``[height, width, channels]`` with ``layout="nhwc"``. Images
       of ``bf16`` are 16-bit integers with the same bits; convert them with ``batch["image"].view(torch.bfloat16)``,
       which does not copy.
-    * ``label``: 64-bit integer, -1 for none, -100 (``ignore_label``) for a substituted sample. ``target``: tensor
-      ``[classes]`` of f32, with ``classes``.
+    * ``label``: 64-bit integer; -1 without a label, -100 (``ignore_label``) for a substituted sample. ``target``: soft
+      target, a tensor ``[classes]`` of f32; only if ``classes`` is set.
     * ``index``: index of the sample in the source. ``location``: its path or another name.
-    * ``epoch``, ``position``: from 0, in the order of the epoch. ``padding``: whether the row only fills the last
-      batch.
+    * ``epoch``: number of the epoch, from 0. ``position``: position in the order of the epoch, from 0. ``padding``:
+      whether the row only fills the last batch.
     * ``outcome``: the route that decoded the sample, or ``"substituted"`` for a failed sample that was replaced with
       zeros. ``replaces``: index of the failed sample that this one replaces, with ``on_error="skip"``; otherwise null.
       ``error``: error message of the failed sample, or null.
@@ -226,20 +231,21 @@ def read(
 
     Arguments:
 
-    * ``source``: as in :class:`feedwater.Loader`, or a :class:`Datasource`, which then has all arguments of the loader.
-    * ``transform``, ``batch_size`` and other arguments of :class:`feedwater.Loader`: as there.
-    * ``epoch``, ``epochs``: first epoch and number of epochs. ``state``: begins at a
-      :meth:`feedwater.Loader.state_dict` instead.
-    * ``num_cpus``: cores of a task, and threads of its loader unless ``num_workers`` is given.
-    * ``num_gpus``: GPUs of a task. Above 0, the task decodes and transforms on the first of them, and copies batches to
-      the block.
+    * ``source``: as in :class:`feedwater.Loader`, or a :class:`Datasource`. A ``Datasource`` already has the arguments of
+      the loader, so they must not be given here.
+    * ``transform``, ``batch_size`` and other arguments of :class:`feedwater.Loader` have the same meaning as there.
+    * ``epoch``: first epoch. ``epochs``: number of epochs. ``state``: state of :meth:`feedwater.Loader.state_dict` at which
+      the data set begins, instead of ``epoch``.
+    * ``num_cpus``: number of cores for a task, and of threads of its loader unless ``num_workers`` is given.
+    * ``num_gpus``: number of GPUs for a task. Above 0, the task decodes and transforms on the first of these GPUs, and
+      copies the batches to host memory.
     * ``memory``: bytes that Ray reserves for a task. Default: the predicted memory (``Datasource.task_memory``).
     * ``fields``: names and types of the fields that become columns, such as ``{"caption": str, "score": float}``. Types
       are ``int``, ``float``, ``bool``, ``str``, ``bytes``, or a type of Arrow. Default: all fields of the first item of
       each sequence, with the types of their values. Arrays of NumPy with one or two axes become lists, such as
       ``list<fixed_size_list<float>[4]>`` for boxes. The chain does not transform them.
-    * ``masks``: whether annotated objects have a column of masks.
-    * ``override_num_blocks``: number of tasks. Default: chosen by Ray from the size.
+    * ``masks``: whether the data set has a column with the masks of annotated objects.
+    * ``override_num_blocks``: number of tasks. Default: Ray chooses it from the estimated size of the data set.
     * ``ray_remote_args``: other options of the tasks, such as ``resources``.
 
     The data set keeps the order of rows (``preserve_order`` of its context). Raises classes of :mod:`feedwater.errors`, and ``RuntimeError``
@@ -248,7 +254,7 @@ def read(
     if isinstance(source, Datasource):
         given = settings or fields is not None or masks or state is not None
         if transform or given or (batch_size, epoch, epochs, num_gpus) != (64, 0, 1, 0):
-            raise TypeError("the source is a Datasource, which has all settings of the loader already")
+            raise TypeError("the source is a Datasource, which already has all settings of the loader; pass the settings to Datasource")
         datasource = source
     else:
         threads = max(1, int(num_cpus))

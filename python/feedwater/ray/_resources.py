@@ -1,4 +1,4 @@
-"""Resources of tasks, and a check that a node of the cluster has them."""
+"""Checks that a node of the cluster has the resources that a task needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROCESS_BYTES = 128 << 20
 
 
 def require(task: str, options: Mapping[str, Any], advice: str) -> None:
-    """Raises ``RuntimeError`` if no node has the resources in a task's options. Otherwise Ray would wait forever for
+    """Raises ``RuntimeError`` if no node has the resources that a task needs. Without this check, Ray would wait forever for
     such a node."""
     needed = {
         "CPU": options.get("num_cpus") or 0,
@@ -30,7 +30,7 @@ def require(task: str, options: Mapping[str, Any], advice: str) -> None:
 
 
 def _named(resources: Mapping[str, float], among: Mapping[str, float] | None = None) -> str:
-    """Formats the amounts of the needed resources, by name."""
+    """Formats resources as text. Only resources with an amount above 0 in ``among`` are included."""
     wanted = [name for name, amount in (among or resources).items() if amount]
     return ", ".join(_amount(name, resources[name]) for name in wanted)
 

@@ -156,7 +156,7 @@ fn settings_of_other_libraries_get_what_to_write() {
         ("[[chain]]\nop = \"flip\"\np = 0.5", "horizontal = 0.5"),
         // The names of feedwater's own settings have precedence over those of other libraries.
         ("[loader]\nbatchs = 4", "did you mean batch_size?"),
-        ("[loader]\nsize = 4", "the keys here are"),
+        ("[loader]\nsize = 4", "the known keys are"),
     ] {
         let said = problem(text);
         assert!(said.contains(words), "{text}: {said}");

@@ -174,7 +174,8 @@ fn unfilter(row: &mut [u8], previous: &[u8], pixel_bytes: usize) -> Result<(), D
             3 => u8::midpoint(a, b),
             4 => paeth(a, b, left(previous, at)),
             _ => {
-                let problem = format!("a row of the PNG has filter {filter}; must be 0 to 4");
+                let problem =
+                    format!("a row of the PNG has the filter {filter}; it must be from 0 to 4");
                 return Err(DataError::new(Reason::Corrupt, problem));
             }
         };

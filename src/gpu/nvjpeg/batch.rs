@@ -127,11 +127,14 @@ impl BatchDecoder {
     ) -> Result<Self> {
         let sides = [largest.width, largest.height];
         let problem = if jpeg.backend() != Backend::Hardware {
-            Some(format!("the {} backend decodes single images", jpeg.backend().name()))
+            Some(format!(
+                "the backend {} decodes only single images, not batches",
+                jpeg.backend().name()
+            ))
         } else if capacity == 0 || i32::try_from(capacity).is_err() {
             Some(format!("a batch of {capacity} images"))
         } else if sides.iter().any(|side| !(1..=MAX_SIDE).contains(side)) {
-            Some(format!("a batch of images of {largest}"))
+            Some(format!("a batch decoder cannot be created for images of {largest} pixels"))
         } else {
             None
         };
@@ -242,22 +245,29 @@ impl BatchDecoder {
         let internal = |problem| Err(Error::Internal { problem });
         if jobs.len() > self.capacity() {
             let (given, capacity) = (jobs.len(), self.capacity());
-            return internal(format!("{given} images for a decoder of up to {capacity}"));
+            return internal(format!(
+                "a call with {given} images was made to a decoder for at most {capacity} images"
+            ));
         }
         for job in jobs {
             let BatchJob { bytes, image, wanted, reduction, .. } = job;
             if ![1, 2, 4, 8].contains(reduction) {
                 return internal(format!(
-                    "a reduction by {reduction}; the engines support 1, 2, 4, 8"
+                    "images cannot be downscaled by {reduction}; the JPEG engines support 1, 2, 4 \
+                     and 8"
                 ));
             }
             if !self.jpeg.allocators.is_pinned(bytes) {
                 let len = bytes.len();
-                return internal(format!("{len} bytes of a file are not page-locked"));
+                return internal(format!(
+                    "the {len} bytes of a file are not in page-locked memory"
+                ));
             }
             let reduced = image.reduced(*reduction);
             if !is_within(*image, image.window()) || !is_within(reduced, *wanted) {
-                return internal(format!("the window {wanted} is not within {reduced} pixels"));
+                return internal(format!(
+                    "the window {wanted} is not inside of the image of {reduced} pixels"
+                ));
             }
             check_room(job.window(&self.jpeg), job.destination.buffer)?;
         }

@@ -95,20 +95,23 @@ impl Library {
         );
         if version < Version::CHECKED {
             warnings.push(format!(
-                "nvJPEG {version} crashes, or reads and writes where it must not, on truncated and malformed files: \
-                 versions before {} do not check them; {way_out}",
+                "nvJPEG {version} crashes, or reads and writes outside of its memory, on \
+                 truncated and malformed files, because versions before {} do not check files; \
+                 {way_out}",
                 Version::CHECKED
             ));
         } else if version < Version::HARDENED {
             warnings.push(format!(
-                "nvJPEG {version} may crash or hang on malformed files: {} corrects its parser; {way_out}",
+                "nvJPEG {version} may crash or hang on malformed files, because its parser has \
+                 errors that version {} corrects; {way_out}",
                 Version::HARDENED
             ));
         }
         if version < Version::EXACT_WINDOWS {
             warnings.push(format!(
-                "nvJPEG {version} computes the outermost pixels of a window wrongly if chroma is interpolated: a margin \
-                 of {MARGIN} pixels is decoded around each window and dropped; {} or later needs none",
+                "nvJPEG {version} computes the outermost pixels of a window wrongly if chroma is \
+                 interpolated, so feedwater decodes {MARGIN} more pixels on each side of a window \
+                 and drops them; version {} or later does not need this",
                 Version::EXACT_WINDOWS
             ));
         }

@@ -334,8 +334,9 @@ fn find_engines(library: &Library, handle: sys::nvjpegHandle_t) -> Result<Engine
 fn no_engines() -> Error {
     Error::unavailable(
         "a JPEG engine",
-        "nvJPEG finds none on this GPU (A100, A30, Ada, Hopper, Blackwell and Thor have them; MIG can hide them); in a \
-         container they need the driver capability `video` (libnvcuvid.so.1); the routes nvjpeg-gpu, nvjpeg-hybrid and cpu do without",
+        "nvJPEG finds no JPEG engines on this GPU. A100, A30, Ada, Hopper, Blackwell and Thor \
+         have them, but MIG can hide them. In a container they need the driver capability `video` \
+         (libnvcuvid.so.1). The routes nvjpeg-gpu, nvjpeg-hybrid and cpu need no engines",
     )
 }
 

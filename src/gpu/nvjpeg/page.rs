@@ -178,8 +178,10 @@ impl PageDecoder {
         destination: &DeviceBuffer,
     ) -> Result<Window, DecodeError> {
         if !is_within(image, wanted) {
-            let problem =
-                format!("the window {wanted} is not within the {image} pixels that nvJPEG sees");
+            let problem = format!(
+                "the window {wanted} is not inside of the image, which has {image} pixels \
+                     according to nvJPEG"
+            );
             return Err(DecodeError::Sample(DataError::new(Reason::Corrupt, problem)));
         }
         let window = self.jpeg.window(image, wanted);
@@ -268,7 +270,9 @@ pub(super) fn check_room(window: Window, destination: &DeviceBuffer) -> Result<(
         return Ok(());
     }
     let (decoded, needed, room) = (window.decoded, window.bytes(), destination.len());
-    let problem = format!("the window {decoded} needs {needed} bytes, its destination has {room}");
+    let problem = format!(
+        "the window {decoded} needs {needed} bytes, but its destination has only {room} bytes"
+    );
     Err(Error::Internal { problem })
 }
 

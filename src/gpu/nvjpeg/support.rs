@@ -34,7 +34,8 @@ impl Support {
     pub fn new(jpeg: &Arc<Jpeg>) -> Result<Self> {
         if jpeg.backend() != Backend::Hardware {
             let problem = format!(
-                "only the nvjpeg-hardware backend can be asked about a file, not {}",
+                "only the backend nvjpeg-hardware can check whether it supports a file, not the \
+                 backend {}",
                 jpeg.backend().name()
             );
             return Err(Error::Internal { problem });

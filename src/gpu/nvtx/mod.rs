@@ -29,7 +29,8 @@ impl Nvtx {
         let unavailable = |reason| Error::unavailable("NVTX (a profiler's library)", reason);
         let Some(path) = env::var_os(INJECTION).filter(|path| !path.is_empty()) else {
             let reason = format!(
-                "no profiler has set {INJECTION}; run under one (`nsys profile`), or leave NVTX ranges out"
+                "no profiler has set the environment variable {INJECTION}; run this program under \
+                 a profiler such as `nsys profile`, or without NVTX ranges"
             );
             return Err(unavailable(reason));
         };

@@ -78,7 +78,10 @@ impl<'a> Markers<'a> {
         let rest = self.rest();
         let length = usize::from(be16(rest, 0).ok_or_else(|| truncated(&what()))?);
         if length < 2 {
-            return Err(corrupt(format!("{} says that it has {length} bytes", what())));
+            return Err(corrupt(format!(
+                "{} gives its length as {length} bytes; the length must be at least 2",
+                what()
+            )));
         }
         let whole = rest.get(..length).ok_or_else(|| truncated(&what()))?;
         self.at += length;

@@ -30,7 +30,7 @@ impl<'a> Checks<'a> {
                 Ok(())
             }
             0xED if body.starts_with(PHOTOSHOP) && ends_in_a_block(body) => {
-                Err(corrupt("a Photoshop segment ends inside the head of a block"))
+                Err(corrupt("a Photoshop segment ends inside the header of a resource block"))
             }
             _ => Ok(()),
         }

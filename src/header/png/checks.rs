@@ -58,7 +58,7 @@ impl<'a> Checks<'a> {
             _ if !self.is_indexed() => Ok(()),
             Some(colors) if colors > MAX_COLORS => {
                 let problem =
-                    format!("{colors} colors in the PLTE chunk, the format allows {MAX_COLORS}");
+                    format!("the PLTE chunk has {colors} colors; at most {MAX_COLORS} are allowed");
                 Err(corrupt(problem))
             }
             None if self.transparent_color => {
@@ -86,8 +86,10 @@ impl<'a> Checks<'a> {
             b"tRNS" => self.transparency(data),
             b"gAMA" => at_least(4, "gAMA", data),
             b"cHRM" if !data.len().is_multiple_of(4) => {
-                let problem =
-                    format!("{} bytes in the cHRM chunk; must be a multiple of 4", data.len());
+                let problem = format!(
+                    "the cHRM chunk has {} bytes; the number must be a multiple of 4",
+                    data.len()
+                );
                 Err(corrupt(problem))
             }
             b"sRGB" => at_least(1, "sRGB", data),
@@ -119,7 +121,7 @@ impl<'a> Checks<'a> {
         at_least(13, "IHDR", data)?;
         if data[11] != 0 {
             return Err(corrupt(format!(
-                "the IHDR chunk has filter method {}; must be 0",
+                "the IHDR chunk has the filter method {}; it must be 0",
                 data[11]
             )));
         }
@@ -158,8 +160,10 @@ impl<'a> Checks<'a> {
             self.characters += characters;
         }
         if self.characters > MAX_TEXT_CHARACTERS {
-            let problem =
-                format!("more than {MAX_TEXT_CHARACTERS} characters in all text chunks together");
+            let problem = format!(
+                "all text chunks together have more than {MAX_TEXT_CHARACTERS} characters, \
+                     which is the maximum"
+            );
             return Err(corrupt(problem));
         }
         Ok(())
@@ -210,7 +214,10 @@ impl<'a> Checks<'a> {
 
 fn at_least(bytes: usize, name: &str, data: &[u8]) -> Result<(), DataError> {
     if data.len() < bytes {
-        let problem = format!("{} bytes in the {name} chunk; must be at least {bytes}", data.len());
+        let problem = format!(
+            "the chunk has {} bytes, but a {name} chunk needs at least {bytes}",
+            data.len()
+        );
         return Err(corrupt(problem));
     }
     Ok(())
@@ -226,9 +233,9 @@ fn color_profile(data: &[u8]) -> Result<(), DataError> {
             unpacked_characters(b"iCCP", packed).map(drop)
         }
         Some([0, ..]) => Ok(()),
-        Some([method, ..]) => {
-            Err(corrupt(format!("compression method {method} in the iCCP chunk; must be 0")))
-        }
+        Some([method, ..]) => Err(corrupt(format!(
+            "the iCCP chunk has the compression method {method}; it must be 0"
+        ))),
     }
 }
 
@@ -251,7 +258,10 @@ fn unpacked_characters(kind: &[u8; 4], mut packed: &[u8]) -> Result<u64, DataErr
         found += if kind == b"iTXt" { characters(step.output) } else { step.output.len() as u64 };
         if bytes > MAX_TEXT_BYTES {
             let name = kind.escape_ascii();
-            let problem = format!("the {name} chunk unpacks to more than {MAX_TEXT_BYTES} bytes");
+            let problem = format!(
+                "the {name} chunk decompresses to more than {MAX_TEXT_BYTES} bytes, which is the \
+                 maximum"
+            );
             return Err(corrupt(problem));
         }
         match step.state {

@@ -33,7 +33,8 @@ pub(super) fn packed<'a>(kind: &[u8; 4], data: &'a [u8]) -> Result<Packed<'a>, D
             [] => Packed::Nothing,
             [0, packed @ ..] => Packed::Zlib(packed),
             [method, ..] => {
-                let problem = format!("compression method {method} in a zTXt chunk; must be 0");
+                let problem =
+                    format!("a zTXt chunk has the compression method {method}; it must be 0");
                 return Err(corrupt(problem));
             }
         },

@@ -93,8 +93,8 @@ impl Loader {
         let Held { adds, added, warning } = &self.held;
         if !adds {
             let text = format!(
-                "next() waits while {batches} batches are held, which is the maximum; drop one, or set loader.prefetch to \
-                 at least {batches}"
+                "next() waits, because the consumer holds {batches} batches, which are all that \
+                 exist; drop a batch, or set loader.prefetch to at least {batches}"
             );
             if warning.set(text.clone()).is_ok() {
                 eprintln!("feedwater: {text}");
@@ -107,8 +107,10 @@ impl Loader {
                 added.fetch_add(1, Ordering::Relaxed);
                 warning.get_or_init(|| {
                     format!(
-                        "all {batches} batches were held, so memory for more is allocated beyond the plan (stats.batches_added \
-                         counts them); clone data that must live longer than the next batches, or set loader.prefetch to at least {batches}"
+                        "the consumer held all {batches} batches, so memory for more batches is \
+                         allocated beyond the plan (stats.batches_added counts them); clone data \
+                         that you keep longer and drop the batches, or set loader.prefetch to at \
+                         least {batches}"
                     )
                 });
             }

@@ -140,7 +140,7 @@ impl LoaderBuilder {
                 let line = match &error {
                     // The full error, with the searched paths and the remedy, is too long for a line.
                     Error::Unavailable { what, .. } => {
-                        format!("{what} is not available, see feedwater doctor")
+                        format!("{what} is not available; feedwater doctor prints the reason")
                     }
                     _ => error.to_string(),
                 };
@@ -151,8 +151,8 @@ impl LoaderBuilder {
         let used_on = self.consumer.as_ref().map_or(device.ordinal(), |it| it.device().ordinal());
         if used_on != device.ordinal() {
             let problem = format!(
-                "is {choice}, which is GPU {}, and the consumer's stream is of GPU {used_on}; batches are on the GPU of their \
-                 consumer, so remove the device",
+                "is {choice}, which is GPU {}, but the consumer's stream belongs to GPU \
+                 {used_on}, where the batches are delivered; remove the setting device",
                 device.ordinal()
             );
             return Err(Error::config("device", problem));

@@ -39,7 +39,7 @@ impl Loader {
         let positions = builder.positions.clone().unwrap_or(0..samples);
         if positions.is_empty() || positions.end > samples {
             let Range { start, end } = positions;
-            let problem = format!("are {start} to {end}, but must be a part of 0 to {samples}");
+            let problem = format!("are {start} to {end}, but must lie within 0 to {samples}");
             return Err(Error::config("positions", problem));
         }
         let used = positions.end - positions.start;
@@ -53,8 +53,8 @@ impl Loader {
         // Every shard fails with this error, so no rank waits for the others.
         if loader.last_batch == LastBatch::Partial && used < world {
             let problem = format!(
-                "is partial, and with {used} samples some of {world} shards would be empty; use fewer shards, \
-                 or set loader.last_batch to pad"
+                "is partial, but there are only {used} samples, so some of {world} shards would \
+                 be empty; use fewer shards, or set loader.last_batch to pad"
             );
             return Err(Error::config("loader.last_batch", problem));
         }

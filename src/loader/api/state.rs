@@ -88,14 +88,17 @@ impl LoaderState {
             && was != is
         {
             let problem = format!(
-                "was saved with other classes, so labels would change their meaning (checksum {was:08x}, now {is:08x}); \
-                 set source.classes to the names of that time"
+                "was saved with other classes, so labels would change their meaning (checksum of \
+                 the class names: {was:08x} then, {is:08x} now); set source.classes to the class \
+                 names of that time"
             );
             return Err(Error::config("state.classes", problem));
         }
         if self.position > samples {
-            let problem =
-                format!("is {}, but the source has only {samples} samples", self.position);
+            let problem = format!(
+                "is {}, but the source has only {samples} samples; resume with the same source",
+                self.position
+            );
             return Err(Error::config("state.position", problem));
         }
         Ok(())
@@ -108,8 +111,9 @@ impl LoaderState {
         let (was, is) = (self.source?, source?);
         (was != is).then(|| {
             format!(
-                "state.source: the first or last sample has another name than when the state was saved (checksum {was:08x}, now \
-                 {is:08x}); epoch {} continues after {} samples in the same order, so check that the source is the same",
+                "state.source: the first or last sample has another name than when the state was \
+                 saved (checksum {was:08x} then, {is:08x} now). Epoch {} continues after {} \
+                 samples in the saved order; check that the source is the same",
                 self.epoch, self.position
             )
         })

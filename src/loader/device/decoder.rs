@@ -135,7 +135,10 @@ impl<'a> WorkerParts<'a> {
     /// [`Error::Internal`] if workers do not drive this route.
     pub fn watch(&self, route: Route) -> Result<&'a Stopwatch> {
         self.watch.ok_or_else(|| Error::Internal {
-            problem: format!("the route {} is not in the plan", route.name()),
+            problem: format!(
+                "workers do not drive the route {}, because the plan does not use it",
+                route.name()
+            ),
         })
     }
 }

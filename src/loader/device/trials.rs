@@ -52,8 +52,10 @@ pub(in crate::loader) fn try_routes(
                 let pixels = on_device.image_pixels;
                 let [on_card, pinned] = [most.device, most.pinned].map(|it| bytes(it as u64));
                 let why = format!(
-                    "to decode {pixels} pixels, nvJPEG needs more than {on_card} of device memory or {pinned} of page-locked memory, \
-                     the most that the device, the machine and the limits allow, or 16 times the estimate"
+                    "to decode images of {pixels} pixels, nvJPEG needs more than {on_card} of \
+                     device memory or more than {pinned} of page-locked memory. That is the \
+                     maximum: what the device, the machine and the limits allow, or 16 times the \
+                     estimate"
                 );
                 dropped.push((planned.route, why));
             }

@@ -136,7 +136,10 @@ impl PageWorker {
         let route = gathered.submitted.route();
         let gatherer = dispatcher.gatherers.iter().find(|it| it.0 == route);
         let (_, gatherer) = gatherer.ok_or_else(|| Error::Internal {
-            problem: format!("no thread gathers the images of the route {}", route.name()),
+            problem: format!(
+                "the loader has no thread that gathers images for the route {}",
+                route.name()
+            ),
         })?;
         // A closed channel means that the loader ends.
         dispatcher.stopped = gatherer.send(Waiting { page, gathered }).is_err();

@@ -50,8 +50,8 @@ impl Files {
         let rising = ends.windows(2).all(|pair| pair[0] <= pair[1]);
         if !rising || ends.last() != Some(&samples) {
             let problem = format!(
-                "the source has {samples} samples, but its file ends do not rise to that number: its \
-                 file_ends is wrong"
+                "the source has {samples} samples, but the numbers that its file_ends() returns \
+                 do not rise to {samples}; correct file_ends() of the source"
             );
             return Err(Error::Internal { problem });
         }

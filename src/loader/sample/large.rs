@@ -55,8 +55,9 @@ impl LargeImages {
         let most = self.most.load(Ordering::Relaxed);
         (!self.planned && most > 0).then(|| {
             format!(
-                "a sample took up to {} more memory than the plan predicts: it has changed since the plan was made, or an \
-                 operator of your own has a largest_output that is too small",
+                "a sample took up to {} more memory than the plan predicts: the sample has \
+                 changed since the plan was made, or largest_output of one of your operators \
+                 returns too small a size",
                 footprint::bytes(most)
             )
         })
@@ -213,8 +214,10 @@ impl Room {
 
 fn no_room(size: Size, need: &SampleMemory, has: u64) -> DataError {
     let needed = need.total();
-    let problem =
-        format!("{size} needs {needed} bytes of host memory besides its file, {has} are available");
+    let problem = format!(
+        "an image of {size} needs {needed} bytes of host memory besides its file, but only \
+             {has} bytes are available; raise limits.large_image_memory"
+    );
     DataError::new(Reason::Oversized, problem)
 }
 

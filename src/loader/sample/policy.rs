@@ -76,7 +76,10 @@ pub(in crate::loader) fn produce(
         0 => "there is no other sample that could take its place".to_string(),
         _ => format!("the {tried} samples that were tried in its place failed too"),
     };
-    let problem = format!("{}; loader.on_error is skip, but {others}", errors[0].problem);
+    let problem = format!(
+        "{}; no sample could replace this one (loader.on_error is skip): {others}",
+        errors[0].problem
+    );
     Err(Error::Sample(SampleError { problem, ..errors[0].clone() }))
 }
 
@@ -95,11 +98,15 @@ pub(super) fn checked_label(
     let problem = match &plan.stage {
         _ if usize::try_from(label).is_ok_and(is_beyond) => {
             format!(
-                "the label {label} has no class name: the source has {names} names; name every label (classes)"
+                "the label {label} has no class name, because the source has only {names} class \
+                 names; give a name for every label (source.classes)"
             )
         }
         Some(stage) if stage.class(label).is_none() => {
-            format!("the label {label} is not below targets.classes, {}", stage.classes)
+            format!(
+                "the label {label} is too large: labels must be below targets.classes, which is {}",
+                stage.classes
+            )
         }
         _ => return Ok(Some(label).filter(|&label| label != NO_LABEL)),
     };

@@ -311,8 +311,9 @@ impl<S: BatchSlot> Feed<S> {
             cursor.number += 1;
         }
         let mut open = lock(&self.open);
-        let batch =
-            open.back_mut().expect("the batch of the cursor is open until it is handed out");
+        let batch = open
+            .back_mut()
+            .expect("the batch that the cursor points to stays open until it is handed out");
         Job {
             batch: sequence,
             place,
@@ -329,7 +330,7 @@ impl<S: BatchSlot> Feed<S> {
     fn abandon(&self, cursor: &Cursor) {
         if cursor.place > 0 {
             let mut open = lock(&self.open);
-            let batch = open.back_mut().expect("the batch of the cursor is open");
+            let batch = open.back_mut().expect("the batch that the cursor points to is open");
             batch.abandoned = true;
             batch.remaining -= cursor.order.batch_len(cursor.number) - cursor.place;
             self.publish(&mut open);

@@ -37,7 +37,7 @@ impl Operator for ChannelPermutation {
         if (0..3).all(|channel| order.contains(&channel)) {
             return Ok(());
         }
-        Err(FieldError::new("order", format!("must hold 0, 1 and 2 once each, is {order:?}")))
+        Err(FieldError::new("order", format!("must contain 0, 1 and 2 once each, is {order:?}")))
     }
 }
 

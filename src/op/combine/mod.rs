@@ -118,7 +118,7 @@ fn check(operators: &Inner) -> Result<(), FieldError> {
     }
     if operators.len() > MOST_OPERATORS {
         let problem =
-            format!("has {} operators, at most {MOST_OPERATORS} are possible", operators.len());
+            format!("has {} operators; at most {MOST_OPERATORS} are allowed", operators.len());
         return Err(FieldError::new("operators", problem));
     }
     for (place, operator) in operators.iter().enumerate() {
@@ -145,8 +145,8 @@ fn kept_pixels(name: &str, operators: &Inner, input: PixelType) -> Result<PixelT
         if operator.pixels(input)? != input {
             let inner = operator.name();
             return Err(format!(
-                "operators[{place}], {inner}, changes bytes to floats, and not every sample passes it: put {inner} behind \
-                 {name}"
+                "operators[{place}], {inner}, changes bytes to floats, but {name} does not apply \
+                 it to every sample; move {inner} behind {name}"
             ));
         }
     }

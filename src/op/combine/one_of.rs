@@ -75,7 +75,7 @@ impl Operator for OneOf {
     fn check(&self) -> Result<(), FieldError> {
         for (place, &weight) in self.weights.iter().enumerate() {
             if !(weight >= 0.0 && weight.is_finite()) {
-                let problem = format!("must be a number of at least 0, is {weight}");
+                let problem = format!("must be a finite number of at least 0, is {weight}");
                 return Err(FieldError::new(format!("weights[{place}]"), problem));
             }
         }
@@ -83,7 +83,8 @@ impl Operator for OneOf {
         if self.weights.len() != self.operators.len() {
             let (weights, operators) = (self.weights.len(), self.operators.len());
             let operators = counted(operators, "operator");
-            let problem = format!("are {weights} for {operators}; write one for each");
+            let problem =
+                format!("has {weights} numbers for {operators}; give one weight for each operator");
             return Err(FieldError::new("weights", problem));
         }
         if self.weights.iter().sum::<f64>() > 0.0 {

@@ -56,7 +56,8 @@ impl Operator for SomeOf {
         if (1..=most).contains(&self.count) {
             return Ok(());
         }
-        let problem = format!("must be 1 to {most}, the number of operators, is {}", self.count);
+        let problem =
+            format!("is {}, but must be from 1 to {most}, the number of operators", self.count);
         Err(FieldError::new("count", problem))
     }
 

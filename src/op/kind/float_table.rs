@@ -35,7 +35,7 @@ impl ActionKind for Params {
 
     fn reference(&self, table: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
         let (HostImage::U8(src), HostImage::F32(out)) = (src, out) else {
-            unreachable!("tables of floats map bytes to floats");
+            unreachable!("a float table needs an input of bytes and an output of floats");
         };
         look_up(floats(table), src, out);
     }

@@ -311,7 +311,7 @@ impl ActionKind for Params {
             (HostImage::F32(src), HostImage::F32(out)) => {
                 each(params, formula.float_pixel, src, out);
             }
-            _ => unreachable!("the pixel type is kept"),
+            _ => unreachable!("a pixel formula preserves the pixel type"),
         }
     }
 

@@ -75,7 +75,7 @@ impl TableValue for f32 {
 
 /// A look-up table that was computed from histograms.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "made once per sample, and never stored")]
+#[expect(clippy::large_enum_variant, reason = "only one value per sample is on the stack")]
 pub enum Made {
     /// Maps bytes to bytes.
     Bytes(Bytes),
@@ -150,7 +150,7 @@ impl ActionKind for Params {
             (Made::Floats(table), HostImage::U8(src), HostImage::F32(out)) => {
                 look_up(&table, src, out);
             }
-            _ => unreachable!("the images have the types of the table"),
+            _ => unreachable!("the pixel types of the images are those of the table"),
         }
     }
 

@@ -156,7 +156,7 @@ impl ActionKind for Params {
 
     fn reference(&self, _: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
         let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
-            unreachable!("stencils map bytes to bytes");
+            unreachable!("a stencil needs an input and an output of bytes");
         };
         let (window, whole) = (out.window(), self.whole);
         for y in window.y..window.bottom() {

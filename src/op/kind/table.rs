@@ -42,7 +42,7 @@ impl ActionKind for Params {
 
     fn reference(&self, table: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
         let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
-            unreachable!("tables of bytes map bytes to bytes");
+            unreachable!("a byte table needs an input and an output of bytes");
         };
         look_up(bytes(table), src, out);
     }

@@ -61,7 +61,7 @@ impl ActionKind for Params {
 
     fn reference(&self, table: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
         let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
-            unreachable!("warps map bytes to bytes");
+            unreachable!("a warp needs an input and an output of bytes");
         };
         let window = out.window();
         for y in window.y..window.bottom() {

@@ -46,7 +46,7 @@ impl TimmRandAugment {
         let read = timm::RandAugment::parse(&self.config);
         let wrong = |section: String| {
             let problem =
-                format!("is {:?}: timm's RandAugment has no section {section:?}", self.config);
+                format!("is {:?}, but timm's RandAugment has no section {section:?}", self.config);
             FieldError::new("config", problem)
         };
         read.map_err(wrong)
@@ -80,7 +80,8 @@ impl Operator for TimmRandAugment {
         let policy = self.policy()?;
         if policy.layers > MOST_OPS as usize {
             let problem = format!(
-                "must have at most {MOST_OPS} operations per image, has n{}",
+                "must have at most {MOST_OPS} operations per image, but has n{}, which means that \
+                 number of operations",
                 policy.layers
             );
             return Err(FieldError::new("config", problem));

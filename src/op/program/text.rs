@@ -87,7 +87,12 @@ impl ProgramText {
     /// Code of the formula of `kind` for pixels of type `pixels`.
     pub(super) fn code(&self, kind: Kind, pixels: PixelType) -> i32 {
         let place = self.formulas.iter().position(|it| it.is(kind));
-        code(place.expect("checked before: a plan knows the kinds of its operators"), pixels)
+        code(
+            place.expect(
+                "the plan was checked before: every kind of action has its place in the program",
+            ),
+            pixels,
+        )
     }
 }
 

@@ -161,7 +161,7 @@ fn halves(coefs: [i32; 2]) -> [[i16; 2]; 2] {
 
 #[inline(always)]
 fn load32(row: &[u8], at: usize) -> __m256i {
-    must_cast(*row[at..].first_chunk::<32>().expect("the ring's rows are whole vectors"))
+    must_cast(*row[at..].first_chunk::<32>().expect("a row of the ring has a multiple of 32 bytes"))
 }
 
 /// Shuffle mask that expands two pixels, starting at pixel `first` of the lane, to pairs of 16
@@ -177,7 +177,7 @@ fn pair_mask(first: i8) -> __m256i {
 fn horizontal(passes: &Passes, ring: &mut [u8], slots: &[usize]) {
     let Passes { lines, line_len, offsets, pairs, weights, .. } = passes;
     let last = offsets.iter().copied().max().unwrap_or(0) as usize;
-    assert!(last + 2 * CHANNELS * pairs + 16 <= *line_len, "offsets are those of a line's pixels");
+    assert!(last + 2 * CHANNELS * pairs + 16 <= *line_len, "each offset must be inside the line");
     assert!(ROWS_AT_ONCE * line_len <= lines.len());
     let load = |row: usize, at: usize| {
         // SAFETY: row < ROWS_AT_ONCE, and at <= last + 6 * pairs: both asserts above cover 16 more bytes.

@@ -163,7 +163,7 @@ impl Resampler {
         }
         assert!(
             y == self.next_input && self.next_output().is_none(),
-            "rows are pushed in order after ready rows are read"
+            "rows must be pushed in order, after all ready output rows were read"
         );
         self.next_input += 1;
         #[cfg(target_arch = "x86_64")]

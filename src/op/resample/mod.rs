@@ -188,7 +188,7 @@ pub(super) fn table_len(
 /// Reference implementation: a horizontal pass into bytes, then a vertical pass.
 pub fn reference(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
     let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
-        unreachable!("resampling maps bytes to bytes");
+        unreachable!("resampling needs an input and an output of bytes");
     };
     let (columns, rows) = (params.columns(table), params.rows(table));
     let wanted = params.wanted();
@@ -234,7 +234,7 @@ pub fn apply(
     out: &mut HostImage,
 ) -> Result<(), DataError> {
     let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
-        unreachable!("resampling maps bytes to bytes");
+        unreachable!("resampling needs an input and an output of bytes");
     };
     let mut line = vec![0; CHANNELS * params.wanted().width as usize];
     let mut resampler = Resampler::default();

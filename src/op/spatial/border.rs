@@ -49,7 +49,10 @@ pub fn draw_padded(
 /// it.
 pub fn check_mode(mode: PadMode, fill: [f32; CHANNELS]) -> Result<(), FieldError> {
     if mode != PadMode::Constant && fill != [0.0; CHANNELS] {
-        let problem = format!("is {fill:?}, but only the mode constant has a colour");
+        let problem = format!(
+            "is {fill:?}, but only mode = \"constant\" uses a fill colour; remove fill, or set \
+             that mode"
+        );
         return Err(FieldError::new("fill", problem));
     }
     Ok(())

@@ -69,7 +69,8 @@ impl Operator for Elastic {
         }
         let [along_columns, along_rows] = self.sigma;
         if (along_columns == 0.0) != (along_rows == 0.0) {
-            let problem = format!("must both be 0 or both be over 0, are {:?}", self.sigma);
+            let problem =
+                format!("must be 0 for both axes or above 0 for both, is {:?}", self.sigma);
             return Err(FieldError::new("sigma", problem));
         }
         if self.interpolation == Interpolation::Bicubic {

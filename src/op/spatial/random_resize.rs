@@ -54,7 +54,7 @@ impl Operator for RandomResize {
         check_side("max_size", self.max_size)?;
         if self.max_size <= self.min_size {
             let Self { min_size, max_size, .. } = self;
-            let problem = format!("must be above min_size = {min_size}, is {max_size}");
+            let problem = format!("is {max_size}, but must be above min_size, which is {min_size}");
             return Err(FieldError::new("max_size", problem));
         }
         Ok(())

@@ -259,7 +259,7 @@ pub fn line<const N: usize>(
     // The last block overlaps with the block before it.
     for first in (0..last).step_by(LEN).chain([last]) {
         let Some(block) = row[first..].first_chunk::<LEN>() else {
-            unreachable!("the row has as many pixels")
+            unreachable!("the row has a whole block of pixels from this place on")
         };
         let index = order.of(vectors(block));
         let to = if mirrored { last - first } else { first };

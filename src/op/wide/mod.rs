@@ -102,7 +102,7 @@ impl Instructions {
 /// Clamps a number to 0..=255 and truncates it, as a cast to `u8` does. Compilers vectorize this
 /// code, but not the cast.
 #[inline(always)]
-#[expect(clippy::manual_clamp, reason = "`clamp` keeps what is not a number")]
+#[expect(clippy::manual_clamp, reason = "unlike `max` and `min`, `clamp` returns NaN for NaN")]
 pub fn truncated(value: f32) -> i32 {
     let cut = value.max(0.0).min(255.0);
     // SAFETY: the number is from 0 to 255, because `max` replaces NaN by 0.

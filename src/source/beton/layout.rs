@@ -56,13 +56,16 @@ impl Head {
         let allocations = u64::from_le_bytes(bytes(head, allocations_at));
         if version != VERSION {
             let problem = format!(
-                "version {version} of the format, supported is {VERSION}: the file is not a .beton of FFCV, or is damaged"
+                "the file has version {version} of the format, but only version {VERSION} is \
+                 supported: the file is not a .beton of FFCV, or is damaged"
             );
             return Err(FileError::new(0, problem));
         }
         if !u64::is_power_of_two(page) {
-            let problem =
-                format!("pages of {page} bytes, which is not a power of two: the file is damaged");
+            let problem = format!(
+                "the page size is {page} bytes, which is not a power of two: the file is \
+                     damaged"
+            );
             return Err(FileError::new(4, problem));
         }
         Ok(Self { fields, page, samples, allocations, allocations_at })
@@ -112,8 +115,8 @@ impl Field {
             let name = String::from_utf8_lossy(&name[..len]).into_owned();
             let kind = Kind::of(type_id).ok_or_else(|| {
                 let problem = format!(
-                    "the field {name:?} has type {type_id}, whose size is unknown; write the file \
-                     with FFCV's own fields (type 255 is a class of your own)"
+                    "the field {name:?} has the type {type_id}, whose size is unknown; write the \
+                     file with fields that FFCV defines (type 255 is a class of your own)"
                 );
                 FileError::new(place, problem)
             })?;
@@ -142,5 +145,7 @@ pub fn stride(fields: &[Field]) -> u64 {
 
 /// Reads `N` bytes at offset `start`. Panics if `from` ends before these bytes do.
 pub fn bytes<const N: usize>(from: &[u8], start: u64) -> [u8; N] {
-    *from[start as usize..].first_chunk().expect("the caller asked for the row that holds them")
+    *from[start as usize..]
+        .first_chunk()
+        .expect("the caller has checked that the bytes are in memory")
 }

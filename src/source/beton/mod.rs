@@ -99,8 +99,8 @@ impl Format for BetonSettings {
         let lost = table.iter().position(|entry| entry.len == 0);
         lost.map_or(Ok(()), |number| {
             let problem = format!(
-                "the image of sample {number} is not in the allocation table: the file is damaged, or its writer \
-                 was stopped; write it again"
+                "the image of sample {number} is not in the allocation table: the file is \
+                 damaged, or its writer was stopped; write the file again"
             );
             Err(FileError::new(samples.place(number as u64) + image.start, problem))
         })
@@ -113,7 +113,7 @@ impl BetonSettings {
         let found = find(fields, &[Kind::Image], self.image.as_deref(), "source.image")?;
         found.ok_or_else(|| {
             let problem = format!(
-                "there is no RGBImageField; the file has {}; write the images with one",
+                "the file has no RGBImageField; it has {}; write the images with an RGBImageField",
                 names(fields, |_| true)
             );
             FileError::new(HEAD_BYTES, problem)
@@ -146,7 +146,8 @@ fn find<'a>(
             None => Ok(first),
             Some(_) => {
                 let problem = format!(
-                    "there are several fields of type {}: {}; name one as {key}",
+                    "the file has several fields of type {}: {}; set {key} to the name of one of \
+                     them",
                     kind.name(),
                     names(fields, |it| it.kind == kind)
                 );
@@ -195,9 +196,9 @@ impl Samples {
         let whole = window.file_len().checked_sub(allocations);
         if allocations < end || whole.is_none_or(|bytes| !bytes.is_multiple_of(ALLOCATION_BYTES)) {
             let problem = format!(
-                "the allocation table should begin at byte {allocations}, behind byte {end}, and have \
-                 {ALLOCATION_BYTES} bytes per entry, but the file ends at {}: it is truncated or damaged, or its writer was \
-                 stopped; write it again",
+                "the allocation table should begin at byte {allocations}, not before byte {end}, \
+                 and have {ALLOCATION_BYTES} bytes per entry, but the file ends at byte {}: the \
+                 file is truncated or damaged, or its writer was stopped; write the file again",
                 window.file_len()
             );
             return Err(FileError::new(head.allocations_at, problem));
@@ -239,8 +240,9 @@ impl Samples {
             RAW if width > 0 && height > 0 => u32::from(height) << 16 | u32::from(width),
             _ => {
                 let problem = format!(
-                    "sample {number} has an image of {width}x{height} in mode {mode}; it is damaged, or from a \
-                     newer ffcv; supported are mode 0 (a JPEG) and 1 (pixels)"
+                    "sample {number} has an image of {width}x{height} in mode {mode}; only the \
+                     modes 0 (a JPEG) and 1 (pixels) are supported, so the sample is damaged, or \
+                     was written by a newer ffcv"
                 );
                 return Err(FileError::new(place + image.start, problem));
             }
@@ -258,7 +260,8 @@ impl Samples {
             let wrong = |problem: String| Err(FileError::new(at, problem));
             if number >= self.count {
                 return wrong(format!(
-                    "the allocation table names sample {number} of {}: it is damaged; write the file again",
+                    "the allocation table names sample {number}, but the file has only {} \
+                     samples: the file is damaged; write it again",
                     self.count
                 ));
             }
@@ -275,8 +278,9 @@ impl Samples {
                     }
                     _ => {
                         return wrong(format!(
-                            "the image of sample {number} should be {size} bytes at byte {pointer}, which cannot \
-                             be (pages have {} bytes): the file is damaged; write it again",
+                            "the allocation table puts the image of sample {number} at byte \
+                             {pointer}, with {size} bytes, where it cannot be (pages have {} \
+                             bytes): the file is damaged; write it again",
                             self.page
                         ));
                     }
@@ -304,8 +308,8 @@ fn label_of(field: &Field, stored: [u8; 8]) -> Result<i64, String> {
     let value = f64::from_le_bytes(stored);
     label::of_float(value).map_err(|why| {
         format!(
-            "{value:?} in the field {:?} ({}), which {why}: write the labels with an IntField, or set source.label to the \
-             field that has them, \"\" where samples have none",
+            "{value:?} in the field {:?} ({}), which {why}; write the labels with an IntField, or \
+             set source.label to the field that has the labels, or to \"\" if samples have none",
             field.name,
             field.kind.name()
         )

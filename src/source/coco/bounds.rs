@@ -64,7 +64,10 @@ impl Tokens {
     fn grow(&mut self, bytes: usize) -> io::Result<()> {
         self.bytes += bytes;
         if self.bytes > MOST_TOKEN_BYTES {
-            let problem = format!("a text or number of more than {MOST_TOKEN_BYTES} bytes");
+            let problem = format!(
+                "the file has a string or number of more than {MOST_TOKEN_BYTES} bytes, which is \
+                 the maximum"
+            );
             return Err(io::Error::new(ErrorKind::InvalidData, problem));
         }
         Ok(())
@@ -84,7 +87,7 @@ pub struct List<T>(pub Vec<T>);
 
 /// Message for a list that is too long.
 pub fn too_many() -> String {
-    format!("an outline of more than {MOST_NUMBERS} numbers")
+    format!("an outline has more than {MOST_NUMBERS} numbers, which is the maximum")
 }
 
 impl<'de> Deserialize<'de> for Corners {

@@ -153,7 +153,10 @@ impl Document {
         bounded(&format!("image {shown} has a file_name"), &name, file::MOST_PATH_BYTES)?;
         let side = |key: &str, side: Loose| {
             side.side().map_err(|is| {
-                format!("the {key} of image {shown} {is}, must be a whole number of pixels, or null if it is not known")
+                format!(
+                    "the {key} of image {shown} {is}; it must be a whole number of pixels, or \
+                     null if it is not known"
+                )
             })
         };
         let (width, height) = (side("width", width)?, side("height", height)?);
@@ -204,11 +207,14 @@ impl Document {
         }
         let Corners { numbers: bbox @ [x, y, width, height], count: 4, .. } = bbox else {
             let count = bbox.count;
-            return Err(format!("annotation {shown} has a bbox of {count} numbers, must be 4"));
+            return Err(format!(
+                "annotation {shown} has a bbox of {count} numbers; it must have 4"
+            ));
         };
         if width < 0.0 || height < 0.0 {
             return Err(format!(
-                "annotation {shown} has a bbox of negative size: {bbox:?} must be x, y, width, height"
+                "annotation {shown} has a bbox with a negative width or height: {bbox:?}; the \
+                 numbers are x, y, width and height"
             ));
         }
         let segmentation =
@@ -238,8 +244,9 @@ impl Document {
         let warning = repeated(ids.collect()).map(|(id, count)| {
             let (json, id) = (Redacted::path(json), self.annotation_ids.written(id));
             format!(
-                "{json}: annotations that repeat the id of another one: {count}, the first id is {id}; all are used. Give each \
-                 annotation its own id if results are matched by id"
+                "{json}: some annotations repeat the id of another annotation ({count}, first the \
+                 id {id}). All annotations are used. Give each annotation its own id if you match \
+                 results by id"
             )
         });
 
@@ -256,7 +263,8 @@ impl Document {
             let (id, image) = named(orphan);
             if count == self.annotations.len() && !self.images.is_empty() {
                 return Err(format!(
-                    "no annotation belongs to an image of the file ({count} in total): annotation {id} belongs to image {image}"
+                    "none of the {count} annotations belongs to an image of the file: for \
+                     example, annotation {id} belongs to image {image}"
                 ));
             }
             let example = format!("annotation {id} of image {image}");
@@ -283,7 +291,8 @@ impl Document {
                 let id = self.annotation_ids.written(head.id);
                 let image = self.image_ids.written(*image);
                 return Err(format!(
-                    "annotation {id} has a mask of {runs}, and image {image} is {size}"
+                    "annotation {id} has a mask of {runs} pixels, but image {image} has {size} \
+                     pixels"
                 ));
             }
             *image = place.into();
@@ -366,7 +375,7 @@ impl Document {
 /// Returns an error if a text is too long.
 fn bounded(what: &str, text: &str, most: usize) -> Result<(), String> {
     match text.len() > most {
-        true => Err(format!("{what} of {} bytes; the maximum is {most}", text.len())),
+        true => Err(format!("{what} of {} bytes; the maximum is {most} bytes", text.len())),
         false => Ok(()),
     }
 }

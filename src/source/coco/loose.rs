@@ -100,11 +100,11 @@ impl Ids {
                 Ok(number) if number.to_string() == text => number,
                 _ => return self.text(text).map(Some),
             },
-            other => return Err(format!("{}, must be a whole number or a text", other.is())),
+            other => return Err(format!("{}; it must be a whole number or a string", other.is())),
         };
         if let Some(text) = self.texts.first() {
-            let problem = format!("is the number {number}, and another is the text {text:?}");
-            return Err(format!("{problem}; make all numbers, or all texts"));
+            let problem = format!("is the number {number}, but another one is the text {text:?}");
+            return Err(format!("{problem}; make all of them numbers, or all of them texts"));
         }
         self.number.get_or_insert(number);
         Ok(Some(number))
@@ -113,13 +113,13 @@ impl Ids {
     fn text(&mut self, text: String) -> Result<i64, String> {
         if text.len() > MOST_NAME_BYTES {
             return Err(format!(
-                "is a text of {} bytes; the maximum is {MOST_NAME_BYTES}",
+                "is a text of {} bytes; the maximum is {MOST_NAME_BYTES} bytes",
                 text.len()
             ));
         }
         if let Some(number) = self.number {
-            let problem = format!("is the text {text:?}, and another is the number {number}");
-            return Err(format!("{problem}; make all numbers, or all texts"));
+            let problem = format!("is the text {text:?}, but another one is the number {number}");
+            return Err(format!("{problem}; make all of them numbers, or all of them texts"));
         }
         if let Some(&number) = self.numbers.get(&text) {
             return Ok(number);

@@ -145,7 +145,7 @@ impl Coco {
         let mut this = document::read(json, settings, storage)?;
         if this.images.is_empty() {
             let problem = match settings.skip_empty {
-                true => format!("{} has no image with an annotation", json.display()),
+                true => format!("no image of {} has an annotation", json.display()),
                 false => format!("{} has no images", json.display()),
             };
             return Err(Error::config("source.coco", problem));
@@ -163,8 +163,11 @@ impl Coco {
         let set = !settings.images.as_os_str().is_empty();
         if set && this.largest_bytes == 0 && !storage::is_url(&first) && !first.exists() {
             let (folder, first) = (this.folder.display(), first.display());
-            let problem =
-                format!("no image of {} is in {folder}: {first} does not exist", json.display());
+            let problem = format!(
+                "the folder {folder} has none of the images of {}: for example, {first} does \
+                     not exist",
+                json.display()
+            );
             return Err(Error::config("source.images", problem));
         }
         Ok(this)
@@ -220,7 +223,7 @@ impl CocoSettings {
         }
         let before = self.tried.as_ref().map(|it| format!("{} nor in ", it.display()));
         let problem = format!(
-            "is {}, and there is no such folder in {}{}",
+            "is {}, but there is no such folder in {}{}",
             self.images.display(),
             before.unwrap_or_default(),
             json.parent().unwrap_or(Path::new("")).display()

@@ -47,7 +47,7 @@ impl Outline {
                     if !odd.is_empty() {
                         let len = numbers.len();
                         return Err(format!(
-                            "a polygon of {len} numbers, must be pairs of x and y"
+                            "a polygon has {len} numbers; it must have pairs of x and y"
                         ));
                     }
                     if points.len() >= 3 {

@@ -153,7 +153,7 @@ impl Reader<'_> {
     fn runs(&mut self, size: Size) -> RunLengths {
         let count = self.unsigned();
         let lengths = (0..count).map(|_| self.unsigned());
-        RunLengths::new(size, lengths).expect("run lengths beyond the image were rejected")
+        RunLengths::new(size, lengths).expect("run lengths beyond the image were rejected before")
     }
 
     fn unsigned(&mut self) -> u64 {

@@ -57,8 +57,8 @@ fn check_labels(source: &dyn Source, table: &ClassTable) -> Result<()> {
     let is_beyond = |&index: &u64| usize::try_from(source.label(index)).is_ok_and(|it| it >= count);
     let Some(index) = (0..source.len()).find(is_beyond) else { return Ok(()) };
     let problem = format!(
-        "has {}, but sample {index} ({}) has label {}, and the source has no class names; list a name for every \
-         label",
+        "has {}, but sample {index} ({}) has the label {}, and the source has no class names; \
+         list a name for every label",
         counted(count, "name"),
         source.location(index),
         source.label(index)
@@ -124,14 +124,16 @@ fn leave_out(
     let listed_table = listed(table.names().iter().cloned());
     if !known {
         let problem = format!(
-            "has none of the classes of the source: it has {listed_table}, and {} has {missing}",
+            "has none of the classes of the source: source.classes lists {listed_table}, but {} \
+             has {missing}",
             source.describe()
         );
         return Err(Error::config("source.classes", problem));
     }
     own.warnings.push(format!(
-        "{} has classes that are not in the table of classes and are skipped: {missing}; the table has {listed_table}. \
-         Correct the names, or add them to source.classes",
+        "{} has classes that source.classes does not list, and their samples are skipped: \
+         {missing}; source.classes lists {listed_table}. Correct the names, or add them to \
+         source.classes",
         source.describe()
     ));
     own.excluded = excluded.into_list();

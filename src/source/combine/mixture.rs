@@ -159,8 +159,9 @@ impl Period {
                 waiting.pop();
                 ready.push(Reverse((end(part, drawn[part]), at, part)));
             }
-            let Reverse((.., part)) =
-                ready.pop().expect("some window is open, because the shares add up to one");
+            let Reverse((.., part)) = ready
+                .pop()
+                .expect("a source is always ready to be drawn, because the shares add up to one");
             parts.push(part as u16);
             ranks.push(drawn[part]);
             drawn[part] += 1;
@@ -185,7 +186,7 @@ impl Period {
             let is_last =
                 |(&it, &of): (&u16, &u32)| usize::from(it) == part && u64::from(of) == rank;
             let place = self.parts.iter().zip(&self.ranks).position(is_last);
-            let place = place.expect("every part has as many draws per period as its share");
+            let place = place.expect("each period contains `share` draws of each source");
             let draws = u128::from(round) * self.parts.len() as u128 + place as u128 + 1;
             most = most.max(draws);
         }
@@ -204,7 +205,7 @@ fn shares(weights: &[f64]) -> Result<(Vec<u64>, bool)> {
         return Err(Error::config(KEY, "is empty; list at least one source"));
     }
     if weights.len() > usize::from(u16::MAX) {
-        let problem = format!("has {} sources; the maximum is {}", weights.len(), u16::MAX);
+        let problem = format!("has {} sources; at most {} are allowed", weights.len(), u16::MAX);
         return Err(Error::config(KEY, problem));
     }
     for (part, &weight) in weights.iter().enumerate() {

@@ -155,7 +155,7 @@ impl Part {
         let Some(names) = self.labels.as_ref().map(Vec::len) else { return Ok(()) };
         if usize::try_from(label).is_ok_and(|number| number >= names) {
             let problem = format!(
-                "label {label} has no class name: the source has {names} names; name every label (classes)"
+                "the label {label} has no class name, because the source has only {names}; name every label (source.classes)"
             );
             return Err(DataError::new(Reason::Label, problem));
         }
@@ -183,7 +183,7 @@ impl Concat {
         let mut ends = Vec::with_capacity(parts.len());
         for part in &parts {
             end = end.checked_add(part.len()).ok_or_else(|| {
-                Error::config("source.concat", "the parts have 2^64 or more samples in total")
+                Error::config("source.concat", "the sources have 2^64 or more samples in total")
             })?;
             ends.push(end);
         }
@@ -479,8 +479,8 @@ fn join_classes(key: &str, parts: &[Arc<dyn Source>]) -> Result<(Vec<String>, Re
     if let Some(nameless) = parts.iter().position(|part| part.classes().is_empty()) {
         let named = parts.iter().position(|part| !part.classes().is_empty()).unwrap_or(0);
         let problem = format!(
-            "source {named} has class names and source {nameless} has none, so their labels cannot be \
-             merged; choose sources that all have class names, or none"
+            "source {named} has class names but source {nameless} has none, so their labels \
+             cannot be merged; combine only sources with class names, or only sources without"
         );
         return Err(Error::config(key, problem));
     }

@@ -56,7 +56,7 @@ impl Subset {
         let len = source.len();
         if range.is_empty() || range.end > len {
             let Range { start, end } = range;
-            let problem = format!("is samples {start} to {end}, but the source has {len}");
+            let problem = format!("selects samples {start} to {end}, but the source has {len}");
             return Err(Error::config("source.subset", problem));
         }
         Self::join("source.subset", vec![source], Chosen::of(Indices::Range(range)))
@@ -84,7 +84,8 @@ impl Subset {
         let len = source.len();
         if samples >= len {
             let len = counted(len, "sample");
-            let problem = format!("is {samples}, but the source has {len}: none is left");
+            let problem =
+                format!("is {samples}, but the source has only {len}, so no sample is left");
             return Err(Error::config("source.skip", problem));
         }
         Self::range(source, samples..len)
@@ -135,11 +136,17 @@ impl Repeat {
     pub fn new(source: Arc<dyn Source>, times: u64) -> Result<Self> {
         let len = source.len();
         if times == 0 || len == 0 {
-            let problem = format!("would select nothing: {times} times {}", counted(len, "sample"));
+            let problem = format!(
+                "would select no sample: {times} repetitions of {}",
+                counted(len, "sample")
+            );
             return Err(Error::config("source.repeat", problem));
         }
         if len.checked_mul(times).is_none() {
-            let problem = format!("{times} times {} is 2^64 or more", counted(len, "sample"));
+            let problem = format!(
+                "would select 2^64 or more samples: {times} repetitions of {}",
+                counted(len, "sample")
+            );
             return Err(Error::config("source.repeat", problem));
         }
         Combined::join("source.repeat", vec![source], Repeated { len, times })
@@ -167,8 +174,8 @@ impl Arrangement for Chosen {
         match &self.labels {
             Some(labels) if !labels.contains(&label) => {
                 let problem = format!(
-                    "the label is {label} now, but when the source was opened it was a label that source.filter selects; \
-                     labels of a filtered source must not change"
+                    "the label is {label} now, but source.filter selected this sample by another \
+                     label when the source was opened; labels of a filtered source must not change"
                 );
                 Err(DataError::new(Reason::Label, problem))
             }

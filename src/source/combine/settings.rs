@@ -131,11 +131,12 @@ impl FilterSettings {
             let number = source.classes().iter().position(|class| class == name);
             number.map(|number| number as i64).ok_or_else(|| {
                 let problem = match source.classes().len() {
-                    0 => format!("is {name}, but the source has no class names; write labels"),
+                    0 => format!(
+                        "is {name}, but the source has no class names; use source.filter.labels \
+                         instead"
+                    ),
                     count => {
-                        format!(
-                            "is {name}, which is not a class of the source; the source has {count}"
-                        )
+                        format!("is {name}, which is not one of the {count} classes of the source")
                     }
                 };
                 Error::config(format!("source.filter.classes[{place}]"), problem)

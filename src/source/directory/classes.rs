@@ -116,7 +116,8 @@ impl Classes {
         };
         if !empty.is_empty() {
             let problem = format!(
-                "the classes {} of {} have no image with extension {}; remove them, or write allow_empty = true",
+                "the classes {} of {} have no image with one of the extensions {}; remove these \
+                 classes, or set source.allow_empty = true",
                 listed(empty.iter().map(ToString::to_string)),
                 root.display(),
                 settings.extensions.join(", ")
@@ -140,9 +141,11 @@ impl Classes {
         };
         let first = self.0.iter().find(|class| class.images() > 0)?;
         (above || self.0.iter().filter(part).count() > 1).then(|| {
-            let table = self.0.iter().map(|it| format!("{} ({})", it.name, counted(it.images(), "image")));
+            let table =
+                self.0.iter().map(|it| format!("{} ({})", it.name, counted(it.images(), "image")));
             format!(
-                "the class folders {} of {} {why}; if the classes are inside them, write directory = {:?}",
+                "the class folders {} of {} {why}; if the folders inside of them are the classes, \
+                 write directory = {:?}",
                 listed(table),
                 root.display(),
                 root.join(&first.name)

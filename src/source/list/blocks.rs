@@ -153,7 +153,8 @@ impl<'a> Blocks<'a> {
                 None if self.filled > MOST_LINE_BYTES => {
                     let (list, begin) = (self.list.display(), self.offset);
                     let problem = format!(
-                        "{list} has a line of more than {MOST_LINE_BYTES} bytes at byte {begin}: it is not a list"
+                        "{list} has a line of more than {MOST_LINE_BYTES} bytes at byte {begin}, \
+                         so it is not a list"
                     );
                     self.failure = Some(Error::config("source.list", problem));
                     return None;

@@ -88,7 +88,8 @@ impl FileListSettings {
             let (list, sort) =
                 (list.display(), if format == ListFormat::Jsonl { "JSON lines" } else { "text" });
             let problem = format!(
-                "has no effect on {list}, which is read as {sort}: remove it, or set source.format"
+                "has no effect on {list}, which is read as {sort}; remove this setting, or set \
+                 source.format"
             );
             return Err(Error::config(format!("source.{key}"), problem));
         }

@@ -29,12 +29,13 @@ pub fn read(
                 Some((name, other)) => {
                     return Err(LineError::new(
                         line,
-                        format!("{name:?} must be a path, is {other}"),
+                        format!("the value of {name:?} must be a path, is {other}"),
                     ));
                 }
                 None => {
                     let problem = format!(
-                        "must have the path under {}, has {}: write image = \"…\" under [source]",
+                        "must have the path under one of the keys {}, but has the keys {}; write \
+                         image = \"…\" under [source]",
                         names.join(", "),
                         object.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
                     );
@@ -68,7 +69,9 @@ fn written<'a>(
     match value {
         None if !labelled => Ok(Written::None),
         None => Err(format!("has no {name:?}")),
-        Some(_) if !labelled => Err(format!("has {name:?}, but earlier lines have none")),
+        Some(_) if !labelled => {
+            Err(format!("has the key {name:?}, but earlier lines do not have it"))
+        }
         Some(Value::String(text)) if text.is_empty() => Err("the label is empty".into()),
         Some(Value::String(text)) => Ok(Written::Text(text)),
         Some(Value::Number(number)) => match label::of_json(number) {

@@ -188,7 +188,8 @@ impl FileList {
         }
         let (list, first) = (self.list.display(), self.path(0));
         let mut problem = format!(
-            "{list} names {}, and none exists (checked: {tried}): the first is {:?}, resolved to {}",
+            "{list} names {}, but no such file exists (files checked: {tried}); the first is {:?}, \
+             resolved to {}",
             counted(self.len(), "file"),
             self.written(0),
             first.display()
@@ -199,7 +200,8 @@ impl FileList {
                     path::absolute(self.base.join(".")).unwrap_or_else(|_| self.base.clone());
                 let base = base.display();
                 format!(
-                    "; paths are relative to the folder {base} of the list: correct them, or move the list"
+                    "; paths are relative to {base}, the folder of the list; correct the paths, \
+                     or move the list"
                 )
             }
             false => "; correct the paths, or mount their file system".into(),
@@ -407,7 +409,7 @@ impl Samples {
                 let most = file::MOST_PATH_BYTES;
                 return Err(LineError::new(
                     line,
-                    format!("a path of {len} bytes; the maximum is {most}"),
+                    format!("the path has {len} bytes; the maximum is {most} bytes"),
                 ));
             }
             _ => {}
@@ -422,7 +424,8 @@ impl Samples {
                     Some(Ok(label)) => self.number_of(line, label, text),
                     Some(Err(why)) => {
                         let problem = format!(
-                            "the label {text:?} {why}: make it one, or write labels = \"text\" where labels are names"
+                            "the label {text:?} {why}; make it a whole number that fits, or write \
+                             labels = \"text\" if labels are names"
                         );
                         return Err(LineError::new(line, problem));
                     }
@@ -440,8 +443,9 @@ impl Samples {
             (Some((integer, number)), Some((line, text))) => Err(LineError::new(
                 *line,
                 format!(
-                    "the label is the name {text:?}, but in line {integer} it is the number {number}: \
-                     make all numbers or all names, or write labels = \"text\" if all are names"
+                    "the label is the name {text:?}, but in line {integer} it is the number \
+                     {number}; make all labels numbers or all names, or write labels = \"text\" \
+                     if all are names"
                 ),
             )),
             _ => Ok(()),
@@ -455,8 +459,10 @@ impl Samples {
 
     fn class(&mut self, line: u64, text: &str) -> Result<i64, LineError> {
         if text.len() > MOST_NAME_BYTES {
-            let problem =
-                format!("a label of {} bytes; the maximum is {MOST_NAME_BYTES}", text.len());
+            let problem = format!(
+                "the label has {} bytes; the maximum is {MOST_NAME_BYTES} bytes",
+                text.len()
+            );
             return Err(LineError::new(line, problem));
         }
         self.text.get_or_insert_with(|| (line, text.to_string()));

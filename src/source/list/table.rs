@@ -67,8 +67,10 @@ struct Rows<'a, 'b> {
 impl Read for Rows<'_, '_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.row_bytes.get() > MOST_LINE_BYTES {
-            let problem =
-                format!("a row of more than {MOST_LINE_BYTES} bytes; check for an unclosed quote");
+            let problem = format!(
+                "a row has more than {MOST_LINE_BYTES} bytes, which is the maximum; check for \
+                     an unclosed quote"
+            );
             return Err(io::Error::other(problem));
         }
         let count = self.blocks.read(out)?;
@@ -102,7 +104,8 @@ impl Columns {
         let image = image.ok_or_else(|| {
             let names = names.join(", ");
             let problem = format!(
-                "the header must name the column of the paths ({names}), has {}: write image = \"…\" under [source]",
+                "the header must name the column of the paths ({names}), but has {}; write image \
+                 = \"…\" under [source]",
                 has()
             );
             LineError::new(1, problem)
@@ -128,7 +131,7 @@ fn wrong(error: csv::Error, line: u64) -> LineError {
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => LineError::new(
             line,
-            format!("{}, the header has {expected_len}", counted(*len, "field")),
+            format!("the row has {}, but the header has {expected_len}", counted(*len, "field")),
         ),
         _ => LineError::new(line, error.to_string()),
     }

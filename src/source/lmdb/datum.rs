@@ -61,15 +61,16 @@ fn pixels(shape: [u64; 3], bytes: u64, offset: u64) -> Result<u32, FileError> {
     let sides = 1..=MOST_SIDE;
     if !matches!(channels, 1 | 3) || !sides.contains(&height) || !sides.contains(&width) {
         let problem = format!(
-            "the Datum has {channels} planes of {width}x{height} pixels, supported are 1 or 3 of at most \
-             {MOST_SIDE}x{MOST_SIDE}; write encoded images (convert_imageset --encoded)"
+            "the Datum has {channels} planes of {width}x{height} pixels, but only 1 or 3 planes \
+             of at most {MOST_SIDE}x{MOST_SIDE} are supported; write encoded images \
+             (convert_imageset --encoded)"
         );
         return Err(FileError::new(offset, problem));
     }
     if channels * height * width != bytes {
         let problem = format!(
-            "the Datum has {bytes} bytes of data, but {channels} planes of {width}x{height} pixels are {}: it is damaged, or \
-             encoded without the flag",
+            "the Datum has {bytes} bytes of data, but {channels} planes of {width}x{height} \
+             pixels need {}: it is damaged, or encoded without the flag `encoded`",
             channels * height * width
         );
         return Err(FileError::new(offset, problem));

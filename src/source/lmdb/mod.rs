@@ -142,7 +142,8 @@ impl Format for LmdbSettings {
             let name = &self.database;
             let problem = match names.is_empty() {
                 true => format!(
-                    "the environment has no database {name:?} and no other named ones; remove source.database"
+                    "the environment has no database {name:?}, and no named databases at all; \
+                     remove source.database"
                 ),
                 false => format!(
                     "the environment has no database {name:?}; set source.database to one of {}",

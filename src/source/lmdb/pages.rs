@@ -110,7 +110,8 @@ impl Environment {
         let second = meta(window, layout, 1, page_bytes)?;
         if second.page_bytes != page_bytes {
             let problem = format!(
-                "the page size is {}, but {page_bytes} in the first meta page: the file is damaged",
+                "the second meta page has the page size {}, but the first has {page_bytes}: the \
+                 file is damaged",
                 second.page_bytes
             );
             return Err(FileError::new(page_bytes, problem));
@@ -156,7 +157,7 @@ impl Environment {
         let entries = walk.entries;
         if entries != database.entries {
             let problem = format!(
-                "the database has {}, but its pages have {entries}: the file is damaged",
+                "the database claims {}, but its pages have {entries}: the file is damaged",
                 counted(database.entries, "entry")
             );
             return Err(FileError::new(root * self.page_bytes, problem));
@@ -170,7 +171,9 @@ impl Environment {
         let twice = |page: u64, node| {
             FileError::new(
                 node,
-                format!("page {page} has two uses, one of them this value: the file is damaged"),
+                format!(
+                    "page {page} belongs to this value and to something else: the file is damaged"
+                ),
             )
         };
         for pair in self.overflow.windows(2) {
@@ -216,7 +219,7 @@ impl Walk<'_, '_> {
         if !self.environment.tree_pages.insert(number) {
             return Err(FileError::new(
                 from,
-                format!("page {number} occurs twice: the file is damaged"),
+                format!("two nodes refer to page {number}: the file is damaged"),
             ));
         }
         let bytes = self.window.at(offset, page_bytes)?.to_vec();
@@ -239,7 +242,8 @@ impl Walk<'_, '_> {
             }
             sort => {
                 let problem = format!(
-                    "expected a page of keys, found the flags {sort:#x}: the file is damaged"
+                    "expected a page of keys, found a page with the flags {sort:#x}: the file is \
+                     damaged"
                 );
                 return Err(FileError::new(offset, problem));
             }
@@ -253,7 +257,9 @@ impl Walk<'_, '_> {
         let Environment { layout, page_bytes, pages, .. } = *self.environment;
         let key = &page.bytes[node.start + 8..node.end];
         if self.entries > 0 && self.database.compare(&self.last, key) != Ordering::Less {
-            return wrong("the key is not above the previous one: the file is damaged".into());
+            return wrong(
+                "the key does not sort after the previous key: the file is damaged".into(),
+            );
         }
         self.last.clear();
         self.last.extend_from_slice(key);
@@ -264,7 +270,8 @@ impl Walk<'_, '_> {
         let here = |len: usize| page.bytes.get(start..).and_then(|data| data.get(..len));
         let value = if flags & DUPLICATES != 0 {
             return wrong(
-                "a key with several values in a database that has one per key: the file is damaged"
+                "a key has several values, but the database has one value per key: the file is \
+                 damaged"
                     .into(),
             );
         } else if flags & SUB_DATA != 0 {
@@ -325,7 +332,7 @@ impl Page<'_> {
     fn sort(&self, number: u64) -> Result<u16, FileError> {
         let own = u64(self.bytes, 0);
         if own != number {
-            let problem = format!("expected page {number}, found {own}: the file is damaged");
+            let problem = format!("expected page {number}, found page {own}: the file is damaged");
             return Err(FileError::new(self.offset, problem));
         }
         Ok(u16(self.bytes, self.layout.header - 6) & SORT)
@@ -381,7 +388,8 @@ fn layout(window: &mut Window) -> Result<Layout, FileError> {
         }
         Some(12) => "the environment is from a 32-bit program; write it with a 64-bit one".into(),
         Some(place) => format!(
-            "version {} of the format, supported are 1 (LMDB 0.9) and 3 (LMDB 1.0); copy it with one of them (mdb_dump, mdb_load)",
+            "the file has version {} of the format, but only 1 (LMDB 0.9) and 3 (LMDB 1.0) are \
+             supported; copy it with one of these (mdb_dump, mdb_load)",
             version(place).unwrap_or(0)
         ),
         None => "the file is not an LMDB environment, or is damaged".into(),
@@ -412,7 +420,9 @@ fn meta(
         ));
     }
     if !page_bytes.is_power_of_two() || !(256..=1 << 16).contains(&page_bytes) {
-        let problem = format!("a page size of {page_bytes} bytes: the file is damaged");
+        let problem = format!(
+            "the page size is {page_bytes} bytes, which LMDB does not allow: the file is damaged"
+        );
         return Err(FileError::new(offset, problem));
     }
     let main = Database::read(&meta[72..120]);
@@ -422,7 +432,8 @@ fn meta(
 
 fn beyond(what: &str, number: u64, pages: u64) -> String {
     format!(
-        "{what} has number {number} of {pages}: the file is truncated or damaged; copy it again"
+        "{what} has number {number}, but the file has only {pages} pages: it is truncated or \
+         damaged; copy it again"
     )
 }
 

@@ -64,13 +64,16 @@ impl Array {
                 (12, u32::from_le_bytes(*len.ok_or_else(|| cut(8, 4))?))
             }
             _ => {
-                let problem =
-                    format!("version {major}.{minor} of .npy; supported are 1.0, 2.0 and 3.0");
+                let problem = format!(
+                    "the file has version {major}.{minor} of .npy; only 1.0, 2.0 and 3.0 are \
+                         supported"
+                );
                 return Err(FileError::new(6, problem));
             }
         };
         if len > MOST_HEADER_BYTES {
-            let problem = format!("a header of {len} bytes; the maximum is {MOST_HEADER_BYTES}");
+            let problem =
+                format!("the header has {len} bytes; the maximum is {MOST_HEADER_BYTES} bytes");
             return Err(FileError::new(8, problem));
         }
         let start = begin + u64::from(len);
@@ -88,8 +91,8 @@ impl Array {
             Some(end) if end == file_len => Ok(Self { item, shape, start }),
             Some(end) if end < file_len => {
                 let problem = format!(
-                    "{} bytes after an array of shape {}: only one array per file is supported; write the others to \
-                     separate files",
+                    "{} bytes follow an array of shape {}, but only one array per file is \
+                     supported; write the other arrays to separate files",
                     file_len - end,
                     words(&shape)
                 );
@@ -99,7 +102,7 @@ impl Array {
                 let FileError { problem, .. } = cut(start, bytes.unwrap_or(u64::MAX));
                 Err(FileError::new(
                     start,
-                    format!("an array of shape {}: {problem}", words(&shape)),
+                    format!("the array has the shape {}: {problem}", words(&shape)),
                 ))
             }
         }
@@ -188,7 +191,7 @@ impl<'a> Literal<'a> {
             return Err(self.wrong(self.at, "more than one dictionary"));
         }
         let (Some(item), Some(fortran), Some(shape)) = (item, fortran, shape) else {
-            return Err(self.wrong(0, "a dictionary without descr, fortran_order or shape"));
+            return Err(self.wrong(0, "a dictionary without the key descr, fortran_order or shape"));
         };
         // An array with at most one axis longer than 1 has the same layout in C order and in
         // Fortran order, so it is accepted.
@@ -286,7 +289,8 @@ impl<'a> Literal<'a> {
 
     fn wrong(&self, at: usize, what: &str) -> FileError {
         let problem = format!(
-            "{what} where the header describes the array: it is damaged; write it again with np.save"
+            "{what} in the header, which describes the array: the file is damaged; write it again \
+             with np.save"
         );
         FileError::new(at as u64, problem)
     }

@@ -42,7 +42,8 @@ impl Labels {
     pub fn get(&self, index: u64) -> i64 {
         let number = self.0.partition_point(|part| part.end <= index);
         let part = &self.0[number];
-        part.get(index - (part.end - part.count())).expect("all labels were checked on opening")
+        part.get(index - (part.end - part.count()))
+            .expect("all labels were checked when the file was opened")
     }
 
     pub fn memory_bytes(&self) -> u64 {
@@ -56,14 +57,15 @@ impl LabelArray {
         let Array { item, shape, start } = array;
         if !matches!((item.kind, item.bytes), (b'i' | b'u', 1 | 2 | 4 | 8)) {
             let problem = format!(
-                "the labels have type {}, must be integers; write y.astype(np.int64)",
+                "the labels have the type {}, but must be integers; write y.astype(np.int64)",
                 item.words()
             );
             return Err(FileError::new(0, problem));
         }
         let [count] = shape[..] else {
             let problem = format!(
-                "the labels have shape {}, must have one axis; write y.reshape(-1), or y.argmax(1) of one-hot labels",
+                "the labels have the shape {}, but must have one axis; write y.reshape(-1), or \
+                 y.argmax(1) if they are one-hot",
                 words(&shape)
             );
             return Err(FileError::new(0, problem));
@@ -77,7 +79,7 @@ impl LabelArray {
             None => Ok(this),
             Some(index) => {
                 let value = this.raw(index) as u64;
-                let problem = format!("label {index} is {value}, must be below 2^63");
+                let problem = format!("label {index} is {value}, but must be below 2^63");
                 Err(FileError::new(start + item.bytes * index, problem))
             }
         }

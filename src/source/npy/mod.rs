@@ -123,7 +123,10 @@ impl Configured for Npy {
         let count = stacks.last().map_or(0, |stack| stack.samples.end);
         if count == 0 {
             let first = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
-            let problem = format!("no samples in {} of {first}", counted(stacks.len(), "file"));
+            let problem = format!(
+                "no sample was found in {}; the first is {first}",
+                counted(stacks.len(), "file")
+            );
             return Err(Error::config("source.npy", problem));
         }
         let labels = (!labels.is_empty()).then(|| Labels::open(storage, &labels)).transpose()?;
@@ -131,7 +134,7 @@ impl Configured for Npy {
             && labels.count() != count
         {
             let problem = format!(
-                "{} has {} for {}; set the labels of these stacks",
+                "{} has {}, but there are {}; set source.labels to the labels of these stacks",
                 settings.labels.display(),
                 counted(labels.count(), "label"),
                 counted(count, "sample")
@@ -315,15 +318,16 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
     if array.item != BYTE {
         let item = array.item.words();
         return Err(format!(
-            "the elements have type {item}, must be |u1: write the pixels as np.uint8, 0 to 255"
+            "the elements have the type {item}, but must be |u1; write the pixels as np.uint8, 0 \
+             to 255"
         ));
     }
     let (count, height, width, channels) = match array.shape[..] {
         [count, height, width] if width > 4 => (count, height, width, Channels::Gray),
         [_, _, _] => {
             return Err(format!(
-                "shape {shape} may be one image or a stack of gray ones: write x[None] for one image, x[..., None] \
-                 for a stack"
+                "the shape {shape} may be one image or a stack of gray images; write x[None] for \
+                 one image, x[..., None] for a stack"
             ));
         }
         [count, height, width, 3] => (count, height, width, Channels::Last),
@@ -331,13 +335,19 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
         [count, 3, height, width] => (count, height, width, Channels::First),
         [count, 1, height, width] => (count, height, width, Channels::Gray),
         [_, _, _, 4] => {
-            return Err(format!("shape {shape} has an alpha channel: write x[..., :3]"));
+            return Err(format!(
+                "the shape {shape} has an alpha channel, which is not supported; write x[..., :3]"
+            ));
         }
-        [_, _] => return Err(format!("shape {shape} is one gray image: write x[None]")),
+        [_, _] => {
+            return Err(format!(
+                "the shape {shape} is one gray image, but a stack is needed; write x[None]"
+            ));
+        }
         _ => {
             return Err(format!(
-                "shape {shape} is not a stack of images: supported are (samples, height, width, 3), (samples, 3, height, \
-                 width) and (samples, height, width)"
+                "the shape {shape} is not a stack of images; supported are (samples, height, \
+                 width, 3), (samples, 3, height, width) and (samples, height, width)"
             ));
         }
     };
@@ -346,9 +356,10 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
         |pixels: u64| u32::try_from(pixels).ok().filter(|&it| it > 0 && it <= i32::MAX as u32);
     match (side(width), side(height)) {
         (Some(width), Some(height)) => Ok((count, Size::new(width, height), channels)),
-        _ => {
-            Err(format!("images of {width}x{height} pixels, sides must be from 1 to {}", i32::MAX))
-        }
+        _ => Err(format!(
+            "the images have {width}x{height} pixels, but sides must be from 1 to {}",
+            i32::MAX
+        )),
     }
 }
 

@@ -73,7 +73,7 @@ impl Codec {
         };
         match got {
             Ok(got) if got == wanted => Ok(()),
-            Ok(got) => Err(format!("{got} bytes decompressed, {wanted} expected")),
+            Ok(got) => Err(format!("the data decompresses to {got} bytes instead of {wanted}")),
             Err(problem) => Err(problem),
         }
     }
@@ -86,7 +86,10 @@ pub fn unsupported(number: i64) -> String {
         5 => "LZ4 in its deprecated framing",
         _ => "an unknown compression",
     };
-    format!("the column is compressed with {name} ({number}); write it with snappy, zstd or none")
+    format!(
+        "the column is compressed with {name} ({number}), which is not supported; write it with \
+         snappy, zstd or none"
+    )
 }
 
 /// Reads until the output is full. The input must end there.
@@ -101,7 +104,7 @@ fn fill(mut input: impl Read, output: &mut [u8]) -> Result<usize, String> {
     }
     match input.read(&mut [0]) {
         Ok(0) => Ok(len),
-        Ok(_) => Err(format!("more than the expected {len} bytes decompressed")),
+        Ok(_) => Err(format!("the data decompresses to more than the expected {len} bytes")),
         Err(error) => Err(error.to_string()),
     }
 }

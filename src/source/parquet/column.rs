@@ -199,7 +199,8 @@ impl Column {
         self.pages.get(key as usize).ok_or_else(|| {
             FileError::corrupt(
                 0,
-                "a page needs a dictionary, but none precedes it; copy the file again",
+                "a page refers to a dictionary, but no dictionary precedes it: the file is \
+                 damaged; copy it again",
             )
         })
     }
@@ -286,7 +287,8 @@ pub fn admit(head: &Head, codec: Codec, cache: &Cache) -> Result<(), FileError> 
         return Ok(());
     }
     let problem = format!(
-        "a page needs {} bytes and {stored} compressed, but source.cache_bytes is {}; raise it, or write smaller pages",
+        "a page needs {} bytes, and {stored} more while it is compressed, but source.cache_bytes \
+         is {}; raise source.cache_bytes, or write smaller pages",
         head.size,
         cache.limit()
     );
@@ -296,7 +298,10 @@ pub fn admit(head: &Head, codec: Codec, cache: &Cache) -> Result<(), FileError> 
 impl Page {
     fn value(&self, values: &Values, number: u32) -> Result<Range<usize>, FileError> {
         values.get(number).ok_or_else(|| {
-            let words = format!("a row has value {number} of {}", values.len());
+            let words = format!(
+                "a row refers to value {number} of the dictionary, which has {} values",
+                values.len()
+            );
             self.head.damaged(&words)
         })
     }

@@ -79,7 +79,7 @@ impl Footer {
         };
         if len < 12 {
             return Err(not(&format!(
-                "the file has {len} bytes: it is not a Parquet file, or is truncated"
+                "the file has only {len} bytes: it is not a Parquet file, or is truncated"
             )));
         }
         let mut tail = [0; 8];
@@ -97,12 +97,14 @@ impl Footer {
         let size = u64::from(u32::from_le_bytes(size.try_into().expect("4 bytes")));
         if size > len - 12 {
             return Err(not(&format!(
-                "expected {size} bytes of metadata before this: it is damaged"
+                "expected {size} bytes of metadata before the end of the file, which is shorter: \
+                 the file is damaged"
             )));
         }
         if size > MOST_BYTES {
             let problem = format!(
-                "{size} bytes of metadata, the maximum is {MOST_BYTES}; write fewer rows or columns per file"
+                "the metadata has {size} bytes; the maximum is {MOST_BYTES} bytes; write fewer \
+                 rows or columns per file"
             );
             return Err(FileError::unsupported(len - 8, problem));
         }
@@ -345,7 +347,7 @@ fn group(
     };
     if chunks.len() != leaves {
         let problem = format!(
-            "a row group of {}, but the file has {leaves}: it is damaged",
+            "a row group has {}, but the schema has {leaves}: the file is damaged",
             counted(chunks.len(), "column")
         );
         return Ok(Err(problem));
@@ -359,7 +361,8 @@ impl Group {
         match self.chunks.iter().find(|chunk| chunk.start > chunk.end || chunk.end > end) {
             None => Ok(self),
             Some(Chunk { start, end: last, .. }) => Err(format!(
-                "a column in bytes {start} to {last}, but the metadata begins at {end}: the file is damaged"
+                "a column lies in bytes {start} to {last}, but the metadata begins at byte {end}: \
+                 the file is damaged"
             )),
         }
     }

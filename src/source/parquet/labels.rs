@@ -85,7 +85,7 @@ impl Labels {
             return self.texts(head, body, &values);
         }
         if !matches!(head.encoding, 0 | 2) {
-            return Err(head.unsupported("the dictionary is not PLAIN"));
+            return Err(head.unsupported("the dictionary is not in the encoding PLAIN"));
         }
         bits(body, 0, leaf.form, head.values as usize, head)
     }
@@ -121,7 +121,12 @@ impl Labels {
                 continue;
             }
             let value = values.get(row as usize);
-            let wrong = || head.damaged(&format!("a row has value {row} of {}", values.len()));
+            let wrong = || {
+                head.damaged(&format!(
+                    "a row refers to value {row} of the dictionary, which has {} values",
+                    values.len()
+                ))
+            };
             self.push(*value.ok_or_else(wrong)?, leaf, head)?;
         }
         Ok(())
@@ -150,7 +155,8 @@ impl Labels {
         };
         let label = label.map_err(|(label, why)| {
             let problem = format!(
-                "row {} has the label {label}, which {why}; set source.label to another column or \"\"",
+                "row {} has the label {label}, which {why}; set source.label to another column, \
+                 or to \"\" for no labels",
                 self.numbers.len()
             );
             FileError::unsupported(head.start, problem)
@@ -175,8 +181,8 @@ impl Labels {
                 })?;
                 if text.len() > MOST_NAME_BYTES {
                     let problem = format!(
-                        "a label of {} bytes, the maximum is {MOST_NAME_BYTES}; set source.label to another column or \
-                         \"\"",
+                        "a label has {} bytes; the maximum is {MOST_NAME_BYTES} bytes; set \
+                         source.label to another column, or to \"\" for no labels",
                         text.len()
                     );
                     return Err(FileError::unsupported(head.start, problem));
@@ -184,8 +190,9 @@ impl Labels {
                 self.text_bytes += text.len();
                 if self.texts.len() == MOST_TEXTS || self.text_bytes > MOST_TEXT_BYTES {
                     let problem = format!(
-                        "the labels have more than {MOST_TEXTS} distinct texts, or {MOST_TEXT_BYTES} bytes of them; \
-                         set source.label to another column or \"\""
+                        "the labels have more than {MOST_TEXTS} distinct texts, or \
+                         {MOST_TEXT_BYTES} bytes of texts; set source.label to another column, or \
+                         to \"\" for no labels"
                     );
                     return Err(FileError::unsupported(head.start, problem));
                 }

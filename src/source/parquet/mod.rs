@@ -172,7 +172,7 @@ impl Configured for Parquet {
         source.cache.expect(source.cached_bytes());
         if source.labels.is_empty() {
             let (count, first) = (counted(files.len(), "file"), files[0].display());
-            let problem = format!("no samples in {count}; the first is {first}");
+            let problem = format!("no sample was found in {count}; the first is {first}");
             return Err(Error::config("source.parquet", none_but(problem, &source.excluded)));
         }
         Ok(source)
@@ -323,9 +323,10 @@ impl Hints for Parquet {
         let (pages, limit) = (self.cached_bytes(), self.cache.limit());
         (pages > limit).then(|| {
             format!(
-                "the images are in {pages} bytes of pages that are read whole, but source.cache_bytes is {limit}: \
-                 most images of a shuffled epoch cost a whole page; set loader.shuffle_window, or rewrite the \
-                 images with feedwater pack"
+                "the images are in pages of {pages} bytes in total, and a page must be read \
+                 whole, but source.cache_bytes is {limit}, so most images of a shuffled epoch \
+                 cost a whole page; set loader.shuffle_window, or rewrite the images with \
+                 feedwater pack"
             )
         })
     }

@@ -118,7 +118,8 @@ impl Head {
         self.start = at + len;
         if self.end() > end {
             let problem = format!(
-                "a page of {} bytes, but the column has only {} more: the file is damaged; copy it again",
+                "a page has {} bytes, but only {} more bytes of its column are left: the file is \
+                 damaged; copy it again",
                 self.stored,
                 end - self.start.min(end)
             );
@@ -164,7 +165,8 @@ impl Head {
             || !codec.is_plausible(u64::from(self.stored) - levels, u64::from(self.size) - levels)
         {
             let problem = format!(
-                "{} bytes cannot be {} bytes decompressed: the file is damaged; copy it again",
+                "a page of {} bytes cannot decompress to {} bytes: the file is damaged; copy it \
+                 again",
                 self.stored, self.size
             );
             return Err(FileError::corrupt(self.start, problem));
@@ -204,8 +206,10 @@ impl Head {
     fn check_crc(&self, stored: &[u8]) -> Result<(), FileError> {
         match self.crc {
             Some(crc) if crc32fast::hash(stored) != crc => {
-                let problem =
-                    format!("the checksum of the page of {} bytes does not match", stored.len());
+                let problem = format!(
+                    "the checksum of the page, which has {} bytes, does not match",
+                    stored.len()
+                );
                 Err(FileError::corrupt(self.start, problem))
             }
             _ => Ok(()),
@@ -278,7 +282,7 @@ impl Head {
             Sort::DataV2 { repetition, .. } => repetition as usize,
             Sort::Data { levels: 3 } if defined > 0 => 4,
             Sort::Data { .. } if defined > 0 => {
-                return Err(self.unsupported("definition levels are not encoded as RLE"));
+                return Err(self.unsupported("the definition levels are not in the encoding RLE"));
             }
             _ => 0,
         };
@@ -333,7 +337,7 @@ impl Head {
     /// Parses the entries of a dictionary page.
     pub fn entries(&self, body: &[u8]) -> Result<Values, FileError> {
         if !matches!(self.encoding, 0 | 2) {
-            return Err(self.unsupported("the dictionary is not PLAIN"));
+            return Err(self.unsupported("the dictionary is not in the encoding PLAIN"));
         }
         let damaged = || self.damaged("it has the wrong number of values");
         plain(body, 0, self.values as usize).ok_or_else(damaged)
@@ -344,7 +348,10 @@ impl Head {
     }
 
     pub fn unsupported(&self, what: &str) -> FileError {
-        let problem = format!("{what} (encoding {}); write the file with PLAIN", self.encoding);
+        let problem = format!(
+            "{what} (the encoding number is {}); write the file with the encoding PLAIN",
+            self.encoding
+        );
         FileError::unsupported(self.start, problem)
     }
 }

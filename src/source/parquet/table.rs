@@ -49,7 +49,11 @@ impl Table {
             && leaf.form != PhysicalType::Bytes
             && settings.labels == LabelSort::Text
         {
-            let problem = format!("is text, but {:?} in {} has numbers", leaf.path, path.display());
+            let problem = format!(
+                "is text, but the column {:?} in {} has numbers",
+                leaf.path,
+                path.display()
+            );
             return Err(Error::config("source.labels", problem));
         }
         let beside = beside.filter(|place| footer.leaves[*place].form == PhysicalType::Bytes);
@@ -87,7 +91,7 @@ impl Table {
             // rejected before memory is allocated for them.
             if rows.end > shard.stamp.len {
                 let problem = format!(
-                    "{} rows in a file of {} bytes: it is damaged; copy it again",
+                    "the file has {} rows but only {} bytes: it is damaged; copy it again",
                     rows.end, shard.stamp.len
                 );
                 return Err(FileError::corrupt(shard.stamp.len, problem));
@@ -168,7 +172,8 @@ fn hold_numbers(tables: &[Table], sort: LabelSort) -> Result<bool> {
     };
     let wrong = |problem: String| {
         let problem = format!(
-            "{problem}: make all numbers or all names, or write labels = \"text\" if all are names"
+            "{problem}; make all labels numbers or all names, or write labels = \"text\" if all \
+             are names"
         );
         Err(Error::config("source.parquet", problem))
     };
@@ -183,13 +188,15 @@ fn hold_numbers(tables: &[Table], sort: LabelSort) -> Result<bool> {
     }
     match (number, name) {
         (Some((table, text, at)), Some((other, word, after))) => wrong(format!(
-            "the label in {} is the number {text}, but in {} the name {word:?}",
+            "the label in {} is the number {text}, but the label in {} is the name {word:?}",
             place(table, at),
             place(other, after)
         )),
         (None, Some((table, word, at))) if sort == LabelSort::Integer => {
-            let problem =
-                format!("the label in {} is not a whole number: {word:?}", place(table, at));
+            let problem = format!(
+                "the label in {} is {word:?}, which is not a whole number",
+                place(table, at)
+            );
             Err(Error::config("source.labels", problem))
         }
         (number, _) => Ok(number.is_some()),

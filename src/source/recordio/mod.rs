@@ -140,7 +140,8 @@ impl RecordIoSettings {
             (RecordIoLabel::None, _) => -1,
             (RecordIoLabel::One, 2..) => {
                 let problem = format!(
-                    "the record has {labels} labels; set source.label to \"first\" or \"none\""
+                    "the record has {labels} labels, but a sample can have one; set source.label \
+                     to \"first\" or \"none\""
                 );
                 return Err(FileError::new(start, problem));
             }
@@ -271,7 +272,7 @@ fn integer(bits: u32, offset: u64) -> Result<i64, FileError> {
 fn not_a_record(at: u64) -> String {
     let sort =
         if at == 0 { "the file is not RecordIO, or is damaged" } else { "the file is damaged" };
-    format!("expected the start of a record: {sort}")
+    format!("a record does not begin here as expected: {sort}")
 }
 
 /// Reads a little-endian number at offset `at`, which must be within `bytes`.

@@ -30,7 +30,9 @@ pub fn braces(path: &Path) -> Result<Vec<PathBuf>, String> {
 
 fn expand(mut text: &[u8], depth: usize) -> Result<Vec<Vec<u8>>, String> {
     if depth > DEEPEST {
-        return Err(format!("braces nested more than {DEEPEST} deep"));
+        return Err(format!(
+            "the braces are nested more than {DEEPEST} levels deep, which is the maximum"
+        ));
     }
     let mut found = vec![Vec::new()];
     while let Some(at) = text.iter().position(|byte| b"{}".contains(byte)) {
@@ -138,7 +140,7 @@ fn steps(from: i64, to: i64, step: u64) -> Result<impl Iterator<Item = i64>, Str
 fn bounded(count: usize) -> Result<(), String> {
     match count {
         0..=MOST => Ok(()),
-        _ => Err(format!("the braces expand to more than {MOST} files")),
+        _ => Err(format!("the braces expand to more than {MOST} files, which is the maximum")),
     }
 }
 

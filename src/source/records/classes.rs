@@ -33,7 +33,8 @@ impl<'a> OfFiles<'a> {
             None => *self = Self { first: Some(path), names },
             Some(first) if self.names != names => {
                 let problem = format!(
-                    "{} has other names of classes than {}; join them with concat, which numbers classes by name",
+                    "{} has other class names than {}; combine these files with source.concat, \
+                     which numbers classes by name",
                     Redacted::path(path),
                     Redacted::path(first)
                 );

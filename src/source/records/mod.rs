@@ -214,7 +214,7 @@ impl Entry {
             Ok(len) if len != DAMAGED => Ok(Self { offset, label, len, crc }),
             _ => Err(FileError::new(
                 offset,
-                format!("a sample of {len} bytes; the maximum is 4 GiB"),
+                format!("the sample has {len} bytes; the maximum is 4 GiB"),
             )),
         }
     }
@@ -332,7 +332,7 @@ pub(super) fn check_of(bytes: &[u8]) -> u32 {
 fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), DataError> {
     if F::CHECKED && crc32c::crc32c(bytes) != crc {
         let len = bytes.len();
-        let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
+        let problem = format!("the checksum of the {len} bytes at byte {offset} does not match");
         return Err(DataError::new(Reason::Corrupt, problem));
     }
     Ok(())
@@ -463,7 +463,7 @@ impl<F: Format> Hints for Records<F> {
     fn slow_shuffled(&self) -> Option<String> {
         let first = self.shards.iter().find(|shard| shard.packing.is_some())?;
         Some(format!(
-            "the set has {}, the first is {}: each sample read out of order decompresses some MiB more; \
+            "the set has {} (the first is {}), and each sample that is read out of order decompresses some MiB more; \
              set loader.shuffle_window, decompress the files, or rewrite them with feedwater pack",
             counted(self.packed(), "compressed file"),
             Redacted::path(&first.path)

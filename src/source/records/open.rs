@@ -48,7 +48,8 @@ impl<F: Format> Records<F> {
     ) -> Result<Self> {
         if bad == BadShards::UntilDamage && !F::IN_ORDER {
             let problem = format!(
-                "is \"until_damage\", but {} files are not read in order; write \"skip\"",
+                "is \"until_damage\", but {} files are not read from beginning to end; write \
+                 \"skip\"",
                 F::KEY
             );
             return Err(Error::config(format!("source.{}", BadShards::KEY), problem));
@@ -99,8 +100,10 @@ impl<F: Format> Records<F> {
         let excluded = excluded.into_list();
         if end == 0 {
             let first = files.first().map(|path| path.display().to_string()).unwrap_or_default();
-            let problem =
-                format!("no samples in {}; the first is {first}", counted(files.len(), "file"));
+            let problem = format!(
+                "no sample was found in {}; the first is {first}",
+                counted(files.len(), "file")
+            );
             return Err(Error::config(format!("source.{}", F::KEY), none_but(problem, &excluded)));
         }
         let warning = bad_shards.warning(bad, files.len());

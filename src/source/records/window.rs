@@ -113,11 +113,12 @@ impl<'a> Window<'a> {
     /// Creates the error for a file that should contain `count` bytes at `offset`, but ends before.
     pub fn cut(&self, offset: u64, count: u64) -> FileError {
         let ends = match self.len {
-            Self::UNKNOWN => "no file is that large".into(),
-            len => format!("but the file ends at {len}"),
+            Self::UNKNOWN => "but no file is that large".into(),
+            len => format!("but the file ends at byte {len}"),
         };
-        let problem =
-            format!("expected {count} bytes, {ends}: it is truncated or damaged; copy it again");
+        let problem = format!(
+            "expected {count} bytes here, {ends}: the file is truncated or damaged; copy it again"
+        );
         FileError::new(offset, problem)
     }
 }

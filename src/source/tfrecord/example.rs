@@ -45,7 +45,7 @@ pub fn find(
         }
         shown.sort_unstable();
         let problem = format!(
-            "the record has no feature {key:?}; set source.{setting} to another one{more}: {}",
+            "the record has no feature {key:?}; set source.{setting} to another feature{more}: {}",
             shown.join(", ")
         );
         Err(FileError::new(record.start, problem))
@@ -84,7 +84,8 @@ pub fn texts(
         bytes += len as usize + size_of::<String>();
         if len as usize > MOST_NAME_BYTES || bytes > MOST_CLASSES_BYTES {
             let problem = format!(
-                "the names of classes are longer than {MOST_CLASSES_BYTES} bytes, or one is than {MOST_NAME_BYTES}"
+                "the class names have more than {MOST_CLASSES_BYTES} bytes in total, or one of \
+                 them has more than {MOST_NAME_BYTES}"
             );
             return Err(FileError::new(text.start, problem));
         }
@@ -216,7 +217,7 @@ fn each_value(
 }
 
 fn not_one(name: &str, count: u64, list: &str) -> String {
-    format!("the feature {name:?} has {count} values in its {list}, must have one")
+    format!("the feature {name:?} has {count} values in its {list}; it must have one")
 }
 
 fn fields(message: Range<u64>) -> Fields<'static> {

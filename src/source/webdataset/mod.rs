@@ -113,7 +113,7 @@ impl Format for WebDatasetSettings {
         let wrong = |problem: String| FileError::new(bytes.start, problem);
         if len > MOST_CLASSES_BYTES as u64 {
             return Err(wrong(format!(
-                "{len} bytes of names of classes, at most {MOST_CLASSES_BYTES}"
+                "the class names have {len} bytes; the maximum is {MOST_CLASSES_BYTES} bytes"
             )));
         }
         let (mut text, mut at) = (Vec::new(), bytes.start);
@@ -175,7 +175,7 @@ impl Format for WebDatasetSettings {
             }
             let twice = || {
                 let name = String::from_utf8_lossy(&name);
-                FileError::new(offset, format!("the sample has a file {name:?} already"))
+                FileError::new(offset, format!("the sample already has a file {name:?}"))
             };
             if let Some(rank) = images.iter().position(|it| *it == extension) {
                 match &group.image {
@@ -205,7 +205,8 @@ impl WebDatasetSettings {
     fn label_in(&self, window: &mut Window, data: Range<u64>) -> Result<i64, FileError> {
         let len = data.end - data.start;
         if len > Window::BYTES {
-            let problem = format!("a label of {len} bytes; the maximum is {}", Window::BYTES);
+            let problem =
+                format!("the label has {len} bytes; the maximum is {} bytes", Window::BYTES);
             return Err(FileError::new(data.start, problem));
         }
         let bytes = window.at(data.start, len)?;
@@ -274,7 +275,8 @@ impl Group {
             None => {
                 let key = String::from_utf8_lossy(&self.key).into_owned();
                 let problem = format!(
-                    "the sample {key:?} has no file {:?}; set source.label to another extension or \"\"",
+                    "the sample {key:?} has no file {:?}; set source.label to another extension, \
+                     or to \"\" for no labels",
                     settings.label
                 );
                 return Err(FileError::new(self.offset, problem));

@@ -304,7 +304,8 @@ fn after_end(window: &mut Window, mark: u64) -> Result<After, FileError> {
         }
         if window.file_len() == Window::UNKNOWN && at - mark > MOST_PADDING {
             let problem = format!(
-                "more than {} MiB follow the end mark without an archive; compress the archive without them",
+                "more than {} MiB follow the end mark, but no archive; compress the archive \
+                 without these bytes",
                 MOST_PADDING >> 20
             );
             return Err(FileError::new(mark, problem));
@@ -379,7 +380,7 @@ fn small<'a>(window: &'a mut Window, data: Range<u64>) -> Result<&'a [u8], FileE
     let len = data.end - data.start;
     if len > Window::BYTES {
         let problem =
-            format!("an extended header of {len} bytes; the maximum is {}", Window::BYTES);
+            format!("an extended header has {len} bytes; the maximum is {} bytes", Window::BYTES);
         return Err(FileError::new(data.start, problem));
     }
     window.at(data.start, len)
@@ -397,5 +398,8 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
 }
 
 fn sparse(offset: u64) -> FileError {
-    FileError::new(offset, "a sparse file; pack the archive without --sparse")
+    FileError::new(
+        offset,
+        "the archive has a sparse file, which is not supported; pack the archive without --sparse",
+    )
 }

@@ -108,7 +108,8 @@ impl Cache {
             None => directory?.join("objects"),
         };
         if let Err(error) = private_folder(&root) {
-            activity.warn(format!("nothing is cached in {}: {error}", root.display()));
+            activity
+                .warn(format!("no objects are cached in the folder {}: {error}", root.display()));
             return None;
         }
         let state =
@@ -163,8 +164,10 @@ impl Cache {
         self.mark(&place.folder);
         if let Err(error) = self.write(place, bytes) {
             self.broken.store(true, Ordering::Relaxed);
-            self.activity
-                .warn(format!("nothing more is cached in {}: {error}", self.root.display()));
+            self.activity.warn(format!(
+                "no more objects are cached in the folder {}: {error}",
+                self.root.display()
+            ));
         }
     }
 

@@ -65,7 +65,7 @@ impl Mapping {
     /// Copies bytes from `offset` on into the buffer. The mapping must [have](Self::has) them.
     /// Returns false if they no longer exist. The contents of the buffer are then unspecified.
     pub fn copy(&self, offset: u64, buffer: &mut [u8]) -> bool {
-        assert!(self.has(offset, buffer.len()), "the bytes lie in the mapping");
+        assert!(self.has(offset, buffer.len()), "the copied bytes must be in the mapping");
         if self.watch.is_lost() || !bus_errors_reach_this_thread() {
             return false;
         }

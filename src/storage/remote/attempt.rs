@@ -74,9 +74,11 @@ fn refused(Refusal { url, what }: &Refusal) -> AttemptError {
         }
         ResponseError::Redirect { to, problem, region } => {
             let way_out = match region {
-                Some(region) => format!("; the bucket is in the region {region}: set AWS_REGION to that"),
-                None if bucket => "; set the endpoint (AWS_ENDPOINT_URL, GOOGLE_BASE_URL, AZURE_STORAGE_ENDPOINT) or \
-                                   AWS_REGION to the one where the bucket is"
+                Some(region) => format!(
+                    "; the bucket is in the region {region}, so set AWS_REGION to this region"
+                ),
+                None if bucket => "; set the endpoint (AWS_ENDPOINT_URL, GOOGLE_BASE_URL, \
+                     AZURE_STORAGE_ENDPOINT) or AWS_REGION to that of the bucket"
                     .into(),
                 None => String::new(),
             };
@@ -100,7 +102,10 @@ fn refused(Refusal { url, what }: &Refusal) -> AttemptError {
         ),
         ResponseError::LongListing => AttemptError::never(
             ErrorKind::InvalidData,
-            format!("{place}a page of the listing has more than 64 MiB; check the endpoint"),
+            format!(
+                "{place}a page of the listing has more than 64 MiB, which is the maximum; check \
+                 the endpoint"
+            ),
         ),
     }
 }
@@ -120,8 +125,8 @@ fn connection(place: &str, problem: &str, bucket: bool) -> AttemptError {
         ),
         ("Expired", "has expired: renew it, or correct this machine's clock"),
         ("NotValidYet", "is not valid yet: correct this machine's clock"),
-        ("NotValidForName", "is for another host name: use a name that it is for"),
-        ("not valid for", "is for another host name: use a name that it is for"),
+        ("NotValidForName", "is for another host name: use a host name in the certificate"),
+        ("not valid for", "is for another host name: use a host name in the certificate"),
         ("expired", "has expired: renew it, or correct this machine's clock"),
         ("", "is not accepted: repair the server's certificate"),
     ];
@@ -129,19 +134,20 @@ fn connection(place: &str, problem: &str, bucket: bool) -> AttemptError {
         let (_, words) = certificate
             .iter()
             .find(|(part, _)| problem.contains(part))
-            .expect("the last is in all");
+            .expect("the last entry matches every text");
         let problem = format!("{place}the server's certificate {words} ({problem})");
         return AttemptError::never(ErrorKind::PermissionDenied, problem);
     }
     if problem.contains("InvalidContentType") || problem.contains("corrupt message") {
         let problem = format!(
-            "{place}the server does not speak TLS here: write http://, or another port ({problem})"
+            "{place}the server does not use TLS at this port: write http://, or another port \
+             ({problem})"
         );
         return AttemptError::never(ErrorKind::InvalidData, problem);
     }
     let way_out = match problem {
         it if it.contains("Too many open files") => "raise ulimit -n, or lower storage.connections",
-        it if it.contains("handshake eof") => "check that the server speaks TLS there",
+        it if it.contains("handshake eof") => "check that the server uses TLS at this port",
         it if it.contains("cannot connect") => endpoint,
         _ => return AttemptError::again(format!("{place}{problem}")),
     };
@@ -167,21 +173,22 @@ fn status(bucket: Option<&str>, status: u16, after: Option<Duration>, text: &str
                      AZURE_STORAGE_ACCOUNT_KEY) and that they may read this; for public data set AWS_SKIP_SIGNATURE, \
                      GOOGLE_SKIP_SIGNATURE or AZURE_SKIP_SIGNATURE to true"
                 }
-                None => "check the credentials; they stand before the host, as user:password@host",
+                None => "check the credentials, which must precede the host, as user:password@host",
             };
-            let problem = format!("{place}the server refuses ({status}); {way_out}{said}");
+            let problem =
+                format!("{place}the server refuses the request ({status}); {way_out}{said}");
             AttemptError::never(ErrorKind::PermissionDenied, problem)
         }
         412 => AttemptError::never(ErrorKind::Other, CHANGED),
         416 => AttemptError::never(ErrorKind::UnexpectedEof, "the object ends before (416)"),
         408 | 429 | 500.. => AttemptError::Again {
-            problem: format!("{place}the server answers {status}"),
+            problem: format!("{place}the server answers with the status {status}"),
             after,
             answered: true,
         },
         _ => AttemptError::never(
             ErrorKind::Other,
-            format!("{place}the server answers {status}{said}"),
+            format!("{place}the server answers with the status {status}{said}"),
         ),
     }
 }
@@ -192,13 +199,14 @@ fn bad_name(error: &object_store::path::Error) -> AttemptError {
     let (name, what) = match error {
         E::EmptySegment { path } => (path.as_str(), "has // in it"),
         E::BadSegment { path, .. } => {
-            (path.as_str(), "has a control character, or . or .. between slashes")
+            (path.as_str(), "has a control character, or a part . or .. between slashes")
         }
         other => return AttemptError::never(ErrorKind::InvalidData, shortened(other.to_string())),
     };
     let name = shortened(name.escape_debug().to_string());
     let problem = format!(
-        "the listing has the name \"{name}\", which {what}: rename that object, or name a folder or a list file without it"
+        "the listing contains the name \"{name}\", which {what}; rename that object, or use a \
+         folder or a list file without it"
     );
     AttemptError::never(ErrorKind::InvalidData, problem)
 }
@@ -211,8 +219,8 @@ fn generic(text: String) -> AttemptError {
     // The library returns these messages if the server answers 200 (the whole object) instead of
     // 206 (the range).
     if text.contains("non-partial response") || text.contains("Range request not supported") {
-        let problem = "the server does not support range requests, which files with many samples need: \
-             use another server, or copy the files";
+        let problem = "the server does not support range requests, which are needed for files with \
+             many samples; use another server, or copy the files";
         return AttemptError::never(ErrorKind::Unsupported, problem);
     }
     if text.contains("Content-Length Header missing") {

@@ -120,8 +120,9 @@ pub fn runtime() -> Result<&'static Runtime> {
     });
     if *process != std::process::id() {
         return Err(Error::other(format!(
-            "the threads that talk to servers belong to process {process}, and fork copies no threads; start a new \
-             program (exec) instead, or fork before the first URL is opened"
+            "the threads for requests to servers belong to process {process} and do not exist in \
+             a forked process; start a new program (exec) instead, or fork before the first URL \
+             is opened"
         )));
     }
     made.as_ref().map_err(|problem| Error::other(format!("cannot start threads: {problem}")))
@@ -201,8 +202,9 @@ impl Client {
             }
         };
         let authorization = location.user.as_ref().map(|user| {
-            let mut value = HeaderValue::from_maybe_shared(user.header())
-                .map_err(|_| invalid("the user or password cannot be sent".into()))?;
+            let mut value = HeaderValue::from_maybe_shared(user.header()).map_err(|_| {
+                invalid("the user name or password has characters that cannot be sent".into())
+            })?;
             value.set_sensitive(true);
             Ok::<_, Error>(value)
         });
@@ -372,7 +374,7 @@ async fn collect(
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| judge(&error))?;
         if whole.len() as u64 + part.len() as u64 > expected {
-            let problem = format!("more than the {expected} bytes came that were asked for");
+            let problem = format!("the server sent more than the {expected} requested bytes");
             return Err(AttemptError::again(problem));
         }
         whole.try_reserve(part.len()).map_err(no_memory)?;

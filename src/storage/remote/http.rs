@@ -239,7 +239,8 @@ impl Service {
             }
             *request.uri_mut() = now.as_str().parse().map_err(decode)?;
         }
-        let problem = format!("is redirect number {}, the last that is followed", redirect::MOST);
+        let problem =
+            format!("is redirect number {}, one more than feedwater follows", redirect::MOST);
         let to = Redacted::new(now.to_string());
         Err(self.refusal(&first, ResponseError::Redirect { to, problem, region: None }))
     }

@@ -45,7 +45,8 @@ impl Client {
             let most = self.settings.max_listed;
             if count > most {
                 return Err(endless(format!(
-                    "the listing has more than {most} names; name a folder within, or raise storage.max_listed"
+                    "the listing has more than {most} names; name a folder inside of this one, or \
+                     raise storage.max_listed"
                 )));
             }
             match next {

@@ -13,7 +13,7 @@ pub const MOST: usize = 10;
 /// original request. The error message is the reason and a remedy.
 pub fn check(allowed: Redirects, first: &Url, from: &Url, to: &Url) -> Result<(), String> {
     if !matches!(to.scheme(), "http" | "https") {
-        return Err(format!("leads to {}://, which is not HTTP", to.scheme()));
+        return Err(format!("leads to a URL with {}://, which is not HTTP", to.scheme()));
     }
     if !to.username().is_empty() || to.password().is_some() {
         return Err("leads to a URL with a user; if this is intended, use that URL directly".into());

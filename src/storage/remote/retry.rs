@@ -82,7 +82,8 @@ where
             Some(asked) if asked > LONGEST_PAUSE => {
                 let [asked, most] = [asked, LONGEST_PAUSE].map(|it| it.as_secs());
                 Some(format!(
-                    "the server asks for a pause of {asked} s, longer than the limit of {most} s; try again later"
+                    "the server asks for a pause of {asked} s, but feedwater waits at most {most} \
+                     s; try again later"
                 ))
             }
             _ if call.opening.is_some() && Instant::now() + pause >= deadline => {
@@ -107,7 +108,7 @@ where
         tokio::time::sleep(pause).await;
         Counters::add(&activity.counters.retries, 1);
     }
-    unreachable!("the last attempt ends the loop")
+    unreachable!("the loop ends at the last attempt")
 }
 
 /// One attempt to send a request.
@@ -134,7 +135,9 @@ impl At<'_> {
             }
             if left <= TOLD {
                 let waited = begun.elapsed().as_secs();
-                return Err(AttemptError::again(format!("no answer within {waited} seconds")));
+                return Err(AttemptError::again(format!(
+                    "the server did not answer within {waited} seconds"
+                )));
             }
             self.watch.tell(|| RequestEvent::Waiting {
                 url: self.call.url.clone(),

@@ -52,7 +52,8 @@ impl Location {
             "http" | "https" => Service::Http,
             _ => {
                 return Err(wrong(format!(
-                    "{scheme}:// is not read; write s3://, gs://, az://, abfss://, http:// or https://, or a path"
+                    "URLs with {scheme}:// are not supported; write s3://, gs://, az://, \
+                     abfss://, http:// or https://, or a path"
                 )));
             }
         };
@@ -61,7 +62,7 @@ impl Location {
             Some((user, host)) if service == Service::Http => (Some(User::parse(user)?), host),
             Some(_) if !scheme.starts_with("abfs") || host.contains(':') => {
                 return Err(wrong(format!(
-                    "credentials in a URL of {scheme}:// are not read; give them by {}",
+                    "credentials in a URL with {scheme}:// are not supported; give them by {}",
                     service.credentials()
                 )));
             }
@@ -82,7 +83,7 @@ impl Location {
             && query.split('&').filter_map(|it| it.split_once('=')).any(|(name, _)| permits(name))
         {
             return Err(wrong(format!(
-                "a signature or token in a URL of {scheme}:// is not read; give it by {}",
+                "a signature or token in a URL with {scheme}:// is not supported; give it by {}",
                 service.credentials()
             )));
         }
@@ -118,7 +119,9 @@ impl User {
         let (name, password) = text.split_once(':').unwrap_or((text, ""));
         if name == "***" {
             return Err(wrong(
-                "*** replaces the user and the password in messages; write the real ones".into(),
+                "*** only replaces the user and the password in messages; write the real user and \
+                 password"
+                    .into(),
             ));
         }
         let decoded = |text: &str| {
@@ -145,8 +148,14 @@ impl fmt::Debug for User {
 /// slash, the text before the slash could otherwise pass for a host.
 fn check_host(host: &str) -> Result<()> {
     match host.rsplit_once(':') {
-        Some((name, port)) if !name.is_empty() && !host.ends_with(']') && port.parse::<u16>().is_err() => {
-            Err(wrong("the port is not a number from 0 to 65535; in a password write / as %2F, ? as %3F, @ as %40".into()))
+        Some((name, port))
+            if !name.is_empty() && !host.ends_with(']') && port.parse::<u16>().is_err() =>
+        {
+            Err(wrong(
+                "the port is not a number from 0 to 65535; if this is part of a password, write / \
+                 as %2F, ? as %3F and @ as %40 in it"
+                    .into(),
+            ))
         }
         _ => Ok(()),
     }

@@ -171,7 +171,7 @@ impl Decoder {
 
     fn cut(&self) -> Error {
         let place = self.packed;
-        let problem = format!("the compressed file is cut: it ends at its byte {place}");
+        let problem = format!("the compressed file is truncated: it ends at byte {place}");
         Error::new(ErrorKind::UnexpectedEof, problem)
     }
 

@@ -89,8 +89,8 @@ fn wrong_arguments_are_errors_before_nvjpeg_is_called() {
         (vec![BatchJob { wanted: Roi::new(1, 0, 40, 1), ..job() }], &["40x1+1+0", "40x30"]),
         (vec![BatchJob { wanted: Roi::new(1, 1, 0, 1), ..job() }], &["0x1+1+1", "40x30"]),
         (vec![BatchJob { reduction: 2, ..job() }], &["40x30+0+0", "20x15"]),
-        (vec![BatchJob { reduction: 3, ..job() }], &["3", "1, 2, 4, 8"]),
-        (vec![BatchJob { reduction: 0, ..job() }], &["0", "1, 2, 4, 8"]),
+        (vec![BatchJob { reduction: 3, ..job() }], &["3", "1, 2, 4 and 8"]),
+        (vec![BatchJob { reduction: 0, ..job() }], &["0", "1, 2, 4 and 8"]),
         (
             vec![
                 job(),

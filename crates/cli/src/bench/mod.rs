@@ -212,7 +212,11 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
     match (failed, measured) {
         (0, 1..) => Ok(()),
-        (0, 0) => Err(CommandError::Failed("no route of --routes can be measured here".into())),
+        (0, 0) => Err(CommandError::Failed(
+            "no route of --routes can be measured on this machine; the lines `skipped` give the \
+             reasons"
+                .into(),
+        )),
         _ => Err(CommandError::Failed(format!("{failed} of {} cases failed", cases.len()))),
     }
 }
@@ -306,7 +310,10 @@ fn measure(
 ) -> CaseResult {
     let failed = |reason: String| CaseResult::Failed { reason };
     let Some([program, first @ ..]) = PROGRAM.get().map(Vec::as_slice) else {
-        return failed("the path of this program is unknown".into());
+        return failed(
+            "the path of this program, which measures each case in a new process, is unknown"
+                .into(),
+        );
     };
     let device = match available.device {
         DeviceChoice::Auto if available.on_cpu.is_none() => DeviceChoice::LocalGpu,
@@ -335,7 +342,11 @@ fn measure(
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = match Group::spawn(&mut command).and_then(Group::output) {
         Ok(output) => output,
-        Err(error) => return failed(format!("the case could not be started: {error}")),
+        Err(error) => {
+            return failed(format!(
+                "the process that measures the case could not be started: {error}"
+            ));
+        }
     };
     let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
@@ -349,7 +360,9 @@ fn measure(
     let stdout = String::from_utf8_lossy(&output.stdout);
     match serde_json::from_str(stdout.lines().next_back().unwrap_or_default()) {
         Ok(measured) => CaseResult::Measured(Box::new(measured)),
-        Err(error) => failed(format!("the case printed no readable result: {error}")),
+        Err(error) => failed(format!(
+            "the process that measured the case printed no valid JSON as its last line: {error}"
+        )),
     }
 }
 

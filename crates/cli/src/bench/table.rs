@@ -62,8 +62,9 @@ impl fmt::Display for Table<'_> {
         self.bar(f)?;
         write!(
             f,
-            "CPU s/1000 and us/image: CPU time of all threads; waited: fraction of the time that the consumer \
-             waited; device: predicted"
+            "CPU s/1000: CPU time of all threads, in seconds per 1000 images; us/image: the same \
+             in microseconds per image; waited: fraction of the time that the consumer waited for \
+             batches; device: predicted device memory"
         )
     }
 }
@@ -111,7 +112,8 @@ impl Table<'_> {
             let (set, name) = (escaped(&case.set), case.name());
             writeln!(
                 f,
-                "host time {set} {name}: {host:.1} us per image (limit: under {HOST_BAR:.0}), {word}"
+                "host time {set} {name}: {host:.1} us of CPU time per image; the limit of less \
+                 than {HOST_BAR:.0} us is {word}"
             )?;
         }
         Ok(())

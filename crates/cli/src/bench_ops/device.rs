@@ -126,7 +126,8 @@ impl Device {
     pub fn problem(&self) -> Option<String> {
         let wrong = self.kernels.iter().find(|row| row.equal != row.images)?;
         Some(format!(
-            "the kernel of {} differs from the CPU in {} of {}: run `feedwater selftest`",
+            "the kernel of {} gives other pixels than the CPU for {} of {}; run `feedwater \
+             selftest` to check all kernels",
             wrong.name,
             wrong.images - wrong.equal,
             counted(wrong.images, "image")

@@ -78,14 +78,16 @@ impl Measured {
         }
         let Self { load_seconds: load, encode_seconds: encode, .. } = *self;
         text += &format!(
-            "alone     load {} ms (up to the decoded window), encode {} ms (operators, output): {:.0} % and {:.0} %\n",
+            "alone     load (read and decode) {} ms, encode (operators and output) {} ms: {:.0} % \
+             and {:.0} % of both",
             milli(load),
             milli(encode),
             100.0 * load / (load + encode),
             100.0 * encode / (load + encode)
         );
         text += &format!(
-            "together  {} ms as the loader runs them: {:.0} images/s per core\ngpu       {}",
+            "together  {} ms if all steps run in turn as in the loader: {:.0} images/s per \
+             core\ngpu       {}",
             milli(self.loader_seconds),
             self.images_per_second_per_core,
             self.gpu

@@ -181,7 +181,10 @@ impl Compared {
         let found = self.difference.within(self.bound(route))?;
         Ok(match self.left {
             Some(why) => {
-                format!("not supported by this route ({why}), decoded on the CPU: {found}")
+                format!(
+                    "this route does not support the JPEGs ({why}), so the CPU decoded them: \
+                     {found}"
+                )
             }
             None => format!("{found}; {} windows", WINDOWS.len()),
         })
@@ -200,7 +203,10 @@ fn went(
         (Err(why), Some(told)) if why == told => Ok(Some(why)),
         (_, told) => {
             let told = told.map_or(String::new(), |told| format!(" ({told})"));
-            Err(format!("image {index} was decoded by {}{told}", outcome.name()))
+            Err(format!(
+                "image {index} was decoded by {}{told} instead of the tested route",
+                outcome.name()
+            ))
         }
     }
 }
@@ -230,7 +236,10 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
         let other = actual.records.iter().find(|record| record.outcome != Outcome::Decoded(route));
         if let Some(record) = other {
             let (index, outcome) = (record.index, record.outcome.name());
-            return Err(format!("to {width}x{height}: image {index} was decoded by {outcome}"));
+            return Err(format!(
+                "resize to {width}x{height}: image {index} was decoded by {outcome} instead of \
+                 the tested route"
+            ));
         }
         difference.add(Difference::between(&expected.data, &actual.data));
         by_resizing.add(Difference::between(&expected.data, &resized.data));
@@ -242,7 +251,8 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
     let found = difference.within(if route.on_device() { BOUND_REDUCED } else { exact })?;
     let (most, mean) = (by_resizing.most(), by_resizing.mean());
     Ok(format!(
-        "{found}; resizing the whole image instead differs by {most} levels, {mean:.3} on average"
+        "{found}; for comparison, decoding at full size and then resizing differs by up to {most} \
+         levels, {mean:.3} on average"
     ))
 }
 

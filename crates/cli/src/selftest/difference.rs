@@ -48,14 +48,22 @@ impl Difference {
     pub fn within(&self, bound: Bound) -> Found {
         let (most, mean) = (self.most, self.mean());
         if most > bound.most {
-            return Err(format!("differs by up to {most} levels ({} allowed)", bound.most));
+            return Err(format!(
+                "pixels differ from the CPU's by up to {most} levels; at most {} are allowed",
+                bound.most
+            ));
         }
         if mean > bound.mean {
-            return Err(format!("differs by {mean:.3} levels on average ({} allowed)", bound.mean));
+            return Err(format!(
+                "pixels differ from the CPU's by {mean:.3} levels on average; at most {} are \
+                 allowed",
+                bound.mean
+            ));
         }
         let Bound { most: most_allowed, mean: mean_allowed } = bound;
         Ok(format!(
-            "within {most} levels of the CPU ({most_allowed} allowed), {mean:.3} on average ({mean_allowed})"
+            "pixels differ from the CPU's by up to {most} levels ({most_allowed} allowed) and by \
+             {mean:.3} on average ({mean_allowed} allowed)"
         ))
     }
 }

@@ -88,7 +88,7 @@ fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
     match seen.records.iter().filter(turned).count() {
         4 if seen.records.len() == odd.len() => Ok(()),
         count => Err(format!(
-            "read {} of {} files, {count} of them rotated instead of 4",
+            "the loader read {} of {} files; {count} of them were rotated by EXIF, but 4 should be",
             seen.records.len(),
             odd.len()
         )),
@@ -123,7 +123,7 @@ fn damaged_on_cpu() -> Found {
     let damaged = images::damaged()?;
     let seen = epoch(damaged_builder(&damaged)?.on_error(OnError::Substitute))?;
     named(&damaged, &seen)?;
-    Ok(format!("{} files have the expected errors", damaged.len()))
+    Ok(format!("each of {} damaged files gives the expected error", damaged.len()))
 }
 
 /// Checks that every damaged file has the expected error reason.
@@ -140,7 +140,8 @@ fn named(damaged: &[Damaged], seen: &Epoch) -> Result<(), String> {
             let name = file.name;
             let [good, bad] = reasons.map(|it| it.map_or("good", Reason::name));
             return Err(format!(
-                "{name}: {bad} instead of {}, and the image before it is {good}",
+                "{name}: the result of the damaged file is {bad} instead of {}; the result of the \
+                 good file before it is {good}",
                 file.reason.name()
             ));
         }
@@ -162,7 +163,7 @@ fn damaged_on_gpu(
     }
     let found = Difference::between(&expected.data, &actual.data).within(bound)?;
     Ok(format!(
-        "{} files have the CPU's outcomes; the pixels of the good files are {found}",
+        "{} damaged files have the same outcomes as on the CPU; in the good files, {found}",
         damaged.len()
     ))
 }
@@ -181,10 +182,13 @@ fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
             Some(Err(Error::Sample(error)))
                 if before && error.index == 4 && error.reason == file.reason => {}
             Some(Err(error)) => return Err(format!("{}: {error}", file.name)),
-            _ => return Err(format!("{}: does not stop the loader", file.name)),
+            _ => return Err(format!("{}: the damaged file does not stop the loader", file.name)),
         }
     }
-    Ok(format!("{} files stop a loader, each with its own error", damaged.len()))
+    Ok(format!(
+        "each of {} damaged files stops a loader with the error of that file",
+        damaged.len()
+    ))
 }
 
 /// Checks that two epochs have the same samples in the same order, and the same errors.

@@ -99,10 +99,13 @@ fn by_hand_of(gpu: &Gpu) -> Found {
         Ok((ahead, wrong))
     };
     let (ahead, wrong) = run().map_err(message)?;
-    let message = format!("the engines write ahead of their stream in {ahead} of {ROUNDS} rounds");
+    let message = format!(
+        "without a wait on the host, the JPEG engines write before earlier work of their stream \
+         has ended, in {ahead} of {ROUNDS} rounds"
+    );
     match wrong {
-        0 => Ok(format!("{message}; with a wait on the host in no round")),
-        _ => Err(format!("{message}; with a wait on the host in {wrong} of {ROUNDS} rounds")),
+        0 => Ok(format!("{message}; with the wait, in no round")),
+        _ => Err(format!("{message}; with the wait, still in {wrong} of {ROUNDS} rounds")),
     }
 }
 
@@ -166,11 +169,14 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
     let (pages, seen) = run().map_err(message)?;
     match seen.iter().zip(&calm.data).position(|(a, b)| a != b) {
         None => Ok(format!(
-            "{BATCHES} batches through {pages} pages are unchanged, although they were copied after much other work"
+            "{BATCHES} batches that passed through {pages} pages have the right pixels, although \
+             the consumer's stream copied them after much other work"
         )),
-        Some(at) => {
-            Err(format!("batch {} changes when other work runs", at * BATCHES / seen.len()))
-        }
+        Some(at) => Err(format!(
+            "batch {} has other pixels if the consumer's stream copies it after much other \
+                 work",
+            at * BATCHES / seen.len()
+        )),
     }
 }
 

@@ -81,7 +81,8 @@ impl Cases {
             return "not compared: no kernel executes it yet".into();
         }
         format!(
-            "equal to the CPU bit for bit in {all} cases, {tiled} of them with and without tiles"
+            "pixels equal the CPU's bit for bit in {all} cases; {tiled} cases ran both with and \
+             without tiles"
         )
     }
 }
@@ -301,7 +302,10 @@ fn divisions(gpu: &Gpu) -> Found {
         }
         divisions += offloads.len();
     }
-    Ok(format!("{divisions} splits between CPU and GPU equal the CPU"))
+    Ok(format!(
+        "with {divisions} different splits between CPU and GPU, the pixels equal those of the CPU \
+         alone"
+    ))
 }
 
 fn equal(expected: &[u8], actual: &[u8], samples: usize) -> Result<(), String> {
@@ -311,7 +315,9 @@ fn equal(expected: &[u8], actual: &[u8], samples: usize) -> Result<(), String> {
         Some(at) => {
             let sample = at / (expected.len() / samples);
             let (a, b) = (actual[at], expected[at]);
-            Err(format!("byte {at} (sample {sample}) is {a} instead of {b}"))
+            Err(format!(
+                "byte {at} of the batch (in sample {sample}) is {a}, but the CPU gives {b}"
+            ))
         }
     }
 }

@@ -55,7 +55,7 @@ fn shut_down(builder: impl Fn() -> Built) -> Found {
             }
         }
     }
-    Ok(format!("{ROUNDS} loaders shut down in the middle of an epoch"))
+    Ok(format!("{ROUNDS} loaders were dropped in the middle of an epoch and shut down"))
 }
 
 /// Checks that batches keep their pixels after their loader was dropped, also on another thread.
@@ -93,8 +93,8 @@ fn leaked(builder: impl Fn() -> Built) -> Found {
         }
     }
     match seen == expected {
-        true => Ok("the epoch continues with the remaining slots".into()),
-        false => Err("the batches after a leaked one differ".into()),
+        true => Ok("after a batch was leaked, the epoch continues with the remaining slots".into()),
+        false => Err("after a batch was leaked, the batches that follow have wrong pixels".into()),
     }
 }
 

@@ -64,7 +64,9 @@ fn determinism() -> Found {
         let other = epoch(builder()?.num_workers(workers).prefetch(prefetch).batch_size(batch))?;
         if other.data != first.data || other.records != first.records {
             let message = format!("{workers} workers, prefetch {prefetch}, batch {batch}");
-            return Err(format!("{message}: the bytes differ from those with one worker"));
+            return Err(format!(
+                "{message}: the bytes differ from those of 1 worker with prefetch 1"
+            ));
         }
     }
     Ok("the bytes do not depend on workers, prefetch or batch size".into())
@@ -78,7 +80,7 @@ fn every_sample_once() -> Found {
     }
     seen.sort_unstable();
     match seen == (0..SAMPLES).collect::<Vec<_>>() {
-        true => Ok(format!("3 shards see each of {SAMPLES} samples once")),
+        true => Ok(format!("3 shards together read each of {SAMPLES} samples once")),
         false => Err(format!("3 shards see {seen:?}")),
     }
 }

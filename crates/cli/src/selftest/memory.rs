@@ -56,7 +56,7 @@ fn resident() -> Found {
 fn many_epochs_on_cpu() -> Found {
     let mut loader = loaders::builder()?.build().map_err(message)?;
     let grown = host_growth(&mut loader)?;
-    Ok(format!("{grown} from epoch {SETTLED} to {EPOCHS}"))
+    Ok(format!("from epoch {SETTLED} to {EPOCHS}: {grown}"))
 }
 
 /// Compares the peak use of the memory pools with the plan.
@@ -72,17 +72,27 @@ fn taken(gpu: &Gpu) -> Found {
         figures_of(gpu.builder()?.configure(|it| it.decode.placement = Placement::Cpu))?
     {
         if peak != predicted || peak == 0 {
-            return Err(format!("{name}: {predicted} bytes predicted, {peak} used"));
+            return Err(format!(
+                "{name} memory without nvJPEG: {predicted} bytes are predicted, but the peak is \
+                 {peak} bytes"
+            ));
         }
     }
     let figures = figures_of(gpu.builder()?)?;
     for (name, predicted, peak) in figures {
         if peak > predicted || peak == 0 {
-            return Err(format!("{name}, with nvJPEG: {predicted} bytes predicted, {peak} used"));
+            return Err(format!(
+                "{name} memory with nvJPEG: {predicted} bytes are predicted, but the peak is \
+                 {peak} bytes"
+            ));
         }
     }
     let figures = figures.map(|(name, predicted, peak)| {
-        format!("{name}: {} predicted and allocated, {} used", bytes(predicted), bytes(peak))
+        format!(
+            "{name} memory: {} are predicted and allocated, of which at most {} are used",
+            bytes(predicted),
+            bytes(peak)
+        )
     });
     Ok(figures.join("; "))
 }
@@ -105,13 +115,15 @@ fn many_epochs_on_gpu(gpu: &Gpu) -> Found {
     let grown = host_growth(&mut loader)?;
     let (last, (free_at_end, _)) = (loader.stats().memory, device.memory_bytes().map_err(message)?);
     if last != first {
-        return Err(format!("grew from {first:?} to {last:?}"));
+        return Err(format!("the memory of the pools changed from {first:?} to {last:?}"));
     }
     if free_at_end + DEVICE_SLACK < free {
         let gone = bytes(free - free_at_end);
         return Err(format!("{gone} of device memory were lost from epoch {SETTLED} to {EPOCHS}"));
     }
-    Ok(format!("pools and device unchanged; {grown} in {EPOCHS} epochs"))
+    Ok(format!(
+        "the memory of the pools and of the device did not grow in {EPOCHS} epochs; {grown}"
+    ))
 }
 
 /// Describes how much resident memory grew over many epochs. Fails if it grew too much.
@@ -124,8 +136,11 @@ fn host_growth(loader: &mut Loader) -> Found {
     };
     let grown = after.saturating_sub(before);
     match grown <= HOST_SLACK {
-        true => Ok(format!("{} more resident on the host", bytes(grown))),
-        false => Err(format!("{} more resident on the host", bytes(grown))),
+        true => Ok(format!("the resident memory of the host grew by {}", bytes(grown))),
+        false => Err(format!(
+            "the resident memory of the host grew by {}, which is too much",
+            bytes(grown)
+        )),
     }
 }
 

@@ -35,7 +35,9 @@ pub fn checks() -> Vec<Check> {
     counts
         .into_iter()
         .map(|(name, count)| {
-            let well = Ok(format!("fast path equals the reference bit for bit in {count} cases"));
+            let well = Ok(format!(
+                "the fast path equals the reference implementation bit for bit in {count} cases"
+            ));
             Check::new(format!("operator/{name}"), found.remove(name).unwrap_or(well))
         })
         .collect()

@@ -30,17 +30,22 @@ pub fn check(gpu: &Gpu) -> Found {
     for group in GROUPS {
         let Counts { skipped, unnoticed, wrong } = count(gpu, &files[..group]).map_err(message)?;
         let all = ROUNDS * group;
-        let counts = format!("{skipped} of {all} images in calls of {group}");
+        let counts = format!("{skipped} of {all} images in calls of {group} images");
         match (unnoticed, wrong) {
             (0, 0) => found.push(counts),
             _ => {
                 return Err(format!(
-                    "skipped: {counts}; not detected: {unnoticed}; other pixels than when decoded alone: {wrong}"
+                    "the JPEG engines skipped {counts}; the decoder reported {unnoticed} images \
+                     wrongly; {wrong} images have other pixels than if decoded alone"
                 ));
             }
         }
     }
-    Ok(format!("skipped, detected and decoded on the CPU: {}", found.join(", ")))
+    Ok(format!(
+        "images that the JPEG engines skipped and the decoder reported, for decoding on the CPU: \
+         {}",
+        found.join(", ")
+    ))
 }
 
 #[derive(Default)]

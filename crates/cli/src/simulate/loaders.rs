@@ -144,19 +144,22 @@ impl Loop {
             (_, Some(share)) if share > 0.5 => {
                 let share = percent(share);
                 format!(
-                    "the loop halts every {loaders} batches: one batch in {loaders} causes {share} of the waiting"
+                    "the loop halts every {loaders} batches, because all loaders finish together: \
+                     one batch in {loaders} causes {share} of the waiting"
                 )
             }
             (_, Some(_)) => {
-                format!("no regular halts, but the consumer waits {waits} of the time")
+                format!(
+                    "the loop does not halt at regular intervals, but the consumer waits {waits} \
+                     of the time"
+                )
             }
             (_, None) => format!("the consumer waits {waits} of the time"),
         };
         format!(
-            "{} in {seconds} s, {batches_per_second:.2} a second; \
-             the consumer waits {waits} of the time, {} of its arrivals find a batch\n\
-             bounds: {} by the loaders ({loaders} / {load_ms} ms), {} by the consumer (1 / {step_ms} ms)\n\
-             {halting}",
+            "{} in {seconds} s, which is {batches_per_second:.2} a second; the consumer waits \
+             {waits} of the time, and for {} of its requests a batch is ready\nbounds: {} by the \
+             loaders ({loaders} / {load_ms} ms), {} by the consumer (1 / {step_ms} ms)\n{halting}",
             counted(*batches, "batch"),
             percent(*readiness),
             bound(Limit::Workers),

@@ -143,7 +143,10 @@ fn read(path: &Path) -> Result<Report, CommandError> {
     serde_json::from_str(&text).map_err(|error| {
         misused(
             path,
-            &format!("not a report with a field `model` (explain or simulate --json): {error}"),
+            &format!(
+                "the file is not a report of feedwater explain --json or simulate --json, which \
+                 has a field `model`: {error}"
+            ),
         )
     })
 }
@@ -226,7 +229,9 @@ fn bounds(model: &Model, forecast: &Forecast) -> String {
     let Some((limit, rate)) = capacity.first() else { return "nothing limits".into() };
     let name = limit.name(model);
     let reached = percent(forecast.samples_per_second / rate);
-    let mut text = format!("{name} allow {rate:.1} images/s per GPU, {reached} of it are reached");
+    let mut text = format!(
+        "{name} allow {rate:.1} images/s per GPU, and the simulated run reaches {reached} of that"
+    );
     if let Some((next, rate)) = capacity.get(1) {
         text += &format!("; next {}, {rate:.1}", next.name(model));
     }

@@ -31,7 +31,8 @@ impl Report {
     /// Returns the report as one HTML file: the verdict, the settings to change, the timeline, the stages, and a
     /// table of simulated changes.
     pub fn to_html(&self) -> String {
-        let json = serde_json::to_string(self).expect("a report has no other keys than names");
+        let json = serde_json::to_string(self)
+            .expect("a report is valid JSON, because the keys of its maps are strings");
         let script = format!("{CHARTS}\n{SCRIPT}");
         let what_ifs: String = what_ifs(self).iter().map(row).collect();
         let template = PAGE.replacen(WHAT_IFS, &what_ifs.replace("{{", "&#123;&#123;"), 1);
@@ -44,8 +45,8 @@ impl Ranks {
     /// Returns the merged reports as one HTML file: the verdict, the ranks side by side, their stages, the settings to change,
     /// and the report of each rank.
     pub fn to_html(&self) -> String {
-        let json =
-            serde_json::to_string(self).expect("all keys of maps in merged reports are texts");
+        let json = serde_json::to_string(self)
+            .expect("merged reports are valid JSON, because the keys of their maps are strings");
         let script = format!("{CHARTS}\n{RANKS_SCRIPT}");
         let style = format!("{STYLE}\n{RANKS_STYLE}");
         let named = self.ranks.iter().map(|it| it.cause).chain(self.knobs.iter().map(|it| it.then));

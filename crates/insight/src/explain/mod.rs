@@ -142,7 +142,10 @@ pub struct Cost {
 /// Fails with [`Error`] for a profile of fewer than two batches.
 pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
     if profile.batches < 2 {
-        let problem = format!("at least 2 batches are needed, measured: {}", profile.batches);
+        let problem = format!(
+            "the profile has {} batches, but at least 2 are needed; measure for longer",
+            profile.batches
+        );
         return Err(Error::new("batches", problem));
     }
     let Fit { model, forecast, quality } = fit(profile, options.scaling.as_ref())?;
@@ -269,14 +272,19 @@ fn nothing(cause: Cause, quality: f64, batches: u64) -> String {
     match (cause, error(quality)) {
         (Cause::Consumer, _) => "no change needed: the loader is faster than the consumer".into(),
         _ if batches < MIN_BATCHES_FOR_ADVICE => format!(
-            "no advice: at least {MIN_BATCHES_FOR_ADVICE} batches are needed, measured: {batches}; measure for longer"
+            "no advice: {batches} batches were measured, but advice needs at least \
+             {MIN_BATCHES_FOR_ADVICE}; measure for longer"
         ),
         (_, error) if error > TRUSTED => format!(
-            "no gain is predicted: the model predicts {} of the measured throughput",
+            "no gain is predicted, because the model is inaccurate: it predicts {} of the \
+             measured throughput",
             percent(quality)
         ),
         (_, error) if error > knobs::WORTH => {
-            format!("no setting gains more than the model's error of {}", percent(error))
+            format!(
+                "no setting is predicted to gain more than the model's error of {}",
+                percent(error)
+            )
         }
         _ => format!("no setting helps: {}", cause.takes()),
     }
@@ -308,10 +316,10 @@ fn verdict(
             let had = told.others.map_or(String::new(), |others| {
                 format!(" and use {others:.2} of {}", counted(told.allowed, "processor"))
             });
-            format!(": they take {lost} of the workers' time{had}")
+            format!(": these programs take {lost} of the workers' time{had}")
         }
-        Cause::Quota => format!(": it takes {lost} of the workers' time"),
-        Cause::Hypervisor => format!(": it takes {lost} of the workers' time"),
+        Cause::Quota => format!(": the quota takes {lost} of the workers' time"),
+        Cause::Hypervisor => format!(": the hypervisor takes {lost} of the workers' time"),
         _ => String::new(),
     };
     let more = match best {
@@ -324,8 +332,8 @@ fn verdict(
 fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -> Vec<String> {
     let Profile { consumer, ring, setup, seconds, .. } = profile;
     let mut lines = vec![format!(
-        "consumer: {} of {} batches were ready when requested; it waited {:.2} s and worked {:.2} s; a step takes \
-         {:.1} ms (p99 {:.1})",
+        "consumer: {} of {} batches were ready when requested; the consumer waited {:.2} s and \
+         worked {:.2} s; a step takes {:.1} ms (p99 {:.1})",
         percent(consumer.readiness),
         profile.batches,
         consumer.waited,
@@ -335,7 +343,7 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
     )];
     if let Some(empty) = ring.occupancy.first() {
         lines.push(format!(
-            "ring: none of {} was ready for {} of the time",
+            "ring: no batch was ready in the {} for {} of the time",
             counted(ring.slots, "slot"),
             percent(*empty)
         ));
@@ -402,7 +410,7 @@ fn processors(profile: &Profile) -> String {
         }
     }
     if let Some(quota) = told.quota {
-        line += &format!("; the container's CPU quota is {quota:.2}");
+        line += &format!("; the container's CPU quota is {quota:.2} processors");
     }
     line
 }
@@ -462,8 +470,8 @@ impl fmt::Display for Report {
         if let Some(Cost { price_per_hour, epoch_seconds, waiting_per_epoch }) = self.cost {
             writeln!(
                 f,
-                "\ncost: an epoch takes {epoch_seconds:.0} s; at {price_per_hour} an hour the waiting in it costs \
-                 {waiting_per_epoch:.4}"
+                "\ncost: an epoch takes {epoch_seconds:.0} s; at {price_per_hour} per hour, the \
+                 consumer's waiting costs {waiting_per_epoch:.4} per epoch"
             )?;
         }
         Ok(())

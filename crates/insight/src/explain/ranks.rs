@@ -137,8 +137,10 @@ impl Ranks {
         let mut sorted: Vec<Rank> = reports.iter().map(Rank::new).collect();
         sorted.sort_by_key(|it| it.line.rank);
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0].line.rank == pair[1].line.rank) {
-            let problem =
-                format!("two reports are of rank {}; give one of each", pair[0].line.rank);
+            let problem = format!(
+                "two reports are from rank {}; give one report per rank",
+                pair[0].line.rank
+            );
             return Err(Error::new("reports", problem));
         }
         let Some(usual) = Usual::of(&mut sorted) else {
@@ -194,7 +196,7 @@ impl Straggling {
         let (now, then, gain) = (self.images_per_second, self.without, self.gain());
         if gain < 0.005 {
             return format!(
-                "it costs nothing: without slow ranks, no rank would exceed {now:.0} images/s"
+                "the slow ranks cost nothing: without them, no rank would exceed {now:.0} images/s"
             );
         }
         let (them, they) = if slow == 1 { ("it", "it") } else { ("them", "they") };
@@ -371,7 +373,7 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
     match most {
         _ if fewer(slow.workers, usual.workers) > longer.max(1.0) => {
             let many = counted(slow.workers, "worker");
-            format!("it has {many}, the median rank {}", usual.workers)
+            format!("it has {many}, but the median rank has {}", usual.workers)
         }
         Some((stage, here, there)) => format!(
             "its {} takes {here:.2} ms a sample, the median rank's {there:.2} ms",
@@ -379,7 +381,7 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
         ),
         None if fewer(slow.cores, usual.cores) > 1.0 => {
             let many = counted(slow.cores, "processor");
-            format!("it has {many}, the median rank {}", usual.cores)
+            format!("it has {many}, but the median rank has {}", usual.cores)
         }
         None => format!("its stages take as long as on other ranks; {}", slow.cause.words()),
     }

@@ -93,7 +93,7 @@ impl Spent {
                 let parts: Vec<String> =
                     parts.map(|(who, share)| format!("{} {who}", percent(share))).collect();
                 lines.push(format!(
-                    "waiting for a processor: {} of the workers' time: {}",
+                    "waiting for a processor: {} of the workers' time ({})",
                     percent(it.all),
                     parts.join(", ")
                 ));

@@ -43,7 +43,7 @@ impl Model {
         if !self.starts.is_empty() && self.starts.len() != self.workers.len() {
             let (starts, workers) = (self.starts.len(), self.workers.len());
             let problem = format!(
-                "has {} for {}: give one entry per worker, or none",
+                "has {} for {}; give one entry per worker, or no entry",
                 counted(starts, "entry"),
                 counted(workers, "worker")
             );
@@ -74,7 +74,7 @@ impl Model {
     fn check_stages(&self) -> Result<()> {
         let len = self.stages.len();
         if len == 0 || len > MAX_STAGES {
-            let problem = format!("has {len} entries, must have 1 to {MAX_STAGES}");
+            let problem = format!("has {len} entries, but must have 1 to {MAX_STAGES}");
             return Err(Error::new("model.stages", problem));
         }
         for (at, stage) in self.stages.iter().enumerate() {
@@ -84,7 +84,10 @@ impl Model {
                 && index >= self.resources.len()
             {
                 let len = self.resources.len();
-                let problem = format!("there is no resource {index}: model.resources has {len}");
+                let problem = format!(
+                    "names resource {index}, which does not exist: model.resources has {len} \
+                     entries"
+                );
                 return Err(Error::new(format!("{key}.on"), problem));
             }
             if at == 0 && stage.detached {
@@ -126,7 +129,8 @@ fn service(key: &str, service: &Service) -> Result<()> {
     time(|| format!("{key}.mean"), service.mean)?;
     let quantiles = &service.quantiles;
     if quantiles.len() > MAX_QUANTILES {
-        let problem = format!("has {} values, more than {MAX_QUANTILES}", quantiles.len());
+        let problem =
+            format!("has {} values; at most {MAX_QUANTILES} are allowed", quantiles.len());
         return Err(Error::new(format!("{key}.quantiles"), problem));
     }
     for (at, &value) in quantiles.iter().enumerate() {
@@ -134,7 +138,10 @@ fn service(key: &str, service: &Service) -> Result<()> {
     }
     let mean = quantiles.iter().sum::<f64>() / quantiles.len().max(1) as f64;
     if !quantiles.is_empty() && !(0.99..=1.01).contains(&mean) {
-        let problem = format!("are multiples of the mean, so their mean must be 1; it is {mean}");
+        let problem = format!(
+            "have the mean {mean}, but quantiles are multiples of the stage's mean time, so their \
+             mean must be 1"
+        );
         return Err(Error::new(format!("{key}.quantiles"), problem));
     }
     Ok(())

@@ -201,5 +201,8 @@ fn positive(what: &str, value: f64) -> Result<()> {
 fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) -> Error {
     let names: Vec<&str> = names.collect();
     let has = if names.is_empty() { "none".into() } else { names.join(", ") };
-    Error::new(format!("{what} {name}"), format!("the model has no such {what}; it has {has}"))
+    Error::new(
+        format!("{what} {name}"),
+        format!("the model has no {what} of this name; the names are: {has}"),
+    )
 }

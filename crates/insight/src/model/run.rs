@@ -179,8 +179,8 @@ impl<'a> Simulation<'a> {
                 return Err(Error::new(
                     "options",
                     format!(
-                        "the run has more than {} stage visits: \
-                         simulate fewer seconds or batches, or smaller batches",
+                        "the run has more than {} stage visits (samples times stages): simulate \
+                         fewer seconds or batches, or smaller batches",
                         Model::MAX_VISITS
                     ),
                 ));

@@ -159,7 +159,10 @@ impl Machine<'_> {
         };
         if !written {
             self.fault(block, at, FaultKind::Unwritten, Some(lane as u32), || {
-                format!("{bytes} bytes of {space:?} memory at {address:#x} were never written")
+                format!(
+                    "the kernel reads {bytes} bytes of {space:?} memory at {address:#x} that were \
+                     never written"
+                )
             });
         }
     }
@@ -185,7 +188,7 @@ impl Machine<'_> {
                     let memory = &self.memory;
                     let place = memory.describe(address);
                     return self.fault(block, at, FaultKind::ReadOnly, Some(lane as u32), || {
-                        format!("store of {bytes} bytes to read-only memory: {place}")
+                        format!("the kernel stores {bytes} bytes to read-only memory: {place}")
                     });
                 }
                 let conflict = self.global_access(block, at, number, offset, access, true);
@@ -230,7 +233,10 @@ impl Machine<'_> {
                 if self.is_kernel_parameter(block, at, address) {
                     return self.fault(block, at, FaultKind::Parameter, Some(lane as u32), || {
                         let address = address & !KERNEL_PARAMETER;
-                        format!("store to byte {address} of the kernel's parameters")
+                        format!(
+                            "the kernel stores to byte {address} of its own parameters, which are \
+                             read-only"
+                        )
                     });
                 }
                 let size = block.warps[at.warp].frame(at.frame).params.size;
@@ -262,7 +268,7 @@ impl Machine<'_> {
         }
         let place = self.memory.describe(address);
         self.fault(block, at, FaultKind::OutOfBounds, Some(lane as u32), || {
-            format!("{bytes} bytes of global memory at {address:#x}: {place}")
+            format!("the kernel accesses {bytes} bytes of global memory at {address:#x}: {place}")
         });
         None
     }
@@ -347,7 +353,8 @@ impl Machine<'_> {
         let thread = at.warp * 32 + access.lane;
         self.fault(block, at, kind, Some(access.lane as u32), || {
             format!(
-                "thread {thread} {what} {} bytes at {:#x}, where thread {}{} {before}",
+                "thread {thread} {what} {} bytes at {:#x}, where thread {}{} {before}, without \
+                 synchronization",
                 access.bytes,
                 access.address,
                 other.thread(),
@@ -363,7 +370,7 @@ impl Machine<'_> {
             return true;
         }
         self.fault(block, at, FaultKind::Misaligned, Some(lane as u32), || {
-            format!("address {address:#x} is not a multiple of {bytes}")
+            format!("the address {address:#x} is not a multiple of the {bytes} bytes accessed")
         });
         false
     }
@@ -382,7 +389,10 @@ impl Machine<'_> {
             return true;
         }
         self.fault(block, at, FaultKind::OutOfBounds, Some(lane as u32), || {
-            format!("{bytes} bytes at {address:#x} of {name} memory, which has {size}")
+            format!(
+                "the kernel accesses {bytes} bytes at {address:#x} of {name} memory, which has \
+                 {size} bytes"
+            )
         });
         false
     }
@@ -393,7 +403,10 @@ impl Machine<'_> {
             return true;
         }
         self.fault(block, at, FaultKind::Parameter, Some(lane as u32), || {
-            format!("{bytes} bytes at {address:#x} of parameters, which have {size}")
+            format!(
+                "the kernel accesses {bytes} bytes at {address:#x} of a call's parameters, which \
+                 have {size} bytes"
+            )
         });
         false
     }
@@ -417,7 +430,10 @@ impl Machine<'_> {
             given => {
                 let what = if given.is_none() { "not given" } else { "not declared" };
                 self.fault(block, at, FaultKind::Parameter, Some(lane as u32), || {
-                    format!("{bytes} bytes at {address} of the kernel's parameters are {what}")
+                    format!(
+                        "the kernel reads {bytes} bytes at {address} of its own parameters, which \
+                         are {what}"
+                    )
                 });
             }
         }
@@ -437,7 +453,10 @@ impl Machine<'_> {
             if pointed != Space::Global && resolve(space, addresses[lane]).0 == Space::Global {
                 let address = addresses[lane];
                 return self.fault(block, at, FaultKind::AddressLeak, Some(lane as u32), || {
-                    format!("the address of {pointed:?} memory is stored at {address:#x}")
+                    format!(
+                        "the kernel stores the address of {pointed:?} memory at {address:#x} in \
+                         global memory"
+                    )
                 });
             }
         }
@@ -471,5 +490,5 @@ pub(super) fn shared_access(
 /// Returns the bytes of one value in a lane's data.
 #[inline(always)]
 fn part<const N: usize>(data: &[u8; MOST], start: usize) -> [u8; N] {
-    data[start..start + N].try_into().expect("a value inside of the vector")
+    data[start..start + N].try_into().expect("the value lies inside of the vector")
 }

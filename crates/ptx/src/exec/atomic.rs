@@ -29,7 +29,10 @@ impl Machine<'_> {
             let (space, address) = resolve(space, addresses[lane]);
             if !matches!(space, Space::Global | Space::Shared) {
                 self.fault(block, at, FaultKind::OutOfBounds, Some(lane as u32), || {
-                    format!("atomic operation on {space:?} memory at {address:#x}")
+                    format!(
+                        "an atomic operation accesses {space:?} memory at {address:#x}, which is \
+                         neither global nor shared memory"
+                    )
                 });
                 continue;
             }

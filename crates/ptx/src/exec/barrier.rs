@@ -35,7 +35,11 @@ impl Machine<'_> {
         let live = block.warps[at.warp].live;
         if aligned && at.on != live {
             self.fault(block, at, FaultKind::DivergentBarrier, None, || {
-                format!("lanes {:#010x} of {live:#010x} are at barrier {number}", at.on)
+                format!(
+                    "only the lanes {:#010x} of the warp's lanes {live:#010x} are at barrier \
+                     {number}",
+                    at.on
+                )
             });
         }
         let expected = (i.src[1] != Operand::None).then_some(count);
@@ -55,7 +59,10 @@ impl Machine<'_> {
             state.reported = true;
             let line = self.module.instructions[other as usize].line;
             self.fault(block, at, FaultKind::DivergentBarrier, None, || {
-                format!("other threads are at barrier {number} of PTX line {line}")
+                format!(
+                    "other threads wait for barrier {number} at another instruction, in PTX line \
+                     {line}"
+                )
             });
         }
         if kind == Barrier::Arrive {
@@ -81,7 +88,10 @@ impl Machine<'_> {
                 let at = At { warp: 0, split: 0, frame: 0, pc: state.pc, on: 0 };
                 let threads = block.threads;
                 self.fault(block, at, FaultKind::DivergentBarrier, None, || {
-                    format!("{live} of {threads} threads are at barrier {number}; the others have exited")
+                    format!(
+                        "{live} of {threads} threads are at barrier {number}; the others have \
+                         exited"
+                    )
                 });
             }
             self.open(block, number);
@@ -129,7 +139,11 @@ impl Machine<'_> {
         let mask = masks[lane];
         if at.on & !mask != 0 {
             self.fault(block, at, FaultKind::IncompleteWarp, Some(lane as u32), || {
-                format!("lanes {:#010x} are not all in the mask {mask:#010x}", at.on)
+                format!(
+                    "the lanes {:#010x} execute this instruction, but some are not in its mask \
+                     {mask:#010x}",
+                    at.on
+                )
             });
         }
         let live = block.warps[at.warp].live;

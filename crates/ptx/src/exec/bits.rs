@@ -115,7 +115,7 @@ pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) {
                 })
             });
         }
-        (op, _) => unreachable!("not an operation of bits: {op:?}"),
+        (op, _) => unreachable!("{op:?} is not a bit operation"),
     }
 }
 

@@ -69,7 +69,10 @@ impl Machine<'_> {
         let live = block.warps[at.warp].live;
         if at.on & !mask != 0 || mask & live & !at.on != 0 {
             self.fault(block, at, FaultKind::IncompleteWarp, None, || {
-                format!("lanes {:#010x} take part, the mask is {mask:#010x}", at.on)
+                format!(
+                    "the lanes {:#010x} execute this instruction, but its mask is {mask:#010x}",
+                    at.on
+                )
             });
         }
     }
@@ -109,7 +112,7 @@ impl Machine<'_> {
         r.set_mask(i.dst2, inside);
         if let Some((lane, from)) = absent {
             self.fault(block, at, FaultKind::IncompleteWarp, Some(lane as u32), || {
-                format!("reads lane {from}, which does not take part")
+                format!("a lane reads from lane {from}, which does not execute this instruction")
             });
         }
     }

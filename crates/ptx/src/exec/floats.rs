@@ -211,7 +211,9 @@ fn half<T: Lane>(r: &mut Registers<'_>, i: &Instruction) {
                     Op::Mul(_) => a * b,
                     Op::Min => extreme(a, b, false, mode.nan),
                     Op::Max => extreme(a, b, true, mode.nan),
-                    other => unreachable!("not half-precision arithmetic: {other:?}"),
+                    other => {
+                        unreachable!("{other:?} is not an operation of half-precision arithmetic")
+                    }
                 })
             })
         }),

@@ -12,7 +12,10 @@ impl Machine<'_> {
     pub(super) fn matrix(&mut self, block: &mut Block, at: At, i: &Instruction) {
         if at.on != ALL {
             self.fault(block, at, FaultKind::IncompleteWarp, None, || {
-                format!("lanes {:#010x} take part, not all 32", at.on)
+                format!(
+                    "only the lanes {:#010x} execute this instruction, which needs all 32",
+                    at.on
+                )
             });
         }
         match i.op {
@@ -118,7 +121,9 @@ impl Machine<'_> {
                 let (space, address) = resolve(space, addresses[lane]);
                 if space != Space::Shared {
                     self.fault(block, at, FaultKind::OutOfBounds, Some(lane as u32), || {
-                        format!("row of a matrix at {address:#x}, not in shared memory")
+                        format!(
+                            "the row of a matrix is at {address:#x}, which is not in shared memory"
+                        )
                     });
                     continue;
                 }

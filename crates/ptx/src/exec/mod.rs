@@ -87,7 +87,9 @@ fn check_shape(launch: &Launch) -> Result<()> {
     for (name, shape, most, product) in limits {
         let inside = shape.iter().zip(most).all(|(count, most)| (1..=most).contains(count));
         if !inside || shape.iter().map(|it| u64::from(*it)).product::<u64>() > product {
-            return Err(Error::Shape(format!("a {name} of {shape:?} cannot be launched")));
+            return Err(Error::Shape(format!(
+                "a {name} of {shape:?} cannot be launched: a dimension is 0 or too large"
+            )));
         }
     }
     Ok(())
@@ -118,7 +120,12 @@ impl Machine<'_> {
         let (declared, given) = (self.function.1.parameter_bytes, self.launch.params.len() as u64);
         if declared != given {
             let place = FaultLocation { block: [0; 3], warp: 0, lane: None };
-            let message = || format!("{given} bytes of parameters, the kernel declares {declared}");
+            let message = || {
+                format!(
+                    "the launch gives {given} bytes of parameters, but the kernel declares \
+                     {declared} bytes"
+                )
+            };
             let start = self.function.1.start;
             self.faults.add(self.module, start, FaultKind::Parameter, place, message);
         }

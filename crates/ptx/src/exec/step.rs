@@ -206,7 +206,7 @@ impl Machine<'_> {
         if zeros != 0 {
             let lane = zeros.trailing_zeros();
             self.fault(block, at, FaultKind::DivisionByZero, Some(lane), || {
-                format!("division by zero in lanes {zeros:#010x}")
+                format!("an integer is divided by zero in the lanes {zeros:#010x}")
             });
         }
     }
@@ -237,7 +237,7 @@ impl Machine<'_> {
         own.diverge(at.split, &groups, i.join);
         if let Some((lane, index)) = bad {
             self.fault(block, at, FaultKind::Operand, Some(lane as u32), || {
-                format!("branch index {index} of {} targets", targets.len())
+                format!("a branch has index {index}, but its table has {} targets", targets.len())
             });
         }
     }
@@ -270,7 +270,9 @@ impl Machine<'_> {
         let function = &self.module.functions[frame.function as usize];
         let name = register.map_or(String::new(), |it| function.register_name(it));
         self.fault(block, at, FaultKind::UnwrittenRegister, Some(missing.trailing_zeros()), || {
-            format!("register {name} was never written in lanes {missing:#010x}")
+            format!(
+                "register {name} is read in the lanes {missing:#010x}, where it was never written"
+            )
         });
     }
 

@@ -94,14 +94,14 @@ impl Warp {
 
     #[inline]
     pub fn frame(&mut self, at: u32) -> &mut Frame {
-        self.frames[at as usize].as_mut().expect("a split's frame is not dropped")
+        self.frames[at as usize].as_mut().expect("a frame is kept as long as a split uses it")
     }
 
     /// Returns the frame and the special registers, which are separate parts of the warp.
     #[inline]
     pub fn frame_and_ids(&mut self, at: u32) -> (&mut Frame, &Ids) {
         let frame = self.frames[at as usize].as_mut();
-        (frame.expect("a split's frame is not dropped"), &self.ids)
+        (frame.expect("a frame is kept as long as a split uses it"), &self.ids)
     }
 
     /// Splits the lanes at a branch. `groups` are lanes with their next instructions.

@@ -17,7 +17,10 @@ impl HostRange {
     /// As long as the range is used, all its bytes must be readable. If anything writes to the
     /// range, all its bytes must also be writable. No other thread may access these bytes.
     pub unsafe fn new(address: u64, bytes: u64) -> Self {
-        assert!(address.checked_add(bytes).is_some(), "a range ends behind the address space");
+        assert!(
+            address.checked_add(bytes).is_some(),
+            "the end of a memory range must be a valid address"
+        );
         Self { address, bytes }
     }
 
@@ -69,7 +72,7 @@ impl HostRange {
     #[inline]
     fn check(&self, offset: u64, bytes: usize) {
         let fits = offset.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes);
-        assert!(fits, "access outside of its range");
+        assert!(fits, "an access must lie inside of its memory range");
     }
 }
 

@@ -67,7 +67,8 @@ impl Memory {
     /// Allocates a range that contains `data`, and returns its address.
     pub fn allocate_with(&mut self, name: &str, data: &[u8], access: Access) -> u64 {
         let address = self.allocate(name, data.len(), access);
-        self.write(address, data).expect("the range was just allocated");
+        self.write(address, data)
+            .expect("the range was allocated just before, with the length of the data");
         address
     }
 
@@ -157,9 +158,13 @@ impl Memory {
         match at.checked_sub(1).map(|at| &self.ranges[at]) {
             Some(it) => {
                 let offset = address - it.host.address();
-                format!("byte {offset} of {}, which has {}", it.name, it.host.bytes())
+                format!(
+                    "this is byte {offset} of the range {}, which has {} bytes",
+                    it.name,
+                    it.host.bytes()
+                )
             }
-            None => format!("address {address:#x}, in no range"),
+            None => format!("no allocated range begins at or below address {address:#x}"),
         }
     }
 }

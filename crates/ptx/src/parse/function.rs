@@ -66,7 +66,10 @@ impl<'a> Parser<'a> {
             let line = self.line();
             let word = self.word()?;
             if word != ".param" {
-                return Err(Error::parse(line, format!("parameters in {word} are not supported")));
+                return Err(Error::parse(
+                    line,
+                    format!("parameters in state space {word} are not supported"),
+                ));
             }
             let variable = self.declaration()?;
             slots.push((variable.name, variable.align, variable.bytes));
@@ -189,7 +192,7 @@ impl<'a> Body<'_, 'a> {
             Some(16) => (Register::Half, &mut function.words),
             Some(32) => (Register::Word, &mut function.words),
             Some(64) => (Register::Long, &mut function.longs),
-            _ => return Err(Error::parse(line, format!("unknown type of register {word}"))),
+            _ => return Err(Error::parse(line, format!("the register type {word} is unknown"))),
         };
         loop {
             let name = self.parser.word()?;

@@ -222,7 +222,7 @@ impl<'a> Parser<'a> {
             let counts = (function.parameters.len(), function.results.len());
             if counts != (call.arguments.len(), call.results.len()) {
                 let message =
-                    format!("call of {} with the wrong number of parameters", call.target);
+                    format!("the call of {} has the wrong number of parameters", call.target);
                 return Err(Error::parse(call.line, message));
             }
             call.function = found as u32;

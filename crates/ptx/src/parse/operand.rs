@@ -69,7 +69,9 @@ impl<'a> Body<'_, 'a> {
                 Arg::Value(Operand::Register(Register::Pred(at))) => {
                     Ok(Arg::Value(Operand::Not(at)))
                 }
-                other => self.error(format!("only predicates can be negated, not {other:?}")),
+                other => self.error(format!(
+                    "only a predicate can be negated, but the operand is {other:?}"
+                )),
             };
         }
         if self.parser.eat('-') {

@@ -94,7 +94,10 @@ pub fn write_shard(
         }
     }
     if next < end {
-        let problem = format!("do not contain sample {next} of shard {number}");
+        let problem = format!(
+            "do not contain sample {next}, which belongs to shard {number}; pass all pieces of \
+             the shard"
+        );
         return Err(Error::config("pieces", problem));
     }
     writer.finish(end)
@@ -156,7 +159,8 @@ impl Piece {
         let Versioned { version } = serde_json::from_slice(header).map_err(|_| damaged())?;
         if version != VERSION {
             let problem = format!(
-                "was made by feedwater {version}, and this is {VERSION}; install the same version on all machines"
+                "was encoded by feedwater {version}, but this is feedwater {VERSION}; install the \
+                 same version on all machines"
             );
             return Err(Error::config("piece", problem));
         }
@@ -254,7 +258,10 @@ impl Coordinator {
     /// the manifest cannot be written.
     pub fn written(&mut self, written: Written) -> Result<()> {
         if written.number != self.listed {
-            let problem = format!("is {}, but the next one is {}", written.number, self.listed);
+            let problem = format!(
+                "has the number {}, but the next shard to list has the number {}",
+                written.number, self.listed
+            );
             return Err(Error::config("shard", problem));
         }
         self.listed += 1;

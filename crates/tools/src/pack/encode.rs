@@ -189,7 +189,8 @@ impl<'a> Maker<'a> {
             Format::Tiff => "tif",
             // The format `Pixels` occurs only in caches, never in a file.
             other => {
-                let problem = format!("{} images have no file name extension here", other.name());
+                let problem =
+                    format!("{} images have no file name extension in packed shards", other.name());
                 return Err(DataError::new(Reason::Unsupported, problem));
             }
         };

@@ -44,7 +44,11 @@ pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64)
     const ROUNDS: u32 = 5;
     settings.check()?;
     if settings.presize.is_none() {
-        return Err(Error::config("presize", "is missing: no image would become smaller"));
+        return Err(Error::config(
+            "presize",
+            "is missing, so packing would not make any image smaller and there is no gain to \
+             measure",
+        ));
     }
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
@@ -60,8 +64,11 @@ pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64)
         }
     }
     if before.is_empty() {
-        let problem =
-            format!("none of {} can be used; see feedwater probe", counted(looks, "sample"));
+        let problem = format!(
+            "has no usable sample among the {} that were read; feedwater probe prints the \
+                 reasons",
+            counted(looks, "sample")
+        );
         return Err(Error::config("source", problem));
     }
     let bytes = |set: &[(Vec<u8>, i64)]| set.iter().map(|(bytes, _)| bytes.len() as u64).sum();

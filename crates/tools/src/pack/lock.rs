@@ -53,8 +53,10 @@ fn held(directory: &Path, file: File) -> Error {
         Ok(process) => format!("process {process}"),
         Err(_) => "another process".into(),
     };
-    let problem =
-        format!("{who} is packing into this directory; wait for it, or name another directory");
+    let problem = format!(
+        "{who} is packing into this directory; wait until it has finished, or name another \
+             directory"
+    );
     Error::Io { path: directory.into(), problem, source: None }
 }
 

@@ -92,8 +92,8 @@ impl Manifest {
             found.remove(directory)?;
         } else if let Some(shard) = foreign(directory, settings)? {
             let problem = format!(
-                "{} has a shard {shard} but no manifest; name another directory, \
-                 or delete the shards",
+                "{} has a shard {shard} but no manifest, so packing cannot resume; name another \
+                 directory, or delete the shards",
                 directory.display()
             );
             return Err(Error::config("destination", problem));
@@ -120,7 +120,9 @@ impl Manifest {
         let read = file::open_unfollowed(&path);
         let text = match read.and_then(|it| it.take(MOST_BYTES).read_to_end(&mut text)) {
             Ok(_) if text.len() as u64 == MOST_BYTES => {
-                let error = std::io::Error::other(format!("is longer than {MOST_BYTES} bytes"));
+                let error = std::io::Error::other(format!(
+                    "has {MOST_BYTES} bytes or more, which is too long for a manifest"
+                ));
                 return Err(Error::io(&path, &error));
             }
             Ok(_) => text,
@@ -130,14 +132,15 @@ impl Manifest {
         let failed = |problem: String| Error::Io { path: path.clone(), problem, source: None };
         let damaged = |error: serde_json::Error| {
             failed(format!(
-                "is damaged ({error}); delete it and the shards beside it, or name another directory"
+                "is damaged ({error}); delete this manifest and the shards beside it, or name \
+                 another directory"
             ))
         };
         let Versioned { version } = serde_json::from_slice(&text).map_err(damaged)?;
         if version > VERSION {
             return Err(failed(format!(
-                "was written by a newer feedwater (version {version}, this one reads up to {VERSION}); use that one, or \
-                 name another directory"
+                "was written by a newer feedwater (manifest version {version}; this feedwater \
+                 reads up to {VERSION}); use the newer feedwater, or name another directory"
             )));
         }
         serde_json::from_slice(&text).map(Some).map_err(damaged)
@@ -198,7 +201,7 @@ impl Manifest {
             let at = self.classes.iter().zip(source.classes()).take_while(|(a, b)| a == b).count();
             let (was, is) = (names(&self.classes, at), names(source.classes(), at));
             return refused(format!(
-                "was packed from other classes (class {at} was {was}, is {is})"
+                "was packed with other class names (class {at} was {was} and is {is} now)"
             ));
         }
         for shard in &self.shards {
@@ -317,7 +320,7 @@ fn difference(found: &Made, wanted: &Made) -> String {
     let mut differing = fields.filter(|(found, wanted)| found != wanted);
     differing
         .next()
-        .map_or(String::new(), |((key, was), (_, is))| format!("{key} was {was}, is {is}"))
+        .map_or(String::new(), |((key, was), (_, is))| format!("{key} was {was} and is {is} now"))
 }
 
 #[cfg(test)]

@@ -116,7 +116,10 @@ impl Settings {
             return Err(Error::config("shard_bytes", "must be at least 1, is 0"));
         }
         if self.name.is_empty() || self.name.starts_with('.') || self.name.contains('/') {
-            let problem = format!("must be the name of a visible file, is {:?}", self.name);
+            let problem = format!(
+                "must be a file name that does not begin with a dot and contains no slash, is {:?}",
+                self.name
+            );
             return Err(Error::config("name", problem));
         }
         self.presize.as_ref().map_or(Ok(()), Presize::check)

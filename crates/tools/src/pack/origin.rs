@@ -77,11 +77,13 @@ impl Origin {
     ) -> Option<String> {
         let (location, label) = (source.location(index), source.label(index));
         if self.location != location {
-            return Some(format!("sample {index} was {}, is {location}", self.location));
+            return Some(format!("sample {index} was {} and is {location} now", self.location));
         }
         if self.label != label {
             let was = self.label;
-            return Some(format!("sample {index} ({location}) had label {was}, has label {label}"));
+            return Some(format!(
+                "sample {index} ({location}) had the label {was} and has the label {label} now"
+            ));
         }
         let has_version = self.version.is_some() && self.version == source.version(index);
         if has_version && !settings.verify {
@@ -89,7 +91,7 @@ impl Origin {
         }
         let (now, _) = Self::read(source, index, page, settings.limits.max_file_bytes);
         (now.content != self.content).then(|| {
-            format!("sample {index} ({location}) was {}, is {}", self.words(), now.words())
+            format!("sample {index} ({location}) was {} and is {} now", self.words(), now.words())
         })
     }
 

@@ -83,7 +83,9 @@ impl Presizer {
         let size = self.full_decoder.size(header);
         let (Ok(width), Ok(height)) = (u16::try_from(size.width), u16::try_from(size.height))
         else {
-            let problem = format!("would be {size} pixels; a JPEG has at most 65535 per side");
+            let problem = format!(
+                "the resized image would have {size} pixels; a JPEG has at most 65535 per side"
+            );
             return Err(DataError::new(Reason::Unsupported, problem));
         };
         let (_, pixels) = self.full_decoder.decode(bytes, header, &mut self.decoder)?;
@@ -93,7 +95,10 @@ impl Presizer {
         let encoded = encoder.encode(&pixels, width, height, ColorType::Rgb);
         self.full_decoder.give_back(pixels);
         encoded.map(|()| Some(jpeg)).map_err(|error| {
-            DataError::new(Reason::Unsupported, format!("cannot be encoded again: {error}"))
+            DataError::new(
+                Reason::Unsupported,
+                format!("the resized image cannot be encoded as a JPEG: {error}"),
+            )
         })
     }
 }

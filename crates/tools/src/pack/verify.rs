@@ -19,7 +19,7 @@ use feedwater::source::{Source, TfRecord, WebDataset};
 /// Fails with [`Error::Io`] if a shard is missing, incomplete or different.
 pub fn verify(directory: &Path, progress: impl Fn(u64)) -> Result<u64> {
     let Some(manifest) = Manifest::read(directory)? else {
-        return problem(directory, "was not packed: it has no manifest".into());
+        return problem(directory, "has no manifest, so feedwater pack did not write it".into());
     };
     if !manifest.complete {
         return problem(directory, "is not completely packed; run pack again".into());

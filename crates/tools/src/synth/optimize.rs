@@ -98,7 +98,7 @@ impl Frame {
         let (&[bits, high, low, wide, narrow, count], rest) =
             body.split_first_chunk().ok_or("the frame is cut off")?;
         if bits != 8 {
-            return Err(format!("it has {bits} bits per value, not 8"));
+            return Err(format!("the JPEG has {bits} bits per sample; only 8 are supported"));
         }
         let size = [[wide, narrow], [high, low]].map(|it| usize::from(u16::from_be_bytes(it)));
         if size.contains(&0) {
@@ -106,7 +106,9 @@ impl Frame {
         }
         let (parts, []) = rest.as_chunks::<3>() else { return Err("the frame is cut off".into()) };
         if parts.len() != usize::from(count) || !(1..=4).contains(&count) {
-            return Err(format!("its frame has {count} components"));
+            return Err(format!(
+                "the frame header gives {count} components; from 1 to 4 are supported"
+            ));
         }
         let components = parts.iter().map(|&[id, factors, _]| {
             let factors = [factors >> 4, factors & 15].map(usize::from);
@@ -171,7 +173,10 @@ impl Scan {
         }
         // T.81, B.2.3 limits an MCU to ten blocks.
         if blocks.is_empty() || parts.len() > 1 && blocks.len() > 10 {
-            return Err(format!("an MCU of its scan has {} blocks", blocks.len()));
+            return Err(format!(
+                "an MCU of the scan has {} blocks; from 1 to 10 are allowed",
+                blocks.len()
+            ));
         }
         Ok(Self { units, blocks })
     }

@@ -33,7 +33,8 @@ pub fn segment(bytes: &[u8]) -> Result<Segment<'_>, String> {
     }
     let len = rest.first_chunk().map_or(0, |&len| usize::from(u16::from_be_bytes(len)));
     let parts = rest.split_at_checked(len).filter(|_| len >= 2);
-    let (body, rest) = parts.ok_or_else(|| format!("segment 0xff{marker:02x} is cut off"))?;
+    let (body, rest) =
+        parts.ok_or_else(|| format!("the file ends inside segment 0xff{marker:02x}"))?;
     Ok(Segment { marker, body: &body[2..], whole: &bytes[fill - 1..=fill + len], rest })
 }
 
@@ -59,7 +60,10 @@ impl Table {
             let count = counts.iter().map(|&it| usize::from(it)).sum();
             let (symbols, rest) = rest.split_at_checked(count).ok_or(cut_off)?;
             if head & 0xec != 0 || count > 256 {
-                return Err(format!("a Huffman table has class and number 0x{head:02x}"));
+                return Err(format!(
+                    "a Huffman table has the invalid class and number 0x{head:02x}, or too many \
+                     codes"
+                ));
             }
             let (is_ac, number) = (head & 0x10 != 0, head & 3);
             tables.push(Self { is_ac, number, counts: *counts, symbols: symbols.to_vec() });

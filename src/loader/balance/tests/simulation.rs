@@ -113,8 +113,8 @@ impl Choice for Balanced {
         let allowed = |route| self.allowed[lane_of(route)];
         let ticket = self.balancer.choose(allowed, image.work, self.at(now))?;
         let queue = lane_of(ticket.route());
-        assert!(free[queue], "no more than the queue's capacity");
-        assert!(self.allowed[queue], "only routes that are allowed");
+        assert!(free[queue], "the balancer must not choose a queue that is full");
+        assert!(self.allowed[queue], "the balancer must not choose a route that is not allowed");
         Some((queue, Some(ticket)))
     }
 

@@ -216,7 +216,7 @@ impl GroupDecoder for Engines {
         });
         let jobs = jobs.collect::<Result<Vec<_>>>()?;
         let decoder = self.decoders.get_mut(self.running).ok_or_else(|| Error::Internal {
-            problem: format!("{} calls of the engines run", self.running),
+            problem: format!("all {} decoders of the JPEG engines are in use", self.running),
         })?;
         decoder.decode_measured(stream, &jobs, Some(clock.lap()?))?;
         self.running += 1;

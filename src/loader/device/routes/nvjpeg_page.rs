@@ -81,7 +81,7 @@ impl DeviceDecoder for NvjpegPage {
         let begin = worker.meter.begin(Stage::DeviceDecode);
         let idle = self.decoders.take_suited(|it| it.is_idle().unwrap_or(false));
         let mut decoder = idle.ok_or_else(|| Error::Internal {
-            problem: format!("{} has fewer decoders than images", self.route.name()),
+            problem: format!("all decoders of the route {} are in use", self.route.name()),
         })?;
         let mut lap = worker.watch(self.route)?.lap()?;
         stream.wait(target.read)?;

@@ -113,13 +113,15 @@ impl Expression {
             Parser { text: text.chars().collect(), at: 0, depth: 0, steps: Vec::new() };
         if parser.text.len() > Self::MAX_CHARACTERS {
             parser.at = Self::MAX_CHARACTERS;
-            return Err(parser
-                .expected(format!("the end after at most {} characters", Self::MAX_CHARACTERS)));
+            return Err(parser.expected(format!(
+                "an expression of at most {} characters",
+                Self::MAX_CHARACTERS
+            )));
         }
         parser.operation(COMPARISON)?;
         match parser.peek() {
             None => Ok(Self { steps: parser.steps }),
-            Some(_) => Err(parser.expected("an operator or the end")),
+            Some(_) => Err(parser.expected("an operator or the end of the expression")),
         }
     }
 
@@ -158,7 +160,7 @@ impl Parser {
         let mut compared = false;
         while let Some((found, operator)) = self.operator(precedence) {
             if found == COMPARISON && compared {
-                return Err(self.expected("one comparison; put the other one in parentheses"));
+                return Err(self.expected("only one comparison (put the other one in parentheses)"));
             }
             compared |= found == COMPARISON;
             self.at += operator.name.len();
@@ -194,9 +196,7 @@ impl Parser {
     ) -> Result<(), ExpressionError> {
         if self.depth == Expression::MAX_DEPTH {
             let most = Expression::MAX_DEPTH;
-            return Err(
-                self.expected(format!("at most {most} parentheses and signs inside each other"))
-            );
+            return Err(self.expected(format!("at most {most} nested parentheses and signs")));
         }
         self.at += 1;
         self.depth += 1;
@@ -252,11 +252,13 @@ impl Parser {
         self.nested(|parser| parser.operation(COMPARISON))?;
         for _ in 1..arguments {
             if self.peek() != Some(',') {
-                return Err(self.expected(format!("a comma: {name} takes {arguments} numbers")));
+                return Err(
+                    self.expected(format!("a comma, because {name} takes {arguments} numbers"))
+                );
             }
             self.nested(|parser| parser.operation(COMPARISON))?;
         }
-        self.close(&format!("an operator or ): {name} takes {arguments} number(s)"))?;
+        self.close(&format!("an operator or ), because {name} takes {arguments} number(s)"))?;
         self.steps.push(Instruction::Call(function));
         Ok(())
     }
@@ -310,7 +312,10 @@ impl fmt::Display for ExpressionError {
         let Self { character, expected, found } = self;
         match found {
             Some(found) => write!(f, "character {character}: expected {expected}, found {found:?}"),
-            None => write!(f, "character {character}: expected {expected}, found the end"),
+            None => write!(
+                f,
+                "character {character}: expected {expected}, found the end of the expression"
+            ),
         }
     }
 }

@@ -103,7 +103,7 @@ fn table_of(expr: &str) -> Result<Box<Bytes>, FieldError> {
     for channel in 0..CHANNELS {
         if let Some(byte) = (0..=255).find(|byte| value(channel, *byte).is_nan()) {
             let problem =
-                format!("its result is not a number for x = {byte} / 255 and c = {channel}");
+                format!("its result for x = {byte} / 255 and c = {channel} is not a number (NaN)");
             return Err(wrong(problem));
         }
     }

@@ -56,7 +56,8 @@ impl TimmAugMix {
     fn policy(&self) -> Result<AugMix, FieldError> {
         let wrong = |section: String| {
             let problem = format!(
-                "is {:?}: section {section:?} is none of timm's AugMix, or its value is out of range",
+                "is {:?}, but timm's AugMix has no section {section:?}, or the value of this \
+                 section is out of range",
                 self.config
             );
             FieldError::new("config", problem)

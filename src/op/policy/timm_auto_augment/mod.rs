@@ -44,7 +44,8 @@ impl TimmAutoAugment {
 
     fn policy(&self) -> Result<AutoAugment, FieldError> {
         let wrong = |part: String| {
-            let problem = format!("is {:?}: timm's AutoAugment has no part {part:?}", self.config);
+            let problem =
+                format!("is {:?}, but timm's AutoAugment has no part {part:?}", self.config);
             FieldError::new("config", problem)
         };
         AutoAugment::parse(&self.config).map_err(wrong)

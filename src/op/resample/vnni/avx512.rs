@@ -163,7 +163,10 @@ fn outputs<const GROUPS: usize>(
         let mut sums = [_mm512_setzero_si512(); 4];
         for (output, sum) in sums.iter_mut().enumerate() {
             let quads = quads[starts[output] as usize..].first_chunk::<GROUPS>();
-            *sum = output_sums(quads.expect("an output has all its blocks"), &digits[output]);
+            *sum = output_sums(
+                quads.expect("the line has all blocks that an output pixel reads"),
+                &digits[output],
+            );
         }
         store(out, four, finish(sums, words, order));
     }

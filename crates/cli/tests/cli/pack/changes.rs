@@ -305,5 +305,5 @@ fn names_that_pack_keeps_are_not_followed_or_waited_for() {
     // If a full disk has truncated the manifest, the error message tells what to do.
     fs::write(&manifest, "").unwrap();
     let error = pack(&source(), root.path(), &settings(ShardFormat::WebDataset), |_| {});
-    assert!(error.unwrap_err().to_string().contains("delete it"));
+    assert!(error.unwrap_err().to_string().contains("delete this manifest"));
 }

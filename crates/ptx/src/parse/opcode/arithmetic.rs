@@ -114,7 +114,7 @@ fn product(d: &mut Decoder<'_>) -> Result<Instruction> {
     }
     d.refuse(mode != Mode::default() || !INTEGERS.contains(&ty), "this modifier or type")?;
     let Some(part) = part else {
-        return d.error(format!("{} needs lo, hi or wide", d.text));
+        return d.error(format!("{} needs a modifier lo, hi or wide", d.text));
     };
     d.refuse(d.opcode == "fma", "an integer type")?;
     let op = if d.opcode == "mul" { Op::Mul(part) } else { Op::Mad(part) };

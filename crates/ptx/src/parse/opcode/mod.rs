@@ -77,7 +77,7 @@ impl<'a> Decoder<'a> {
             return self.error(format!("unknown modifier .{word} of {}", self.text));
         }
         if let Some(arg) = self.args.front() {
-            return self.error(format!("too many operands of {}: {arg:?}", self.text));
+            return self.error(format!("{} has too many operands: {arg:?}", self.text));
         }
         Ok(())
     }
@@ -99,7 +99,10 @@ impl<'a> Decoder<'a> {
     fn one<T: Copy>(&mut self, list: &[(&str, T)]) -> Result<T> {
         match self.any(list) {
             Some(found) => Ok(found),
-            None => self.error(format!("{} lacks a modifier, or has an unknown one", self.text)),
+            None => self.error(format!(
+                "{} has no modifier where one is required, or an unknown one",
+                self.text
+            )),
         }
     }
 
@@ -107,7 +110,7 @@ impl<'a> Decoder<'a> {
     fn ty(&mut self) -> Result<Type> {
         match self.try_ty() {
             Some(ty) => Ok(ty),
-            None => self.error(format!("{} has no type that is known", self.text)),
+            None => self.error(format!("{} has no type, or an unknown one", self.text)),
         }
     }
 
@@ -160,7 +163,8 @@ impl<'a> Decoder<'a> {
             _ => true,
         };
         if !fits {
-            return self.error(format!("{} has a register of another size", self.text));
+            return self
+                .error(format!("{} has a register whose size differs from its type", self.text));
         }
         Ok(())
     }
@@ -177,7 +181,10 @@ impl<'a> Decoder<'a> {
                 if let Operand::Register(register) = operand
                     && (register.bits() < ty.bits() || (register.bits() == 1) != (ty == Type::Pred))
                 {
-                    return self.error(format!("{} has a register of another size", self.text));
+                    return self.error(format!(
+                        "{} has a register whose size does not fit its type",
+                        self.text
+                    ));
                 }
                 Ok(operand)
             }
@@ -228,7 +235,7 @@ impl<'a> Decoder<'a> {
     fn address(&mut self) -> Result<(Operand, i64)> {
         match self.arg()? {
             Arg::Address(base, offset) => Ok((base, offset)),
-            other => self.error(format!("{} needs an address, not {other:?}", self.text)),
+            other => self.error(format!("{} needs an address, but has {other:?}", self.text)),
         }
     }
 

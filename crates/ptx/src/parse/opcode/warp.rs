@@ -104,7 +104,7 @@ fn mma(d: &mut Decoder<'_>) -> Result<Instruction> {
     d.refuse(!complete, "this layout")?;
     let shape = d.any(&[("m8n8k16", (8, 16)), ("m16n8k16", (16, 16)), ("m16n8k32", (16, 32))]);
     let Some((rows, depth)) = shape else {
-        return d.error(format!("the shape of {} is not supported", d.text));
+        return d.error(format!("{} has a matrix shape that is not supported", d.text));
     };
     let saturate = d.flag("satfinite");
     let bytes = [Type::U8, Type::S8];
