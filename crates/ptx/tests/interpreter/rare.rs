@@ -1,8 +1,6 @@
 //! Compares rarely used instructions with their definitions in the PTX ISA.
 
-mod common;
-
-use common::{STORE, assert_fault, evaluate, operands, words};
+use crate::common::{STORE, assert_fault, evaluate, operands, words};
 use feedwater_ptx::FaultKind;
 
 fn check(text: &str, expected: impl Fn(u32, u32, u32) -> u32) {

@@ -1,4 +1,4 @@
-//! Compares feedwater's own kernels, as compiled by NVRTC (`tests/fixtures/`), with plain Rust.
+//! Compares feedwater's own kernels, as compiled by NVRTC (`fixtures/`), with plain Rust.
 //!
 //! The fixtures are the chains `Normalize<Flip<Crop<Roi>>>` and `Flip<Resample<Roi>>` with line
 //! numbers (`-lineinfo`) and without debug sections. `tile_u8_sm90.ptx` was compiled by NVRTC 13.5,

@@ -1,5 +1,4 @@
 //! Builds small kernels and runs them.
-#![allow(dead_code)]
 
 use feedwater_ptx::{Access, Fault, FaultKind, Launch, Memory, Module, Options, Outcome};
 

@@ -1,8 +1,6 @@
 //! Branches, calls, barriers, and texts that the parser refuses.
 
-mod common;
-
-use common::{STORE, kernel, words};
+use crate::common::{STORE, Setup, kernel, words};
 use feedwater_ptx::{Access, Error, Launch, Memory, Module, Options, Schedule};
 
 #[test]
@@ -171,7 +169,7 @@ fn launches_that_a_driver_refuses_are_errors() {
 fn schedules_are_deterministic_and_differ() {
     let body = "mov.u32 %r1, 1; mov.u32 %r2, 0; setp.eq.u32 %p1, %r0, 0; @%p1 st.shared.u32 [shared], %r2; bar.sync 0; atom.shared.add.u32 %r2, [shared], %r1;".to_string() + STORE;
     let run = |schedule| {
-        let mut setup = common::Setup::new(&body, 64, &[]);
+        let mut setup = Setup::new(&body, 64, &[]);
         let faults = setup.run(&Options { schedule, ..Options::default() }).faults;
         assert!(faults.is_empty(), "{faults:?}");
         setup.words()

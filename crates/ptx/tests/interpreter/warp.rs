@@ -1,8 +1,6 @@
 //! Memory, atomics, exchange of values between lanes, and matrices.
 
-mod common;
-
-use common::{STORE, Setup, words};
+use crate::common::{STORE, Setup, words};
 use feedwater_ptx::Options;
 
 fn lanes(f: impl Fn(u32) -> u32) -> Vec<u32> {

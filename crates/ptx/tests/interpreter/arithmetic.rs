@@ -1,8 +1,6 @@
 //! Compares arithmetic, bit operations and conversions with Rust's.
 
-mod common;
-
-use common::{evaluate, operands};
+use crate::common::{evaluate, operands};
 
 fn check(text: &str, kind: char, result: char, expected: impl Fn([u64; 3]) -> u64) {
     let inputs = operands(512, text.len() as u64);

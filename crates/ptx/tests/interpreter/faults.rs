@@ -1,8 +1,6 @@
 //! Every check must detect a fault that is planted for it.
 
-mod common;
-
-use common::{Setup, assert_fault, faults, faults_of};
+use crate::common::{Setup, assert_fault, faults, faults_of};
 use feedwater_ptx::{FaultKind, Options, Schedule};
 
 const OWN: &str = "mul.wide.u32 %d2, %r0, 4; add.s64 %d2, %d1, %d2; shl.b32 %r1, %r0, 2;\
