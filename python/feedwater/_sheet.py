@@ -6,17 +6,16 @@ import base64
 import html as text
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numpy import ndarray
 
-    from .batch import Batch
     from .objects import Objects
 
 #: Maximum number of images on the sheet, and maximum side of an image in pixels. With images of noise, the sheet has 0.8 MB.
-_IMAGES = 32
+MOST_IMAGES = 32
 _SIDE = 80
 #: Maximum number of error messages on the sheet, and maximum length of a label in characters.
 _MESSAGES = 8
@@ -25,28 +24,28 @@ _LABEL = 20
 _BOXES = 50
 
 
-def html(batch: Batch, classes: Sequence[str], ends: Sequence[Sequence[float]] | None) -> str:
-    """Returns the first images of a batch as HTML, with label, index and boxes. Images that replace an unusable sample
-    or only fill a batch are marked."""
-    count = min(len(batch), _IMAGES)
-    samples, objects = batch.samples[:count], batch.objects()
-    images = batch._first_on_host(count)
+def html(
+    title: str,
+    images: ndarray[Any, Any] | None,
+    layout: str,
+    samples: Sequence[Mapping[str, Any]],
+    objects: Sequence[Objects],
+    errors: Sequence[tuple[int, str]],
+    classes: Sequence[str],
+    ends: Sequence[Sequence[float]] | None,
+) -> str:
+    """Returns images of a batch as HTML, with label, index and boxes. Images that replace an unusable sample or only
+    fill the batch are marked. ``images`` is ``None`` if the tensor was given away."""
     cells = []
     for place, sample in enumerate(samples):
-        picture = _MISSING if images is None else _picture(_levels(images[place], batch.layout, ends))
+        picture = _MISSING if images is None else _picture(_levels(images[place], layout, ends))
         cells.append(_cell(picture + _boxes(objects[place], classes), sample, _label(sample["label"], classes)))
-    parts = [f"<div>{text.escape(_title(batch, count))}</div>"]
+    parts = [f"<div>{text.escape(title)}</div>"]
     if images is None:
         parts.append("<div>The images were given away by <code>__dlpack__</code>; use the array that was made from them.</div>")
     parts.append(f'<div style="display: flex; flex-wrap: wrap; gap: 8px; margin: 8px 0">{"".join(cells)}</div>')
-    parts += _failed(batch.errors)
+    parts += _failed(errors)
     return f'<div style="font: 12px sans-serif">{"".join(parts)}</div>'
-
-
-def _title(batch: Batch, count: int) -> str:
-    shown = "" if count == len(batch) else f", the first {count} images"
-    shape = " x ".join(str(extent) for extent in batch.shape)
-    return f"Batch {batch.number} of epoch {batch.epoch}: {batch.dtype} {batch.layout} {shape} on {batch.device}{shown}"
 
 
 def _label(label: int | None, classes: Sequence[str]) -> str:

@@ -288,7 +288,14 @@ class Batch:
 
     def _repr_html_(self) -> str:
         """Returns the contact sheet of the first images, for Jupyter. The batch keeps its tensor."""
-        return _sheet.html(self, self._meaning.classes, self._meaning.ends)
+        count = min(len(self), _sheet.MOST_IMAGES)
+        shape = " x ".join(str(extent) for extent in self.shape)
+        title = f"Batch {self.number} of epoch {self.epoch}: {self.dtype} {self.layout} {shape} on {self.device}"
+        if count < len(self):
+            title += f", the first {count} images"
+        images, samples, objects = self._first_on_host(count), self.samples[:count], self.objects()
+        classes, ends = self._meaning.classes, self._meaning.ends
+        return _sheet.html(title, images, self.layout, samples, objects, self.errors, classes, ends)
 
     def _first_on_host(self, samples: int) -> NumpyArray | None:
         """Copies the first images to host memory, as floats. Returns ``None`` if ``__dlpack__`` has passed the tensor
