@@ -1,13 +1,14 @@
-//! The library's ring on loom's primitives, for the model checker (`tests/ring_loom.rs`). It is a crate of its own because as a feature
-//! of the library it would have the library compiled twice.
+//! Compiles the library's ring of slots (`src/ring.rs`) with the locks and threads of the model
+//! checker loom. `tests/ring_loom.rs` checks it. This is a separate crate, because a feature of the
+//! library would require compiling the whole library twice.
 
 #[path = "../../../src/ring.rs"]
 pub mod ring;
 
-/// Errors as the ring knows them: it hands them on, and does not look inside.
+/// Replaces the library's error types, which `src/ring.rs` imports. The ring only passes errors on.
 pub mod error {
-    /// A message.
+    /// Error of the tests: a message.
     pub type Error = String;
-    /// The result of a hook of a slot.
+    /// Result of a slot's hook, such as `Slot::begin_fill`.
     pub type Result<T> = std::result::Result<T, Error>;
 }
