@@ -20,7 +20,8 @@ def candidates(_device, cores):
 
 
 def peer(job):
-    """Returns versions, and a function that iterates over one epoch's batches."""
+    """Returns the versions of the libraries, and a function that builds the pipeline (see `main` in
+    job.py)."""
     import importlib.metadata
 
     import absl.flags
@@ -29,7 +30,8 @@ def peer(job):
     import PIL
     import PIL.Image
 
-    # Grain's processes read flags that a program of absl would have parsed. Marking them as parsed avoids an error.
+    # Grain's processes read command line flags of the library absl, which fails unless they were
+    # parsed. Marking the flags as parsed avoids the error.
     absl.flags.FLAGS.mark_as_parsed()
     settings = job["settings"]
     scale = (1 / (255 * numpy.array(the_job.STD, numpy.float32))).reshape(3, 1, 1)

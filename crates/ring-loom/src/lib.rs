@@ -1,6 +1,6 @@
-//! Compiles the library's ring of slots (`src/ring.rs`) with the locks and threads of the model
-//! checker loom. `tests/ring_loom.rs` checks it. This is a separate crate, because a feature of the
-//! library would require compiling the whole library twice.
+//! Compiles the library's ring of slots (`src/ring.rs`) with loom's `Arc`, `Mutex` and `Condvar`.
+//! The model checker loom needs these to check the ring (`tests/ring_loom.rs`). This is a separate
+//! crate, because a feature of the library would require compiling the whole library twice.
 
 #[path = "../../../src/ring.rs"]
 pub mod ring;
