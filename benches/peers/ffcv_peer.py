@@ -1,8 +1,8 @@
 """FFCV: its `Loader` on a `.beton` file that contains the bytes of the same JPEGs.
 
 The `.beton` file is written before the clock starts. It contains the JPEGs unchanged, while FFCV's
-own writer would encode them again. FFCV decodes whole images and resizes windows with OpenCV's
-INTER_AREA. It converts bytes to f16 with a table of normalized values.
+own writer would encode them again. FFCV decodes whole images, and resizes windows with OpenCV's
+INTER_AREA. Then FFCV converts bytes to f16 with a table of normalized values.
 """
 
 import os

@@ -9,11 +9,11 @@ checksums must be equal. Then the two readers alternate in every round. The tabl
 over the rounds, and the medians of the rounds' ratios. On a machine with other load, use the ratio
 of processor time.
 
-With `--threads`, feedwater and TensorFlow use threads, and the other readers use processes. These
-processes have an advantage here: they do not pass their samples to another process, as a
-DataLoader's workers do. Readers that are not installed, and formats that this build of feedwater
-does not support, are listed with the reason. `--python FORMAT=PATH` selects another interpreter for
-a format.
+With more than one thread (`--threads`), feedwater and TensorFlow use threads, and the other readers
+use processes. These processes have an advantage here: unlike the workers of a DataLoader, they do
+not pass their samples to another process. Readers that are not installed, and formats that this
+build of feedwater does not support, are listed with the reason. `--python FORMAT=PATH` selects
+another interpreter for a format.
 """
 
 import argparse
