@@ -1,4 +1,4 @@
-//! Record batches share memory with batches, and occupy their slots.
+//! Tests that Arrow's record batches share memory with feedwater's batches, and occupy their slots.
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -60,7 +60,7 @@ fn a_slot_waits_for_the_last_array_that_shares_it() {
     let loader = || small_batches(DType::F32, Layout::Nchw).unwrap();
     assert_slot_waits(loader(), |batch| record_batch(batch).unwrap());
     assert_slot_waits(loader(), |batch| record_batch(batch).unwrap().slice(3, 1));
-    // Labels are a part of the batch, and so of its slot.
+    // Labels are stored in the batch too, so an array of labels also occupies the slot.
     assert_slot_waits(loader(), |batch| record_batch(batch).unwrap()["label"].clone());
 }
 
