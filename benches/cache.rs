@@ -118,7 +118,8 @@ fn main() {
     }
 }
 
-/// Runs a case in its own process.
+/// Starts this program again to run one case in a process of its own. Returns the results of the
+/// case.
 fn start(arguments: &Arguments, source: &str, cache: &str) -> Value {
     let program = std::env::current_exe().expect("this program has a path");
     let output = Command::new(program)

@@ -5,7 +5,7 @@
 //! `FEEDWATER_PHOTOS` (docs/benchmarks.md). Fails if a memory limit is missed, and with `--check`
 //! also if the time limit is missed.
 //!
-//! Limits on the CPU, which is used if there is no GPU:
+//! On the CPU, which is used if there is no GPU, the benchmark checks three limits:
 //!
 //! * the peak of resident memory (VmHWM) differs from the predicted footprint by at most 32 MiB;
 //! * resident memory does not grow from epoch 2 to epoch 20. Sets with few large images have no
@@ -13,7 +13,7 @@
 //!   decodes;
 //! * the first batch of 2,000 files is ready at most 0.5 s after the start of the process.
 //!
-//! Limits on a GPU:
+//! On a GPU, the benchmark checks two limits:
 //!
 //! * the peaks of the used bytes of the device pool and of the page-locked pool are at most the
 //!   prediction. They are at least the prediction without nvJPEG's share, of which nvJPEG may use
@@ -32,7 +32,7 @@
 //! largest image. Otherwise it would reserve less memory, and a GPU would leave the image to the
 //! CPU.
 //!
-//! The table of `benches/peers/run.py` includes the memory of other libraries.
+//! For comparison, the table of `benches/peers/run.py` has the memory of other libraries.
 
 mod common;
 

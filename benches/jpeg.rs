@@ -3,7 +3,8 @@
 //!
 //! Run it with `cargo bench --bench jpeg`. The time of an image is the minimum over all rounds. The
 //! printed time is the mean over the images of the set. Before the measurement, the program checks
-//! that feedwater's decoder and libjpeg-turbo produce the same pixels. Environment variables:
+//! that feedwater's decoder and libjpeg-turbo produce the same pixels. These environment variables
+//! change what is measured:
 //!
 //! * `FEEDWATER_PHOTOS=DIR:DIR` adds the user's own sets (docs/benchmarks.md). For each of them, it
 //!   also adds a set of its sequential JPEGs converted to progressive ones.

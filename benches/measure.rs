@@ -110,7 +110,7 @@ fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.add_from(Stage::Header, begin, header, 0);
     clocked(&[(Stage::Header, header)]);
     let begin = meter.begin(Stage::Decode);
-    // The clock is read twice for one of eight rows, and for at least one row of each sample.
+    // As a worker does, reads the clock twice for one of eight rows, and for at least one row.
     for _ in 0..((rows / 8.0) as u64).max(1) {
         if meter.is_timed() {
             black_box(Instant::now().elapsed());

@@ -1,6 +1,6 @@
 //! Measures the time of operators.
 //!
-//! On the CPU with one core:
+//! On the CPU, the benchmark measures on one core:
 //!
 //! * single operators and whole recipes, compared with torchvision, Albumentations, OpenCV and DALI
 //!   (`operators/peers.rs`);
@@ -8,7 +8,7 @@
 //! * resampling, compared with `fast_image_resize`. The pixels of `fast_image_resize` differ from
 //!   Pillow's by up to one level. feedwater's pixels are equal to Pillow's.
 //!
-//! On a GPU, if there is one, as lines of JSON:
+//! On a GPU, if there is one, the benchmark measures and prints as lines of JSON:
 //!
 //! * the kernels of every operator alone, for a launch of 64 samples;
 //! * the fused kernel of the training chain, compared with a copy of the same number of bytes on

@@ -133,7 +133,8 @@ fn row(format: &str, name: &str, report: &Value) -> Value {
     report.clone()
 }
 
-/// Runs a case in its own process.
+/// Starts this program again to run one case in a process of its own. Returns the results of the
+/// case.
 fn case(what: &str, source: &str) -> Value {
     let program = std::env::current_exe().expect("the program has a path");
     let done = Command::new(program)

@@ -36,11 +36,9 @@ class Outcome:
     images."""
 
     placement: str
-    #: Utilization of each resource if the GPUs never wait for images. If it is above 1, the GPUs do
-    #: wait.
+    #: Utilization of each resource if the GPUs did not wait. If one is above 1, the GPUs wait for it.
     loads: dict[str, float]
-    #: Dollars per million images in addition to the cost of training: waiting GPUs, CPU machines,
-    #: requests, bytes.
+    #: Dollars per million images for waiting GPUs, CPU machines, requests to the storage, and bytes.
     dollars: float
     #: Number of cores that loading uses on all GPU machines together, and number of CPU machines.
     cores: float
@@ -110,8 +108,7 @@ def missed(machines: float, epochs: float) -> float:
 def outcome(inputs: Inputs, placement: str, gpus: int, kind: str) -> Outcome:
     """Computes the loads and the cost of a placement for a number of GPUs and a kind of images."""
     rate = gpus * inputs("model.rate_per_gpu")
-    # If there are fewer GPUs than a machine has, they get a proportional share of the machine's
-    # resources.
+    # If a job uses only some GPUs of a machine, it gets the same share of the machine's resources.
     share = gpus / inputs("gpu_machine.gpus")
     machines = max(1.0, share)
     epochs, images = inputs("model.epochs"), inputs("model.images")
@@ -147,8 +144,7 @@ def outcome(inputs: Inputs, placement: str, gpus: int, kind: str) -> Outcome:
         by_network = 1e9 * inputs("cpu_machine.nic_gbit") / (8 * max(size, tensor))
         cpu_machines = rate / min(by_cores, by_network)
 
-    # The GPUs wait for overloaded resources, and they wait while the set is copied to every
-    # machine.
+    # The GPUs wait for overloaded resources, and while the set is copied to every machine.
     seconds = max(1.0, *loads.values())
     copies = machines if placement in ("copied", "packed small") else 0.0
     copying = 8 * copies * images * size / min(1e9 * inputs("storage.gbit"), share * 1e9 * inputs("gpu_machine.nic_gbit"))

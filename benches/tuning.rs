@@ -35,7 +35,7 @@ struct Case {
     step: Step,
 }
 
-/// Work of the consumer per batch.
+/// Work of the consumer on each batch.
 enum Step {
     Nothing,
     /// Sleeps for this time, as if the work ran on a device.

@@ -1,5 +1,5 @@
-//! Cases of the benchmark `bottlenecks`: loaders and consumers that each have one bottleneck on
-//! purpose.
+//! Cases of the benchmark `bottlenecks`. Each is a loader with a consumer and one bottleneck that
+//! is planted on purpose.
 
 use std::thread;
 use std::time::{Duration, Instant};

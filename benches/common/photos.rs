@@ -68,8 +68,8 @@ impl PhotoSet {
         format!("{}: {} files\n{}", self.name, self.files.len(), self.census)
     }
 
-    /// Whether most images have a shorter side of more than 1000 pixels, so that decoding can
-    /// reduce them.
+    /// Whether the shorter side of most images has more than 1000 pixels. Such images can be
+    /// decoded at a reduced size.
     pub fn is_large(&self) -> bool {
         self.census.sizes.is_some_and(|[_, [width, height], _]| width.min(height) > 1000)
     }

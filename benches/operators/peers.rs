@@ -331,7 +331,7 @@ impl Peers {
 
 impl Drop for Peers {
     fn drop(&mut self) {
-        // The process may have exited already.
+        // Ignores errors, because the process may have exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -155,8 +155,7 @@ def albumentations():
         "rotate": A.Rotate(limit=(20, 20), p=1),
         "affine": A.Affine(scale=(1.1, 1.1), rotate=(10, 10), shear={"x": (5, 5)}, interpolation=cv2.INTER_NEAREST, p=1),
         "elastic": A.ElasticTransform(50, 5, p=1),
-        # torchvision and DALI shrink with antialiasing. INTER_AREA, which averages areas, gives the
-        # most similar image.
+        # Of OpenCV's interpolations, INTER_AREA is the most similar to antialiasing in torchvision and DALI.
         "resize": A.Resize(224, 224, interpolation=area),
         "random_resized_crop": A.RandomResizedCrop((224, 224), interpolation=area),
         "normalize": A.Compose(tensor()),
@@ -240,8 +239,7 @@ def opencv():
         "rotate": lambda it: cv2.warpAffine(it, turned, (224, 224), flags=cv2.INTER_LINEAR),
         "affine": lambda it: cv2.warpAffine(it, sheared, (224, 224), flags=cv2.INTER_NEAREST),
         "perspective": lambda it: cv2.warpPerspective(it, moved, (224, 224), flags=cv2.INTER_LINEAR),
-        # torchvision and DALI shrink with antialiasing. INTER_AREA, which averages areas, gives the
-        # most similar image.
+        # Of OpenCV's interpolations, INTER_AREA is the most similar to antialiasing in torchvision and DALI.
         "resize": lambda it: cv2.resize(it, (224, 224), interpolation=cv2.INTER_AREA),
         "random_resized_crop": crop,
         "normalize": normalize,

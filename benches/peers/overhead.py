@@ -13,7 +13,8 @@ columns are:
 processor's caches.
 The row "two calls of torch" shows the cost of such a pause for any program: `torch.empty(4)[1:]` after the same
 sleep.
-* `first`: the first `next` of an epoch, which begins the epoch, after a longer sleep.
+* `first`: the first `next` of an epoch, which begins the epoch. It follows the wait for all
+  batches.
 * `free`: returning the memory of a tensor to the loader.
 
 For images and labels as tensors of PyTorch, the sum of `in a row` and `free` must be below 100

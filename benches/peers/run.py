@@ -35,8 +35,7 @@ import torchvision_peer
 PEERS = {peer.NAME: peer for peer in (feedwater_peer, feedwater_python_peer, torchvision_peer, dali_peer, ffcv_peer, spdl_peer, grain_peer,
                                       datasets_peer)}
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Arguments of `feedwater synth` for each set, and the number by which --images is divided for the
-# set.
+# For each set: arguments of `feedwater synth`, and the number by which --images is divided.
 SETS = {
     "imagenet-like": ([], 1),
     "500x375": (["--width", "500", "--height", "375"], 1),

@@ -164,8 +164,9 @@ fn mmap(reads: &[Read], next: &AtomicUsize) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// State of one of the `depth` places for requests. A number is the index of the read. The second
-/// value of `Read` is the descriptor of a small file to close, or -1.
+/// State of one of the `depth` requests that a thread keeps in the ring. `Open` and `Read` contain
+/// the index of the read. `Read` also contains the descriptor of a small file, which is closed
+/// after the read, or -1 for a large file.
 #[derive(Clone, Copy)]
 enum Step {
     Idle,

@@ -2,9 +2,9 @@
 //!
 //! | from a batch | to | copies |
 //! |---|---|---|
-//! | in host memory | a tensor of the `flex` device | none: the tensor owns the batch |
-//! | in host memory | a tensor of another device | the copy from host memory to that device |
-//! | in device memory | any | not supported: [`Error::Config`] |
+//! | in host memory | a tensor of the `flex` device | no copy: the tensor owns the batch |
+//! | in host memory | a tensor of another device | one copy, from host memory to this device |
+//! | in device memory | any tensor | not supported: [`Error::Config`] |
 //!
 //! burn's `flex` device stores the values of a tensor in a `Bytes`, which may refer to memory that
 //! another owner has allocated. [`images`] creates a `Bytes` that refers to the batch's slot, its

@@ -6,10 +6,10 @@
 //!
 //! | from a batch | to | copies |
 //! |---|---|---|
-//! | in host memory | a new tensor on the CPU, [`images`] | one, into new memory |
-//! | in host memory | an existing tensor on the CPU, [`copy_images`] | one, without an allocation |
-//! | in host memory | a new tensor on a GPU, [`images`] | the upload |
-//! | in device memory | a new or an existing tensor on that GPU | one on the GPU, in candle's stream |
+//! | in host memory | a new tensor on the CPU, by [`images`] | one copy, into new memory |
+//! | in host memory | an existing tensor on the CPU, by [`copy_images`] | one copy, without an allocation |
+//! | in host memory | a new tensor on a GPU, by [`images`] | one copy, from host to device memory |
+//! | in device memory | a new or an existing tensor on the same GPU | one copy on the GPU, in candle's stream |
 //!
 //! Linux provides large new memory page by page, which can take longer than the copy itself. `cargo
 //! run -p feedwater-candle --example candle-copy` measures copies into new memory and into an
@@ -45,8 +45,8 @@ mod host;
 /// the order of the loader's layout.
 ///
 /// # Errors
-/// If candle fails. If the batch is in device memory, also if `device` is not the GPU of the batch,
-/// or if the feature `cuda` is not enabled.
+/// Fails if candle fails. For a batch in device memory, also fails if `device` is not the GPU of the
+/// batch, or if the feature `cuda` is not enabled.
 pub fn images(batch: Batch, device: &Device) -> Result<Tensor> {
     match batch.host() {
         Some(_) => host::images(&batch, device),
@@ -67,7 +67,7 @@ pub fn images(batch: Batch, device: &Device) -> Result<Tensor> {
 /// such a batch with [`LastBatch::Drop`](feedwater::LastBatch).
 ///
 /// # Errors
-/// If shape, element type or device differ, if `tensor` is not contiguous, or if candle fails. On
+/// Fails if shape, element type or device differ, if `tensor` is not contiguous, or if candle fails. On
 /// an error, `tensor` is unchanged.
 pub fn copy_images(batch: Batch, tensor: &Tensor) -> Result<()> {
     let (shape, dtype) = (batch.array_shape(), dtype(&batch)?);
@@ -89,7 +89,7 @@ pub fn copy_images(batch: Batch, tensor: &Tensor) -> Result<()> {
 /// Copies the labels to a tensor `[samples]` of i64. A sample without a label has -1.
 ///
 /// # Errors
-/// If candle fails.
+/// Fails if candle cannot create the tensor.
 pub fn labels(batch: &Batch, device: &Device) -> Result<Tensor> {
     Tensor::from_slice(batch.labels(), batch.len(), device)
 }
@@ -97,7 +97,7 @@ pub fn labels(batch: &Batch, device: &Device) -> Result<Tensor> {
 /// Copies the soft targets to a tensor `[samples, classes]` of f32.
 ///
 /// # Errors
-/// If the batch has no soft targets, or if the driver or candle fails.
+/// Fails if the batch has no soft targets, or if the driver or candle fails.
 pub fn soft_targets(batch: &Batch, device: &Device) -> Result<Tensor> {
     if batch.classes() == 0 {
         candle_core::bail!(
@@ -111,7 +111,7 @@ pub fn soft_targets(batch: &Batch, device: &Device) -> Result<Tensor> {
 /// Converts the element type of a batch to candle's type.
 ///
 /// # Errors
-/// If candle has no type with the same elements.
+/// Fails if candle has no such element type.
 pub fn dtype(batch: &Batch) -> Result<DType> {
     Ok(match batch.shape().dtype {
         feedwater::DType::U8 => DType::U8,

@@ -29,7 +29,7 @@ pub const ACCURACY: f64 = 0.9;
 /// NCHW, with the shape `[BATCH, 3, SIDE, SIDE]`.
 ///
 /// # Errors
-/// None on a machine with enough memory.
+/// Fails only if the machine has too little memory.
 pub fn training_images() -> Result<Loader> {
     loader(images(0, 1000)?, DType::F32, Layout::Nchw).shuffle(true).epochs(Some(EPOCHS)).build()
 }
@@ -38,7 +38,7 @@ pub fn training_images() -> Result<Loader> {
 /// [`training_images`].
 ///
 /// # Errors
-/// None on a machine with enough memory.
+/// Fails only if the machine has too little memory.
 pub fn held_out_images() -> Result<Loader> {
     loader(images(1, 200)?, DType::F32, Layout::Nchw)
         .last_batch(LastBatch::Partial)
@@ -50,7 +50,7 @@ pub fn held_out_images() -> Result<Loader> {
 /// (two slots). While a consumer keeps two batches, the loader can fill no other batch.
 ///
 /// # Errors
-/// None on a machine with enough memory.
+/// Fails only if the machine has too little memory.
 pub fn small_batches(dtype: DType, layout: Layout) -> Result<Loader> {
     loader(images(2, 24)?, dtype, layout).batch_size(4).prefetch(1).epochs(None).build()
 }
@@ -58,7 +58,7 @@ pub fn small_batches(dtype: DType, layout: Layout) -> Result<Loader> {
 /// Returns the first batch of [`small_batches`].
 ///
 /// # Panics
-/// On a machine with too little memory.
+/// Panics if the machine has too little memory.
 pub fn small_batch(dtype: DType, layout: Layout) -> Batch {
     let mut loader = small_batches(dtype, layout).expect("the settings are sound");
     loader.epoch().next().expect("an epoch has batches").expect("the images are sound")

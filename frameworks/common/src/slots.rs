@@ -8,7 +8,7 @@ use feedwater::loader::{Batch, Loader};
 /// `loader` must have two slots and endless epochs, like [`small_batches`](crate::small_batches).
 ///
 /// # Panics
-/// If the slot is refilled too early or never, or if the loader fails.
+/// Panics if the slot is refilled too early or never, or if the loader fails.
 pub fn assert_slot_waits<T>(loader: Loader, hold: impl FnOnce(Batch) -> T) {
     let mut batches = loader.into_batches();
     let mut next = || batches.next().expect("epochs are endless").expect("the images are sound");

@@ -33,7 +33,7 @@ pub fn images<T: Element>(batch: &Batch) -> Result<ArrayView4<'_, T>> {
 /// place.
 ///
 /// # Errors
-/// The errors of [`images`].
+/// The same errors as those of [`images`].
 pub fn images_mut<T: Element>(batch: &mut Batch) -> Result<ArrayViewMut4<'_, T>> {
     let (shape, unfit) = (batch.array_shape(), unfit::<T>(batch));
     let values = T::values_mut(batch).ok_or(unfit)?;

@@ -24,12 +24,12 @@ use ort::value::{PrimitiveTensorElementType, TensorRef};
 /// layout.
 ///
 /// # Errors
-/// If the batch has another element type than `T`, if it is in device memory, or if ONNX Runtime
-/// fails.
+/// Fails if the batch has another element type than `T`, if it is in device memory, or if ONNX
+/// Runtime fails.
 ///
 /// # Panics
-/// If the library of ONNX Runtime cannot be opened. To get an error instead, call `ort::init_from`
-/// first.
+/// Panics if the library of ONNX Runtime cannot be opened. To get an error instead, call
+/// `ort::init_from` first.
 pub fn images<T: Element>(batch: &Batch) -> ort::Result<TensorRef<'_, T>> {
     let Some(values) = T::values(batch) else {
         let dtype = batch.shape().dtype;
