@@ -153,9 +153,9 @@ fn compare(set: &Set, rounds: u32, is_large: bool) -> (Value, bool) {
 /// The chain of operators that the loader and the bare loop run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ChainKind {
-    /// RandomResizedCrop 224, flip, normalize.
+    /// Random resized crop of 224x224, flip, normalization.
     Training,
-    /// Shorter side to 256, middle 224x224, normalize.
+    /// Resize of the shorter side to 256, crop of the central 224x224, normalization.
     Evaluation,
 }
 

@@ -8,9 +8,8 @@
 //! On the CPU, which is used if there is no GPU, the benchmark checks three limits:
 //!
 //! * the peak of resident memory (VmHWM) differs from the predicted footprint by at most 32 MiB;
-//! * resident memory does not grow from epoch 2 to epoch 20. Sets with few large images have no
-//!   such limit, because a worker's scratch memory grows with the first large image that it
-//!   decodes;
+//! * in the first two sets, resident memory does not grow from epoch 2 to epoch 20. In the sets
+//!   with few large images, it may grow later, when a worker decodes its first large image;
 //! * the first batch of 2,000 files is ready at most 0.5 s after the start of the process.
 //!
 //! On a GPU, the benchmark checks two limits:

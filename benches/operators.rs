@@ -237,8 +237,8 @@ impl Training {
                 .try_for_each(|first| self.samples.launch(LaunchGoal::Throughput, first, group))
         })?;
         let [from, to] = &self.copied;
-        // The copy reads half as many bytes as the kernel moves, and writes as many as it reads. So
-        // it moves as many bytes as the kernel.
+        // A copy of n bytes reads n bytes and writes n bytes. So half of the kernel's bytes are
+        // copied.
         let copy = self
             .seconds(simulated, || feedwater::internals::gpu::copy(stream, from, to, bytes / 2))?;
         let rates = if simulated {

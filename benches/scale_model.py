@@ -284,9 +284,9 @@ def markdown(titles: list[str], lines: list[list[str]]) -> str:
 
 
 def filled(page: str, made: dict[str, str]) -> str:
-    """Returns the page with all tables filled in. Table NAME stands between the comments `<!--
-    scale_model: NAME -->` and `<!-- end -->`. Raises `ValueError` if the page names a table that
-    does not exist, or does not name one that exists."""
+    """Returns the page with all tables filled in. Each table stands between an HTML comment with
+    its name and the comment `<!-- end -->`. Raises `ValueError` if the page names a table that does
+    not exist, or does not name one that exists."""
     seen = set()
 
     def table(match: re.Match[str]) -> str:

@@ -190,7 +190,7 @@ fn photos(size: Size) -> Vec<HostImage> {
     files.iter().map(&mut decode).collect()
 }
 
-/// A job on feedwater's side of the comparison.
+/// An operator or a recipe that feedwater runs for the comparison.
 struct Job {
     name: String,
     chain: Chain,

@@ -52,7 +52,7 @@ fn a_slot_waits_for_the_last_tensor_that_shares_it() {
         drop(tensor);
         clone
     });
-    // A reshaped tensor shares the memory of the first one.
+    // A reshaped tensor shares the memory of the original tensor.
     assert_slot_waits(loader(), |batch| {
         feedwater_burn::images(batch, &device).unwrap().reshape([4, 3 * 32 * 32])
     });

@@ -63,8 +63,8 @@ pub fn images(batch: Batch, device: &Device) -> Result<Tensor> {
 /// whose backward pass has not run yet. So call this function after the backward pass of the
 /// previous batch.
 ///
-/// The last batch of an epoch may be smaller than `tensor`, which is an error. The loader omits
-/// such a batch with [`LastBatch::Drop`](feedwater::LastBatch).
+/// The last batch of an epoch may be smaller than `tensor`, which is an error. With
+/// [`LastBatch::Drop`](feedwater::LastBatch), the loader omits such a batch.
 ///
 /// # Errors
 /// Fails if shape, element type or device differ, if `tensor` is not contiguous, or if candle fails. On
