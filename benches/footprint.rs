@@ -1,4 +1,5 @@
-//! Predicted and actual memory, and the time to the first batch. Each case runs in its own process.
+//! Compares predicted with actual memory. Measures the time to the first batch. Each case runs in
+//! its own process.
 //!
 //! Run it with `cargo bench --bench footprint`. The job is the training chain with f16 output, for
 //! batches of 64, 256 and 1024 with 1 to 4 batches prefetched, for four sets of images and those of

@@ -1,4 +1,4 @@
-//! Ways to read local files: compares `pread` in threads, which feedwater uses, with `mmap` and
+//! Compares ways to read local files: `pread` in threads, which feedwater uses, `mmap`, and
 //! io_uring.
 //!
 //! Run it with `cargo bench --bench reads -- --data FOLDER`. The benchmark has two sets, which it

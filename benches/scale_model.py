@@ -1,5 +1,5 @@
-"""A theoretical model of feedwater on 1 to 1,024 GPUs: which resource saturates, what loading costs, and which
-placement is cheapest.
+"""A theoretical model of feedwater on 1 to 1,024 GPUs. It computes which resource saturates first,
+what loading costs, and which placement of the files and of the loading work is the cheapest.
 
     python3 benches/scale_model.py                                  # prints the tables of docs/distributed.md
     python3 benches/scale_model.py --write docs/distributed.md      # writes them into the page

@@ -40,7 +40,7 @@ enum Step {
     Nothing,
     /// Sleeps for this time, as if the work ran on a device.
     Sleeps(Duration),
-    /// Occupies a processor for this time.
+    /// Computes for this much processor time.
     Works(Duration),
 }
 

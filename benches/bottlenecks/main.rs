@@ -37,8 +37,8 @@ struct Arguments {
     /// ones.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Number of runs per case. The run with the median prediction is reported. Every run must name
-    /// the cause.
+    /// Number of runs per case. The run with the median ratio is printed. A cause counts as
+    /// identified only if every run names it.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Run only the cases whose names contain this text.

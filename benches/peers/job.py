@@ -1,8 +1,9 @@
 """Defines the job that feedwater and every peer run, and measures the peers that run in Python.
 
-The job reads every JPEG of a folder with one sub-folder per class, in a random order. It applies RandomResizedCrop
-224 (bilinear, antialiased), flips every other image horizontally, and applies ImageNet's normalization. The results
-are f16 NCHW batches, which are dropped. A run has one warm-up epoch, then epochs until SECONDS have passed.
+The job reads every JPEG of a folder with one sub-folder per class, in a random order. It applies
+RandomResizedCrop 224 (bilinear, antialiased), flips each image horizontally with probability 0.5,
+and applies ImageNet's normalization. The results are f16 NCHW batches, which are dropped. A run has
+one warm-up epoch, then epochs until SECONDS have passed.
 """
 
 import json

@@ -9,10 +9,9 @@ free slots and disturb the measurement. All ways of using a batch alternate in e
 columns are:
 
 * `in a row`: a `next` that follows another `next` at once. The first one of an epoch is left out.
-* `after a pause`: one `next` after a sleep of 10 ms, as after a training step. The loop is then no longer in the
-processor's caches.
-The row "two calls of torch" shows the cost of such a pause for any program: `torch.empty(4)[1:]` after the same
-sleep.
+* `after a pause`: a `next` after a sleep of 10 ms, as after a training step. Then the loop's code
+  is no longer in the processor's caches. For comparison, the row "two calls of torch" has the time
+  of `torch.empty(4)[1:]` after the same sleep.
 * `first`: the first `next` of an epoch, which begins the epoch. It follows the wait for all
   batches.
 * `free`: returning the memory of a tensor to the loader.

@@ -1,5 +1,5 @@
-//! Raw reads of one source: reads encoded samples into memory without decoding them. `run.py`
-//! beside this file alternates between this program and each format's own reader.
+//! Measures raw reads of one source: reads encoded samples into memory without decoding them.
+//! `run.py` beside this file alternates between this program and each format's own reader.
 //!
 //! Run it with `cargo bench --bench sources -- --source 'tfrecord = "FOLDER"' --threads 2`. The
 //! output ends with one JSON object. With `--verify`, the program reads every sample once and sums

@@ -11,7 +11,7 @@ use feedwater::source::Memory;
 use feedwater::{DType, Layout, Settings};
 use feedwater_arrow::record_batch;
 
-/// All values of the column `image`, and the address of the first one.
+/// Returns all values of the column `image`, and the address of the first value.
 fn images<T: arrow_array::ArrowPrimitiveType>(records: &RecordBatch) -> (&[T::Native], *const u8) {
     let values = records["image"].as_fixed_size_list().values().as_primitive::<T>().values();
     (values, values.as_ptr().cast())

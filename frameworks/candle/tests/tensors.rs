@@ -62,8 +62,8 @@ fn every_element_type_keeps_its_values() {
     }
 }
 
-/// The ring has two slots. If tensors kept slots, the loader would have none after the second
-/// batch.
+/// The loader has memory for two batches (two slots). If tensors kept slots, it could not load a
+/// third batch.
 #[test]
 fn a_slot_is_free_at_once() {
     let loader = small_batches(DType::F32, Layout::Nchw).unwrap();

@@ -17,7 +17,7 @@ mod model;
 
 /// Number of fields per side of an image.
 const FIELDS: usize = 4;
-/// Number of values of an image: the mean of each channel in each field.
+/// Number of features of an image: the mean of each channel in each field.
 const FEATURES: usize = 3 * FIELDS * FIELDS;
 
 fn main() -> Result<(), Box<dyn Error>> {
