@@ -57,7 +57,7 @@ use serde_json::{Value, json};
 
 /// Maximum difference in bytes between predicted and peak memory, in either direction.
 const BAR_BYTES: u64 = 32 << 20;
-/// Maximum growth of memory after epoch 2 in bytes, for bookkeeping of the allocator.
+/// Maximum growth of memory after epoch 2 in bytes, which bookkeeping of the allocator may need.
 const GROWTH_BAR_BYTES: u64 = 1 << 20;
 /// Maximum time in seconds from the start of a process to its first batch.
 const FIRST_BATCH_BAR_SECONDS: f64 = 0.5;
