@@ -30,7 +30,7 @@ const CHANNELS: usize = 3;
 /// Threads per block.
 const THREADS: u32 = 256;
 
-/// The consumer's objects on the device.
+/// The consumer's stream and kernel.
 struct Consumer {
     stream: Arc<CudaStream>,
     sums: CudaFunction,

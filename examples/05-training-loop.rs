@@ -48,7 +48,7 @@ struct OnDevice {
     times: CudaSlice<u64>,
 }
 
-/// Seconds of an epoch: the total, and the part without data.
+/// Duration of an epoch in seconds: the total, and the time in which the loop waited for data.
 struct Seconds {
     all: f64,
     waited: f64,
@@ -115,7 +115,7 @@ fn epoch_on_host(loader: &mut Loader, time: Duration) -> Result<Seconds> {
     Ok(Seconds { all: begin.elapsed().as_secs_f64(), waited: waited.as_secs_f64() })
 }
 
-/// Keeps this thread busy with the batch's bytes.
+/// Keeps this thread busy for `time` by adding up bytes of the batch.
 fn compute(batch: &Batch, time: Duration) {
     let begin = Instant::now();
     let bytes = batch.host().unwrap_or_default();

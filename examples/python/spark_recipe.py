@@ -34,8 +34,8 @@ def main():
 
 
 def parts(samples, tasks):
-    """Returns the first position of each task, and the position after its last. Parts begin at the beginning of a
-    batch."""
+    """Returns the part of each task: its first position, and the position after its last one. Each
+    part begins with the first sample of a batch."""
     batches = -(-samples // BATCH)
     bounds = [min(batches * task // tasks * BATCH, samples) for task in range(tasks + 1)]
     return [(begin, end) for begin, end in zip(bounds, bounds[1:]) if begin < end]
