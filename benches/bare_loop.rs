@@ -2,18 +2,22 @@
 //! speed?
 //!
 //! Run it with `cargo bench --bench bare_loop`. The bare loop is the code that one would write
-//! without a loader and without Pillow's exact results. Its threads read a file, decode it with
-//! libjpeg-turbo, resize with `fast_image_resize` (u8x4, SIMD), and mirror and normalize into their
-//! own batch. Only the window that the crop needs is decoded and resized; for evaluation, that is
-//! the centre of the image. Both sides have the same number of threads, the same images, windows
-//! and mirrorings, and allocate before the clock starts. The bare loop has an advantage: its
-//! headers are parsed and its windows are chosen before the clock starts. For training, the loader
-//! also runs with row indexes of JPEGs from an earlier epoch, and with `decode.prescale`.
+//! without a loader and without Pillow's exact results. Each of its threads reads a file, decodes
+//! it with libjpeg-turbo, resizes the image with `fast_image_resize` (u8x4, SIMD), and mirrors and
+//! normalizes it into the thread's own batch. The loop decodes and resizes only the window that the
+//! crop needs. For evaluation, this window is the centre of the image.
 //!
-//! The sets are one like ImageNet, two uniform ones, and those of `FEEDWATER_PHOTOS`
-//! (docs/benchmarks.md). Rounds alternate between both sides, and the result is the median of their
-//! ratios. On a machine with other load, images per second of processor time are more reliable than
-//! images per second of wall time, because they exclude waiting.
+//! The loader and the bare loop have the same number of threads and the same images, windows and
+//! mirrorings. Both allocate their memory before the clock starts. The bare loop has an advantage:
+//! it parses headers and chooses windows before the clock starts. For training, the loader is also
+//! measured in two variants: with row indexes, which store where each row of blocks of a JPEG
+//! begins, and with `decode.prescale`, which decodes large images at a reduced size.
+//!
+//! The image sets are a synthetic set like ImageNet, two synthetic sets with one image size each,
+//! and the folders in `FEEDWATER_PHOTOS` (docs/benchmarks.md). In every round, the loader and the
+//! bare loop take turns. The result is the median of the rounds' throughput ratios. On a machine
+//! with other load, images per second of processor time are more reliable than images per second of
+//! wall time, because processor time excludes waiting.
 
 mod common;
 
@@ -38,12 +42,13 @@ use feedwater::op::Normalize;
 use feedwater::plan::{LastBatch, Plan};
 use serde_json::{Value, json};
 
-/// Minimum throughput of the loader relative to the bare loop: training, training with row indexes,
-/// evaluation.
+/// Minimum ratios of the loader's throughput to the bare loop's throughput: for training, for
+/// training with row indexes, and for evaluation.
 const TRAINING_BAR: f64 = 1.8;
 const INDEXED_BAR: f64 = 2.2;
 const EVALUATION_BAR: f64 = 1.9;
-/// Minimum gain of `decode.prescale` on large images, as a ratio.
+/// Minimum ratio of the throughput with `decode.prescale` to the throughput without it, on large
+/// images.
 const PRESCALE_BAR: f64 = 1.2;
 
 /// Number of epochs per round.
@@ -56,19 +61,19 @@ const SHORTER: u32 = 256;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Threads of each side
+    /// Number of threads of the loader, and of the bare loop
     #[arg(long, default_value_t = common::cores())]
     threads: usize,
-    /// Rounds per size
+    /// Number of rounds per image set and chain
     #[arg(long, default_value_t = 7)]
     rounds: u32,
     /// Ends the output with one JSON object
     #[arg(long)]
     json: bool,
-    /// Fails if a bar is missed
+    /// Exits with an error if a throughput ratio is below its minimum
     #[arg(long)]
     check: bool,
-    /// Passed by cargo
+    /// Ignored. `cargo bench` passes this flag
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -104,7 +109,8 @@ fn main() -> ExitCode {
     if met || !arguments.check { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs and prints the rounds of a chain. Returns the results, and whether all bars are met.
+/// Runs all rounds of a chain and prints them. Returns the results, and whether all throughput
+/// ratios reach their minimum.
 fn compare(set: &Set, rounds: u32, is_large: bool) -> (Value, bool) {
     let ways = set.chain.ways();
     println!("{}: images per second, and per second of one processor", set.chain.name());
@@ -130,8 +136,8 @@ fn compare(set: &Set, rounds: u32, is_large: bool) -> (Value, bool) {
             (Way::Loader, ChainKind::Training) => (0, Some(TRAINING_BAR)),
             (Way::Loader, ChainKind::Evaluation) => (0, Some(EVALUATION_BAR)),
             (Way::Indexed, _) => (0, Some(INDEXED_BAR)),
-            // Images that are hardly larger than the crop cannot be reduced, so there is no bar for
-            // them.
+            // Small images have no minimum ratio, because images that are hardly larger than the
+            // crop cannot be decoded at a reduced size.
             (Way::Prescaled, _) => (1, is_large.then_some(PRESCALE_BAR)),
         };
         let (wall, processor) = (ratio(at, to, |it| it.wall), ratio(at, to, |it| it.processor));
@@ -144,12 +150,12 @@ fn compare(set: &Set, rounds: u32, is_large: bool) -> (Value, bool) {
     (report, met)
 }
 
-/// A chain of operators.
+/// The chain of operators that the loader and the bare loop run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ChainKind {
-    /// RandomResizedCrop 224, flip, normalize.
+    /// Random resized crop of 224x224, flip, normalization.
     Training,
-    /// Shorter side to 256, middle 224x224, normalize.
+    /// Resize of the shorter side to 256, crop of the central 224x224, normalization.
     Evaluation,
 }
 
@@ -169,13 +175,12 @@ impl ChainKind {
     }
 }
 
-/// A way to run the chain. The first way of each chain is [`Way::Bare`], and the second one is
-/// [`Way::Loader`].
+/// A way to run a chain. [`ChainKind::ways`] lists [`Way::Bare`] first and [`Way::Loader`] second.
 #[derive(Clone, Copy)]
 enum Way {
     Bare,
     Loader,
-    /// The loader with row indexes of an earlier epoch.
+    /// The loader with row indexes that an earlier epoch created.
     Indexed,
     /// The loader with `decode.prescale`.
     Prescaled,
@@ -259,7 +264,8 @@ impl Set {
                 Way::Indexed => {
                     let builder =
                         || self.builder(false).configure(|it| it.cache.row_index = Some(64 << 20));
-                    // Runs an epoch that makes the row indexes, unless they are stored.
+                    // Runs an epoch that is not measured and that creates the row indexes. They are
+                    // stored on disk, so later rounds only load them.
                     let mut first =
                         builder().epochs(Some(1)).build().expect("the settings are valid");
                     first.epoch().for_each(drop);

@@ -1,15 +1,17 @@
-//! Throughput of the caches from the second epoch on, and their memory.
+//! Measures the throughput with each cache from the second epoch on, and the memory of the process.
 //!
 //! ```text
 //! cargo bench --bench cache -- [--images 512] [--rounds 3] [--threads 2] [--megabytes 40] [--json]
 //! ```
 //!
-//! Each case runs in its own process: an epoch that fills the cache, then two epochs that are timed
-//! together. The images are read from files in the page cache, or from the same files on a
-//! simulated disk that serves one read at a time at a fixed rate. The simulated disk represents any
-//! source that is slower than decoding. It does not behave like a real disk. In some cases only
-//! half of the set fits into the cache; they compare resident memory with the footprint. The images
-//! are those of `FEEDWATER_PHOTOS` (docs/benchmarks.md), or else synthetic ones like ImageNet's.
+//! Each case runs in its own process. It runs one epoch that fills the cache, and then two epochs
+//! that are timed together. The images are read from files in the page cache, or from the same
+//! files on a simulated disk, which serves one read at a time at a fixed rate. The simulated disk
+//! represents any source that is slower than decoding. It does not behave like a real disk. In some
+//! cases only half of the set fits into the cache. In every case, the peak of resident memory must
+//! not exceed the predicted footprint by more than 8 MiB. The images are those of
+//! `FEEDWATER_PHOTOS` (docs/benchmarks.md). Without this variable, they are synthetic images like
+//! ImageNet's.
 
 mod common;
 
@@ -30,7 +32,7 @@ use serde_json::{Value, json};
 
 #[derive(Parser)]
 struct Arguments {
-    /// Number of synthetic images, unless `FEEDWATER_PHOTOS` names others.
+    /// Number of synthetic images. Has no effect if `FEEDWATER_PHOTOS` names photographs.
     #[arg(long, default_value_t = 512)]
     images: u64,
     /// Number of runs per case. The median is reported.
@@ -44,10 +46,10 @@ struct Arguments {
     /// Also print one line of JSON.
     #[arg(long)]
     json: bool,
-    /// Passed by cargo.
+    /// Ignored. `cargo bench` passes this flag.
     #[arg(long, hide = true)]
     bench: bool,
-    /// Run this case: names of the source and the cache.
+    /// Run one case in this process. The two values name its source and its cache.
     #[arg(long, hide = true, num_args = 2)]
     case: Option<Vec<String>>,
 }
@@ -56,7 +58,7 @@ const SOURCES: [&str; 2] = ["page cache", "slow disk"];
 const CACHES: [&str; 6] =
     ["none", "encoded", "decoded", "decoded, presize 256", "encoded half", "decoded half"];
 
-/// Maximum excess of resident memory over the plan, in bytes.
+/// Maximum number of bytes by which resident memory may exceed the predicted footprint.
 const BAR_BYTES: u64 = 8 << 20;
 
 fn main() {
@@ -116,7 +118,8 @@ fn main() {
     }
 }
 
-/// Runs a case in its own process.
+/// Starts this program again to run one case in a process of its own. Returns the results of the
+/// case.
 fn start(arguments: &Arguments, source: &str, cache: &str) -> Value {
     let program = std::env::current_exe().expect("this program has a path");
     let output = Command::new(program)
@@ -134,7 +137,8 @@ fn start(arguments: &Arguments, source: &str, cache: &str) -> Value {
 fn run_case(arguments: &Arguments, source: &str, cache: &str) {
     let set = photos::one_set(arguments.images);
     let (images, encoded, decoded) = (set.files.len(), set.census.bytes, 3 * set.census.pixels);
-    // Slightly more than the set, for the table and for padding of blocks.
+    // Capacity of a cache for the whole set. The additional bytes are for the table of the cache
+    // and for the padding of its blocks.
     let all = |bytes: u64| Some(bytes + bytes / 16 + (1 << 20));
     let files = set.source("cache.tsv");
     let files: Arc<dyn Source> = match source {
@@ -147,7 +151,7 @@ fn run_case(arguments: &Arguments, source: &str, cache: &str) {
         .batch_size(64)
         .shuffle(true)
         .last_batch(LastBatch::Partial)
-        // Row indexes would be an additional cache in each case.
+        // Turns off row indexes, which would be an additional cache in each case.
         .configure(|it| it.cache.row_index = Some(0))
         .epochs(Some(3));
     let builder = match cache {

@@ -1,9 +1,10 @@
-//! Decoding on the CPU with one thread: whole images, windows and reductions. Also the CPU's work
-//! for images that the GPU decodes.
+//! Measures decoding on the CPU with one thread: whole images, windows, and images at a half, a
+//! quarter and an eighth of their size. Also measures the CPU's work for images that the GPU
+//! decodes.
 //!
-//! Run it with `cargo bench --bench decode`. Throughput counts stored pixels, even if only a part
-//! is decoded, so rates for one image size compare like images per second. `FEEDWATER_PHOTOS` adds
-//! the user's own sets (docs/benchmarks.md).
+//! Run it with `cargo bench --bench decode`. Throughput counts all pixels of the stored image, even
+//! if only a window is decoded. So rates for the same image size can be compared like images per
+//! second. `FEEDWATER_PHOTOS` adds the user's own sets (docs/benchmarks.md).
 
 mod common;
 
@@ -126,9 +127,9 @@ fn header(criterion: &mut Criterion) {
     }
 }
 
-/// Work of a CPU thread for an image that the GPU decodes, without CUDA calls. The thread reads the
-/// file (from the page cache), parses its header, verifies its markers and plans its sample. The
-/// budget is 60 us per image for all threads together.
+/// Measures the work of a CPU thread for an image that the GPU decodes, without CUDA calls. The
+/// thread reads the file (from the page cache), parses its header, verifies its markers and plans
+/// its sample. The budget is 60 us of processor time per image, summed over all threads.
 fn host(criterion: &mut Criterion) {
     for (size, images) in [(PHOTO, 64u64), (LARGE, 16)] {
         let source = Directory::open(common::set(images, (size.width, size.height)))
@@ -160,7 +161,8 @@ fn host(criterion: &mut Criterion) {
     }
 }
 
-/// Waves with noise. As a JPEG, they have about 0.6 bytes per pixel, close to ImageNet's 0.56.
+/// Returns the pixels of an image of waves with noise. Encoded as a JPEG, the image has about 0.6
+/// bytes per pixel, close to ImageNet's 0.56.
 fn pixels(size: Size) -> Vec<u8> {
     let mut state = 1u32;
     let mut noise = || {

@@ -1,6 +1,7 @@
-//! Prints tables in Markdown: what the kernels execute, counted by the PTX interpreter, and what
-//! the assembler reports about their machine code. The values are counts, not times, and need no
-//! GPU: `tests/device_code/run.sh cargo bench --profile dev --bench device_code`.
+//! Prints Markdown tables of the kernels' instructions and memory accesses, which the PTX
+//! interpreter counts, and of the registers and stack that NVIDIA's assembler reports. The values
+//! are counts, not times. Needs no GPU: `tests/device_code/run.sh cargo bench --profile dev --bench
+//! device_code`.
 
 #[path = "common/device_samples.rs"]
 mod device_samples;
@@ -21,10 +22,10 @@ use feedwater::op::{
 use simulated::device_code::executes_device_code;
 use simulated::{SimTotals, exclusive, runtime};
 
-/// Number of samples per launch, like in a loader.
+/// Number of samples per launch. By default, a loader also launches at most 16 samples together.
 const SAMPLES: usize = 16;
 
-/// Architectures for which machine code is assembled.
+/// GPU architectures (`sm_80` and so on) for which machine code is assembled.
 const ARCHITECTURES: [u32; 3] = [80, 90, 100];
 
 struct Job {
@@ -102,7 +103,7 @@ fn jobs() -> Vec<Job> {
 }
 
 fn main() -> feedwater::Result<()> {
-    // `cargo test --benches` runs benchmarks too.
+    // `cargo test --benches` also runs this program, but without the PTX interpreter.
     if !executes_device_code() {
         println!(
             "skipped: run tests/device_code/run.sh cargo bench --profile dev --bench device_code"
@@ -114,8 +115,9 @@ fn main() -> feedwater::Result<()> {
     machine_code()
 }
 
-/// Returns chains that first crop and resample to 224x224. The first chain needs only the fused
-/// kernel. The others cover each kind of pass of the program kernel.
+/// Returns chains that crop and resample to 224x224, apply one operator, and normalize. The first
+/// chain has no operator in between and needs only the fused kernel. The other chains together
+/// cover each kind of pass of the program kernel.
 fn programs() -> Vec<(&'static str, Vec<Arc<dyn Operator>>)> {
     let behind_the_crop = |op: Option<Arc<dyn Operator>>| {
         let crop: Arc<dyn Operator> = Arc::new(RandomResizedCrop::to(224, 224));
@@ -142,7 +144,8 @@ fn programs() -> Vec<(&'static str, Vec<Arc<dyn Operator>>)> {
     operators.into_iter().map(|(name, op)| (name, behind_the_crop(op))).collect()
 }
 
-/// Prints what each kernel of a chain executes in all its launches for a group of samples.
+/// Prints a table of the instructions and memory accesses of each kernel of each chain, summed over
+/// the kernel's launches for one group of samples.
 fn kernel_by_kernel() -> feedwater::Result<()> {
     let machine = exclusive();
     println!("\nPer kernel, for groups of {SAMPLES} samples:\n");
@@ -187,7 +190,7 @@ fn kernel_by_kernel() -> feedwater::Result<()> {
     Ok(())
 }
 
-/// Prints what a launch executes per sample.
+/// Prints a table of the instructions and memory accesses of each chain's launch, per sample.
 fn executed() -> feedwater::Result<()> {
     let machine = exclusive();
     println!("Per sample, in launches of {SAMPLES} samples:\n");
@@ -207,7 +210,7 @@ fn executed() -> feedwater::Result<()> {
             assert!(it.launches >= samples.sources.len() as u64 && machine.counts().faults() == 0);
             let share = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
             let each = |count: u64| count / SAMPLES as u64;
-            // A kernel without tiles has only one shape of launch.
+            // A kernel without tiles is launched in the same way for both launch goals.
             let tiles = if it.mma > 0 { tiles } else { "none" };
             println!(
                 "| {} | {} | {} {} | {tiles} | {} | {:.0} % | {:.1} % | {} | {:.0} % | {} | {} | {} | {} |",
@@ -233,7 +236,7 @@ fn executed() -> feedwater::Result<()> {
     Ok(())
 }
 
-/// Prints what the assembler reports about each kernel.
+/// Prints a table of the registers, stack and spills that the assembler reports for each kernel.
 fn machine_code() -> feedwater::Result<()> {
     let machine = exclusive();
     println!("\nMachine code:\n");
@@ -264,8 +267,8 @@ fn machine_code() -> feedwater::Result<()> {
 }
 
 /// Parses the assembler's log. Returns registers, bytes of stack, spill stores and spill loads of
-/// each kernel. Called functions have their own entries without registers, and are added to the
-/// kernel.
+/// each kernel. The functions that a kernel calls have entries of their own, without registers.
+/// Their bytes are added to those of the kernel.
 fn facts(log: &str) -> Vec<(String, [u64; 4])> {
     let mut all: Vec<(String, [u64; 4])> = Vec::new();
     let before = |line: &str, what: &str| -> Option<u64> {

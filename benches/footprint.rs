@@ -1,38 +1,38 @@
-//! Predicted and actual memory, and the time to the first batch. Each case runs in its own process.
+//! Compares predicted with actual memory. Measures the time to the first batch. Each case runs in
+//! its own process.
 //!
 //! Run it with `cargo bench --bench footprint`. The job is the training chain with f16 output, for
 //! batches of 64, 256 and 1024 with 1 to 4 batches prefetched, for four sets of images and those of
-//! `FEEDWATER_PHOTOS` (docs/benchmarks.md). A missed memory bar fails; a missed time bar with `--check`.
+//! `FEEDWATER_PHOTOS` (docs/benchmarks.md). Fails if a memory limit is missed, and with `--check`
+//! also if the time limit is missed.
 //!
-//! Bars on the CPU, which is used without a GPU:
+//! On the CPU, which is used if there is no GPU, the benchmark checks three limits:
 //!
 //! * the peak of resident memory (VmHWM) differs from the predicted footprint by at most 32 MiB;
-//! * resident memory does not grow from epoch 2 to epoch 20, with 500x375 and with 2048x1536. (A
-//!   worker's scratch memory grows with its largest sample so far. With few large images, this
-//!   sample may come late.)
-//! * the first batch of 2,000 files is ready 0.5 s after the start of the process.
+//! * in the first two sets, resident memory does not grow from epoch 2 to epoch 20. In the sets
+//!   with few large images, it may grow later, when a worker decodes its first large image;
+//! * the first batch of 2,000 files is ready at most 0.5 s after the start of the process.
 //!
-//! Bars on a GPU:
+//! On a GPU, the benchmark checks two limits:
 //!
-//! * the used bytes of the device pool and of the page-locked pool are never above the prediction,
-//!   and never below the prediction without nvJPEG. How much nvJPEG uses of its part is known only
-//!   afterwards. If the CPU decodes and the GPU does the rest, nvJPEG has no part, and `peak ==
-//!   predicted`;
-//! * free device memory is the same after epoch 1 and after epoch 2. Until the end of epoch 1, the
-//!   driver may load code. The bytes of this code and of the driver are printed separately. No
-//!   other program may use the device.
+//! * the peaks of the used bytes of the device pool and of the page-locked pool are at most the
+//!   prediction. They are at least the prediction without nvJPEG's share, of which nvJPEG may use
+//!   only a part. If the CPU decodes, nvJPEG has no share, and each peak equals its prediction;
+//! * free device memory does not shrink between the ends of epochs 1 and 2. Until the end of epoch
+//!   1, the driver may load code. The bytes of this code and of the driver are printed separately.
+//!   No other program may use the device.
 //!
-//! Without a GPU, the benchmark prints the plan's unverified predictions for a hypothetical one.
-//! The prediction for the project's target must be below its bar.
+//! Without a GPU, the benchmark prints unverified predictions for a hypothetical GPU. For the case
+//! [`TARGET`], it fails if the plan predicts more than 300 MiB of device memory.
 //!
-//! Some limits let the benchmark run within minutes and with less than 2 GB on a CPU. The output is
-//! f16. An epoch has at most as many samples as listed in [`SETS`]. The last batch may be partial:
-//! a batch of 1024 has all its memory, which is touched at the start, but may have fewer images.
-//! The set of 48 megapixels has four images, which take long to create, and lists each twice. The
-//! mix has seven images of 3 megapixels and one of 48 megapixels among 64 images. The plan inspects
-//! the largest one. Otherwise the plan would be smaller, and a GPU would leave this image to the CPU.
+//! On a CPU, the benchmark runs within minutes and with less than 2 GB, because epochs are short
+//! ([`SETS`]). So a batch of 1024 may have fewer images, but all of its memory is touched at the
+//! start. The set of 48 megapixels lists four images twice, because creating images takes long.
+//! Among 64 images, the set `mix` has seven of 3 megapixels and one of 48. The plan inspects this
+//! largest image. Otherwise it would reserve less memory, and a GPU would leave the image to the
+//! CPU.
 //!
-//! The table of `benches/peers/run.py` includes the memory of other libraries.
+//! For comparison, the table of `benches/peers/run.py` has the memory of other libraries.
 
 mod common;
 
@@ -55,15 +55,15 @@ use feedwater::plan::{LastBatch, Plan, Route};
 use feedwater::source::{Directory, Source};
 use serde_json::{Value, json};
 
-/// Maximum difference in bytes between the prediction and the peak, in either direction.
+/// Maximum difference in bytes between predicted and peak memory, in either direction.
 const BAR_BYTES: u64 = 32 << 20;
-/// Maximum growth in bytes after epoch 2, for bookkeeping of the allocator.
+/// Maximum growth of memory after epoch 2 in bytes, which bookkeeping of the allocator may need.
 const GROWTH_BAR_BYTES: u64 = 1 << 20;
 /// Maximum time in seconds from the start of a process to its first batch.
 const FIRST_BATCH_BAR_SECONDS: f64 = 0.5;
 /// Maximum device memory of [`TARGET`] in bytes, without the CUDA context.
 const TARGET_BAR_BYTES: u64 = 300 << 20;
-/// Batch size and prefetch of the case with a bar, for images of 500x375.
+/// Batch size and prefetch of the case whose device memory is limited, for images of 500x375.
 const TARGET: (usize, usize) = (256, 2);
 /// Number of workers of the hypothetical machine with a GPU.
 const ABSENT_WORKERS: usize = 16;
@@ -77,28 +77,28 @@ const SETS: [(&str, usize); 4] =
 
 #[derive(Parser)]
 struct Arguments {
-    /// Threads of the loader
+    /// Number of worker threads
     #[arg(long, default_value_t = common::cores())]
     threads: usize,
     /// Device to run on; auto is the GPU if there is one, else the CPU
     #[arg(long, value_enum, default_value_t)]
     device: On,
-    /// Only batches of 256, 1 and 4 prefetched, and fewer epochs
+    /// Runs only batches of 256, with 1 and 4 batches prefetched, and fewer epochs
     #[arg(long)]
     quick: bool,
-    /// Only these sets of images
+    /// Runs only these sets of images
     #[arg(long, value_delimiter = ',', default_values = SETS.map(|(name, _)| name))]
     sets: Vec<String>,
-    /// Largest number of samples of an epoch, and of files of a set
+    /// Maximum number of samples per epoch, and of files per set
     #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
     limit: usize,
     /// Ends the output with one JSON object
     #[arg(long)]
     json: bool,
-    /// Also fails if the first batch is late
+    /// Also fails if the first batch takes longer than 0.5 s
     #[arg(long)]
     check: bool,
-    /// Runs as a case on this directory or list
+    /// Runs one case in this process, on this directory or list file
     #[arg(long, hide = true)]
     case: Option<PathBuf>,
     #[arg(long, hide = true, default_value_t = 64)]
@@ -107,10 +107,10 @@ struct Arguments {
     prefetch: usize,
     #[arg(long, hide = true, default_value_t = 1)]
     epochs: u32,
-    /// Decodes on the CPU, wherever the operators run
+    /// Decodes on the CPU, even if the operators run on a GPU
     #[arg(long, hide = true)]
     decode_on_cpu: bool,
-    /// Passed by cargo
+    /// Ignored. `cargo bench` passes this flag
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -179,14 +179,14 @@ fn main() -> ExitCode {
 /// Results of the cases on a device.
 #[derive(Default)]
 struct Report {
-    /// Whether the bars of memory are met.
+    /// Whether all memory limits are met.
     met: bool,
     cases: Vec<Value>,
     growth: Vec<Value>,
     predicted: Vec<Value>,
 }
 
-/// Names of sets with their list files.
+/// Name and list file of each set.
 type Sets = [(String, PathBuf)];
 
 /// Returns the list file of a set with `samples` samples. Creates missing images.
@@ -280,7 +280,7 @@ fn on_gpu(arguments: &Arguments, sets: &Sets) -> Report {
     );
     for (name, set) in sets {
         for (batch, prefetch) in shapes(arguments) {
-            // One more run per batch size decodes on the CPU.
+            // For each batch size, one additional run decodes on the CPU.
             for decode_on_cpu in [false, true] {
                 if decode_on_cpu && prefetch != 1 {
                     continue;
@@ -370,7 +370,7 @@ fn predictions(arguments: &Arguments, sets: &Sets, report: &mut Report) {
     print!("{}", plan.footprint);
 }
 
-/// Returns the plan for the hypothetical machine.
+/// Returns the plan for the hypothetical machine with a GPU.
 fn absent(set: &Path, batch: usize, prefetch: usize) -> Plan {
     let builder = builder(set, batch, prefetch).device(DeviceChoice::Gpu(0));
     builder.num_workers(ABSENT_WORKERS).plan().expect("the settings are valid")
@@ -448,7 +448,7 @@ impl Case<'_> {
 
 const FIRST_BATCH: &str = "first batch";
 
-/// Runs a case: some epochs, then prints a report.
+/// Runs a case in this process: consumes `epochs` epochs, and prints a report as JSON.
 fn run_case(arguments: &Arguments, set: &Path) {
     let Arguments { threads, batch, prefetch, epochs, device: on, decode_on_cpu, .. } = *arguments;
     let device = (on == On::Gpu).then(|| Device::open(0).expect("there is a GPU"));

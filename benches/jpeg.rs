@@ -1,14 +1,17 @@
-//! Decoding JPEGs on one core: feedwater's decoder with each instruction set, libjpeg-turbo and
-//! zune-jpeg, in turns over each set.
+//! Compares JPEG decoders on one core: feedwater's decoder with each instruction set, libjpeg-turbo
+//! and zune-jpeg. In every round, each decoder decodes the whole set once.
 //!
-//! Run it with `cargo bench --bench jpeg`. Times are the minimum of all rounds for each image,
-//! averaged over the set. Before the measurement, pixels are compared. Environment variables:
+//! Run it with `cargo bench --bench jpeg`. The time of an image is the minimum over all rounds. The
+//! printed time is the mean over the images of the set. Before the measurement, the program checks
+//! that feedwater's decoder and libjpeg-turbo produce the same pixels. These environment variables
+//! change what is measured:
 //!
 //! * `FEEDWATER_PHOTOS=DIR:DIR` adds the user's own sets (docs/benchmarks.md). For each of them, it
 //!   also adds a set of its sequential JPEGs converted to progressive ones.
-//! * `FEEDWATER_BENCH_ONLY` runs only sets whose names (as printed, "in train, whole") contain this
-//!   text.
-//! * `FEEDWATER_BENCH_WAY` runs only decoders whose names contain this text (for profiles).
+//! * `FEEDWATER_BENCH_ONLY` runs only the sets whose printed names contain this text. An example is
+//!   `thumbnails 64x64, quality 75, whole`.
+//! * `FEEDWATER_BENCH_WAY` runs only the decoders whose names contain this text, for example to
+//!   profile one of them.
 //! * `FEEDWATER_BENCH_ROUNDS` sets the number of rounds (default 9).
 
 #[path = "common/mod.rs"]
@@ -73,7 +76,7 @@ fn main() {
     }
 }
 
-/// Returns the files of each set, with the name of the set.
+/// Returns the name of each set, and the contents of its files.
 fn sets(only: &str) -> Vec<(String, Vec<Vec<u8>>)> {
     let read = |files: Vec<PathBuf>| -> Vec<Vec<u8>> {
         files.iter().map(|file| fs::read(file).expect("the file is there")).collect()
@@ -128,15 +131,15 @@ fn made_progressive(files: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 /// Colours and Huffman tables of thumbnails.
 #[derive(Clone, Copy)]
 enum Tables {
-    /// Standard tables of T.81, annex K, in color.
+    /// The standard Huffman tables of T.81, annex K, in color.
     Standard,
-    /// Optimal tables in color, as in nearly all files of ImageNet.
+    /// Huffman tables optimized for the file, in color, as in nearly all files of ImageNet.
     Own,
-    /// Optimal tables in gray.
+    /// Huffman tables optimized for the file, in gray.
     OwnGray,
 }
 
-/// Returns parts of synthetic images as small files.
+/// Returns parts of synthetic images, encoded as JPEGs of 64x64 pixels.
 fn thumbnails(quality: u8, tables: Tables) -> Vec<Vec<u8>> {
     let side = 64usize;
     let mut thumbnails = Vec::new();
@@ -170,8 +173,8 @@ fn thumbnails(quality: u8, tables: Tables) -> Vec<Vec<u8>> {
     thumbnails
 }
 
-/// Returns the files that are intact JPEGs, each with its whole image or with a window as
-/// RandomResizedCrop draws it.
+/// Returns a job for each intact JPEG, which decodes the whole image or a random window like that
+/// of RandomResizedCrop. Checks that feedwater's decoder and libjpeg-turbo produce the same pixels.
 fn jobs(files: &[Vec<u8>], windows: bool) -> Vec<Job> {
     let mut state = 0x1234_5678_9abc_def1_u64;
     let mut random = || {
@@ -262,7 +265,7 @@ fn report(jobs: &[Job], rounds: usize, windows: bool) {
     if !windows {
         let run = |job: &Job| {
             let mut decoder = JpegDecoder::new(ZCursor::new(&job.bytes));
-            // zune-jpeg refuses some of the images.
+            // Ignores errors, because zune-jpeg does not support some of the images.
             let _ = black_box(decoder.decode());
         };
         ways.push(Way { name: "zune-jpeg".into(), run: Box::new(run) });
@@ -271,8 +274,9 @@ fn report(jobs: &[Job], rounds: usize, windows: bool) {
     ways.retain(|it| it.name.contains(&way));
     let mut least = vec![vec![Duration::MAX; jobs.len()]; ways.len()];
     for _ in 0..rounds {
-        // Each decoder runs over all images before the next one does. If decoders alternated on
-        // each image, those with common code would train each other's branch predictions.
+        // Each decoder decodes all images before the next decoder starts. If the decoders
+        // alternated on each image, the branch predictor would learn an image from one decoder and
+        // help the next decoder that shares its code.
         for (way, least) in ways.iter_mut().zip(&mut least) {
             for (job, least) in jobs.iter().zip(least) {
                 let begin = Instant::now();
@@ -294,7 +298,8 @@ fn make_index(job: &Job) -> RowIndexTask {
     RowIndexTask::Make(Fingerprint::of(&job.bytes, 1))
 }
 
-/// Using an index includes computing the fingerprint with which it is looked up.
+/// Returns the task of decoding with the job's row index. Computes the file's fingerprint too,
+/// because a loader uses it to find the index.
 fn use_index(job: &Job) -> RowIndexTask {
     black_box(Fingerprint::of(&job.bytes, 1));
     job.index.clone().map_or(RowIndexTask::None, RowIndexTask::Use)

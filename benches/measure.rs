@@ -1,16 +1,18 @@
-//! Cost of measuring: each call, all calls per sample, and their share of the processor time of a
-//! sample.
+//! Measures what the loader's own measurements cost: each call, all calls per sample, and their
+//! share of a sample's processor time.
 //!
-//! Run it with `cargo bench --bench measure`. Counting cannot be turned off, so its share is an
-//! estimate. The benchmark makes the calls of a worker for a sample, and divides their time by the
-//! processor time per sample of the loader and its consumer.
+//! Run it with `cargo bench --bench measure`. The loader's counters cannot be turned off, so their
+//! share is an estimate. The benchmark makes the measuring calls that a worker makes for one
+//! sample. It divides their time by the processor time per sample of a real run, which includes the
+//! consumer.
 //!
-//! Photographs have a bar of 1 %. They are those of `FEEDWATER_PHOTOS` (docs/benchmarks.md), or
-//! synthetic ones like ImageNet's. Tiny raw samples are the worst case and have no bar. They cost
-//! almost nothing, and few of them are timed.
+//! For photographs, the share must be below 1 %. The photographs are those of `FEEDWATER_PHOTOS`
+//! (docs/benchmarks.md), or synthetic images like ImageNet's. Raw samples of 32x32 are the worst
+//! case, because decoding them costs almost nothing. They have no limit. The loader times only a
+//! few of such short samples.
 //!
-//! The trace can be turned off. So epochs with and without it alternate, and their processor times
-//! are compared.
+//! The trace, a record of spans, can be turned off. So its cost is also measured directly: epochs
+//! with the trace and epochs without it alternate, and their processor times are compared.
 
 mod common;
 
@@ -27,7 +29,7 @@ const IMAGES: u64 = 512;
 const BATCH: usize = 64;
 /// Capacity of the measured trace, in spans.
 const SPANS: usize = 65536;
-/// Maximum share of the processor time of a photograph.
+/// Maximum share of a photograph's processor time that the measuring calls may take.
 const BAR: f64 = 0.01;
 
 fn main() {
@@ -44,7 +46,7 @@ fn main() {
     set("raw samples of 32x32", raw, 0.0, 50, None);
 }
 
-/// Prints the nanoseconds of each call.
+/// Prints the duration of each measuring call in nanoseconds.
 fn calls() {
     let meters = Meters::new(3);
     let meter = meters.thread("a");
@@ -63,7 +65,8 @@ fn calls() {
     meter.sample_took(Duration::from_millis(2));
     print("ThreadMeter::clock and clocked, long samples", each(|| clocked(&meter)));
     print("all calls per batch", each(|| one_batch(&meters)));
-    // The reader of the measurements pays for a snapshot, not a worker.
+    // A snapshot is not part of a sample's cost. The thread that reads the measurements takes it,
+    // not a worker.
     let clocked = meter.on_this_thread();
     print("Meters::snapshot, of one thread", each(|| _ = black_box(meters.snapshot())));
     drop(clocked);
@@ -82,8 +85,8 @@ fn seen() -> Seen {
     Seen { width: 500, height: 375, bytes: 100_000 }
 }
 
-/// Makes the calls of a worker for a sample that takes `took`. Its decoder passes `rows` rows to
-/// the resampler.
+/// Makes the measuring calls that a worker makes for one sample. The sample takes `took`, and its
+/// decoder passes `rows` rows to the resampler.
 fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.waited_for_room(Stage::HandOver, Duration::ZERO);
     meter.batch(1);
@@ -107,7 +110,7 @@ fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.add_from(Stage::Header, begin, header, 0);
     clocked(&[(Stage::Header, header)]);
     let begin = meter.begin(Stage::Decode);
-    // One of eight rows, and at least one per sample, reads the clock twice.
+    // As a worker does, reads the clock twice for one of eight rows, and for at least one row.
     for _ in 0..((rows / 8.0) as u64).max(1) {
         if meter.is_timed() {
             black_box(Instant::now().elapsed());
@@ -118,7 +121,8 @@ fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.add_from(Stage::Transform, begin + decode, decode, 0);
     clocked(&[(Stage::Decode, decode), (Stage::Transform, decode)]);
     if meter.is_timed() {
-        // Reports the given time, because these calls alone take less than a real sample.
+        // Reports the duration of a real sample, because these calls alone are shorter. The meter
+        // times only some samples if they are short.
         meter.sample_took(took);
     }
     meter.sample_ends(sample);
@@ -126,7 +130,7 @@ fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.add(Stage::HandOver, begin, 0);
 }
 
-/// Makes the calls for a batch: two of its worker, and all of its consumer.
+/// Makes the measuring calls for one batch: two calls of a worker and two calls of the consumer.
 fn one_batch(meters: &Meters) {
     meters.batch_begun(1);
     meters.batch_done(1, true);
@@ -136,7 +140,7 @@ fn one_batch(meters: &Meters) {
 
 /// Returns the nanoseconds per call, as the minimum of many runs.
 fn each(mut call: impl FnMut()) -> f64 {
-    // The runs are so short that some of them are not interrupted.
+    // A run has only 200 calls, so at least some of the runs are not interrupted.
     const CALLS: u32 = 200;
     let mut best = f64::INFINITY;
     for _ in 0..2000 {
@@ -149,7 +153,8 @@ fn each(mut call: impl FnMut()) -> f64 {
     best * 1e9
 }
 
-/// Prints the share of counting, and the cost of the trace.
+/// Measures one set of samples. Prints the share of the processor time that the counters take, and
+/// the cost of the trace.
 fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, bar: Option<f64>) {
     let run = |trace: usize| {
         let mut loader = builder()

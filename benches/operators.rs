@@ -1,23 +1,26 @@
-//! Cost of operators.
+//! Measures the time of operators.
 //!
-//! On the CPU with one core:
+//! On the CPU, the benchmark measures on one core:
 //!
 //! * single operators and whole recipes, compared with torchvision, Albumentations, OpenCV and DALI
 //!   (`operators/peers.rs`);
-//! * the examples of every operator, with the reference and the fast path;
-//! * resampling, compared with `fast_image_resize`. Its results are within one level of Pillow's,
-//!   while feedwater's are exact.
+//! * every operator with its example settings, with the reference implementation and the fast path;
+//! * resampling, compared with `fast_image_resize`. The pixels of `fast_image_resize` differ from
+//!   Pillow's by up to one level. feedwater's pixels are equal to Pillow's.
 //!
-//! On a GPU, if there is one, as lines of JSON:
+//! On a GPU, if there is one, the benchmark measures and prints as lines of JSON:
 //!
 //! * the kernels of every operator alone, for a launch of 64 samples;
-//! * the fused training kernel, compared with a copy on the device.
+//! * the fused kernel of the training chain, compared with a copy of the same number of bytes on
+//!   the device.
 //!
-//! A simulated device is reported as such, without rates and with fewer samples.
+//! On the simulated device of the tests, the benchmark uses fewer samples. It prints that the
+//! device is simulated, and prints no rates.
 //!
-//! `FEEDWATER_BENCH_ONLY=TEXT` runs only comparisons with peers and operators on the GPU whose names
-//! contain the text. The argument `device=gpu` skips the peers. With `FEEDWATER_PHOTOS`, the
-//! comparisons with peers use the user's own images (docs/benchmarks.md).
+//! `FEEDWATER_BENCH_ONLY=TEXT` selects operators and recipes whose names contain the text, in the
+//! comparison with other libraries (peers) and on the GPU. The argument `device=gpu` skips the
+//! peers. With `FEEDWATER_PHOTOS`, the comparisons with peers use the user's own images
+//! (docs/benchmarks.md).
 
 #[path = "common/mod.rs"]
 mod common;
@@ -54,7 +57,7 @@ use feedwater::op::{Flip, Normalize, Operator, RandomResizedCrop};
 
 const IMAGE: Size = Size::new(500, 375);
 
-/// Returns an image for an operator: bytes, or floats if it supports only floats.
+/// Returns an input image for an operator: bytes, or floats if the operator supports only floats.
 fn input(op: &Arc<dyn Operator>) -> HostImage {
     match op.pixels(PixelType::U8) {
         Ok(_) => HostImage::U8(image(IMAGE)),
@@ -173,7 +176,8 @@ fn training_text() -> KernelText {
     kernel_text(Leaf::Roi, &kinds, TRAINING_OUTPUT.0, TRAINING_OUTPUT.1)
 }
 
-/// Prints the time to compile and load the kernel, and the time to load it from the cache.
+/// Prints the time to compile and load the training kernel, and the time to load it from the cache
+/// on disk.
 fn start(device: &Arc<Device>, simulated: bool) -> feedwater::Result<()> {
     let directory = std::env::temp_dir().join(format!("feedwater-bench-{}", std::process::id()));
     let runtime = device.runtime().clone().with_cache_directory(&directory);
@@ -187,7 +191,7 @@ fn start(device: &Arc<Device>, simulated: bool) -> feedwater::Result<()> {
     let compiled = load()?;
     let kept = (0..5).map(|_| load()).collect::<feedwater::Result<Vec<f64>>>()?;
     let kept = kept.into_iter().fold(f64::INFINITY, f64::min);
-    // A directory that remains is harmless.
+    // Ignores errors, because a temporary directory that remains is harmless.
     let _ = std::fs::remove_dir_all(directory);
     println!(
         "{{\"bench\":\"kernel_start\",\"device\":\"{}\",\"simulated\":{simulated},\
@@ -200,7 +204,8 @@ fn start(device: &Arc<Device>, simulated: bool) -> feedwater::Result<()> {
 /// Samples of the training job on the device.
 struct Training {
     samples: DeviceSamples,
-    /// Source and destination of the copy. Each has half of the bytes that the kernel moves.
+    /// Source and destination of the copy. Each has half as many bytes as the kernel reads and
+    /// writes.
     copied: [DeviceBuffer; 2],
 }
 
@@ -222,7 +227,7 @@ impl Training {
         group: usize,
         simulated: bool,
     ) -> feedwater::Result<()> {
-        /// Maximum share of the device's time that the kernel may take at this rate.
+        /// Maximum share of the device's time that the kernel may take at `IMAGES_PER_SECOND`.
         const BAR: f64 = 0.02;
         const IMAGES_PER_SECOND: f64 = 20_000.0;
         let DeviceSamples { stream, count, bytes, .. } = &self.samples;
@@ -232,8 +237,8 @@ impl Training {
                 .try_for_each(|first| self.samples.launch(LaunchGoal::Throughput, first, group))
         })?;
         let [from, to] = &self.copied;
-        // The copy reads and writes half of the bytes each, so it moves as many bytes as the
-        // kernel.
+        // A copy of n bytes reads n bytes and writes n bytes. So half of the kernel's bytes are
+        // copied.
         let copy = self
             .seconds(simulated, || feedwater::internals::gpu::copy(stream, from, to, bytes / 2))?;
         let rates = if simulated {
@@ -258,7 +263,8 @@ impl Training {
         Ok(())
     }
 
-    /// Returns the device seconds per call: the best of some runs with some calls each.
+    /// Returns the seconds per call on the device: the fastest of seven runs of 20 calls. If `once`
+    /// is true, makes a single call.
     fn seconds(
         &self,
         once: bool,

@@ -1,10 +1,10 @@
-//! Cost of the order of ten million samples: creating it, iterating over it, sharding it, and
-//! resuming in its middle. Prints a table. Each row is measured once and shows seconds of wall
-//! time, seconds of processor time (in steps of 0.01 s, independent of other load), and the peak
-//! memory that the step adds.
+//! Measures the cost of the order in which ten million samples are read: creating the order,
+//! iterating over it, sharding it, and resuming in its middle. Prints a table. Each row is measured
+//! once. It shows the seconds of wall time, the seconds of processor time (in steps of 0.01 s,
+//! independent of other load), and the memory that the step adds at its peak.
 //!
-//! Run it with `cargo bench --bench order` on Linux. Linux reports time and memory. The peak of
-//! memory is reset before each row of the table.
+//! Run it with `cargo bench --bench order` on Linux, whose `/proc` reports processor time and
+//! memory. The program resets the peak of memory before each row of the table.
 
 use std::fs;
 use std::hint::black_box;
@@ -25,8 +25,9 @@ const FILES: u64 = 10_000;
 const WINDOW: u64 = 20_000;
 const WORLD: u64 = 8;
 
-/// A source that repeats one image, in files of equal length. It stores nothing per sample, so its
-/// memory does not count.
+/// A source that returns the same image for every sample, and reports [`FILES`] files of equal
+/// length. The source stores nothing per sample, so the measured memory is that of the order and
+/// the loader.
 struct Repeated(Vec<u8>);
 
 impl Source for Repeated {

@@ -1,18 +1,20 @@
-//! Ways to read local files: compares `pread` in threads, which feedwater uses, with `mmap` and
+//! Compares ways to read local files: `pread` in threads, which feedwater uses, `mmap`, and
 //! io_uring.
 //!
-//! Run it with `cargo bench --bench reads -- --data FOLDER`. There are two sets, which are created
-//! if missing: many files of 50 kB, and the same bytes as records in a few large files. Every
-//! thread takes the next read of a shuffled order that all ways share, and copies the bytes into
-//! its own memory. `mmap` maps a small file for each read and a large file once, and copies from
-//! the mapping. io_uring keeps `depth` reads in flight in each thread, and opens, reads and closes
-//! small files in the ring. With `+advice`, pread announces reads to the kernel 64 reads ahead
-//! (`posix_fadvise`).
+//! Run it with `cargo bench --bench reads -- --data FOLDER`. The benchmark has two sets, which it
+//! creates if they are missing: many files of 50 kB, and the same bytes as records in a few large
+//! files. All ways read in the same shuffled order. Every thread takes the next read of this order,
+//! and copies the bytes into its own memory.
 //!
-//! Before a cold read, the kernel is asked to drop the pages of the files (`posix_fadvise`). It
-//! still has their names and locations. With `--drop-caches`, as root, it drops everything. Ways
-//! alternate in every round, and a cell of the table is the median. If the kernel rejects a way, it
-//! is skipped with the error message.
+//! With `mmap`, a thread maps a small file for each read, maps a large file only once, and copies
+//! from the mapping. With io_uring, each thread keeps `depth` reads in flight. Small files are also
+//! opened and closed through the ring. With `pread+advice`, a thread announces to the kernel the
+//! read that is 64 places ahead in the order (`posix_fadvise`).
+//!
+//! Before cold reads, the kernel is asked to drop the cached pages of the files (`posix_fadvise`).
+//! The kernel then still knows the names and locations of the files. With `--drop-caches`, which
+//! needs root, it drops these too. The ways alternate in every round, and a cell of the table is
+//! the median of the rounds. If the kernel rejects a way, the cell shows the error message instead.
 #![allow(unsafe_code, reason = "mmap and io_uring have no safe interface")]
 
 mod common;
@@ -40,24 +42,24 @@ struct Arguments {
     /// Folder for the files, on the disk to measure
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Number of files of 50 kB, and of records
+    /// Number of small files, and of records in large files
     #[arg(long, default_value_t = 10_000)]
     files: usize,
-    /// Numbers of threads, with one table each
+    /// Numbers of threads to measure, with one column each
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 16])]
     threads: Vec<usize>,
     /// Drop all caches of the machine before cold reads
     #[arg(long)]
     drop_caches: bool,
-    /// Rounds per cell
+    /// Number of measurements per cell of the tables
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Passed by cargo
+    /// Ignored. `cargo bench` passes this flag
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// Mean size of an image of 500x375 in bytes.
+/// Mean length of a small file or a record in bytes, like that of JPEGs of 500x375.
 const BYTES: usize = 50_000;
 /// Number of records in a large file.
 const RECORDS: usize = 2500;
@@ -152,7 +154,7 @@ fn measure(way: Way, reads: &[Read], threads: usize) -> io::Result<(f64, f64)> {
     Ok((reads.len() as f64 / wall / 1e3, busy / reads.len() as f64 * 1e6))
 }
 
-/// Loads all pages into memory, or drops them.
+/// Loads all pages of the files into the page cache, or, if `cold`, drops them.
 fn prepare(reads: &[Read], cold: bool, all: bool) -> io::Result<()> {
     if !cold {
         let mut buffer = vec![0; BYTES * 2];
@@ -161,7 +163,7 @@ fn prepare(reads: &[Read], cold: bool, all: bool) -> io::Result<()> {
         }
         return Ok(());
     }
-    // Modified pages cannot be dropped, so they are written first.
+    // The kernel does not drop modified pages, so they are written to the disk first.
     for read in reads.iter().filter(|read| read.offset == 0) {
         let file = File::open(&read.path)?;
         file.sync_data()?;
@@ -170,7 +172,7 @@ fn prepare(reads: &[Read], cold: bool, all: bool) -> io::Result<()> {
     if all { fs::write("/proc/sys/vm/drop_caches", "3") } else { Ok(()) }
 }
 
-/// Returns the reads of many small files, in the common order.
+/// Creates missing small files. Returns one read for each file, in the order that all ways share.
 fn small(data: &Path, files: usize) -> io::Result<Vec<Read>> {
     let folder = data.join(format!("small-{files}"));
     fs::create_dir_all(&folder)?;
@@ -189,7 +191,8 @@ fn small(data: &Path, files: usize) -> io::Result<Vec<Read>> {
     Ok(shuffled(reads))
 }
 
-/// Returns reads of the same bytes as records in large files.
+/// Creates missing large files, whose records have the same bytes as the small files. Returns one
+/// read for each record, in the order that all ways share.
 fn large(data: &Path, files: usize) -> io::Result<Vec<Read>> {
     let folder = data.join(format!("large-{files}"));
     fs::create_dir_all(&folder)?;
@@ -215,7 +218,8 @@ fn len(number: usize) -> usize {
     BYTES / 2 + number * 7919 % BYTES
 }
 
-/// Returns content that begins with the mark. Readers sum up the marks.
+/// Returns the content of a file or record, which begins with `mark`. Readers sum up the marks, so
+/// that the program can check what they read.
 fn content(mark: u64, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len).map(|at| ((at as u64 * (mark + 3)) >> 5) as u8).collect();
     bytes[..8].copy_from_slice(&mark.to_le_bytes());

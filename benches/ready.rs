@@ -1,11 +1,11 @@
-//! Cost of a ready batch in a Rust loop, for comparison with Python. `benches/peers/overhead.py`
-//! runs this program.
+//! Measures how long a Rust loop takes to get and to free a batch that is ready, for comparison
+//! with Python. `benches/peers/overhead.py` runs this program.
 //!
-//! `ready FOLDER BATCH SIDE PREFETCH EPOCHS PAUSE` prints four lines of microseconds: for each
-//! `next` right after another, for each `next` after a pause of `PAUSE` milliseconds, for the first
-//! `next` of each epoch, and for freeing each batch. The folder has `BATCH * PREFETCH` images. As
-//! in Python, each epoch waits until all batches are ready, takes them without freeing any, and
-//! then frees them.
+//! `ready FOLDER BATCH SIDE PREFETCH EPOCHS PAUSE` prints four lines of times in microseconds: of
+//! each `next` that follows another one at once, of each `next` after a pause of `PAUSE`
+//! milliseconds, of the first `next` of each epoch, and of freeing each batch. The folder has
+//! `BATCH * PREFETCH` images. As in Python, the loop waits in each epoch until all batches are
+//! ready, takes all of them, and then frees them.
 
 use std::env;
 use std::thread;

@@ -1,17 +1,19 @@
-//! Samples from a server with a latency of 50 ms, compared with the server's own throughput over
-//! the same number of connections.
+//! Measures how fast a loader reads samples from a server with a latency of 50 ms, compared with
+//! the server's maximum throughput over the same number of connections.
 //!
 //! `cargo bench --bench remote` measures a server of the tests. `tests/servers/run.sh cargo bench
-//! --bench remote` also measures an S3 emulator (moto). A proxy on the loopback delays every
-//! request. A bare loop measures the limit of the server in the same run: one thread per connection
-//! writes a request, reads the answer, and repeats. Rounds alternate, and the best rounds of both
-//! are compared, because other load on the machine can only slow them down. The loader decodes and
-//! transforms every sample on two threads. The images are small, but have a long comment, so
-//! decoding is cheap and the files are large.
+//! --bench remote` also measures an S3 emulator (moto). A proxy on the loopback interface delays
+//! every request. The loader decodes and transforms every sample on two threads. The images are
+//! small but contain a long comment, so the files are large and decoding is cheap.
 //!
-//! A second table is about prefetching. It compares the loader with an autotuned window and with
-//! the largest window (`loader.tune = false`). It measures after tuning, with a consumer that takes
-//! no time and with one that takes some.
+//! A bare loop measures the server's maximum throughput in the same run: one thread per connection
+//! writes a request, reads the answer, and repeats. The loader and the bare loop take turns. The
+//! best round of each is compared, because other load on the machine can only slow them down.
+//!
+//! A second table compares two prefetch windows. A window is the maximum number of samples that are
+//! in flight or waiting to be read. One is autotuned. The other is the largest possible window
+//! (`loader.tune = false`). The measurement starts after tuning. It is made with a consumer that
+//! takes no time, and with a consumer that takes 200 ms per batch.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -69,7 +71,7 @@ fn main() {
     }
 }
 
-/// Returns a small image with a long comment after its first marker.
+/// Returns a small JPEG with a long comment after its first marker.
 fn image(number: u64) -> Vec<u8> {
     let jpeg = common::jpeg(number, 64, 48);
     let mut bytes = jpeg[..2].to_vec();
@@ -102,12 +104,12 @@ fn compare(name: &str, server: SocketAddr) {
     }
 }
 
-/// Directs `s3://` to this server.
+/// Sets environment variables that direct `s3://` URLs to this server.
 #[allow(unsafe_code)]
 fn endpoint(address: SocketAddr) {
     let url = format!("http://{address}");
-    // Requests are not signed, neither here nor in the bare loop, because signed requests slow the
-    // emulator down.
+    // The loader does not sign its requests, because checking signatures would slow the emulator
+    // down. The bare loop does not sign them either.
     let variables = [
         ("AWS_ENDPOINT_URL", url.as_str()),
         ("AWS_REGION", "us-east-1"),
@@ -119,7 +121,8 @@ fn endpoint(address: SocketAddr) {
     }
 }
 
-/// Returns the requests per second of `connections` threads that only read.
+/// Returns the requests per second of a bare loop: `connections` threads that request and read,
+/// without decoding.
 fn bare_loop(server: SocketAddr, connections: usize) -> f64 {
     let next = AtomicU64::new(0);
     let begin = Instant::now();
@@ -146,7 +149,7 @@ fn bare_loop(server: SocketAddr, connections: usize) -> f64 {
     SAMPLES as f64 / begin.elapsed().as_secs_f64()
 }
 
-/// Prints the table of autotuned and largest windows.
+/// Prints the table that compares the autotuned prefetch window with the largest one.
 fn ahead(server: SocketAddr) {
     println!(
         "{:<10}{:>12}{:>12}{:>14}{:>14}{:>8}{:>12}{:>10}",
@@ -185,7 +188,8 @@ fn ahead(server: SocketAddr) {
     }
 }
 
-/// Returns the samples per second of 64 batches after the first 64, and the window at the end.
+/// Returns the samples per second of 64 batches, and the prefetch window at the end. The 64 batches
+/// before them are for tuning and are not measured.
 fn chosen(connections: usize, tune: bool, step: Duration) -> (f64, usize) {
     let mut loader = build(connections, tune, 4);
     let mut begin = Instant::now();
@@ -216,7 +220,7 @@ fn loader(connections: usize) -> f64 {
 }
 
 fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
-    // A new handle has no open connections.
+    // A new storage handle has no open connections, so every run opens its own.
     let settings = StorageSettings { connections, ..Default::default() };
     let storage = Storage::new(&settings).expect("the settings are valid");
     let source = Directory::open_with(format!("s3://{BUCKET}"), &Default::default(), &storage);
@@ -228,11 +232,14 @@ fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
         .configure(|it| it.loader.tune = tune)
         .epochs(Some(epochs))
         .device(DeviceChoice::Cpu);
-    // Building the loader inspects a few images one after another, before its threads start.
+    // `build` reads a few images one after another before the threads start. So callers measure
+    // only the time after it.
     loader.build().expect("the loader is valid")
 }
 
-/// Starts a proxy that delays requests, one whole request at a time. It does not delay answers.
+/// Starts a proxy that delays every request by [`LATENCY`], and does not delay answers. Clients
+/// send the next request of a connection only after the answer, so the proxy receives one whole
+/// request at a time.
 fn proxy(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -268,7 +275,7 @@ fn connect(server: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Writes a public object. The bare loop does not sign its requests.
+/// Uploads an object that everyone may read, because the bare loop does not sign its requests.
 fn put(server: SocketAddr, path: &str, body: &[u8]) {
     let mut stream = BufReader::new(connect(server));
     let len = body.len();

@@ -1,22 +1,24 @@
-//! Ten million samples in the formats that support them. Measures the first open, which creates a
-//! table for some formats, and every later start: open, shuffle, shard, resume in the middle of an
-//! epoch, and read the first sample.
+//! Measures how long a start with ten million samples takes, in five formats. The first open is
+//! measured separately, because it creates a table of the samples for some formats. Every later
+//! start opens the source, shuffles, shards, resumes in the middle of an epoch, and reads the first
+//! sample.
 //!
 //! ```text
 //! cargo bench --bench scale -- [--formats tfrecord,recordio,webdataset,list,directory] [--cache DIR] [--samples 10000000]
 //! ```
 //!
-//! Each row runs in its own process and is measured once. It shows seconds of wall time, seconds of
-//! processor time (in steps of 0.01 s, mostly independent of other load), and the added peak memory
-//! (from the kernel) minus the memory that the source reports. The files are in the page cache. In
-//! rows "from the disk", the tables are not. Sets are created once and kept: about 4 GB, and ten
-//! million file names.
+//! Each row runs in its own process and is measured once. It shows the seconds of wall time, the
+//! seconds of processor time (in steps of 0.01 s, mostly independent of other load), the memory
+//! that the source reports, and the memory that the process added beyond it at its peak. The files
+//! are in the page cache, except for the tables in the rows "from the disk". The sets are created
+//! once and kept. They need about 4 GB and ten million file names.
 //!
-//! Every image is gray, 1x1, in 12 bytes. So a set mostly consists of the overhead of its format.
+//! Every image is gray, has one pixel, and takes 12 bytes. So a set mostly consists of the overhead
+//! of its format:
 //!
-//! * `tfrecord`, `recordio`: 8 files, each sample a record with a label.
-//! * `webdataset`: an archive with an eighth of the samples under 8 names (hard links). Each name
-//!   has its own table.
+//! * `tfrecord`, `recordio`: 8 files. Each sample is a record with a label.
+//! * `webdataset`: one archive with an eighth of the samples. It has 8 names (hard links), so
+//!   feedwater reads it as 8 archives, each with its own table.
 //! * `list`: a text file of paths and labels. The paths refer to 1000 files.
 //! * `directory`: 1000 classes. The files are hard links to 200 files.
 
@@ -49,20 +51,21 @@ struct Arguments {
     /// Folder for the sets. Default: below the target directory.
     #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
     cache: PathBuf,
-    /// Number of samples; a multiple of 8000.
+    /// Number of samples, which must be a multiple of 8000.
     #[arg(long, default_value_t = 10_000_000)]
     samples: u64,
-    /// Passed by cargo.
+    /// Ignored. `cargo bench` passes this flag.
     #[arg(long, hide = true)]
     bench: bool,
-    /// Run this case: the measurement, and the text under `[source]`.
+    /// Run one case in this process. The values are the name of the measurement and the text under
+    /// `[source]`.
     #[arg(long, hide = true, num_args = 2)]
     case: Option<Vec<String>>,
 }
 
 /// Maximum time of a start, in seconds.
 const BAR_SECONDS: f64 = 1.0;
-/// Maximum added memory of a start in bytes, without the memory of the source.
+/// Maximum memory that a start may add in bytes, beyond the memory that the source reports.
 const BAR_BYTES: u64 = 100_000_000;
 
 const FIRST: u64 = 1000;
@@ -111,7 +114,8 @@ fn main() {
     }
 }
 
-/// Kinds of start: until the bytes of the first sample, or until the first batch of a loader.
+/// Names of the two kinds of start: one ends with the bytes of the first sample, the other with the
+/// first batch of a loader.
 const NAMES: [&str; 2] = ["start: order of 1000, first sample", "start: a loader's first batch"];
 
 /// Prints a row of the table.
@@ -129,7 +133,8 @@ fn row(format: &str, name: &str, report: &Value) -> Value {
     report.clone()
 }
 
-/// Runs a case in its own process.
+/// Starts this program again to run one case in a process of its own. Returns the results of the
+/// case.
 fn case(what: &str, source: &str) -> Value {
     let program = std::env::current_exe().expect("the program has a path");
     let done = Command::new(program)
@@ -186,7 +191,7 @@ fn start(source: &dyn Source) {
     black_box(labels);
 }
 
-/// Does the same with a loader that resumes from a state.
+/// Builds a loader that resumes in the middle of an epoch, and gets its first batch.
 fn first_batch(source: Arc<dyn Source>) {
     let samples = source.len();
     let state = LoaderState {
@@ -205,7 +210,7 @@ fn first_batch(source: Arc<dyn Source>) {
     black_box(batch.expect("every image is intact").len());
 }
 
-/// Returns the paths of the tables beside the files of a set.
+/// Returns the paths of the tables of samples, which feedwater stores beside the files of a set.
 fn tables(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the set exists");
     let paths = entries.map(|entry| entry.expect("the set can be listed").path());

@@ -1,12 +1,13 @@
-"""A theoretical model of feedwater on 1 to 1,024 GPUs: which resource saturates, what loading costs, and which
-placement is cheapest.
+"""A theoretical model of feedwater on 1 to 1,024 GPUs. It computes which resource saturates first,
+what loading costs, and which placement of the files and of the loading work is the cheapest.
 
     python3 benches/scale_model.py                                  # prints the tables of docs/distributed.md
     python3 benches/scale_model.py --write docs/distributed.md      # writes them into the page
     python3 benches/scale_model.py --inputs mine.toml               # with your own inputs
 
-The inputs and their sources are in scale_model.toml beside this file. The page explains the formulas. Needs only
-Python 3.11. Unless a name states its unit, rates are per second, times in seconds and sizes in bytes.
+The inputs and their sources are in scale_model.toml beside this file. docs/distributed.md explains
+the formulas. The program needs only Python 3.11. Unless a name states its unit, rates are per
+second, times are in seconds, and sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GPUS = (1, 2, 4, 8, 64, 256, 1024)
-#: Kinds of images, by the section of the inputs, as the page calls them.
+#: Sections of the inputs for the kinds of images, with the names that the tables use for them.
 IMAGES = {"photo": "500x375", "camera": "2048x1536"}
 PLACEMENTS = ("direct", "cpu machines", "cached", "copied", "packed small")
 KEYS = {"value", "low", "high", "unit", "kind", "source"}
@@ -31,17 +32,18 @@ KINDS = {"measured", "computed", "published", "assumption"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result for one placement and number of GPUs."""
+    """Loads and cost of one placement of the loading work, for one number of GPUs and one kind of
+    images."""
 
     placement: str
-    #: Utilization of each resource at the rate that the GPUs want; above 1 they wait.
+    #: Utilization of each resource if the GPUs did not wait. If one is above 1, the GPUs wait for it.
     loads: dict[str, float]
-    #: Dollars per million images beyond the GPU time that the model needs: waiting GPUs, CPU machines, requests, bytes.
+    #: Dollars per million images for waiting GPUs, CPU machines, requests to the storage, and bytes.
     dollars: float
-    #: Cores that loading takes on all GPU machines, and the number of CPU machines.
+    #: Number of cores that loading uses on all GPU machines together, and number of CPU machines.
     cores: float
     cpu_machines: float
-    #: Why it cannot be used, or nothing.
+    #: Why the placement cannot be used. Empty if it can be used.
     refused: str = ""
 
     @property
@@ -94,8 +96,9 @@ def read(path: str) -> Inputs:
 
 
 def missed(machines: float, epochs: float) -> float:
-    """Returns the share of all reads that miss the machines' caches. Each epoch gives a machine another random part
-    of the set. So after e epochs, its cache lacks a share of (1 - 1/machines)^e."""
+    """Returns the share of all reads that miss the machines' caches. In each epoch, a machine reads
+    another random part of the set. So after e epochs, its cache lacks a share of (1 - 1/machines)^e
+    of the set."""
     if machines <= 1:
         return 1 / epochs
     lacking: float = (1 - 1 / machines) ** epochs
@@ -103,9 +106,9 @@ def missed(machines: float, epochs: float) -> float:
 
 
 def outcome(inputs: Inputs, placement: str, gpus: int, kind: str) -> Outcome:
-    """Computes the loads and the cost of a placement."""
+    """Computes the loads and the cost of a placement for a number of GPUs and a kind of images."""
     rate = gpus * inputs("model.rate_per_gpu")
-    # For less than a whole machine, its resources are divided.
+    # If a job uses only some GPUs of a machine, it gets the same share of the machine's resources.
     share = gpus / inputs("gpu_machine.gpus")
     machines = max(1.0, share)
     epochs, images = inputs("model.epochs"), inputs("model.images")
@@ -118,7 +121,7 @@ def outcome(inputs: Inputs, placement: str, gpus: int, kind: str) -> Outcome:
         """Returns the core seconds that sending or receiving `size` bytes takes."""
         return 8 * size / (1e9 * inputs("network.gbit_per_core"))
 
-    # How often an image is read from storage, per image that the model consumes.
+    # Number of images that are read from storage per image that the model consumes.
     fetched = {"direct": 1.0, "cpu machines": 1.0, "cached": missed(machines, epochs)}.get(placement, 0.0)
     tensor = inputs("tensor.bytes")
     remote = placement == "cpu machines"
@@ -141,7 +144,7 @@ def outcome(inputs: Inputs, placement: str, gpus: int, kind: str) -> Outcome:
         by_network = 1e9 * inputs("cpu_machine.nic_gbit") / (8 * max(size, tensor))
         cpu_machines = rate / min(by_cores, by_network)
 
-    # GPUs wait for overloaded resources, and while the set is copied to every machine.
+    # The GPUs wait for overloaded resources, and while the set is copied to every machine.
     seconds = max(1.0, *loads.values())
     copies = machines if placement in ("copied", "packed small") else 0.0
     copying = 8 * copies * images * size / min(1e9 * inputs("storage.gbit"), share * 1e9 * inputs("gpu_machine.nic_gbit"))
@@ -165,7 +168,7 @@ def cheapest(inputs: Inputs, gpus: int, kind: str, placements: tuple[str, ...] =
 
 
 def tables(inputs: Inputs) -> dict[str, str]:
-    """Returns all tables of the page by name."""
+    """Returns all tables of docs/distributed.md, by name."""
     made = {"inputs": inputs_table(inputs)}
     for kind in IMAGES:
         made[f"demand-{kind}"] = demand_table(inputs, kind)
@@ -183,7 +186,8 @@ def inputs_table(inputs: Inputs) -> str:
 
 
 def demand_table(inputs: Inputs, kind: str) -> str:
-    """What the GPUs demand, independent of the placement."""
+    """Returns the table of the images/s, cores, machines and bandwidth that each number of GPUs
+    needs."""
     lines = []
     for gpus in GPUS:
         rate = gpus * inputs("model.rate_per_gpu")
@@ -200,7 +204,8 @@ def demand_table(inputs: Inputs, kind: str) -> str:
 
 
 def saturation_table(inputs: Inputs, kind: str) -> str:
-    """The resource that saturates first, and its utilization."""
+    """Returns the table of the resource that saturates first and its utilization, by GPUs and
+    placement."""
     lines = []
     for gpus in GPUS:
         cells = []
@@ -213,7 +218,7 @@ def saturation_table(inputs: Inputs, kind: str) -> str:
 
 
 def cost_table(inputs: Inputs, kind: str) -> str:
-    """Dollars per million images, in addition to the GPUs' own cost."""
+    """Returns the table of dollars per million images, in addition to the GPUs' own cost."""
     price = inputs("gpu_machine.dollars_per_hour") / inputs("gpu_machine.gpus") / 3600 * 1e6 / inputs("model.rate_per_gpu")
     lines = []
     for gpus in GPUS:
@@ -224,7 +229,8 @@ def cost_table(inputs: Inputs, kind: str) -> str:
 
 
 def rates_table(inputs: Inputs) -> str:
-    """The cheapest placement with unchanged files, for other numbers of images per second."""
+    """Returns the table of the cheapest placement that leaves the files unchanged, for three rates
+    per GPU."""
     entry = inputs.sections["model"]["rate_per_gpu"]
     lines = []
     for kind, title in IMAGES.items():
@@ -239,7 +245,8 @@ def rates_table(inputs: Inputs) -> str:
 
 
 def sensitivity_table(inputs: Inputs) -> str:
-    """The ends of input ranges that change the cheapest placement with unchanged files."""
+    """Returns the table of inputs whose lowest or highest value makes another placement the
+    cheapest. Considers only placements that leave the files unchanged."""
     lines = []
     for name, entry in inputs.entries():
         for value in (entry["low"], entry["high"]):
@@ -277,8 +284,9 @@ def markdown(titles: list[str], lines: list[list[str]]) -> str:
 
 
 def filled(page: str, made: dict[str, str]) -> str:
-    """Returns the page with the tables filled in between `<!-- scale_model: NAME -->` and `<!-- end -->`. Raises
-    `ValueError` for a name without a table, or a table without a place."""
+    """Returns the page with all tables filled in. Each table stands between an HTML comment with
+    its name and the comment `<!-- end -->`. Raises `ValueError` if the page names a table that does
+    not exist, or does not name one that exists."""
     seen = set()
 
     def table(match: re.Match[str]) -> str:

@@ -1,10 +1,13 @@
-//! Compares autotuning with all fixed settings on this machine.
+//! Compares the throughput of an autotuned loader with the best of 15 fixed settings, on this
+//! machine.
 //!
-//! Run it with `cargo bench --bench tuning [-- --quick | --only WORD]`. `--only` selects the loops
-//! whose names contain this word. For each loop (images, reads, step), loaders with all fixed
-//! combinations of workers and prefetch alternate with an autotuned loader, `ROUNDS` times. Medians
-//! are compared. The bar: autotuning reaches 95 % of the best fixed setting. The images are those
-//! of `FEEDWATER_PHOTOS` (docs/benchmarks.md), or else synthetic ones like ImageNet's.
+//! Run it with `cargo bench --bench tuning [-- --quick | --only WORD]`. `--only` selects the
+//! training loops whose names contain this word. The images are those of `FEEDWATER_PHOTOS`
+//! (docs/benchmarks.md). Without this variable, they are synthetic images like ImageNet's.
+//!
+//! For each training loop, the benchmark first measures all combinations of workers and prefetch in
+//! `ROUNDS` rounds. Then loaders with the best combination and autotuned loaders alternate, and the
+//! medians of their throughput are compared. Autotuning must reach 95 % of the best fixed setting.
 
 mod common;
 
@@ -26,23 +29,23 @@ const WORKERS: [usize; 5] = [1, 2, 3, 4, 16];
 const PREFETCH: [usize; 3] = [1, 2, 6];
 const BAR: f64 = 0.95;
 
-/// A loop: the latency of reads and the work of the consumer.
+/// A training loop to measure: the latency of its reads, and the work of its consumer.
 struct Case {
     name: &'static str,
     read: Duration,
     step: ConsumerStep,
 }
 
-/// Work of the consumer per batch.
+/// Work of the consumer on each batch.
 enum ConsumerStep {
     Nothing,
-    /// Sleeps, as if the work ran on a device.
+    /// Sleeps for this time, as if the work ran on a device.
     Sleeps(Duration),
-    /// Occupies a processor for this time.
+    /// Computes for this much processor time.
     Works(Duration),
 }
 
-/// A list of files whose reads are delayed.
+/// A list of files. Each read is delayed by the given time.
 struct Late(FileList, Duration);
 
 impl Source for Late {
@@ -114,7 +117,8 @@ fn main() {
     }
 }
 
-/// Measures a loop and prints a line. Returns the ratio of autotuning to the best fixed setting.
+/// Measures a training loop and prints a row. Returns the ratio of the throughput of autotuning to
+/// that of the best fixed setting.
 fn run(case: &Case, photos: &PhotoSet, rounds: usize, seconds: f64) -> f64 {
     let mut fixed: Vec<((usize, usize), Vec<f64>)> = Vec::new();
     for workers in WORKERS {
@@ -137,8 +141,8 @@ fn run(case: &Case, photos: &PhotoSet, rounds: usize, seconds: f64) -> f64 {
     let fixed = fixed.into_iter().map(|(setting, mut rates)| (setting, median(&mut rates)));
     let best = fixed.max_by(|a, b| a.1.total_cmp(&b.1));
     let ((workers, prefetch), _) = best.expect("there are fixed settings");
-    // The best of many settings is partly luck. So it is measured again, alternating with
-    // autotuning.
+    // The best of many settings is partly best by chance. So this setting is measured again,
+    // alternating with autotuning.
     let mut again = Vec::new();
     for _ in 0..2 * rounds + 1 {
         let loader = builder(case, photos).num_workers(workers).prefetch(prefetch).build();
@@ -185,8 +189,8 @@ fn epochs(loader: &mut Loader, case: &Case, seconds: f64, enough: impl Fn(&Loade
                 ConsumerStep::Nothing => {}
                 ConsumerStep::Sleeps(time) => thread::sleep(time),
                 ConsumerStep::Works(time) => {
-                    // Measures processor time, because workers that compete for the processor must
-                    // not shorten the step.
+                    // Measures the thread's processor time, because the step must do the same work
+                    // even if workers compete for the processor.
                     let begin = processor_time();
                     while processor_time() - begin < time {}
                 }

@@ -1,4 +1,5 @@
-//! Prints the plan, the memory and the first batch of a directory with one folder per class.
+//! Prints the plan and the memory of a loader, and its first batch. The images are in a directory
+//! with one folder per class.
 //!
 //! `cargo run --release --example 01-first-batch -- DIRECTORY`
 

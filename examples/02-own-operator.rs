@@ -1,8 +1,8 @@
-//! Operators of your own. The first one, `Posterize`, is of a built-in kind, a look-up table.
-//! feedwater composes it with its neighbours and runs it in the same kernel as the built-in
-//! operators, without CUDA source. The second one, `Frame`, computes each pixel from any pixels of
-//! its input, in Rust and in CUDA. Both are tested bit for bit with the test harness of the
-//! built-in operators.
+//! Two operators of your own. The first one, `Posterize`, is a look-up table, which is a kind of
+//! action that feedwater has. feedwater composes such an operator with its neighbours and runs it
+//! in the same kernel as the built-in operators. It needs no CUDA source. The second one, `Frame`,
+//! may compute each pixel from any pixels of its input. It is written in Rust and in CUDA. The
+//! tests check both operators bit for bit, with the test harness of the built-in operators.
 //!
 //! `cargo run --release --example 02-own-operator -- DIRECTORY`, and `cargo test --example 02-own-operator`.
 
@@ -97,7 +97,7 @@ impl Operator for Frame {
 
 impl ImageFormula for Frame {
     type Params = FrameParams;
-    // `at(x, y)` returns a pixel of the output. It reads pixels of the input with `src.at(x, y)`.
+    // `at(x, y)` returns the pixel (x, y) of the output. `src.at(x, y)` reads a pixel of the input.
     const CUDA: Option<Cuda> = Some(Cuda::new(
         "Frame",
         "

@@ -1,5 +1,6 @@
-//! An epoch without a GPU: all steps are placed on the CPU, one operator is your own and runs only
-//! on the CPU, damaged files are skipped and counted, and the time of each stage is printed.
+//! Loads an epoch without a GPU. All steps are placed on the CPU. One operator is your own and runs
+//! only on the CPU. Damaged files are skipped and counted. At the end, the time of each stage is
+//! printed.
 //!
 //! `cargo run --release --example 03-cpu-only -- DIRECTORY`
 
@@ -11,7 +12,7 @@ use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::Directory;
 
 /// Replaces each block of pixels with its upper left pixel. An operator without CUDA source runs on
-/// the CPU, and so do decoding and all operators before it.
+/// the CPU. So decoding and all operators before it run on the CPU too.
 #[derive(Clone, Copy, Debug)]
 struct Pixelate {
     /// Width and height of a block, in pixels.
@@ -33,7 +34,8 @@ impl Operator for Pixelate {
 }
 
 impl ImageFormula for Pixelate {
-    // Size of a block. The size of the type must be a multiple of 8 bytes.
+    // The parameter is the side of a block. `u64` is used because the size of `Params` must be a
+    // multiple of 8 bytes.
     type Params = u64;
 
     fn pixels(input: PixelType) -> Option<PixelType> {
@@ -63,7 +65,7 @@ impl ImageFormula for Pixelate {
 fn main() -> Result<(), feedwater::MainError> {
     let directory = std::env::args().nth(1).ok_or("name a directory with one folder per class")?;
 
-    // `cpu` places each step on the CPU; `then` would use `auto`.
+    // `Placement::Cpu` places an operator on the CPU. `Chain::then` would use `Placement::Auto`.
     let chain = Chain::new()
         .then_on(Placement::Cpu, op::Resize::shorter(256))
         .then_on(Placement::Cpu, op::CenterCrop::to(224, 224))
@@ -84,7 +86,8 @@ fn main() -> Result<(), feedwater::MainError> {
         for error in batch.errors() {
             println!("{error}");
         }
-        // The tensor, without a copy. Dropping `batch` returns its slot to the loader.
+        // `host` returns the tensor without a copy. Dropping `batch` returns its memory to the
+        // loader.
         let _: Option<&[u8]> = batch.host();
     }
 

@@ -1,6 +1,6 @@
-//! A consumer with its own kernel, which sums up each channel of each image in the consumer's
-//! stream while the loader fills the next batches. Without a GPU, it prints that and computes the
-//! sums on the host.
+//! Processes batches with a CUDA kernel of your own, in your own stream, while the loader fills the
+//! next batches. The kernel sums up each channel of each image. Without a GPU, the program prints a
+//! note and computes the sums on the host.
 //!
 //! `cargo run --release --example 04-own-kernel -- DIRECTORY`
 
@@ -30,7 +30,7 @@ const CHANNELS: usize = 3;
 /// Threads per block.
 const THREADS: u32 = 256;
 
-/// The consumer's objects on the device.
+/// The consumer's stream and kernel.
 struct Consumer {
     stream: Arc<CudaStream>,
     sums: CudaFunction,
@@ -38,8 +38,8 @@ struct Consumer {
 
 impl Consumer {
     fn new(ordinal: usize) -> Result<Self, Box<dyn std::error::Error>> {
-        // The loader has opened this device, so a driver exists; without a driver cudarc would
-        // panic. The context is the device's primary context, which the loader uses too.
+        // cudarc panics without a driver. Here a driver exists, because the loader has opened this
+        // device. The context is the device's primary context, which the loader uses too.
         let context = CudaContext::new(ordinal)?;
         let stream = context.new_stream()?;
         // Compiles for the architecture of this device. The result is cached on disk.
@@ -48,14 +48,14 @@ impl Consumer {
         Ok(Self { stream, sums })
     }
 
-    /// Returns the sum of each plane. The host waits only for these numbers. A consumer that keeps
-    /// its results on the device does not need to wait.
+    /// Returns the sum of each plane (a channel of an image). The host waits only until these
+    /// numbers are copied. A consumer that keeps its results on the device does not need to wait.
     #[allow(unsafe_code, reason = "a launch is as safe as its kernel")]
     fn sums(&self, batch: Batch) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
         let shape = batch.shape();
         let pixels = shape.width as i32 * shape.height as i32;
-        // From here on, our stream waits for the batch, and the slot is refilled only after the
-        // work in our stream.
+        // Makes our stream wait until the batch is filled. The loader refills the batch's memory
+        // only after the work in our stream has ended.
         let tensor = CudaTensor::<f32>::new(batch, &self.stream)?;
         let mut out = self.stream.alloc_zeros::<f32>(shape.batch * CHANNELS)?;
         let config = LaunchConfig {
@@ -66,15 +66,17 @@ impl Consumer {
         let view = tensor.view();
         let mut launch = self.stream.launch_builder(&self.sums);
         launch.arg(&view).arg(&mut out).arg(&pixels);
-        // SAFETY: the arguments have the kernel's types; it reads and writes within the two slices.
+        // SAFETY: the arguments have the types that the kernel declares. The kernel reads and
+        // writes only within the two slices.
         unsafe { launch.launch(config) }?;
-        // The kernel may still run. The slot is refilled only after it.
+        // The kernel may still run. The loader refills the batch's memory only after the kernel has
+        // ended.
         drop(tensor);
         Ok(self.stream.clone_dtoh(&out)?)
     }
 }
 
-/// Returns the sum of each plane, on the host.
+/// Computes the sum of each plane on the host.
 fn sums(batch: &Batch) -> Vec<f32> {
     let shape = batch.shape();
     let plane = shape.sample_len() / CHANNELS;
@@ -94,7 +96,7 @@ fn main() -> Result<(), feedwater::MainError> {
         .output(DType::F32, Layout::Nchw)
         .build()?;
     println!("{}", loader.device());
-    // `Auto` is the first GPU.
+    // `DeviceChoice::Auto` has chosen the first GPU, whose ordinal is 0.
     let consumer = loader.plan().uses_gpu().then(|| Consumer::new(0)).transpose()?;
     if consumer.is_none() {
         println!("no batches on a GPU, so no kernel: computing the sums on the host");

@@ -1,5 +1,6 @@
-//! A training loop without a model: each step keeps the device, or the CPU, busy for a given time.
-//! For each epoch, it prints the share of the time in which the loop waited for data.
+//! Runs a training loop without a model: each step keeps the GPU, or without a GPU the CPU, busy
+//! for a given time. After each epoch, the program prints the share of the time in which the loop
+//! waited for data.
 //!
 //! `cargo run --release --example 05-training-loop -- DIRECTORY [MILLISECONDS PER STEP] [EPOCHS]`
 
@@ -18,8 +19,8 @@ use feedwater::{DType, Layout};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Keeps one multiprocessor busy, and records begin and end of the step. `globaltimer` counts
-/// nanoseconds, in steps of up to a microsecond.
+/// CUDA source of a kernel that keeps one multiprocessor busy, and that records begin and end of a
+/// step. `globaltimer` counts nanoseconds, in steps of up to a microsecond.
 const SPIN: &str = r#"
 __device__ unsigned long long now() {
     unsigned long long nanoseconds;
@@ -47,7 +48,7 @@ struct OnDevice {
     times: CudaSlice<u64>,
 }
 
-/// Seconds of an epoch: the total, and the part without data.
+/// Duration of an epoch in seconds: the total, and the time in which the loop waited for data.
 struct Seconds {
     all: f64,
     waited: f64,
@@ -55,7 +56,8 @@ struct Seconds {
 
 impl OnDevice {
     fn new(steps: u64) -> Result<Self> {
-        // The loader has opened this device, so a driver exists; without one cudarc would panic.
+        // cudarc panics without a driver. Here a driver exists, because the loader has opened this
+        // device.
         let device = Device::open(0)?;
         let context = CudaContext::new(0)?;
         let stream = context.new_stream()?;
@@ -73,7 +75,8 @@ impl OnDevice {
         let one = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
         let mut launch = self.stream.launch_builder(&self.spin);
         launch.arg(&mut self.times).arg(&step).arg(&nanoseconds);
-        // SAFETY: the arguments have the kernel's types; it writes two numbers within the buffer.
+        // SAFETY: the arguments have the types that the kernel declares. The kernel writes two
+        // numbers within the buffer.
         unsafe { launch.launch(one) }?;
         Ok(())
     }
@@ -86,10 +89,10 @@ impl OnDevice {
             batch.wait_in(&self.ours)?;
             steps += 1;
             self.launch(steps, time)?;
-            // The batch is dropped before the step has run. The slot is refilled only after the
-            // step.
+            // The batch is dropped before the step has run. The loader refills the batch's memory
+            // only after the step.
         }
-        // Between the end of a step and the begin of the next one, the device had no batch.
+        // From the end of a step to the begin of the next step, the device waited for a batch.
         let times = self.stream.clone_dtoh(&self.times)?;
         let times = &times[1..2 * (steps + 1)];
         let (gaps, _) = times.as_chunks::<2>();
@@ -112,7 +115,7 @@ fn epoch_on_host(loader: &mut Loader, time: Duration) -> Result<Seconds> {
     Ok(Seconds { all: begin.elapsed().as_secs_f64(), waited: waited.as_secs_f64() })
 }
 
-/// Keeps this thread busy with the batch's bytes.
+/// Keeps this thread busy for `time` by adding up bytes of the batch.
 fn compute(batch: &Batch, time: Duration) {
     let begin = Instant::now();
     let bytes = batch.host().unwrap_or_default();
@@ -143,7 +146,7 @@ fn main() -> std::result::Result<(), feedwater::MainError> {
         .epochs(Some(epochs))
         .build()?;
     let steps = loader.batches_per_epoch();
-    // `Auto` is the first GPU.
+    // `DeviceChoice::Auto` has chosen the first GPU, which `OnDevice` uses.
     let mut device = loader.plan().uses_gpu().then(|| OnDevice::new(steps)).transpose()?;
     println!("{}", loader.device());
     match device {

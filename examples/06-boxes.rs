@@ -1,4 +1,5 @@
-//! Object detection: COCO boxes, categories and masks that follow the images through crops, flips and resizes.
+//! Object detection: prints COCO boxes, categories and masks of a batch. They follow the images
+//! through crops, flips and resizes.
 //!
 //! `cargo run --release --example 06-boxes -- instances_train2017.json train2017`
 
@@ -30,8 +31,8 @@ fn main() -> Result<(), feedwater::MainError> {
     for (place, index) in batch.indices().enumerate() {
         println!("{}", loader.source().location(index));
         let objects = batch.objects(place);
-        // As in DETR: boxes of which at least a quarter is visible, without crowds, as fractions of
-        // the tensor's sides.
+        // Leaves out crowds, and boxes of which less than a quarter is visible. As in DETR, a box
+        // is given by its centre, width and height, as fractions of the tensor's sides.
         for (number, object) in objects.iter().enumerate() {
             if object.crowd || object.visible < 0.25 {
                 continue;

@@ -1,6 +1,6 @@
-//! A source of your own whose images are already pixels. Each image gets a PNM header of a few
-//! bytes, and passes through the chain like a file. A second source wraps the first one and
-//! replaces the labels.
+//! A source of your own that returns pixels instead of encoded images. It writes a PNM header of a
+//! few bytes before the pixels of each image. So the image passes through the chain like a file. A
+//! second source wraps the first one and replaces the labels.
 //!
 //! `cargo run --release --example 07-raw-pixels`
 
@@ -11,7 +11,7 @@ use feedwater::op::{self, Chain};
 use feedwater::source::Source;
 use feedwater::source::custom::{Page, PnmHead};
 
-/// Frames of a camera, each with a different part of a gradient.
+/// Simulates a camera. Each frame is a gradient whose blue channel is the frame's number.
 struct Camera {
     frames: u64,
     size: Size,
@@ -51,7 +51,7 @@ impl Source for Camera {
     }
 }
 
-/// Any source, with labels of your own.
+/// Wraps any source, and replaces its labels.
 struct Labelled<S> {
     source: S,
     labels: Vec<i64>,
@@ -74,7 +74,8 @@ impl<S: Source> Source for Labelled<S> {
         self.source.read(index, page, limit)
     }
 
-    // Other features of the wrapped source stay available: boxes, prefetching, hints for the plan.
+    // Keeps the other features of the wrapped source available: boxes, prefetching, hints for the
+    // plan.
     fn inner(&self) -> Option<&dyn Source> {
         Some(&self.source)
     }

@@ -14,7 +14,7 @@ fn main() -> Result<(), feedwater::MainError> {
     let mut args = std::env::args().skip(1);
     let directory = args.next().ok_or("name a directory of images")?;
     let threads: usize = args.next().map_or(Ok(4), |text| text.parse())?;
-    // A server would receive these bytes in requests.
+    // Reads images from files. A server would receive their bytes in requests.
     let mut paths = std::fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<Vec<_>, _>>()?;

@@ -15,7 +15,7 @@ class Setting(NamedTuple):
     rust: str
     doc: str
     is_required: bool
-    # Whether one value may stand for a list.
+    # Whether the setting accepts a single value in place of a list.
     is_one_or_each: bool
 
 
@@ -29,8 +29,8 @@ class Described(NamedTuple):
 
 
 def operators():
-    """Yields pairs of a folder of src/op/ (empty for src/op/ itself) and its operators, in the order of the lists.
-    `batch` is last."""
+    """Yields the name of each folder of src/op/ with its operators, in the order of the list in
+    src/op/mod.rs. The name of src/op/ itself is empty. The folder `batch` is last."""
     alone, folders = listed("operators", OPERATORS / "mod.rs").split(";", 1)
     groups = [("", alone)] + re.findall(r"(\w+)(?: \[[\w, ]+\])? \{(.*?)\}", folders, re.S)
     groups.append(("batch", listed("batch_operators", OPERATORS / "batch" / "mod.rs")))
@@ -40,21 +40,21 @@ def operators():
 
 
 def file(folder, module):
-    """The file of an operator: its own, or the first of its folder."""
+    """Returns the file of an operator's module: MODULE.rs, or MODULE/mod.rs."""
     path = folder / f"{module}.rs"
     return path if path.is_file() else folder / module / "mod.rs"
 
 
 def operator(path, name):
-    """Returns the operator that is the struct `name` of a file."""
+    """Returns the operator that is defined as the struct `name` in a file."""
     source = path.read_text()
     doc, settings = struct(source, name)
     return Described(re.search(r"const NAME: &'static str = \"(\w+)\";", source)[1], name, doc, settings)
 
 
 def sources():
-    """Yields the sources in the order of their list. The settings of each are a struct whose name ends in
-    `Settings`."""
+    """Yields the sources in the order of the list in src/source/mod.rs. The settings of a source
+    are the struct in its files whose name ends in `Settings`."""
     for module, name in re.findall(r"(\w+)::(\w+)", listed("sources", SOURCES / "mod.rs")):
         files = [SOURCES / f"{module}.rs", *sorted((SOURCES / module).glob("*.rs"))]
         text = "\n".join(file.read_text() for file in files if file.is_file())
@@ -65,8 +65,9 @@ def sources():
 
 
 def struct(source, name):
-    """Returns the doc comment of a struct and its settings. If serde reads the struct from another one, the settings
-    are the fields of that one."""
+    """Returns the doc comment of a struct and its settings, which are its fields. If serde converts
+    the struct from another struct (`serde(from = ...)`), the settings are the fields of the other
+    struct."""
     pattern = rf"((?:^///[^\n]*\n)+)((?:^#\[[^\n]*\n)*)^(?:pub )?struct {name} (?:\{{(.*?)^\}}$|\{{\}}$)"
     found = re.search(pattern, source, re.M | re.S)
     if written := re.search(r"serde\(from = \"(\w+)\"", found[2]):
@@ -89,7 +90,8 @@ def struct(source, name):
 
 @functools.cache
 def choices(name):
-    """Returns the texts of an enum whose variants are written in lower case."""
+    """Returns the values that an enum has in a pipeline file: the names of its variants in lower
+    case."""
     for path in sorted((ROOT / "src").rglob("*.rs")):
         pattern = rf"rename_all = \"lowercase\"[^\n]*\n(?:^#\[[^\n]*\n)*^pub enum {name} \{{(.*?)^\}}"
         if found := re.search(pattern, path.read_text(), re.M | re.S):

@@ -1,4 +1,5 @@
-//! Cases of the benchmark.
+//! Cases of the benchmark `bottlenecks`. Each is a loader with a consumer and one bottleneck that
+//! is planted on purpose.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,11 +14,13 @@ pub struct Case {
     pub planted: Cause,
     pub world: World,
     pub setting: Setting,
-    /// Work of the consumer for a batch. Arguments: number of the batch, number of its samples.
+    /// Simulates the consumer's work on one batch. The arguments are the number of the batch in the
+    /// run and its number of samples.
     pub step: fn(u64, usize),
-    /// Additional work of the consumer per batch, reported as a named callback.
+    /// Additional work of the consumer per batch, which is recorded as the span `metrics`.
     pub callback: Option<fn()>,
-    /// Setting to change in the second run. By default, the first knob of the report.
+    /// Setting (knob) to change in the second run. If `None`, the first one that the report
+    /// proposes.
     pub knob: Option<&'static str>,
 }
 
@@ -45,8 +48,8 @@ const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// Hashes an index with SplitMix64 (Steele et al., 2014). Multiplication alone would be too
-/// regular: long steps would never follow each other.
+/// Hashes an index with SplitMix64 (Steele et al., 2014). A multiplication alone would spread the
+/// long steps of [`is_long`] too evenly: two of them would never be adjacent.
 fn mixed(index: u64) -> u64 {
     let mut it = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -54,7 +57,8 @@ fn mixed(index: u64) -> u64 {
     it ^ (it >> 31)
 }
 
-/// Whether a batch has a long step: eight of every 64 batches, at pseudo-random positions.
+/// Whether the consumer's step for a batch is long. This is so for eight of every 64 batches, at
+/// pseudo-random positions.
 fn is_long(batch: u64) -> bool {
     let begin = batch - batch % 64;
     (begin..begin + 64).filter(|it| mixed(*it) < mixed(batch)).count() < 8
@@ -87,7 +91,7 @@ impl Case {
     }
 }
 
-/// Returns all cases.
+/// Returns all cases of the benchmark.
 pub fn cases() -> Vec<Case> {
     vec![
         case("slow disk", Cause::Reading, (8, 2, 2))

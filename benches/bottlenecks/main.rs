@@ -1,16 +1,16 @@
-//! Synthetic bottlenecks: does the verdict name the cause, and do knobs gain what the report
-//! predicts?
+//! Tests the reports of `explain` on synthetic bottlenecks: does the verdict name the cause that
+//! was planted, and does a changed setting (a knob) gain what the report predicts?
 //!
 //! ```text
 //! cargo bench --bench bottlenecks -- [--seconds 3] [--rounds 3] [--only NAME] [--save DIR] [--verbose] [--json]
 //! ```
 //!
 //! Each case runs a loader with its consumer and creates the report. Then it changes the first knob
-//! of the report (or the one that the case names), runs again, and compares predicted with measured
-//! images per second. Disks, networks and steps are sleeping threads, so they are equally fast on
-//! every machine. Decoding is real and needs an idle machine. `--save` writes each report with the
-//! second measurement, for `crates/cli/tests/cli/explain.rs`.
-//! second measurement, for `crates/cli/tests/cli/explain.rs`.
+//! of the report, or the knob that the case names, and runs again. It compares the predicted with
+//! the measured images per second. Disks, networks and steps are simulated by sleeping threads, so
+//! they are equally fast on every machine. Decoding is real and needs an idle machine. `--save`
+//! writes a file with each report and the measurement after the change, for
+//! `crates/cli/tests/cli/explain.rs`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -33,14 +33,15 @@ use world::Setting;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Seconds per measured run; the uneven cases need 6 for enough long reads and steps.
+    /// Seconds per measured run. The cases with uneven reads or steps need 6, to have enough long
+    /// ones.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Number of runs per case. The run with the median prediction is reported. Every run must name
-    /// the cause.
+    /// Number of runs per case. The run with the median ratio is printed. A cause counts as
+    /// identified only if every run names it.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only the cases whose names contain this.
+    /// Run only the cases whose names contain this text.
     #[arg(long)]
     only: Option<String>,
     /// Write the reports into this folder.
@@ -52,7 +53,7 @@ struct Arguments {
     /// Also print one line of JSON.
     #[arg(long)]
     json: bool,
-    /// Passed by cargo.
+    /// Ignored. `cargo bench` passes this flag.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -73,7 +74,8 @@ fn main() {
         .filter(|case| arguments.only.as_ref().is_none_or(|only| case.name.contains(only)))
         .collect();
     for case in &chosen {
-        // The speed of the machine varies, so the median round is used.
+        // The speed of the machine varies, so the results are those of the round with the median
+        // ratio.
         let how = (arguments.seconds, arguments.verbose);
         let mut rounds: Vec<Round> =
             (0..arguments.rounds.max(1)).map(|_| Round::new(case, how)).collect();
@@ -125,7 +127,7 @@ fn main() {
     }
 }
 
-/// A measurement with the given settings, and one after changing a knob.
+/// The report of a case with its own settings, and a second measurement after one knob was changed.
 struct Round {
     report: Report,
     after: Option<Turned>,
@@ -159,7 +161,7 @@ impl Round {
     }
 }
 
-/// Runs a case for some time after a warm-up, and returns the report.
+/// Runs a case for `seconds` after a warm-up, and returns the report.
 fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> Report {
     let mut loader = case.world.loader(setting);
     let warm_up = if setting.caches() { 2 } else { 0 };
@@ -174,13 +176,15 @@ fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> R
         consumer.epoch(Some(end));
     }
     let mut profile = loader.profile_since(&begin);
-    // The timeline is large and only for display.
+    // Drops the timeline, which is large and only displayed, and all but eight images, so that
+    // saved profiles are small.
     profile.timeline.clear();
     profile.data.images.truncate(8);
     let scaling = if setting.caches() {
         None
     } else {
-        // Dropping the loader stops all other reads.
+        // The loader is dropped first, because its reads would slow down the reads that are
+        // measured here.
         drop(loader);
         let source = case.world.source();
         let len = source.len();
@@ -202,7 +206,7 @@ struct Consumer<'a> {
 }
 
 impl Consumer<'_> {
-    /// Runs an epoch, or the part of an epoch before `end`.
+    /// Consumes an epoch, or the part of it before the time `end`.
     fn epoch(&mut self, end: Option<Instant>) {
         let epoch = self.loader.epoch();
         let loader = epoch.loader();

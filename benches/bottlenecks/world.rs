@@ -14,7 +14,7 @@ use feedwater::source::{Memory, Source};
 
 use super::common;
 
-/// Settings that the cases change.
+/// Settings of a loader that differ between the cases.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub batch: usize,
@@ -29,7 +29,8 @@ impl Setting {
         Self { batch, workers, prefetch, encoded: None, decoded: None }
     }
 
-    /// Returns the settings with the change that a report proposes, such as `workers = 4`.
+    /// Returns the settings with the change that a report proposes, such as `loader.num_workers =
+    /// 4`.
     pub fn turn(&self, setting: &str) -> Self {
         let mut turned = self.clone();
         let (key, value) = setting.split_once(" = ").expect("a setting is a key and a value");
@@ -49,7 +50,7 @@ impl Setting {
         turned
     }
 
-    /// Whether a cache makes the first epochs differ from later ones.
+    /// Whether the loader has a cache. A cache makes the first epochs slower than later ones.
     pub fn caches(&self) -> bool {
         self.encoded.is_some() || self.decoded.is_some()
     }
@@ -68,12 +69,13 @@ pub struct World {
 pub enum Disk {
     /// No delay.
     Memory,
-    /// Every read takes this time, with any number of concurrent reads.
+    /// Time of each read, by the index of its sample. Concurrent reads do not slow each other down.
     Latency(fn(u64) -> Duration),
-    /// Number of concurrent reads, and the time of each. As on a real disk, the timing does not
-    /// depend on when threads wake up: a waiting read starts as soon as a channel is free.
+    /// Number of channels, and the time of each read. A channel serves one read at a time. As on a
+    /// real disk, the next waiting read starts when a channel becomes free, not when the read's
+    /// thread wakes up.
     Channels(usize, Duration),
-    /// Every read takes this time. Reads of the first worker take this many times longer.
+    /// Time of each read, and the factor by which reads of the first worker take longer.
     Straggler(Duration, u32),
 }
 
@@ -110,7 +112,7 @@ impl World {
 struct Slow {
     memory: Memory,
     disk: Disk,
-    /// For each channel, the time at which it has served all its requests.
+    /// For each channel, the time at which it will have served all requests so far.
     free_at: Mutex<Vec<Instant>>,
 }
 

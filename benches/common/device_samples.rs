@@ -1,5 +1,5 @@
-//! Samples of a chain on a device that are ready to be launched: decoded windows, parameters, and
-//! memory for the outputs.
+//! Prepares samples on a device for benchmarks of kernels: the pixels of their windows, the
+//! parameters of the kernels, and memory for the outputs.
 #![allow(dead_code, reason = "each bench uses a part")]
 
 use std::sync::Arc;
@@ -20,37 +20,40 @@ use feedwater::internals::transform::ChainKernels;
 use feedwater::op::Operator;
 use feedwater::op::custom::Trace;
 
-/// Prepared samples of one chain. They differ only in their random choices.
+/// Samples of one chain that are ready for a launch of the chain's kernels. The samples differ only
+/// in their random choices.
 pub struct DeviceSamples {
     pub stream: Stream,
     pub count: usize,
-    /// Bytes that a launch of all samples reads and writes, each counted once.
+    /// Number of bytes that a launch of all samples reads and writes. Every byte is counted once.
     pub bytes: usize,
-    /// Texts of the kernels.
+    /// CUDA sources of the kernels.
     pub sources: Vec<String>,
     chain: DeviceChain,
     kernels: ChainKernels,
     samples: Staged,
-    /// Offset of the program kernel's parameters, and the parameter bytes of each sample.
+    /// Offset of the program kernel's parameters in `samples`, in bytes. `each` has the size of one
+    /// sample's parameters for the fused kernel and for the program kernel.
     programs: usize,
     each: [usize; 2],
-    /// Grid and memory sizes of the launches.
+    /// Sizes of the launches, large enough for every sample.
     extent: Extent,
     _buffers: [DeviceBuffer; 3],
 }
 
-/// Returns an image of varied bytes.
+/// Returns an image with pseudo-random bytes.
 pub fn image(size: Size) -> Image<u8> {
     let data =
         (0..3 * size.pixels()).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
     Image::from_data(size.window(), data)
 }
 
-/// A sample with drawn actions, before its parameters are written.
+/// A sample whose actions are drawn, but whose kernel parameters are not yet written.
 struct Drawn {
     actions: Actions,
     window: Roi,
-    /// Offsets of the sample's pixels, its passes and tables, its tensor, and its scratch images.
+    /// Byte offsets of the sample's data in the four buffers: its pixels, the passes and tables of
+    /// the program kernel, its tensor, and its scratch images.
     at: [usize; 4],
     scratch_bytes: usize,
 }
@@ -76,7 +79,7 @@ impl DeviceSamples {
         let texts =
             DeviceChain::new(Leaf::Roi, &kinds.iter().collect::<Vec<_>>(), shape(Size::default()));
         let programs = (count * texts.fused_bytes()).next_multiple_of(ALIGN);
-        // Ends of the pixels, parameters, tensors and scratch images so far.
+        // End offsets of the pixels, parameters, tensors and scratch images of the samples so far.
         let mut ends = [0, programs + count * texts.program_bytes(), 0, 0];
         let (mut drawn, mut read, mut written) = (Vec::new(), 0, 0);
         for index in 0..count {
@@ -180,7 +183,8 @@ impl DeviceSamples {
         self.launch_of(&self.kernels, goal, first, count)
     }
 
-    /// Returns the kernels of the chain with their names, in the order of their launches.
+    /// Loads the fused kernel and the program kernel of the chain one by one, if the chain has
+    /// them. Returns each with its name, in the order of their launches.
     pub fn parts(
         &self,
         device: &Arc<Device>,
@@ -192,7 +196,7 @@ impl DeviceSamples {
         parts.map(|(name, chain)| Ok((name, ChainKernels::load(device, &chain)?))).collect()
     }
 
-    /// Enqueues a launch of one of the [`parts`](Self::parts) for all samples.
+    /// Enqueues a launch of one kernel, which [`parts`](Self::parts) returned, for all samples.
     pub fn launch_part(&self, part: &ChainKernels, goal: LaunchGoal) -> feedwater::Result<()> {
         self.launch_of(part, goal, 0, self.count)
     }

@@ -1,4 +1,4 @@
-//! Shared code of the benchmarks of loaders: image sets, chains, and properties of the machine.
+//! Code that the benchmarks share: image sets, chains, and properties of the machine.
 
 #![allow(dead_code, reason = "each bench uses its own part")]
 
@@ -10,12 +10,13 @@ use feedwater_tools::synth;
 
 pub mod photos;
 
-/// Sizes of the images: ImageNet's mean size, and 3 megapixels of a camera.
+/// Image sizes of the two uniform sets: the mean size in ImageNet, and a camera image of 3
+/// megapixels.
 pub const SIZES: [(u32, u32); 2] = [(500, 375), (2048, 1536)];
 
-/// Returns the directory for images and lists: `FEEDWATER_BENCH_DATA`, or else a directory below
-/// the target directory. A program that runs on another machine than it was built on needs the
-/// variable.
+/// Returns the directory for images and lists: `FEEDWATER_BENCH_DATA`, or, if the variable is not
+/// set, a directory below the target directory. Set the variable if the program runs on another
+/// machine than the one that built it.
 pub fn directory() -> PathBuf {
     let named = std::env::var_os("FEEDWATER_BENCH_DATA");
     named.map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from)
@@ -27,7 +28,7 @@ pub fn set(images: u64, size: (u32, u32)) -> PathBuf {
     images_and_dir(images, size).1
 }
 
-/// Returns the paths of the images in the same directory.
+/// Returns the paths of the images that [`set`] creates.
 pub fn images(images: u64, size: (u32, u32)) -> Vec<PathBuf> {
     images_and_dir(images, size).0
 }
@@ -41,8 +42,8 @@ fn name_of_size((width, height): (u32, u32)) -> String {
     format!("{width}x{height}")
 }
 
-/// Creates a synthetic set in a folder below [`directory`] if it is missing. Reads it into the page
-/// cache.
+/// Creates a synthetic set in a folder below [`directory`] if it is missing. Reads the set into the
+/// page cache, and returns the paths of its files.
 fn make(folder: &str, settings: &synth::Settings) -> Vec<PathBuf> {
     let dir = directory().join(folder);
     if synth::complete(&dir, settings).is_none() {
@@ -66,7 +67,7 @@ pub fn list(name: &str, images: &[PathBuf]) -> PathBuf {
     file
 }
 
-/// RandomResizedCrop 224, horizontal flip, ImageNet normalization.
+/// Returns the training chain: RandomResizedCrop 224, horizontal flip, ImageNet normalization.
 pub fn training() -> Chain {
     Chain::new()
         .then(op::RandomResizedCrop::to(224, 224))
@@ -74,7 +75,8 @@ pub fn training() -> Chain {
         .then(op::Normalize::IMAGENET)
 }
 
-/// Resizes the shorter side to 256, crops the centre 224x224, and applies ImageNet normalization.
+/// Returns the evaluation chain, which resizes the shorter side to 256, crops the centre 224x224,
+/// and applies ImageNet normalization.
 pub fn evaluation() -> Chain {
     Chain::new()
         .then(op::Resize::shorter(256))
@@ -102,7 +104,8 @@ pub fn status(key: &str) -> u64 {
     kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the row is a number of kB") * 1024
 }
 
-/// Returns the median. For an even number of values, that is the mean of the two in the middle.
+/// Returns the median. For an even number of values, it is the mean of the two values in the
+/// middle.
 pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);

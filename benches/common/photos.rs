@@ -1,4 +1,4 @@
-//! Sets of photographs: synthetic ones, and the user's own files.
+//! Image sets of the benchmarks: synthetic photographs, and the user's own files.
 
 use std::env;
 use std::fs;
@@ -16,7 +16,7 @@ use feedwater_tools::synth::census::{self, Census};
 
 use super::{cores, make, name_of_size};
 
-/// A set of intact JPEGs in the page cache.
+/// A set of intact JPEGs, whose files are in the page cache.
 pub struct PhotoSet {
     pub name: String,
     pub files: Vec<PathBuf>,
@@ -30,14 +30,16 @@ impl PhotoSet {
         Self { name, files, census }
     }
 
-    /// Returns a set of files with one size, quality and sampling.
+    /// Returns a set of synthetic images that all have this size, the same quality and the same
+    /// chroma subsampling.
     pub fn uniform(images: u64, size: (u32, u32)) -> Self {
         let name = name_of_size(size);
         let settings = Settings::uniform(images, size.0, size.1);
         Self::synthetic(name.clone(), &format!("uniform-{images}-{name}"), &settings)
     }
 
-    /// Returns a set of files with the sizes, samplings and Huffman tables of ImageNet.
+    /// Returns a set of synthetic images with the sizes, chroma subsamplings, qualities and Huffman
+    /// tables that were counted on ImageNet files.
     pub fn like_imagenet(images: u64) -> Self {
         let settings = Settings { images, ..Settings::default() };
         Self::synthetic("imagenet-like".into(), &format!("imagenet-like-{images}"), &settings)
@@ -56,8 +58,7 @@ impl PhotoSet {
         Self { name, files, census }
     }
 
-    /// Opens the set as a source. Its list file is called `name` and is written below
-    /// [`directory`](super::directory).
+    /// Writes the list file `name` below [`directory`](super::directory), and opens it as a source.
     pub fn source(&self, name: &str) -> FileList {
         open_list(&super::list(name, &self.files))
     }
@@ -67,15 +68,15 @@ impl PhotoSet {
         format!("{}: {} files\n{}", self.name, self.files.len(), self.census)
     }
 
-    /// Whether most images have a shorter side of more than 1000 pixels, so that decoding can
-    /// reduce them.
+    /// Whether the shorter side of most images has more than 1000 pixels. Such images can be
+    /// decoded at a reduced size.
     pub fn is_large(&self) -> bool {
         self.census.sizes.is_some_and(|[_, [width, height], _]| width.min(height) > 1000)
     }
 }
 
 /// Returns a set of the intact JPEGs of each folder in `FEEDWATER_PHOTOS` (separated by colons).
-/// Leaves out folders without any.
+/// Leaves out folders without intact JPEGs.
 pub fn own_photos() -> Vec<PhotoSet> {
     let folders = env::var_os("FEEDWATER_PHOTOS").unwrap_or_default();
     let folders = env::split_paths(&folders).filter(|it| !it.as_os_str().is_empty());
@@ -84,8 +85,8 @@ pub fn own_photos() -> Vec<PhotoSet> {
     sets
 }
 
-/// Returns a single set: all photographs of `FEEDWATER_PHOTOS`, or else `images` files like
-/// ImageNet's.
+/// Returns a single set with all photographs of `FEEDWATER_PHOTOS`. If there are none, the set has
+/// `images` synthetic files like ImageNet's.
 pub fn one_set(images: u64) -> PhotoSet {
     let files: Vec<_> = own_photos().into_iter().flat_map(|set| set.files).collect();
     if files.is_empty() {
@@ -95,7 +96,7 @@ pub fn one_set(images: u64) -> PhotoSet {
     PhotoSet { name: "photographs of FEEDWATER_PHOTOS".into(), files, census }
 }
 
-/// Opens a list of files, which may be in any folders.
+/// Opens a list file as a source. The listed images may be in any folders.
 pub fn open_list(list: &Path) -> FileList {
     let settings = StorageSettings { allow_folders: vec!["/".into()], ..Default::default() };
     let storage = Storage::new(&settings).expect("the settings are valid");

@@ -10,8 +10,8 @@ use std::slice;
 
 use mozjpeg_sys as sys;
 
-/// Returns the file as a progressive JPEG. The file must be intact, because an error ends the
-/// process.
+/// Returns the file as a progressive JPEG. The file must be intact, because libjpeg ends the
+/// process on an error.
 pub fn progressive(bytes: &[u8]) -> Vec<u8> {
     // SAFETY: libjpeg's structures consist of integers, pointers and `Option`s of functions, for
     // which zeros are valid. libjpeg initializes them, and they are not moved until they are

@@ -1,8 +1,9 @@
-//! Time of single operators and of whole recipes, compared with Python libraries on the same pixels
-//! with one thread each.
+//! Compares the time of single operators and of whole recipes with Python libraries (the peers), on
+//! the same pixels, with one thread each.
 //!
-//! `benches/peers/operators.py` runs the peers in its own process and returns times. feedwater and
-//! the peers alternate in every round. Without Python or any peer, the comparison is skipped.
+//! `benches/peers/operators.py` runs the peers in its own process and prints their times. feedwater
+//! and the peers alternate in every round. If Python or all of the peers are missing, the
+//! comparison is skipped.
 
 use std::fs;
 use std::hint::black_box;
@@ -29,8 +30,8 @@ use crate::common;
 
 const IMAGES: u64 = 32;
 
-/// Size of the images that operators change, and size of the images that operators resize and that
-/// recipes begin with.
+/// Image sizes of the jobs: the first for operators that keep the size, the second for operators
+/// that resize and for recipes.
 const SIZES: [Size; 2] = [Size::new(224, 224), Size::new(500, 375)];
 
 /// Name, index of the image size in [`SIZES`], and settings. `operators.py` defines the same jobs
@@ -81,7 +82,8 @@ const OPERATORS: [(&str, usize, &str); 27] = [
 /// Recipes in `examples/recipes`, measured without their batch operators.
 const RECIPES: [&str; 4] = ["torchvision-resnet", "deit-iii", "clip", "yolo-detection"];
 
-/// Text that the names of the jobs to run contain. Empty for all jobs.
+/// Returns the text that the name of a job must contain for the job to run. Returns an empty text
+/// if all jobs run.
 pub fn only() -> String {
     std::env::var("FEEDWATER_BENCH_ONLY").unwrap_or_default()
 }
@@ -188,7 +190,7 @@ fn photos(size: Size) -> Vec<HostImage> {
     files.iter().map(&mut decode).collect()
 }
 
-/// A job on feedwater's side of the comparison.
+/// An operator or a recipe that feedwater runs for the comparison.
 struct Job {
     name: String,
     chain: Chain,
@@ -269,12 +271,13 @@ struct Peers {
     process: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// Names of the peers with their jobs.
+    /// Name of each peer, with the names of its jobs.
     jobs: Vec<(String, Vec<String>)>,
 }
 
 impl Peers {
-    /// Starts the process with the Python that `FEEDWATER_PYTHON` names, or else with `python3`.
+    /// Starts the process with the Python interpreter that `FEEDWATER_PYTHON` names. Without this
+    /// variable, starts it with `python3`.
     fn start(images: &[Vec<HostImage>; 2]) -> Result<Self, String> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let mut arguments = Vec::new();
@@ -319,7 +322,7 @@ impl Peers {
         has.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns the seconds per image of a peer.
+    /// Lets a peer run a job. Returns the seconds per image.
     fn run(&mut self, peer: &str, job: &str) -> f64 {
         writeln!(self.requests, "{peer}\t{job}").expect("the process runs");
         line(&mut self.answers).expect("the process answers").parse().expect("a number of seconds")
@@ -328,7 +331,7 @@ impl Peers {
 
 impl Drop for Peers {
     fn drop(&mut self) {
-        // The process may have exited already.
+        // Ignores errors, because the process may have exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,9 +1,10 @@
 """NVIDIA DALI: reader, decoder, resize and crop_mirror_normalize in one pipeline.
 
-Two pipelines are tried: `image_random_crop` and `resize`, which decode only the crop's window, and `image` and
-`random_resized_crop`, which decode the whole image. On a GPU, the search also covers the share of the hardware
-engines and the number of threads. The order is that of `shuffle_after_epoch`: a full shuffle, without the buffer that
-`random_shuffle` fills first.
+Two pipelines are tried. With `image_random_crop` and `resize`, DALI decodes only the crop's window.
+With `image` and `random_resized_crop`, it decodes the whole image. The search also covers the
+number of threads and, on a GPU, the share of images that the hardware engines decode
+(`hw_decoder_load`). `shuffle_after_epoch` shuffles all files. It starts sooner than
+`random_shuffle`, which must fill a buffer first.
 """
 
 import sys
@@ -25,14 +26,16 @@ def candidates(device, cores):
 
 
 def fixed(device, cores):
-    """Returns a few settings for runs that have no time for a search. They may not be the fastest ones."""
+    """Returns the settings to try with `--fixed`, which replaces the search. They may not be the
+    fastest ones."""
     loads = [0.65, 0.9] if device == "gpu" else [None]
     crops = [{"form": "image_random_crop", "threads": cores, "hw_decoder_load": load} for load in loads]
     return crops + [{"form": "image", "threads": cores, "hw_decoder_load": loads[0]}]
 
 
 def peer(job):
-    """Returns versions, and a function that iterates over one epoch's batches."""
+    """Returns the versions of the libraries, and a function that builds the pipeline (see `main` in
+    job.py)."""
     import nvidia.dali as dali
     from nvidia.dali import fn, types
 
@@ -61,7 +64,7 @@ def peer(job):
         batches = -(-pipe.epoch_size("reader") // job["batch"])
 
         def epoch():
-            # `run` waits for the batch, so no final synchronization is needed.
+            # `run` waits for the batch, so the function that waits for the device does nothing.
             for _ in range(batches):
                 images, _ = pipe.run()
                 sizes = images.shape()

@@ -1,8 +1,8 @@
 """Hugging Face `datasets`: its `imagefolder` on the local files with torchvision's transforms, in PyTorch's
 `DataLoader`.
 
-Two variants are tried: `datasets` decodes with Pillow, or torchvision's `decode_image` makes tensors from the encoded
-bytes. The table of files is written before the clock starts.
+Two variants are tried: `datasets` decodes with Pillow, or torchvision's `decode_image` decodes the
+files to tensors. `datasets` writes its table of the files before the clock starts.
 """
 
 import os
@@ -22,8 +22,9 @@ def candidates(_device, cores):
 
 
 def peer(job):
-    """Returns versions, and a function that iterates over one epoch's batches."""
-    # Works offline: nothing is downloaded, and no server is asked for newer versions.
+    """Returns the versions of the libraries, and a function that builds the loader (see `main` in
+    job.py)."""
+    # Makes `datasets` work offline, so that it asks no server for newer versions.
     os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": os.path.join(job["scratch"], "hugging-face")}
     import datasets
     import torch

@@ -45,7 +45,8 @@ def unavailable(program):
 
 
 def command(job):
-    """Returns the command. The program runs directly, without a Python wrapper."""
+    """Returns the command that runs the job. It starts feedwater's program directly, without
+    Python."""
     text = PIPELINE.format(data=json.dumps(job["data"]), batch=job["batch"], prefetch=the_job.PREFETCH,
                            side=the_job.SIDE, mean=the_job.MEAN, std=the_job.STD)
     path = os.path.join(job["scratch"], "pipeline.toml")
@@ -57,7 +58,7 @@ def command(job):
 
 
 def result(stdout, job):
-    """Returns the result with the same keys as those of the other peers."""
+    """Returns the result of a run, with the keys that the results of the other peers have."""
     case = the_job.result(stdout)["cases"][0]
     version = subprocess.run([job["feedwater"], "--version"], capture_output=True, text=True, check=True).stdout
     return case | {

@@ -14,7 +14,8 @@ def candidates(_device, _cores):
 
 
 def peer(job):
-    """Returns versions, and a function that iterates over one epoch's batches."""
+    """Returns the versions of the libraries, and a function that builds the loader (see `main` in
+    job.py)."""
     import feedwater as fw
     import torch
     from feedwater import ops

@@ -1,8 +1,8 @@
 """FFCV: its `Loader` on a `.beton` file that contains the bytes of the same JPEGs.
 
-The file is written before the clock starts. The JPEGs are stored without encoding them again, as FFCV's own writer
-would do. FFCV decodes whole images and resizes windows with OpenCV's INTER_AREA. It converts to f16 with a table of
-normalized values.
+The `.beton` file is written before the clock starts. It contains the JPEGs unchanged, while FFCV's
+own writer would encode them again. FFCV decodes whole images, and resizes windows with OpenCV's
+INTER_AREA. Then FFCV converts bytes to f16 with a table of normalized values.
 """
 
 import os
@@ -21,7 +21,8 @@ def candidates(_device, cores):
 
 
 def peer(job):
-    """Returns versions, and a function that iterates over one epoch's batches."""
+    """Returns the versions of the libraries, and a function that builds the loader (see `main` in
+    job.py)."""
     import importlib.metadata
 
     import cv2
@@ -54,7 +55,7 @@ def peer(job):
 
 
 def encoded_field():
-    """Returns a class for FFCV's image field that stores files unchanged."""
+    """Returns a class of FFCV image fields that store JPEG files unchanged."""
     import PIL.Image
     import numpy
     from ffcv.fields import RGBImageField

@@ -20,7 +20,8 @@ def candidates(_device, cores):
 
 
 def peer(job):
-    """Returns versions, and a function that iterates over one epoch's batches."""
+    """Returns the versions of the libraries, and a function that builds the pipeline (see `main` in
+    job.py)."""
     import importlib.metadata
 
     import absl.flags
@@ -29,7 +30,7 @@ def peer(job):
     import PIL
     import PIL.Image
 
-    # Grain's processes read flags that a program of absl would have parsed. Marking them as parsed avoids an error.
+    # Grain's processes read absl's command line flags, which fails unless they are marked as parsed.
     absl.flags.FLAGS.mark_as_parsed()
     settings = job["settings"]
     scale = (1 / (255 * numpy.array(the_job.STD, numpy.float32))).reshape(3, 1, 1)
@@ -53,8 +54,7 @@ def peer(job):
         batches = -(-len(files) // job["batch"])
         # Without `repeat`, Grain would start new processes for each epoch.
         samples = grain.MapDataset.source(files).seed(1).shuffle().repeat().random_map(load)
-        # The last batch of an epoch is smaller for the other peers. Here it is filled up with samples of the next
-        # epoch.
+        # The last batch of an epoch is not smaller: samples of the next epoch fill it up.
         dataset = samples.batch(job["batch"]).to_iter_dataset(
             grain.ReadOptions(num_threads=settings["threads"], prefetch_buffer_size=the_job.PREFETCH * job["batch"]))
         if settings["processes"]:

@@ -1,8 +1,9 @@
-"""The job of every peer, and the measurement of peers in Python.
+"""Defines the job that feedwater and every peer run, and measures the peers that run in Python.
 
-The job reads every JPEG of a folder with one sub-folder per class, in a random order. It applies RandomResizedCrop
-224 (bilinear, antialiased), flips every other image horizontally, and applies ImageNet's normalization. The results
-are f16 NCHW batches, which are dropped. A run has one warm-up epoch, then epochs until SECONDS have passed.
+The job reads every JPEG of a folder with one sub-folder per class, in a random order. It applies
+RandomResizedCrop 224 (bilinear, antialiased), flips each image horizontally with probability 0.5,
+and applies ImageNet's normalization. The results are f16 NCHW batches, which are dropped. A run has
+one warm-up epoch, then epochs until SECONDS have passed.
 """
 
 import json
@@ -22,17 +23,17 @@ SECONDS = 3.0
 
 
 def command(peer, job):
-    """Returns the command that starts a peer."""
+    """Returns the command that runs the job in a peer."""
     return [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{peer}.py"), json.dumps(job)]
 
 
 def result(stdout):
-    """Parses the result, which a peer prints as its last line."""
+    """Parses the output of a peer. Its last line is the result as JSON."""
     return json.loads(stdout.strip().splitlines()[-1])
 
 
 def samples(folder):
-    """Returns path and label of every JPEG of a folder with one sub-folder per class."""
+    """Returns path and label of every JPEG below a folder, which has one sub-folder per class."""
     classes = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
     return [(os.path.join(folder, name, file), label) for label, name in enumerate(classes)
             for file in sorted(os.listdir(os.path.join(folder, name))) if file.lower().endswith((".jpg", ".jpeg"))]
@@ -51,8 +52,10 @@ def window(random, width, height):
 
 
 def main(peer):
-    """Runs the job of the command line. `peer(job)` returns the peer's versions, and a function that iterates over
-    one epoch's batches as (shape, name of the element type)."""
+    """Runs the job of the command line in a peer, and prints the result. `peer(job)` returns the
+    versions of the peer's libraries, and a function that builds its loader. That function returns
+    two functions: `epoch`, which yields shape and element type of each batch of one epoch, and
+    `finish`, which waits until the device has finished its work."""
     import measure
 
     job = json.loads(sys.argv[1])

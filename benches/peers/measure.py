@@ -1,5 +1,5 @@
-"""Resource use of a process tree and of the machine, measured in the same way for every peer. Needs only Linux and
-the standard library."""
+"""Measures the processor time and memory of a process tree and of the machine, in the same way for
+every peer. Needs only Linux and the standard library."""
 
 import ctypes
 import os
@@ -27,7 +27,8 @@ def descendants(root):
 
 
 def tree_cpu_seconds(root):
-    """Returns the processor seconds of a process and its descendants, including exited ones that were waited for."""
+    """Returns the processor seconds of a process and its descendants. Includes descendants that
+    have exited, if their parents have waited for them."""
     total = 0
     for process in descendants(root):
         fields = _stat(process)
@@ -64,7 +65,7 @@ def children_cpu_seconds():
 
 
 class DeviceMemory:
-    """Memory of GPU 0 that all processes use, from NVML."""
+    """Reads from NVML how much memory all processes together use on GPU 0."""
 
     def __init__(self):
         self._library = ctypes.CDLL("libnvidia-ml.so.1")
@@ -74,7 +75,7 @@ class DeviceMemory:
         self.used_bytes()
 
     def used_bytes(self):
-        """Returns the bytes in use."""
+        """Returns the number of bytes that are in use on the GPU."""
         memory = (ctypes.c_ulonglong * 3)()  # total, free, used
         if self._library.nvmlDeviceGetMemoryInfo(self._device, ctypes.byref(memory)):
             raise OSError("NVML cannot read the memory of GPU 0")
@@ -82,7 +83,8 @@ class DeviceMemory:
 
 
 class Peaks:
-    """Peak memory of a process tree, and of the GPU beyond its earlier use, between `watch` and `stop`.
+    """Measures two peaks between `watch` and `stop`: of the memory of a process tree, and of the
+    GPU memory in addition to what was in use before.
 
     Samples host memory often at the beginning and then once a second, because sampling slows the processes down. Samples
     device memory fifty times a second."""
@@ -95,7 +97,7 @@ class Peaks:
         self.device_bytes = 0
 
     def watch(self, root):
-        """Starts to sample a process tree."""
+        """Starts to sample the memory of a process and its descendants."""
         self._thread = threading.Thread(target=self._look, args=(root,))
         self._thread.start()
 
@@ -139,7 +141,8 @@ def context_bytes(device_memory):
 
 
 def has_gpu():
-    """Returns whether the driver can create a context on GPU 0. Tries it in a child process."""
+    """Returns whether the driver can create a CUDA context on GPU 0. Tries this in a child process,
+    so that this process does not keep a context."""
     child = os.fork()
     if child == 0:
         try:

@@ -4,15 +4,16 @@ Albumentations, OpenCV and DALI on the CPU, with one thread each.
 
     operators.py FILE:WIDTHxHEIGHT FILE:WIDTHxHEIGHT
 
-Each file contains RGB images one after another. The first file has the images that operators change. The second one has
-the images that operators resize and that recipes begin with.
+Each file contains RGB images one after another. The images in the first file are for operators that
+keep the size. Those in the second file are for operators that resize, and for recipes.
 
-The program first prints a line for each peer, with its name and its jobs separated by tabs, and then an empty line. Then
-it reads lines with a peer and a job. It runs the job on all images for 30 ms, at least twice, and prints the seconds per
-image of the fastest pass. Peers that are not installed are reported on standard error.
+The program first prints one line per peer, with the peer's name and the names of its jobs,
+separated by tabs. Then it prints an empty line. After that, it reads lines with the names of a peer
+and a job. It runs each job on all images for 30 ms, at least twice, and prints the seconds per
+image of the fastest pass. It reports peers that are not installed on standard error.
 
-Every job returns the same as feedwater's job: operators return an image of bytes, and recipes return a tensor of 32-bit
-floats.
+Every job returns the same type as feedwater's job: operators return an image of bytes, and recipes
+return a tensor of 32-bit floats.
 """
 
 import math
@@ -27,7 +28,7 @@ MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
 CORNERS = [[0, 0], [223, 0], [223, 223], [0, 223]]
 MOVED = [[20, 10], [210, 16], [200, 220], [8, 190]]
-# Jobs on the larger images. Recipes use them too.
+# Names of the jobs that use the larger images of the second file. Recipes use these images too.
 LARGE = {"resize", "resize_bicubic", "random_resized_crop"}
 RECIPES = {"torchvision-resnet", "deit-iii", "clip", "yolo-detection"}
 
@@ -118,7 +119,7 @@ def albumentations():
         from albumentations.pytorch import ToTensorV2
         return [A.Normalize(mean, std), ToTensorV2()]
 
-    # torchvision's TrivialAugmentWide, built from Albumentations' operators.
+    # torchvision's TrivialAugmentWide, composed of Albumentations' operators.
     wide = [A.NoOp(), A.Affine(shear={"x": (-45, 45)}, p=1), A.Affine(shear={"y": (-45, 45)}, p=1),
             A.Affine(translate_px={"x": (-32, 32)}, p=1), A.Affine(translate_px={"y": (-32, 32)}, p=1), A.Rotate(135, p=1),
             one(brightness=(0.01, 1.99)), one(saturation=(0.01, 1.99)), one(contrast=(0.01, 1.99)),
@@ -154,7 +155,7 @@ def albumentations():
         "rotate": A.Rotate(limit=(20, 20), p=1),
         "affine": A.Affine(scale=(1.1, 1.1), rotate=(10, 10), shear={"x": (5, 5)}, interpolation=cv2.INTER_NEAREST, p=1),
         "elastic": A.ElasticTransform(50, 5, p=1),
-        # Without antialiasing, shrinking gives a different image. Averaging areas comes closest to the other libraries.
+        # Of OpenCV's interpolations, INTER_AREA is the most similar to antialiasing in torchvision and DALI.
         "resize": A.Resize(224, 224, interpolation=area),
         "random_resized_crop": A.RandomResizedCrop((224, 224), interpolation=area),
         "normalize": A.Compose(tensor()),
@@ -238,7 +239,7 @@ def opencv():
         "rotate": lambda it: cv2.warpAffine(it, turned, (224, 224), flags=cv2.INTER_LINEAR),
         "affine": lambda it: cv2.warpAffine(it, sheared, (224, 224), flags=cv2.INTER_NEAREST),
         "perspective": lambda it: cv2.warpPerspective(it, moved, (224, 224), flags=cv2.INTER_LINEAR),
-        # Without antialiasing, shrinking gives a different image. Averaging areas comes closest to the other libraries.
+        # Of OpenCV's interpolations, INTER_AREA is the most similar to antialiasing in torchvision and DALI.
         "resize": lambda it: cv2.resize(it, (224, 224), interpolation=cv2.INTER_AREA),
         "random_resized_crop": crop,
         "normalize": normalize,
@@ -246,7 +247,8 @@ def opencv():
 
 
 def dali(batches):
-    """Creates a pipeline per job. One call processes all images with one thread."""
+    """Creates one DALI pipeline per job. One call of a pipeline processes all images with one
+    thread."""
     from nvidia.dali import fn, pipeline_def, types
 
     def normalize(it, mean, std, **more):

@@ -1,21 +1,24 @@
-"""Cost of a ready batch in Python: microseconds per step of a `for` loop over `fw.Loader`.
+"""Measures the cost of a ready batch in Python: microseconds per step of a `for` loop over
+`fw.Loader`.
 
     python benches/peers/overhead.py [--rounds 5] [--check]      # in an environment with feedwater, numpy and torch
 
-Each epoch has as many batches as the loader prefetches. The loop waits until all batches are ready and takes them one
-after the other. It frees none of them before the end, so that no worker runs meanwhile. All ways of using a batch
-alternate in every round. The columns are:
+Each epoch has as many batches as the loader prefetches. The loop waits until all batches are ready,
+and takes one after the other. It frees the batches only at the end, because workers would fill the
+free slots and disturb the measurement. All ways of using a batch alternate in every round. The
+columns are:
 
-* `in a row`: one `next` right after another, without the first one of an epoch.
-* `after a pause`: one `next` after a sleep of 10 ms, as after a training step. The loop is then no longer in the
-processor's caches.
-The row "two calls of torch" shows the cost of such a pause for any program: `torch.empty(4)[1:]` after the same
-sleep.
-* `first`: the first `next` of an epoch, which begins the epoch, after a longer sleep.
+* `in a row`: a `next` that follows another `next` at once. The first one of an epoch is left out.
+* `after a pause`: a `next` after a sleep of 10 ms, as after a training step. Then the loop's code
+  is no longer in the processor's caches. For comparison, the row "two calls of torch" has the time
+  of `torch.empty(4)[1:]` after the same sleep.
+* `first`: the first `next` of an epoch, which begins the epoch. It follows the wait for all
+  batches.
 * `free`: returning the memory of a tensor to the loader.
 
-The bar of 100 microseconds applies to images and labels as tensors of PyTorch, `in a row` plus `free`. After a pause,
-times depend mostly on the rest of the system: compare them with the two calls of torch.
+For images and labels as tensors of PyTorch, the sum of `in a row` and `free` must be below 100
+microseconds (the bar). Times after a pause depend mostly on the rest of the system. Compare them
+with the two calls of torch.
 """
 
 import argparse
@@ -31,7 +34,7 @@ PAUSE_SECONDS = 0.01
 COLUMNS = ("in a row", "after a pause", "first", "free")
 SIDE_TINY, SIDE_LARGE = 8, 224
 PREFETCH = 4
-# Batch size, side of the images in the batch.
+# Batch size, and side of the images in the batch in pixels.
 CASES = [(1, SIDE_TINY), (64, SIDE_TINY), (256, SIDE_TINY), (64, SIDE_LARGE), (256, SIDE_LARGE)]
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -103,7 +106,8 @@ def case(folder, batch, side, options):
 
 
 def measured(way, folder, batch, side, epochs):
-    """Returns the microseconds of each step, by column."""
+    """Measures one way of using batches for some epochs. Returns the microseconds of each step, by
+    column."""
     framework, steps = WAYS[way]
     times = {column: [] for column in COLUMNS}
     with loader(folder, batch, side, framework) as images:
@@ -129,14 +133,14 @@ def measured(way, folder, batch, side, epochs):
 
 
 def in_rust(folder, batch, side, options):
-    """Returns the same times for a loop in Rust, measured by `benches/ready.rs`."""
+    """Returns the times of each column for a loop in Rust, which `benches/ready.rs` measures."""
     values = [folder, batch, side, PREFETCH, options.rounds * options.epochs, round(1e3 * PAUSE_SECONDS)]
     done = subprocess.run([options.rust, *map(str, values)], capture_output=True, text=True, check=True)
     return {column: [float(it) for it in line.split()] for column, line in zip(COLUMNS, done.stdout.strip().splitlines())}
 
 
 def two_calls(options):
-    """Returns the microseconds of two calls of PyTorch after a pause."""
+    """Returns the median time of two calls of PyTorch after a pause, in microseconds."""
     import torch
 
     times = []

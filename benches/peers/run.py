@@ -2,9 +2,10 @@
 
     python3 benches/peers/run.py                 # see README.md beside this file
 
-First it searches the best settings of every peer with one short run each. Then the peers alternate in every round,
-with their best settings. The table shows medians over the rounds, and medians of the ratios of each round. Every run
-is a separate process. The output lists peers that are not installed or that fail, with the reason.
+First the program searches the best settings of every peer, with one short run per setting. Then the
+peers alternate in every round, with their best settings. The table shows the medians over the
+rounds, and the medians of the rounds' ratios. Every run is a separate process. The output lists
+peers that are not installed or that fail, with the reason.
 """
 
 import argparse
@@ -34,7 +35,7 @@ import torchvision_peer
 PEERS = {peer.NAME: peer for peer in (feedwater_peer, feedwater_python_peer, torchvision_peer, dali_peer, ffcv_peer, spdl_peer, grain_peer,
                                       datasets_peer)}
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Arguments of `feedwater synth`, and the divisor of --images for this set.
+# For each set: arguments of `feedwater synth`, and the number by which --images is divided.
 SETS = {
     "imagenet-like": ([], 1),
     "500x375": (["--width", "500", "--height", "375"], 1),
@@ -110,7 +111,7 @@ def compare(report, base, options, device_memory, context, keep):
             absent[peer] = tried[0][1]["reason"]
     rounds = []
     for number in range(options.rounds):
-        # The order rotates between rounds.
+        # The order of the peers rotates between rounds.
         peers = list(best)[number % len(best):] + list(best)[:number % len(best)] if best else []
         runs = {}
         for peer in peers:
@@ -169,7 +170,7 @@ def measured(peer, job, options, device_memory, context):
 
 
 def table(best, rounds, absent, device_memory):
-    """Prints the medians, and feedwater's ratio to each peer, as Markdown tables."""
+    """Prints the medians of all peers, and feedwater's ratio to each peer, as Markdown tables."""
     columns = [it for it in COLUMNS if it[1] != "device_bytes" or device_memory]
     titles = [title for title, *_ in columns]
     lines = []
@@ -189,7 +190,8 @@ def table(best, rounds, absent, device_memory):
 
 
 def markdown(titles, lines):
-    """Formats a Markdown table. Its columns are also aligned as plain text: words to the left, numbers to the right."""
+    """Formats a Markdown table. Pads the cells so that the columns are aligned as plain text too:
+    words to the left, numbers to the right."""
     rows = [titles, *lines]
     widths = [max(len(row[column]) for row in rows) for column in range(len(titles))]
     right = [column > 0 and titles[column] != "settings" for column in range(len(titles))]
@@ -200,7 +202,7 @@ def markdown(titles, lines):
 
 
 def ratio(rounds, peer, key):
-    """Returns the median over the rounds of feedwater's value divided by the peer's value."""
+    """Returns the median of feedwater's value divided by the peer's value in each round."""
     ratios = [runs["feedwater"][key] / runs[peer][key] for runs in rounds if runs[peer][key]]
     return f"{statistics.median(ratios):.3f}" if ratios else "-"
 

@@ -1,8 +1,9 @@
 """SPDL: a pipeline of threads that demultiplex, decode and filter each image with FFmpeg, and build batches.
 
-Two variants of filters are tried. In the first, FFmpeg converts the whole image to RGB, and then crops and resizes
-it, like the other peers. In the second, it crops and resizes the YCbCr planes. Windows then begin at even pixels, and
-chroma is resized from half the resolution. PyTorch normalizes each batch in the same thread.
+Two variants of FFmpeg filters are tried. The variant `rgb` converts the whole image to RGB, and
+then crops and resizes it, like the other peers. The variant `planes` crops and resizes the YCbCr
+planes. Then windows begin at even pixels, and chroma is resized from half the resolution. The
+thread that decodes a batch also normalizes it, with PyTorch.
 """
 
 import itertools
@@ -23,7 +24,8 @@ def candidates(_device, cores):
 
 
 def peer(job):
-    """Returns versions, and a function that iterates over one epoch's batches."""
+    """Returns the versions of the libraries, and a function that builds the pipeline (see `main` in
+    job.py)."""
     import importlib.metadata
 
     import spdl.io

@@ -1,8 +1,8 @@
 """torchvision: ImageFolder, DataLoader with worker processes, and v2 transforms.
 
-On the CPU, two variants are tried: Pillow decodes and crops, or torchvision's own `decode_image` makes tensors. On a
-GPU, workers read files, and `decode_jpeg(device="cuda")` decodes a whole batch. Crops and all other steps run on the
-GPU too.
+On the CPU, two variants are tried: Pillow decodes and crops, or torchvision's own `decode_image`
+decodes to tensors. On a GPU, the workers only read files, and `decode_jpeg(device="cuda")` decodes
+a whole batch. Crops and all other steps run on the GPU too.
 """
 
 import sys
@@ -21,12 +21,14 @@ def candidates(device, cores):
 
 
 def fixed(device, cores):
-    """Returns a few settings for runs that have no time for a search. They may not be the fastest ones."""
+    """Returns the settings to try with `--fixed`, which replaces the search. They may not be the
+    fastest ones."""
     return [{"way": "cuda" if device == "gpu" else "tensor", "workers": cores}]
 
 
 def peer(job):
-    """Returns versions, and a function that iterates over one epoch's batches."""
+    """Returns the versions of the libraries, and a function that builds the loader (see `main` in
+    job.py)."""
     import PIL
     import torch
     import torchvision
@@ -67,14 +69,14 @@ def peer(job):
 
 
 def decode(path):
-    """Decodes a file with torchvision into a tensor of bytes."""
+    """Decodes an image file with torchvision to a tensor of bytes."""
     import torchvision
 
     return torchvision.io.decode_image(path, mode=torchvision.io.ImageReadMode.RGB)
 
 
 def files(samples):
-    """Collates encoded files as a list, because their lengths differ."""
+    """Collates encoded files to a list, because their lengths differ."""
     return [data for data, _ in samples], [label for _, label in samples]
 
 

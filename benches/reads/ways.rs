@@ -1,4 +1,4 @@
-//! The ways to read, each for one thread.
+//! The ways to read files that `reads.rs` compares. Each way is a function that one thread runs.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use io_uring::{IoUring, opcode, types};
 
-/// Number of reads that are announced to the kernel in advance.
+/// Number of places in the order between the current read and the read announced to the kernel.
 const AHEAD: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub enum Way {
     Uring(u32),
 }
 
-/// A range of a file that begins with a mark.
+/// A range of a file to read. Its first 8 bytes are `mark`.
 pub struct Read {
     pub path: PathBuf,
     pub offset: u64,
@@ -49,7 +49,8 @@ impl Read {
     }
 }
 
-/// Makes reads until none are left. Returns the sum of the marks.
+/// Takes reads from `reads` until none are left. `next` counts the reads that all threads have
+/// taken. Returns the sum of the marks.
 pub fn run(way: Way, reads: &[Read], next: &AtomicUsize) -> io::Result<u64> {
     match way {
         Way::Pread => pread(reads, next, false),
@@ -69,7 +70,8 @@ fn advise(file: &File, offset: u64, len: usize, advice: libc::c_int) {
     unsafe { libc::posix_fadvise(file.as_raw_fd(), offset as i64, len as i64, advice) };
 }
 
-/// Opens, gets the length, reads and closes, as `storage::File` does. Large files are kept open.
+/// Opens a small file, gets its length, reads and closes it, as `storage::File` does. Large files
+/// are kept open.
 fn pread(reads: &[Read], next: &AtomicUsize, advised: bool) -> io::Result<u64> {
     let mut open: HashMap<&Path, File> = HashMap::new();
     let (mut buffer, mut sum) = (Vec::new(), 0u64);
@@ -162,7 +164,9 @@ fn mmap(reads: &[Read], next: &AtomicUsize) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// State of a place in the ring.
+/// State of one of the `depth` requests that a thread keeps in the ring. `Open` and `Read` contain
+/// the index of the read. `Read` also contains the descriptor of a small file, which is closed
+/// after the read, or -1 for a large file.
 #[derive(Clone, Copy)]
 enum ReadStep {
     Idle,
@@ -175,7 +179,8 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
     let mut ring = IoUring::new(depth)?;
     let mut open: HashMap<&Path, File> = HashMap::new();
     let longest = reads.iter().map(|it| it.len).max().unwrap_or(0);
-    // Neither vector is resized while entries in the ring have addresses in it.
+    // Requests in the ring contain addresses of these buffers and names, so a buffer or a name
+    // changes only after the completion of its request.
     let mut buffers: Vec<Vec<u8>> = (0..depth).map(|_| vec![0; longest]).collect();
     let mut names: Vec<CString> = vec![CString::default(); depth as usize];
     let mut steps = vec![ReadStep::Idle; depth as usize];
@@ -248,8 +253,8 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
     }
 }
 
-/// Ends with an error. Reads may still be in flight, and their memory must outlive the ring. So the
-/// memory is leaked.
+/// Returns the error. Leaks the buffers, because the kernel may still write into those of reads in
+/// flight.
 fn finish(ring: IoUring, buffers: Vec<Vec<u8>>, error: io::Error) -> io::Result<u64> {
     drop(ring);
     std::mem::forget(buffers);
@@ -264,7 +269,7 @@ fn read_entry(file: i32, read: &Read, buffer: &mut [u8], place: usize) -> io_uri
 }
 
 fn push(ring: &mut IoUring, entry: io_uring::squeue::Entry) -> io::Result<()> {
-    // SAFETY: entries point to names and buffers that live and do not move until the completion was
-    // seen. A place is given the next read only after that.
+    // SAFETY: entries point to names and buffers that stay alive and do not move until the
+    // completion of the entry has been received. Only then does the place get its next read.
     unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)
 }

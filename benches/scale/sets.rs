@@ -1,4 +1,4 @@
-//! Writes sets of very many tiny images, byte by byte.
+//! Writes the sets of `scale.rs`, which have millions of tiny images, in several formats.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Result, Write};
@@ -7,13 +7,13 @@ use std::thread;
 
 pub const FORMATS: [&str; 5] = ["tfrecord", "recordio", "webdataset", "list", "directory"];
 
-/// A gray image of 1x1 as PNM.
+/// A gray image of one pixel as PNM.
 pub const IMAGE: &[u8] = b"P5\n1 1\n255\n\x80";
 
 const FILES: u64 = 8;
 const CLASSES: u64 = 1000;
-/// Number of distinct files to which the paths of a list or folder refer. ext4 allows 65,000 links
-/// per file.
+/// Numbers of distinct files: those that the lines of a list name, and those to which the names in
+/// a folder are hard links. ext4 allows 65,000 links per file.
 const LISTED: u64 = 1000;
 const LINKED: u64 = 200;
 
@@ -44,7 +44,8 @@ fn write(format: &str, folder: &Path, samples: u64) -> Result<()> {
     }
 }
 
-/// Writes each file in its own thread. `record` appends the next sample with this label.
+/// Writes [`FILES`] files of `per` samples, each in its own thread. `record` appends a sample with
+/// a given label to the bytes of a file.
 fn files(folder: &Path, ending: &str, per: u64, record: fn(&mut Vec<u8>, u64)) -> Result<()> {
     thread::scope(|scope| {
         let writer = |number| {
@@ -71,7 +72,8 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     Ok(BufWriter::with_capacity(1 << 20, File::create(path)?))
 }
 
-/// Appends a `tf.train.Example` with an image and a label, between its checksums.
+/// Appends a TFRecord: its length, the checksum of the length, a `tf.train.Example` with image and
+/// label, and the checksum of the example.
 fn tfrecord(out: &mut Vec<u8>, label: u64) {
     let mut integer = vec![(label & 0x7f) as u8 | 0x80, (label >> 7) as u8];
     integer = field(3, &field(1, &integer));
@@ -90,13 +92,13 @@ fn tfrecord(out: &mut Vec<u8>, label: u64) {
     }
 }
 
-/// Encodes a field of a protocol buffer with fewer than 128 bytes.
+/// Encodes a field of a protocol buffer. Its value must have fewer than 128 bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
 }
 
-/// Appends a record in one part: magic number, length, MXNet's header (flag, label, two numbers),
-/// and the image, padded to four bytes.
+/// Appends a RecordIO record that is not divided into parts: magic number, length, MXNet's header
+/// (flag, label, two numbers), and the image, padded to a multiple of four bytes.
 fn recordio(out: &mut Vec<u8>, label: u64) {
     let len = 24 + IMAGE.len() as u32;
     out.extend_from_slice(&0xced7_230a_u32.to_le_bytes());
@@ -108,7 +110,7 @@ fn recordio(out: &mut Vec<u8>, label: u64) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Writes an archive, and hard links to it.
+/// Writes one tar archive of `per` samples, and hard links to it under the other names.
 fn webdataset(folder: &Path, per: u64) -> Result<()> {
     let first = folder.join(name(0, ".tar"));
     let mut archive = tar::Builder::new(create(&first)?);

@@ -1,7 +1,9 @@
-"""The formats: their names in feedwater, and how their own tools write and read them.
+"""The formats of the comparison: how feedwater names each format, and functions that write and read
+it with its own tools.
 
-A reader reads its part of the files. It calls `sample(bytes)` with the encoded bytes of every image, in the fastest
-way that the format's own library offers. Run as a program, this file is one reader: see `run.py`.
+A reading function reads the part of the files that belongs to its worker, in the fastest way that
+the format's own library offers. It calls `sample(bytes)` with the encoded bytes of every image.
+`run.py` starts this file as a program to measure the reader of one format.
 """
 
 import functools
@@ -18,9 +20,10 @@ SHARDS = 4
 
 
 class Format:
-    """A format. `source` is feedwater's setting, `modules` are the imports of writer and reader, and `threads` is
-    whether the reader has its own threads. Without threads, the reader runs as several processes that each read a
-    part of the files, like the workers of a DataLoader."""
+    """One format. `source` is the setting with which feedwater reads it. `modules` are the Python
+    modules that writer and reader import. `threads` is true if the reader starts its own threads.
+    Otherwise it runs as several processes that each read a part of the files, like the workers of a
+    DataLoader. `shuffled` is true if the reader can also read in shuffled order."""
 
     def __init__(self, name, source, modules, write, read, threads=False, shuffled=False):
         self.name, self.source, self.modules = name, source, modules
@@ -74,7 +77,8 @@ def write_tfrecord(folder, images):
 
 
 def read_tfrecord(folder, sample, worker, workers, order):
-    """Reads batches of 64 and parses each at once, as the library's guide recommends."""
+    """Reads batches of 64 records and parses each batch with one call, as TensorFlow's guide
+    recommends."""
     import tensorflow as tf
 
     spec = {"image/encoded": tf.io.FixedLenFeature([], tf.string), "image/class/label": tf.io.FixedLenFeature([], tf.int64)}
@@ -130,7 +134,8 @@ def write_lmdb(folder, images):
 
 
 def read_lmdb(folder, sample, worker, workers, order):
-    """Reads sequentially with a cursor, or shuffled by key. Copies each value into a bytes object."""
+    """Reads in order with a cursor, or in shuffled order by key. Copies each value into a bytes
+    object."""
     import lmdb
 
     with lmdb.open(folder, readonly=True, lock=False, readahead=False) as environment, environment.begin() as transaction:
@@ -150,7 +155,8 @@ def read_lmdb(folder, sample, worker, workers, order):
 
 
 def write_parquet(folder, images):
-    """Writes images like Hugging Face's `datasets` does: a struct of bytes and path, 100 rows per group."""
+    """Writes images as Hugging Face's `datasets` does: a struct of bytes and path, in row groups of
+    100."""
     import pyarrow
     import pyarrow.parquet
 
@@ -165,7 +171,7 @@ def write_parquet(folder, images):
 
 
 def read_parquet(folder, sample, worker, workers, order):
-    """Reads without a copy: each image is a view of the column's buffer."""
+    """Reads images without copying them: each is a view of the column's buffer."""
     import pyarrow
     import pyarrow.parquet
 
@@ -213,7 +219,8 @@ def write_npy(folder, images):
 
 
 def read_npy(folder, sample, worker, workers, order):
-    """Copies each image out of the mapped file, with the header that feedwater adds."""
+    """Copies each image out of the mapped file. Passes it on with the PNM header that feedwater
+    adds, so that both readers have the same bytes."""
     import numpy
 
     stack = numpy.load(f"{folder}/images.npy", mmap_mode="r")
@@ -258,9 +265,10 @@ def write_ffcv(folder, images):
 
 @functools.cache
 def ffcv_opened(path):
-    """Returns the pointers of the images, the arguments of FFCV's compiled code, and a function that reads some
-    images. The function sums up their bytes, and copies each to the same memory with the copy function of FFCV's
-    decoder for raw images."""
+    """Opens a `.beton` file once. Returns the pointers of its images, the state that FFCV's
+    compiled code needs, a function that reads images, and memory for one image. The function copies
+    each image into this memory with the `memcpy` of FFCV's decoder for raw images, and returns the
+    number of bytes."""
     stand_in()
     import numba
     import numpy
@@ -288,8 +296,9 @@ def ffcv_opened(path):
 
 
 def read_ffcv(folder, sample, worker, workers, order):
-    """Copies what the decoders would get: the memory of a sample in the mapped file. FFCV's compiled code copies all
-    samples in one call, or one by one in a pass that verifies. The file is opened only once."""
+    """Copies the encoded bytes of each sample, which FFCV's decoders would get, out of the mapped
+    file. FFCV's compiled code copies all samples in one call. In a pass that verifies, it copies
+    one sample per call."""
     pointers, state, copied, page = ffcv_opened(f"{folder}/train.beton")
     mine = pointers[part(order(list(range(len(pointers)))), worker, workers)]
     if not sample.verify:
@@ -315,7 +324,8 @@ FORMATS = {
 
 
 def far(items):
-    """Returns items in the order of `main.rs --shuffled`: with steps close to 0.618 times the length."""
+    """Returns items in the scattered order of `main.rs --shuffled`: neighbours are about 0.618
+    times the length apart."""
     import math
 
     step = max(1, int(len(items) * 0.618))
@@ -325,7 +335,7 @@ def far(items):
 
 
 class Counter:
-    """Counts samples and bytes. Sums up checksums in a pass that verifies."""
+    """Counts samples and bytes. In a pass that verifies, also sums up checksums."""
 
     def __init__(self, verify):
         self.samples, self.bytes, self.sum, self.verify = 0, 0, 0, verify
@@ -342,7 +352,7 @@ class Counter:
 
 
 def work(job, worker, workers, ready, results):
-    """Runs one worker: a warm-up pass, then passes until the time is over."""
+    """Runs one worker: a warm-up pass, then passes until the job's seconds are over."""
     read, order = FORMATS[job["format"]].read, far if job["shuffled"] else list
     counter = Counter(job["verify"])
     if job["verify"]:

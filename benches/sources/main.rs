@@ -1,9 +1,9 @@
-//! Raw reads of one source: reads encoded samples into memory without decoding them. `run.py`
-//! beside this file alternates between this program and each format's own reader.
+//! Measures raw reads of one source: reads encoded samples into memory without decoding them.
+//! `run.py` beside this file alternates between this program and each format's own reader.
 //!
 //! Run it with `cargo bench --bench sources -- --source 'tfrecord = "FOLDER"' --threads 2`. The
-//! output ends with one JSON object. With `--verify`, it reads every sample once and sums up the
-//! checksums (CRC-32), so that two readers can be compared.
+//! output ends with one JSON object. With `--verify`, the program reads every sample once and sums
+//! up the CRC-32 checksums. `run.py` compares the sum with that of the other reader.
 
 use std::fs;
 use std::process::ExitCode;
@@ -25,16 +25,16 @@ struct Arguments {
     /// Number of reading threads
     #[arg(long, default_value_t = 1)]
     threads: u64,
-    /// Reads samples in a scattered order instead of that of the source
+    /// Reads samples in a scattered order instead of the order of the source
     #[arg(long)]
     shuffled: bool,
-    /// Repeats passes for this number of seconds
+    /// Repeats passes over all samples for this number of seconds
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// Runs one pass that sums up checksums
+    /// Runs a single pass that sums up checksums
     #[arg(long)]
     verify: bool,
-    /// Passed by cargo
+    /// Ignored. `cargo bench` passes this flag
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -69,7 +69,7 @@ fn run(arguments: &Arguments) -> Result<serde_json::Value, String> {
             json!({"samples": source.len(), "bytes": bytes, "sum": sum, "open_seconds": open_seconds}),
         );
     }
-    // Warms up: loads files and tables into the page cache.
+    // The first pass is not measured. It loads files and tables into the page cache.
     pass(&*source, arguments, false)?;
     let (begin, busy) = (Instant::now(), cpu_seconds());
     let (mut samples, mut bytes) = (0, 0);
@@ -122,15 +122,16 @@ fn pass(source: &dyn Source, arguments: &Arguments, sums: bool) -> Result<(u64, 
     Ok(all)
 }
 
-/// A permutation of the indices.
+/// An order of the samples' indices.
 struct Order {
     len: u64,
     step: u64,
 }
 
 impl Order {
-    /// Creates a scattered order. Its step is coprime to the length and close to 0.618 times the
-    /// length.
+    /// Creates the order of the source, or, if `shuffled`, a scattered order. In a scattered order,
+    /// the indices of consecutive positions differ by a step that is coprime to the length and
+    /// close to 0.618 times the length.
     fn new(len: u64, shuffled: bool) -> Self {
         let golden = (len as f64 * 0.618) as u64;
         let coprime = (golden.max(1)..).find(|&step| divisor(step, len) == 1);

@@ -3,15 +3,17 @@
     cargo bench --no-run --bench sources           # prints the program's path
     python benches/sources/run.py --program PATH   # in an environment that has the readers
 
-Each format's own writer creates the sets once from JPEGs of 500x375 (for NumPy from raw images of 224x224). First
-both readers read every sample, and the sums of their checksums must be equal. Then they alternate in every round. The
-table shows medians over the rounds, and medians of each round's ratio. On a machine with other load, use the ratio of
-processor time.
+Each format's own writer creates the sets once, from JPEGs of 500x375 (for NumPy, from raw images of
+224x224). First, feedwater and the format's own reader read every sample, and the sums of their
+checksums must be equal. Then the two readers alternate in every round. The table shows the medians
+over the rounds, and the medians of the rounds' ratios. On a machine with other load, use the ratio
+of processor time.
 
-With several threads, feedwater and TensorFlow use threads, and the other readers use processes. These processes do
-not pass on their samples here, which is an advantage for them. Readers that are not installed, and formats that this
-build of feedwater does not support, are listed with the reason. `--python FORMAT=PATH` selects another interpreter
-for a format.
+With more than one thread (`--threads`), feedwater and TensorFlow use threads, and the other readers
+use processes. These processes have an advantage here: unlike the workers of a DataLoader, they do
+not pass their samples to another process. Readers that are not installed, and formats that this
+build of feedwater does not support, are listed with the reason. `--python FORMAT=PATH` selects
+another interpreter for a format.
 """
 
 import argparse
@@ -78,7 +80,7 @@ def row(it):
 
 
 def compare(form, python, folder, shuffled, threads, options):
-    """Measures the rounds of one row."""
+    """Measures one row of the table in several rounds, and returns the medians."""
     rounds = []
     for number in range(options.rounds):
         turns = [lambda: own(form, folder, options, threads, shuffled),
@@ -109,7 +111,7 @@ def figures(report):
 
 
 def own(form, folder, options, threads, shuffled, verify=False):
-    """Runs feedwater's reader."""
+    """Runs feedwater's reader. Returns its figures, or, with `verify`, its report."""
     argv = [options.program, "--source", form.source.format(folder=folder), "--threads", str(threads),
             "--seconds", str(options.seconds)]
     argv += ["--shuffled"] if shuffled else []
@@ -118,7 +120,7 @@ def own(form, folder, options, threads, shuffled, verify=False):
 
 
 def reader(form, python, folder, options, threads, shuffled, verify=False):
-    """Runs the format's own reader."""
+    """Runs the format's own reader. Returns its figures, or, with `verify`, its report."""
     job = {"format": form.name, "folder": folder, "threads": threads, "shuffled": shuffled, "seconds": options.seconds,
            "verify": verify}
     report = said([python, os.path.join(HERE, "formats.py"), json.dumps(job)])
@@ -136,7 +138,8 @@ def said(argv):
 
 
 def verified(form, python, folder, options):
-    """Returns why the two readers cannot be compared, or None. Both read every sample."""
+    """Lets feedwater and the format's own reader read every sample. Returns why the two cannot be
+    compared, or None."""
     try:
         mine = own(form, folder, options, 1, False, verify=True)
         other = reader(form, python, folder, options, 1, False, verify=True)
@@ -156,7 +159,7 @@ def unavailable(form, python):
 
 
 def written(form, python, folder, options):
-    """Creates a set with the format's own writer. Returns the reason if it fails."""
+    """Creates a set with the format's own writer. Returns why this failed, or None."""
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     program = ("import sys, formats, run; "
@@ -170,12 +173,12 @@ def written(form, python, folder, options):
 
 
 def images_folder(options):
-    """Returns the folder of the images that are written in all formats."""
+    """Returns the folder of the JPEGs from which the sets of all formats are created."""
     return os.path.join(options.cache, f"images-{options.images}")
 
 
 def kept(folder):
-    """Returns label and bytes of each image."""
+    """Returns label and bytes of each JPEG in the folder."""
     images = []
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name), "rb") as file:

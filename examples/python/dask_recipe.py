@@ -2,9 +2,10 @@
 
     python examples/python/dask_recipe.py /data/train vectors --tasks 64 --scheduler tcp://scheduler:8786
 
-Each Dask task reads a part of the epoch's order with its own loader, and writes one file. Together the parts equal the
-output of a single loader. A task that Dask repeats writes the same file. All machines need feedwater, and both paths.
-Without a scheduler, two processes of this machine run the tasks.
+Each Dask task reads a part of the epoch's order with its own loader, and writes one file. Together
+the files have the same rows as the output of a single loader. If Dask repeats a task, the task
+writes the same file again. All machines need feedwater and access to both paths. Without
+`--scheduler`, two processes on this machine run the tasks.
 """
 
 import argparse
@@ -37,8 +38,8 @@ def main():
 
 
 def parts(samples, tasks):
-    """Returns the first position of each task, and the position after its last. Parts begin at the beginning of a
-    batch."""
+    """Returns the part of each task: its first position, and the position after its last one. Each
+    part begins with the first sample of a batch."""
     batches = -(-samples // BATCH)
     bounds = [min(batches * task // tasks * BATCH, samples) for task in range(tasks + 1)]
     return [(begin, end) for begin, end in zip(bounds, bounds[1:]) if begin < end]

@@ -2,7 +2,7 @@
 
     python examples/python/jax_train.py data/train --epochs 4
 
-Images and labels are arrays of JAX on the loader's device, without `device_put`.
+The loader returns images and labels as JAX arrays on its own device, so `device_put` is not needed.
 """
 
 import argparse

@@ -2,8 +2,9 @@
 
     spark-submit examples/python/spark_recipe.py /data/train vectors --tasks 64
 
-Each Spark task reads a part of the epoch's order with its own loader. Together the parts equal the output of a single
-loader. A task that Spark repeats gives the same rows. All machines need feedwater, and the images at the same path.
+Each Spark task reads a part of the epoch's order with its own loader. Together the tasks write the
+same rows as a single loader. If Spark repeats a task, the task returns the same rows again. All
+machines need feedwater, and the images at the same path.
 """
 
 import argparse
@@ -25,7 +26,7 @@ def main():
     with fw.Loader(options.source, fw.eval_recipe(224), framework="batch") as loader:
         samples = loader.samples
     work = parts(samples, options.tasks)
-    # One part for each task.
+    # Each Spark task gets one row, which describes one part.
     table = spark.createDataFrame(spark.sparkContext.parallelize(work, len(work)), "begin long, end long")
     vectors = table.mapInArrow(task(options.source), "index long, label long, location string, vector array<float>")
     vectors.write.mode("overwrite").parquet(options.directory)
@@ -33,8 +34,8 @@ def main():
 
 
 def parts(samples, tasks):
-    """Returns the first position of each task, and the position after its last. Parts begin at the beginning of a
-    batch."""
+    """Returns the part of each task: its first position, and the position after its last one. Each
+    part begins with the first sample of a batch."""
     batches = -(-samples // BATCH)
     bounds = [min(batches * task // tasks * BATCH, samples) for task in range(tasks + 1)]
     return [(begin, end) for begin, end in zip(bounds, bounds[1:]) if begin < end]

@@ -4,9 +4,9 @@
     torchrun --nproc-per-node 2 examples/python/train.py data/train --epochs 4
     torchrun --nproc-per-node 2 examples/python/train.py data/train --epochs 4 --fsdp
 
-With --fsdp, the ranks shard the parameters and the optimizer's state instead of keeping copies. Each rank reads its own
-shard of the data, which torchrun's environment variables select. On CPUs the ranks communicate by gloo, on GPUs by
-NCCL.
+With --fsdp, the ranks shard the parameters and the optimizer's state instead of keeping full
+copies. Each rank reads its own shard of the data. feedwater takes rank and world size from
+torchrun's environment variables. The ranks communicate by gloo on CPUs, and by NCCL on GPUs.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
     first = 0
-    # Save and load whole tensors, even if this rank has only a part of them.
+    # Save and load whole tensors, even if each rank has only a shard of them.
     whole = states.StateDictOptions(full_state_dict=True, cpu_offload=True)
     if options.checkpoint.exists():
         checkpoint = torch.load(options.checkpoint, map_location="cpu")
@@ -48,7 +48,7 @@ def main():
     for epoch in range(first, options.epochs):
         loss = train(model, optimizer, loader)
         network_state, optimizer_state = states.get_state_dict(network, optimizer, options=whole)
-        # The position is the same on all ranks.
+        # The loader's position is the same on all ranks, so rank 0 saves the checkpoint for all.
         if int(os.environ.get("RANK", "0")) == 0:
             trained = {"network": network_state, "optimizer": optimizer_state, "loader": loader.state_dict()}
             torch.save({**trained, "epoch": epoch + 1}, options.checkpoint)

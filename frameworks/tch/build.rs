@@ -1,5 +1,5 @@
-//! Compiles the only function of libtorch that tch does not bind, with the libtorch that
-//! `torch-sys` has found.
+//! Compiles `src/dlpack.cpp`, which calls the only function of libtorch that this crate needs and
+//! that tch does not bind. Uses the libtorch that `torch-sys` has found.
 
 use std::env;
 use std::path::PathBuf;

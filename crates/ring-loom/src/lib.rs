@@ -1,14 +1,14 @@
-//! The library's ring, compiled with loom's primitives for the model checker
-//! (`tests/ring_loom.rs`). This is a separate crate, because a feature of the library would require
-//! compiling the library a second time.
+//! Compiles the library's ring of slots (`src/ring.rs`) with loom's `Arc`, `Mutex` and `Condvar`.
+//! The model checker loom needs these to check the ring (`tests/ring_loom.rs`). This is a separate
+//! crate, because a feature of the library would require compiling the whole library twice.
 
 #[path = "../../../src/ring.rs"]
 pub mod ring;
 
-/// Replaces the library's error module. The ring only passes errors on, so a text is enough here.
+/// Replaces the library's error types, which `src/ring.rs` imports. The ring only passes errors on.
 pub mod error {
-    /// A message.
+    /// Error of the tests: a message.
     pub type Error = String;
-    /// Result of the functions that the ring calls on a slot.
+    /// Result of a slot's hook, such as `Slot::begin_fill`.
     pub type Result<T> = std::result::Result<T, Error>;
 }

@@ -1,4 +1,5 @@
-//! Checks the ring with the model checker loom, which tries every interleaving of small programs.
+//! Checks the ring of slots with the model checker loom, which runs small programs in every
+//! interleaving of their threads.
 
 use feedwater_ring_loom::error::Result;
 use feedwater_ring_loom::ring::{Producer, Slot, ring};
@@ -6,7 +7,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-/// A slot that checks that it has one owner at a time, and counts live slots.
+/// A slot that asserts that only one thread fills or uses it at a time. `live` counts slots that
+/// are not dropped.
 struct Checked {
     live: Arc<AtomicUsize>,
     filling: bool,
@@ -58,9 +60,8 @@ fn fill(producer: &Producer<Checked>, value: usize) -> bool {
     true
 }
 
-/// Runs the model checker with at most three preemptions. Three preemptions find nearly every bug
-/// (Musuvathi and Qadeer, "Iterative context bounding", PLDI 2007), and keep the number of
-/// interleavings small.
+/// Runs the model checker on interleavings with at most three preemptions. These find nearly every
+/// bug (Musuvathi and Qadeer, "Iterative context bounding", PLDI 2007), and there are few of them.
 fn model(program: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

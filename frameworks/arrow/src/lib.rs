@@ -1,8 +1,8 @@
 //! Batches of feedwater in host memory as record batches of Apache Arrow, without a copy.
 //!
-//! Images, labels and soft targets are not copied: Arrow's buffers share the batch. The batch's
-//! slot is refilled after the last array that shares it is dropped, slices included. So each array
-//! that is kept occupies a slot.
+//! Images, labels and soft targets are not copied: Arrow's buffers share the memory of the batch,
+//! which is a slot of the loader. The loader refills the slot after the last array that shares it
+//! is dropped, slices included. So each array that is kept occupies a slot.
 //!
 //! | column | type | |
 //! |---|---|---|
@@ -30,11 +30,12 @@ use arrow_schema::{ArrowError, DataType, Field, Schema};
 use feedwater::loader::Batch;
 use feedwater::{DType, Error, Layout, Result};
 
-/// Converts a batch to the columns `image`, `label` and, if it has soft targets, `target`.
+/// Converts a batch to a record batch with the columns `image`, `label` and, if the batch has soft
+/// targets, `target`.
 ///
 /// # Errors
-/// [`Error::Config`] if the batch is in device memory, its element type is bf16, which Arrow does not have, or an image has more than
-/// 2^31 - 1 values.
+/// [`Error::Config`] in three cases: the batch is in device memory, its element type is bf16, which
+/// Arrow does not have, or an image has more than 2^31 - 1 values.
 pub fn record_batch(batch: Batch) -> Result<RecordBatch> {
     if batch.host().is_none() {
         let problem = "the batch is in device memory, which Arrow's buffers are not: build the loader on the CPU";
@@ -54,7 +55,8 @@ pub fn record_batch(batch: Batch) -> Result<RecordBatch> {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(internal)
 }
 
-/// Returns the column of images, and its field with the name and metadata of the extension type.
+/// Returns the column `image`, and its field with the name and metadata of the extension type
+/// `arrow.fixed_shape_tensor`.
 fn images(batch: &Arc<Batch>) -> Result<(Field, ArrayRef)> {
     let shape = &batch.array_shape()[1..];
     let len = shape.iter().product();
@@ -72,8 +74,8 @@ fn images(batch: &Arc<Batch>) -> Result<(Field, ArrayRef)> {
         Layout::Nhwc => ["H", "W", "C"],
     };
     let names = Some(names.map(String::from).into());
-    // The order of the axes is that of memory. Without this setting, arrow-schema 60.1 writes
-    // metadata that it cannot read.
+    // The axes are in the order of memory, which is Arrow's default. The order is set anyway,
+    // because arrow-schema 60.1 would otherwise write metadata that it cannot read.
     let order = Some(vec![0, 1, 2]);
     let tensor = FixedShapeTensor::try_new(images.value_type(), shape.to_vec(), names, order);
     let mut field = Field::new("image", images.data_type().clone(), false);

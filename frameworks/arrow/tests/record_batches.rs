@@ -1,4 +1,4 @@
-//! Record batches share memory with batches, and occupy their slots.
+//! Tests that Arrow's record batches share memory with feedwater's batches, and occupy their slots.
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -11,7 +11,7 @@ use feedwater::source::Memory;
 use feedwater::{DType, Layout, Settings};
 use feedwater_arrow::record_batch;
 
-/// All values of the column `image`, and the address of the first one.
+/// Returns all values of the column `image`, and the address of the first value.
 fn images<T: arrow_array::ArrowPrimitiveType>(records: &RecordBatch) -> (&[T::Native], *const u8) {
     let values = records["image"].as_fixed_size_list().values().as_primitive::<T>().values();
     (values, values.as_ptr().cast())
@@ -60,7 +60,7 @@ fn a_slot_waits_for_the_last_array_that_shares_it() {
     let loader = || small_batches(DType::F32, Layout::Nchw).unwrap();
     assert_slot_waits(loader(), |batch| record_batch(batch).unwrap());
     assert_slot_waits(loader(), |batch| record_batch(batch).unwrap().slice(3, 1));
-    // Labels are a part of the batch, and so of its slot.
+    // Labels are stored in the batch too, so an array of labels also occupies the slot.
     assert_slot_waits(loader(), |batch| record_batch(batch).unwrap()["label"].clone());
 }
 

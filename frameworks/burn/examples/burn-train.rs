@@ -57,8 +57,8 @@ fn main() -> Result<(), feedwater::MainError> {
         println!("epoch {epoch}: loss {:.4}", total / loader.batches_per_epoch() as f64);
     }
 
-    // Evaluate without autodiff. Only a backward pass would free the graph of a forward pass, and
-    // the batches in the graph.
+    // Evaluate without autodiff. With autodiff, the graph of a forward pass would keep its batches
+    // until a backward pass, which an evaluation does not have.
     let (network, device) = (network.valid(), device.without_autodiff());
     let (mut right, mut seen) = (0, 0);
     for batch in &mut common::held_out_images()? {

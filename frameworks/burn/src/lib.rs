@@ -2,18 +2,19 @@
 //!
 //! | from a batch | to | copies |
 //! |---|---|---|
-//! | in host memory | a tensor of the `flex` device | none: the tensor owns the batch |
-//! | in host memory | a tensor of another device | the copy from host memory to that device |
-//! | in device memory | any | not supported: [`Error::Config`] |
+//! | in host memory | a tensor of the `flex` device | no copy: the tensor owns the batch |
+//! | in host memory | a tensor of another device | one copy, from host memory to this device |
+//! | in device memory | any tensor | not supported: [`Error::Config`] |
 //!
-//! burn's `flex` device stores values in a `Bytes`, which may refer to memory of another owner.
-//! [`images`] passes the batch's slot to it. The loader refills that slot after the last tensor
-//! that shares it is dropped. So each tensor that is kept occupies a slot. An operation that would
-//! change the values in place copies them first.
+//! burn's `flex` device stores the values of a tensor in a `Bytes`, which may refer to memory that
+//! another owner has allocated. [`images`] creates a `Bytes` that refers to the batch's slot, its
+//! memory in the loader. The loader refills the slot after the last tensor that shares it is
+//! dropped. So each tensor that is kept occupies a slot. An operation that would change the values
+//! in place copies them first.
 //!
-//! With autodiff, the graph of a forward pass keeps the images, and burn frees it in the backward
-//! pass. So evaluate with `Module::valid` on a device without autodiff. A loop that never calls
-//! `backward` would keep every slot, and then wait forever for a free one.
+//! With autodiff, the graph of a forward pass keeps the images. burn frees the graph in the
+//! backward pass. So evaluate with `Module::valid` on a device without autodiff. A loop that never
+//! calls `backward` would occupy every slot, and then wait forever for a free slot.
 //!
 //! ```no_run
 //! use burn::tensor::Device;
@@ -34,11 +35,12 @@ use burn::tensor::{AllocationProperty, Bytes, DType, Device, Int, Tensor, Tensor
 use feedwater::loader::Batch;
 use feedwater::{Error, Result};
 
-/// The images of a batch with elements of f32, f16 or bf16: four axes in the order of the loader's layout.
+/// Converts the images of a batch of f32, f16 or bf16 to a float tensor. Its four axes are in the
+/// order of the loader's layout.
 ///
 /// # Errors
-/// [`Error::Config`] if the batch is in device memory or has elements of u8, for which [`pixels`]
-/// exists.
+/// [`Error::Config`] if the batch is in device memory, or has elements of u8, which [`pixels`]
+/// converts.
 pub fn images(batch: Batch, device: &Device) -> Result<Tensor<4>> {
     let dtype = match batch.shape().dtype {
         feedwater::DType::F32 => DType::F32,
@@ -54,11 +56,12 @@ pub fn images(batch: Batch, device: &Device) -> Result<Tensor<4>> {
     Ok(Tensor::from_data(data(batch, dtype)?, (device, dtype)))
 }
 
-/// The images of a batch with elements of u8, as a tensor of integers: four axes in the order of the loader's layout.
+/// Converts the images of a batch of u8 to a tensor of integers. Its four axes are in the order of
+/// the loader's layout.
 ///
 /// # Errors
-/// [`Error::Config`] if the batch is in device memory or has another element type, for which
-/// [`images`] exists.
+/// [`Error::Config`] if the batch is in device memory, or has another element type, which
+/// [`images`] converts.
 pub fn pixels(batch: Batch, device: &Device) -> Result<Tensor<4, Int>> {
     let dtype = batch.shape().dtype;
     if dtype != feedwater::DType::U8 {
@@ -68,17 +71,18 @@ pub fn pixels(batch: Batch, device: &Device) -> Result<Tensor<4, Int>> {
     Ok(Tensor::from_data(data(batch, DType::U8)?, (device, DType::U8)))
 }
 
-/// Copies the labels to the device's default integer type: `[samples]`, -1 for a sample without a
-/// label.
+/// Copies the labels to a tensor `[samples]` of the device's default integer type. A sample without
+/// a label has -1.
 pub fn labels(batch: &Batch, device: &Device) -> Tensor<1, Int> {
     let data = TensorData::new(batch.labels().to_vec(), [batch.len()]);
     Tensor::from_data(data, device)
 }
 
-/// Copies the soft targets: `[samples, classes]`, f32.
+/// Copies the soft targets to a tensor `[samples, classes]` of f32.
 ///
 /// # Errors
-/// [`Error::Config`] if the batch has none; [`Error::Device`] if it is in device memory and the driver fails.
+/// [`Error::Config`] if the batch has no soft targets, [`Error::Device`] if the batch is in device
+/// memory and the driver fails.
 pub fn soft_targets(batch: &Batch, device: &Device) -> Result<Tensor<2>> {
     if batch.classes() == 0 {
         let problem =
@@ -89,7 +93,7 @@ pub fn soft_targets(batch: &Batch, device: &Device) -> Result<Tensor<2>> {
     Ok(Tensor::from_data(data, (device, DType::F32)))
 }
 
-/// Converts a batch to values that own the batch.
+/// Converts a batch to tensor data that owns the batch, without copying the values.
 fn data(batch: Batch, dtype: DType) -> Result<TensorData> {
     if batch.host().is_none() {
         let problem = "the batch is in device memory, which burn cannot take over: build the loader on the CPU";

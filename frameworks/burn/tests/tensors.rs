@@ -1,4 +1,4 @@
-//! Tensors of burn share memory with batches, and occupy their slots.
+//! Tests that tensors of burn share memory with batches, and occupy their slots.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use common::{assert_slot_waits, small_batch, small_batches};
@@ -8,7 +8,8 @@ fn address(data: &TensorData) -> *const u8 {
     data.as_bytes().as_ptr()
 }
 
-/// burn copies the values of a tensor only if another tensor shares them. Nothing shares them here.
+/// `into_data` copies the values only if another tensor shares them, which is not the case in this
+/// test.
 #[test]
 fn a_tensor_has_the_values_of_its_batch_without_a_copy() {
     let batch = small_batch(feedwater::DType::F32, Layout::Nchw);
@@ -51,13 +52,13 @@ fn a_slot_waits_for_the_last_tensor_that_shares_it() {
         drop(tensor);
         clone
     });
-    // A view has the same memory with other axes.
+    // A reshaped tensor shares the memory of the original tensor.
     assert_slot_waits(loader(), |batch| {
         feedwater_burn::images(batch, &device).unwrap().reshape([4, 3 * 32 * 32])
     });
 }
 
-/// burn drops the tensors of a graph in its backward pass.
+/// burn drops the tensors of a graph in the backward pass, so the slot is free only after it.
 #[test]
 fn a_slot_waits_for_the_backward_pass_that_needs_it() {
     let device = Device::flex().autodiff();
@@ -80,8 +81,7 @@ fn a_slot_waits_for_the_backward_pass_that_needs_it() {
     assert!((0..4).any(|_| next().host().unwrap().as_ptr() == there));
 }
 
-/// An operation in place gets a copy, because it must not write into a slot that other tensors
-/// read.
+/// An operation in place must copy the values first, because other tensors read the same slot.
 #[test]
 fn a_change_of_one_tensor_leaves_its_clone_as_it_is() {
     let batch = small_batch(feedwater::DType::F32, Layout::Nchw);

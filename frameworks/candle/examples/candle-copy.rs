@@ -13,10 +13,10 @@ use feedwater::source::Memory;
 use feedwater::{DType, Layout};
 use feedwater_candle::{copy_images, images};
 
-/// Images per batch, and their side in pixels.
+/// Number of images per batch, and side of the images in pixels.
 const BATCH: usize = 64;
 const SIDE: usize = 224;
-/// Number of measured batches. One more batch comes first and is not measured.
+/// Number of measured batches. One more batch is copied before them, and is not measured.
 const ROUNDS: usize = 21;
 
 fn main() -> Result<(), feedwater::MainError> {

@@ -1,4 +1,4 @@
-//! Batches in device memory.
+//! Copies batches in device memory to tensors of candle on a GPU.
 
 use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::cuda_backend::{CudaDType, CudaDevice, WrapErr};
@@ -48,8 +48,8 @@ fn copy<T: Element + CudaDType>(batch: Batch, device: &CudaDevice) -> Result<Ten
     Ok(Tensor::from_storage(storage, &shape, BackpropOp::none(), false))
 }
 
-/// Copies a batch into the storage of a tensor with the same number of elements, in candle's
-/// stream.
+/// The operation that copies a batch into the storage of a tensor with the same number of elements,
+/// in candle's stream.
 struct Copy<T: Element>(CudaTensor<T>);
 
 impl<T: Element> Copy<T> {

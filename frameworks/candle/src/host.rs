@@ -1,4 +1,4 @@
-//! Batches in host memory.
+//! Copies batches in host memory to tensors of candle.
 
 use candle_core::{CpuStorage, DType, Device, Error, InplaceOp1, Layout, Result, Tensor};
 use feedwater::loader::Batch;
@@ -13,7 +13,7 @@ pub fn images(batch: &Batch, device: &Device) -> Result<Tensor> {
     }
 }
 
-/// Copies a batch into the storage of a tensor with the same number of elements.
+/// The operation that copies a batch into the storage of a tensor with the same number of elements.
 pub struct Copy<'a>(pub &'a Batch);
 
 impl InplaceOp1 for Copy<'_> {

@@ -1,22 +1,23 @@
 //! Batches of feedwater as tensors of candle.
 //!
-//! candle's tensors own their memory: a `Vec` on the CPU, a `CudaSlice` on a GPU. So one copy is
-//! needed. The batch's slot then returns to the loader at once.
+//! candle's tensors own their memory: a `Vec` on the CPU, a `CudaSlice` on a GPU. So the images
+//! must be copied once. Directly after the copy, the batch's memory (its slot) returns to the
+//! loader.
 //!
 //! | from a batch | to | copies |
 //! |---|---|---|
-//! | in host memory | a new tensor on the CPU, [`images`] | one, into new memory |
-//! | in host memory | an existing tensor on the CPU, [`copy_images`] | one, without an allocation |
-//! | in host memory | a new tensor on a GPU, [`images`] | the upload |
-//! | in device memory | a new or an existing tensor on that GPU | one on the GPU, in candle's stream |
+//! | in host memory | a new tensor on the CPU, by [`images`] | one copy, into new memory |
+//! | in host memory | an existing tensor on the CPU, by [`copy_images`] | one copy, without an allocation |
+//! | in host memory | a new tensor on a GPU, by [`images`] | one copy, from host to device memory |
+//! | in device memory | a new or an existing tensor on the same GPU | one copy on the GPU, in candle's stream |
 //!
-//! The kernel provides large new memory page by page, which can take longer than the copy itself.
-//! `cargo run -p feedwater-candle --example candle-copy` measures both. A batch of u8 has a quarter
-//! of the size of a batch of f32.
+//! Linux provides large new memory page by page, which can take longer than the copy itself. `cargo
+//! run -p feedwater-candle --example candle-copy` measures copies into new memory and into an
+//! existing tensor. A batch of u8 has a quarter of the size of a batch of f32.
 //!
-//! Batches in device memory need the feature `cuda`, which has not been tested on a real GPU.
-//! Nothing waits on the host: candle's stream waits for the batch, and the slot is refilled after
-//! the copy.
+//! Batches in device memory need the feature `cuda`, which has not been tested on a real GPU. The
+//! host does not wait. candle's stream waits until the batch is filled, and the loader refills the
+//! slot after the copy.
 //!
 //! ```no_run
 //! use candle_core::Device;
@@ -40,10 +41,12 @@ use feedwater::loader::Batch;
 mod cuda;
 mod host;
 
-/// The images of a batch in a new tensor: four axes in the order of the loader's layout, with its element type.
+/// Copies the images of a batch to a new tensor with the batch's element type. Its four axes are in
+/// the order of the loader's layout.
 ///
 /// # Errors
-/// If the batch is in device memory and `device` is not that GPU or the feature `cuda` is missing, or candle fails.
+/// Fails if candle fails. For a batch in device memory, also fails if `device` is not the GPU of the
+/// batch, or if the feature `cuda` is not enabled.
 pub fn images(batch: Batch, device: &Device) -> Result<Tensor> {
     match batch.host() {
         Some(_) => host::images(&batch, device),
@@ -57,11 +60,15 @@ pub fn images(batch: Batch, device: &Device) -> Result<Tensor> {
 /// Copies the images of a batch into an existing tensor with the same shape, element type and kind of device.
 ///
 /// Everything that shares the memory of `tensor` gets the new values: clones, views, and graphs
-/// whose backward pass has not run yet. So call this after the backward pass of the previous batch.
-/// The last batch of an epoch may be smaller, unless [`LastBatch::Drop`](feedwater::LastBatch) omits it.
+/// whose backward pass has not run yet. So call this function after the backward pass of the
+/// previous batch.
+///
+/// The last batch of an epoch may be smaller than `tensor`, which is an error. With
+/// [`LastBatch::Drop`](feedwater::LastBatch), the loader omits such a batch.
 ///
 /// # Errors
-/// If shape, element type or device differ, `tensor` is not contiguous, or candle fails. The tensor is unchanged then.
+/// Fails if shape, element type or device differ, if `tensor` is not contiguous, or if candle fails. On
+/// an error, `tensor` is unchanged.
 pub fn copy_images(batch: Batch, tensor: &Tensor) -> Result<()> {
     let (shape, dtype) = (batch.array_shape(), dtype(&batch)?);
     if tensor.dims() != shape || tensor.dtype() != dtype {
@@ -79,18 +86,18 @@ pub fn copy_images(batch: Batch, tensor: &Tensor) -> Result<()> {
     }
 }
 
-/// Copies the labels: `[samples]`, i64, -1 for a sample without a label.
+/// Copies the labels to a tensor `[samples]` of i64. A sample without a label has -1.
 ///
 /// # Errors
-/// If candle fails.
+/// Fails if candle cannot create the tensor.
 pub fn labels(batch: &Batch, device: &Device) -> Result<Tensor> {
     Tensor::from_slice(batch.labels(), batch.len(), device)
 }
 
-/// Copies the soft targets: `[samples, classes]`, f32.
+/// Copies the soft targets to a tensor `[samples, classes]` of f32.
 ///
 /// # Errors
-/// If the batch has none, or the driver or candle fails.
+/// Fails if the batch has no soft targets, or if the driver or candle fails.
 pub fn soft_targets(batch: &Batch, device: &Device) -> Result<Tensor> {
     if batch.classes() == 0 {
         candle_core::bail!(
@@ -104,7 +111,7 @@ pub fn soft_targets(batch: &Batch, device: &Device) -> Result<Tensor> {
 /// Converts the element type of a batch to candle's type.
 ///
 /// # Errors
-/// If candle has no such type.
+/// Fails if candle has no such element type.
 pub fn dtype(batch: &Batch) -> Result<DType> {
     Ok(match batch.shape().dtype {
         feedwater::DType::U8 => DType::U8,

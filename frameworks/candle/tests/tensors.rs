@@ -1,4 +1,5 @@
-//! Tensors of candle have the values of batches, and leave their slots to the loader.
+//! Tests that tensors of candle have the values of batches, and that the slots return to the
+//! loader.
 
 use candle_core::{CpuStorage, Device, Storage, Tensor};
 use common::{small_batch, small_batches};
@@ -9,7 +10,7 @@ fn values(tensor: &Tensor) -> Vec<f32> {
     tensor.to_dtype(candle_core::DType::F32).unwrap().flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Address of the first element.
+/// Returns the address of the tensor's first element.
 fn address(tensor: &Tensor) -> *const f32 {
     let (storage, layout) = tensor.storage_and_layout();
     match &*storage {
@@ -61,8 +62,8 @@ fn every_element_type_keeps_its_values() {
     }
 }
 
-/// The ring has two slots. If tensors kept slots, the loader would have none after the second
-/// batch.
+/// The loader has memory for two batches (two slots). If tensors kept slots, it could not load a
+/// third batch.
 #[test]
 fn a_slot_is_free_at_once() {
     let loader = small_batches(DType::F32, Layout::Nchw).unwrap();
@@ -90,7 +91,7 @@ fn an_existing_tensor_keeps_its_memory_and_gets_the_next_batch() {
     }
 }
 
-/// Only a part of a larger tensor is filled.
+/// Copies a batch into the second half of a larger tensor. The first half must not change.
 #[test]
 fn a_batch_is_copied_into_a_part_of_a_tensor() {
     let two = Tensor::zeros((8, 3, 32, 32), candle_core::DType::F32, &Device::Cpu).unwrap();

@@ -10,13 +10,13 @@ pub use slots::assert_slot_waits;
 
 mod slots;
 
-/// Number of classes. Each is a scene of the synthetic images.
+/// Number of classes. Each class is one of the scenes that feedwater's synthetic images show.
 pub const CLASSES: usize = 10;
 /// Side of the images of a batch, in pixels.
 pub const SIDE: usize = 32;
-/// Images per batch.
+/// Number of images per batch.
 pub const BATCH: usize = 32;
-/// Epochs of a training.
+/// Number of epochs of a training.
 pub const EPOCHS: u32 = 4;
 /// Learning rate of AdamW.
 pub const LEARNING_RATE: f64 = 0.002;
@@ -25,18 +25,20 @@ pub const SEED: u64 = 0;
 /// Share of the held-out images that each trained network must classify correctly.
 pub const ACCURACY: f64 = 0.9;
 
-/// Loader of 1000 images for [`EPOCHS`] epochs: f32, NCHW, `[BATCH, 3, SIDE, SIDE]`, shuffled.
+/// Returns a loader of 1000 images in shuffled order for [`EPOCHS`] epochs. Batches are f32 in
+/// NCHW, with the shape `[BATCH, 3, SIDE, SIDE]`.
 ///
 /// # Errors
-/// None on a machine with enough memory.
+/// Fails only if the machine has too little memory.
 pub fn training_images() -> Result<Loader> {
     loader(images(0, 1000)?, DType::F32, Layout::Nchw).shuffle(true).epochs(Some(EPOCHS)).build()
 }
 
-/// Loader of 200 images that are not in [`training_images`], once and in order.
+/// Returns a loader that reads 200 images once and in order. These images are not in
+/// [`training_images`].
 ///
 /// # Errors
-/// None on a machine with enough memory.
+/// Fails only if the machine has too little memory.
 pub fn held_out_images() -> Result<Loader> {
     loader(images(1, 200)?, DType::F32, Layout::Nchw)
         .last_batch(LastBatch::Partial)
@@ -44,25 +46,26 @@ pub fn held_out_images() -> Result<Loader> {
         .build()
 }
 
-/// Loader of endless epochs of 24 images in batches of 4, with two slots. Two live batches occupy
-/// both slots.
+/// Returns a loader of endless epochs of 24 images in batches of 4. It has memory for two batches
+/// (two slots). While a consumer keeps two batches, the loader can fill no other batch.
 ///
 /// # Errors
-/// None on a machine with enough memory.
+/// Fails only if the machine has too little memory.
 pub fn small_batches(dtype: DType, layout: Layout) -> Result<Loader> {
     loader(images(2, 24)?, dtype, layout).batch_size(4).prefetch(1).epochs(None).build()
 }
 
-/// First batch of [`small_batches`].
+/// Returns the first batch of [`small_batches`].
 ///
 /// # Panics
-/// On a machine with too little memory.
+/// Panics if the machine has too little memory.
 pub fn small_batch(dtype: DType, layout: Layout) -> Batch {
     let mut loader = small_batches(dtype, layout).expect("the settings are sound");
     loader.epoch().next().expect("an epoch has batches").expect("the images are sound")
 }
 
-/// Settings that all loaders share. The loader stays on the CPU. Values are normalized, unless they are bytes.
+/// Returns a builder with the settings that all loaders share. They run on the CPU, and normalize
+/// values that are not bytes.
 fn loader(images: Memory, dtype: DType, layout: Layout) -> LoaderBuilder {
     let chain = Chain::new().then(Resize::to(SIDE as u32, SIDE as u32));
     let chain = if dtype == DType::U8 { chain } else { chain.then(Normalize::IMAGENET) };
@@ -73,7 +76,8 @@ fn loader(images: Memory, dtype: DType, layout: Layout) -> LoaderBuilder {
         .device(DeviceChoice::Cpu)
 }
 
-/// feedwater's synthetic JPEGs of 64x64 pixels. Sets with different seeds have different images.
+/// Returns `count` of feedwater's synthetic JPEGs of 64x64 pixels with their classes as labels.
+/// Different seeds give different images.
 fn images(seed: u64, count: u64) -> Result<Memory> {
     let (width, height) = (64, 64);
     let sample = |index| {

@@ -1,14 +1,14 @@
-//! A check of when the loader refills a slot.
+//! Checks when the loader refills a slot, the memory of a batch.
 
 use feedwater::loader::{Batch, Loader};
 
-/// Checks that a batch's slot is not refilled while the value that `hold` makes from the batch is
-/// alive, and that it is refilled afterwards.
+/// Checks that the loader refills a batch's slot only after a value that shares the batch is
+/// dropped. `hold` makes this value from the batch, for example a tensor.
 ///
-/// `loader` has two slots and endless epochs, as [`small_batches`](crate::small_batches) makes it.
+/// `loader` must have two slots and endless epochs, like [`small_batches`](crate::small_batches).
 ///
 /// # Panics
-/// If the slot is filled too early or never, or the loader fails.
+/// Panics if the slot is refilled too early or never, or if the loader fails.
 pub fn assert_slot_waits<T>(loader: Loader, hold: impl FnOnce(Batch) -> T) {
     let mut batches = loader.into_batches();
     let mut next = || batches.next().expect("epochs are endless").expect("the images are sound");
@@ -19,13 +19,13 @@ pub fn assert_slot_waits<T>(loader: Loader, hold: impl FnOnce(Batch) -> T) {
         assert_ne!(self::address(&next()), address, "the slot was filled while its owner lives");
     }
     drop(held);
-    // The loader may have filled the other slot before the drop, so the next batch may come from
-    // that slot.
+    // The loader may have filled the other slot before the drop, so the next batches may still be
+    // in the other slot.
     let free = (0..4).any(|_| self::address(&next()) == address);
     assert!(free, "the slot was not filled again after its owner was dropped");
 }
 
-/// Address of the batch's first element in host memory.
+/// Returns the address of the batch's first element in host memory.
 fn address(batch: &Batch) -> usize {
     batch.host().expect("a batch on the CPU").as_ptr().addr()
 }

@@ -1,8 +1,8 @@
 //! Batches of feedwater in host memory as views of ndarray, without a copy.
 //!
-//! ndarray's arrays own a `Vec`, so an array without a copy is a view that borrows the batch. The
-//! batch's slot is refilled after the batch is dropped. `images(&batch)?.to_owned()` is a copy that
-//! does not borrow the batch.
+//! ndarray's own arrays store their values in a `Vec`. So without a copy, the images can only be a
+//! view that borrows the batch. The loader refills the batch's memory after the batch is dropped.
+//! To keep the images longer, copy them with `images(&batch)?.to_owned()`.
 //!
 //! ```no_run
 //! # fn run(loader: &mut feedwater::loader::Loader) -> feedwater::Result<()> {
@@ -20,34 +20,35 @@ use feedwater::loader::Batch;
 use feedwater::{Error, Result};
 use ndarray::{ArrayView1, ArrayView2, ArrayView4, ArrayViewMut4};
 
-/// The images of a batch: four axes in the order of the loader's layout.
+/// Returns a view of the images of a batch. Its four axes are in the order of the loader's layout.
 ///
 /// # Errors
-/// [`Error::Config`] if the batch has another element type or is in device memory.
+/// [`Error::Config`] if the batch has another element type than `T`, or is in device memory.
 pub fn images<T: Element>(batch: &Batch) -> Result<ArrayView4<'_, T>> {
     let values = T::values(batch).ok_or_else(|| unfit::<T>(batch))?;
     ArrayView4::from_shape(batch.array_shape(), values).map_err(internal)
 }
 
-/// The images of a batch like [`images`], for changes in place.
+/// Returns a view of the images of a batch like [`images`], through which they can be changed in
+/// place.
 ///
 /// # Errors
-/// As [`images`].
+/// The same errors as those of [`images`].
 pub fn images_mut<T: Element>(batch: &mut Batch) -> Result<ArrayViewMut4<'_, T>> {
     let (shape, unfit) = (batch.array_shape(), unfit::<T>(batch));
     let values = T::values_mut(batch).ok_or(unfit)?;
     ArrayViewMut4::from_shape(shape, values).map_err(internal)
 }
 
-/// The labels: `[samples]`, -1 for a sample without a label.
+/// Returns a view `[samples]` of the labels. A sample without a label has -1.
 pub fn labels(batch: &Batch) -> ArrayView1<'_, i64> {
     ArrayView1::from(batch.labels())
 }
 
-/// The soft targets: `[samples, classes]`.
+/// Returns a view `[samples, classes]` of the soft targets.
 ///
 /// # Errors
-/// [`Error::Config`] if the batch has none or is in device memory.
+/// [`Error::Config`] if the batch has no soft targets, or is in device memory.
 pub fn soft_targets(batch: &Batch) -> Result<ArrayView2<'_, f32>> {
     let Some(values) = batch.soft_targets() else {
         let problem = "the batch has no soft targets in host memory: set `targets.classes`, and build the loader on the CPU";
@@ -58,11 +59,12 @@ pub fn soft_targets(batch: &Batch) -> Result<ArrayView2<'_, f32>> {
 
 /// Element type of a batch: u8, f16, bf16 or f32.
 pub trait Element: Sized + 'static {
-    /// The corresponding setting.
+    /// The value of `output.dtype` for this element type.
     const DTYPE: feedwater::DType;
-    /// The values of a batch with this element type in host memory.
+    /// Returns the values of a batch, or `None` if it has another element type or is in device
+    /// memory.
     fn values(batch: &Batch) -> Option<&[Self]>;
-    /// The values of a batch like [`values`](Self::values), for changes in place.
+    /// Returns the values of a batch like [`values`](Self::values), for changes in place.
     fn values_mut(batch: &mut Batch) -> Option<&mut [Self]>;
 }
 

@@ -1,4 +1,4 @@
-//! Views of ndarray are the memory of batches.
+//! Tests that views of ndarray refer to the memory of batches.
 
 use common::small_batch;
 use feedwater::half::{bf16, f16};

@@ -1,6 +1,6 @@
 //! Batches of feedwater in host memory as inputs of ONNX Runtime, without a copy.
 //!
-//! The input borrows the batch, which must live until the session has finished its run. The example
+//! An input borrows the batch, which must live until `Session::run` returns. The example
 //! `ort-inference` classifies images.
 //!
 //! ```no_run
@@ -20,13 +20,16 @@ use feedwater::half::{bf16, f16};
 use feedwater::loader::Batch;
 use ort::value::{PrimitiveTensorElementType, TensorRef};
 
-/// The images of a batch: four axes in the order of the loader's layout.
+/// Returns the images of a batch as an input. Its four axes are in the order of the loader's
+/// layout.
 ///
 /// # Errors
-/// If the batch has another element type or is in device memory, or ONNX Runtime fails.
+/// Fails if the batch has another element type than `T`, if it is in device memory, or if ONNX
+/// Runtime fails.
 ///
 /// # Panics
-/// If ONNX Runtime cannot be opened. Call `ort::init_from` before to get an error instead.
+/// Panics if the library of ONNX Runtime cannot be opened. To get an error instead, call
+/// `ort::init_from` first.
 pub fn images<T: Element>(batch: &Batch) -> ort::Result<TensorRef<'_, T>> {
     let Some(values) = T::values(batch) else {
         let dtype = batch.shape().dtype;
@@ -43,7 +46,8 @@ pub fn images<T: Element>(batch: &Batch) -> ort::Result<TensorRef<'_, T>> {
 
 /// Element type of a batch: u8, f16, bf16 or f32.
 pub trait Element: PrimitiveTensorElementType + Debug + Clone + 'static {
-    /// The values of a batch with this element type in host memory.
+    /// Returns the values of a batch, or `None` if it has another element type or is in device
+    /// memory.
     fn values(batch: &Batch) -> Option<&[Self]>;
 }
 

@@ -25,7 +25,7 @@ fn network(variables: &nn::Path) -> nn::Sequential {
 
 fn main() -> Result<(), feedwater::MainError> {
     tch::manual_seed(SEED as i64);
-    // A single thread adds up in a fixed order, so each run has the same result.
+    // Uses a single thread, which adds values in a fixed order. So each run has the same result.
     tch::set_num_threads(1);
     let variables = nn::VarStore::new(Device::Cpu);
     let network = network(&variables.root());

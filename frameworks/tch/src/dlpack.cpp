@@ -5,8 +5,8 @@
 
 #include <ATen/DLConvertor.h>
 
-// Returns a new tensor, which calls the deleter of `managed` when its storage is freed. On an error, returns null and
-// writes the error's text to `message`.
+// Returns a new tensor that owns `managed`: it calls the deleter of `managed` when its storage is
+// freed. On an error, returns null and writes the error's text to `message`.
 extern "C" at::Tensor *feedwater_tensor_from_dlpack(DLManagedTensorVersioned *managed, char *message, size_t capacity) noexcept {
     try {
         return new at::Tensor(at::fromDLPackVersioned(managed));

@@ -18,7 +18,7 @@ unsafe extern "C" {
     ) -> *mut C_tensor;
 }
 
-/// Passes an exported tensor to libtorch.
+/// Passes an exported tensor to libtorch, and returns it as a tensor of tch.
 ///
 /// # Errors
 /// [`Error::Device`] if libtorch refuses the tensor.

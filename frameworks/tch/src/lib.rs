@@ -1,12 +1,13 @@
 //! Batches of feedwater as tensors of tch, without a copy on the CPU and on CUDA.
 //!
-//! [`images`] passes the batch to libtorch by DLPack. libtorch returns the slot to the loader when
-//! the last tensor that shares the memory is dropped, views and shallow clones included. So each
-//! tensor that is kept occupies a slot.
+//! [`images`] passes the batch to libtorch by DLPack. libtorch returns the batch's memory (its
+//! slot) to the loader when the last tensor that shares it is dropped, views and shallow clones
+//! included. So each tensor that is kept occupies a slot.
 //!
-//! On CUDA, libtorch works in the legacy default stream, unless the program chooses another. That
-//! stream waits for the batch. The slot is refilled after the work that is in that stream when the
-//! last tensor is dropped. Nothing waits on the host. This has not been tested on a real GPU.
+//! On CUDA, libtorch works in the legacy default stream, unless the program chooses another one.
+//! [`images`] makes the legacy default stream wait until the batch is filled. The loader refills
+//! the slot after the work that is in this stream when the last tensor is dropped. The host does
+//! not wait. CUDA has not been tested on a real GPU.
 //!
 //! tch 0.26 requires libtorch 2.13. Its `torch-sys` finds libtorch by `LIBTORCH`, or, with
 //! `LIBTORCH_USE_PYTORCH=1`, through the first Python in `PATH`.
@@ -30,10 +31,12 @@ use tch::{Cuda, Device, Tensor};
 
 mod import;
 
-/// The images of a batch: four axes in the order of the loader's layout, with its element type, on its device.
+/// Converts the images of a batch to a tensor with the batch's element type, on the batch's device.
+/// Its four axes are in the order of the loader's layout.
 ///
 /// # Errors
-/// [`Error::Config`] if the batch is on a GPU and libtorch has no CUDA; [`Error::Device`] if the driver or libtorch fails.
+/// [`Error::Config`] if the batch is on a GPU and libtorch has no CUDA, [`Error::Device`] if the
+/// driver or libtorch fails.
 pub fn images(batch: Batch) -> Result<Tensor> {
     if matches!(device(&batch), Device::Cuda(_)) && !Cuda::is_available() {
         let problem =
@@ -43,15 +46,16 @@ pub fn images(batch: Batch) -> Result<Tensor> {
     import::tensor(dlpack::export(batch, &ConsumerStream::Legacy)?)
 }
 
-/// Copies the labels to the device of the batch: `[samples]`, i64, -1 for a sample without a label.
+/// Copies the labels to a tensor `[samples]` of i64 on the device of the batch. A sample without a
+/// label has -1.
 pub fn labels(batch: &Batch) -> Tensor {
     Tensor::from_slice(batch.labels()).to_device(device(batch))
 }
 
-/// Copies the soft targets to the device of the batch: `[samples, classes]`, f32.
+/// Copies the soft targets to a tensor `[samples, classes]` of f32 on the device of the batch.
 ///
 /// # Errors
-/// [`Error::Config`] if the batch has none; [`Error::Device`] if the driver fails.
+/// [`Error::Config`] if the batch has no soft targets, [`Error::Device`] if the driver fails.
 pub fn soft_targets(batch: &Batch) -> Result<Tensor> {
     if batch.classes() == 0 {
         let problem =

@@ -1,4 +1,4 @@
-//! Tensors of libtorch share memory with batches, and occupy their slots.
+//! Tests that tensors of libtorch share memory with batches, and occupy their slots.
 
 use common::{assert_slot_waits, small_batch, small_batches};
 use feedwater::{DType, Layout};
@@ -35,7 +35,8 @@ fn every_element_type_is_taken_without_a_copy() {
 fn a_slot_waits_for_the_last_tensor_that_shares_it() {
     let loader = || small_batches(DType::F32, Layout::Nchw).unwrap();
     assert_slot_waits(loader(), |batch| feedwater_tch::images(batch).unwrap());
-    // The first tensor is dropped at once. The others keep its storage.
+    // The tensor that `images` returns is dropped at once. The clone or view of it keeps its
+    // storage.
     assert_slot_waits(loader(), |batch| feedwater_tch::images(batch).unwrap().shallow_clone());
     assert_slot_waits(loader(), |batch| feedwater_tch::images(batch).unwrap().get(3));
     assert_slot_waits(loader(), |batch| {

@@ -1,8 +1,9 @@
 //! Classifies feedwater's synthetic images with ONNX Runtime.
 //!
-//! The classifier compares the mean colours of an image's 4x4 fields with those of each class. The
-//! program fits it to the training images, writes it as an ONNX model, and lets ONNX Runtime run
-//! the model on other images. It checks every score.
+//! The classifier divides an image into 4x4 fields, and compares their mean colours with those of
+//! each class. The program fits the classifier to the training images, writes it as an ONNX model,
+//! and lets ONNX Runtime run the model on other images. It compares every score with its own
+//! computation.
 //!
 //! In `frameworks/`: `ORT_DYLIB_PATH=.../libonnxruntime.so cargo run -p feedwater-ort --example ort-inference`
 
@@ -14,9 +15,9 @@ use ort::session::Session;
 
 mod model;
 
-/// Fields per side of an image.
+/// Number of fields per side of an image.
 const FIELDS: usize = 4;
-/// Number of values of an image: the mean of each channel in each field.
+/// Number of features of an image: the mean of each channel in each field.
 const FEATURES: usize = 3 * FIELDS * FIELDS;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -53,7 +54,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The nearest class mean: the score of class c is m * x - m * m / 2, where m is the mean of the features x of its images.
+/// A classifier that finds the nearest class mean. For an image with the features x, the score of
+/// class c is m * x - m * m / 2, where m is the mean of the features of the training images of
+/// class c.
 struct Classifier {
     /// `[FEATURES, CLASSES]`
     weights: Vec<f32>,
@@ -94,7 +97,8 @@ impl Classifier {
     }
 }
 
-/// Mean of each channel of an image in each field, by channel, row and column.
+/// Returns the features of an image: the mean of each channel in each field, by channel, row and
+/// column.
 fn features(image: &[f32]) -> [f32; FEATURES] {
     let side = SIDE / FIELDS;
     std::array::from_fn(|feature| {
