@@ -1,5 +1,4 @@
-//! Device time on the simulated machine, whose streams have their own clocks. Checks measured
-//! times, that measuring adds no waits, and readings of NVML.
+//! Device time on the simulated machine, whose streams have clocks: times, waits, NVML readings.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,8 +106,7 @@ fn measuring_adds_no_waits_and_creates_no_events_later() {
     clean(&machine, "no waits");
 }
 
-/// A measurement cannot start while the previous one is unfinished. Such a measurement is counted
-/// as dropped, and later measurements work.
+/// A measurement that cannot start, because the previous one is unfinished, is counted as dropped.
 #[test]
 fn a_full_queue_drops_measurements_and_never_waits() {
     let machine = exclusive();
@@ -237,8 +235,7 @@ fn device(profile: &Profile, stage: Stage) -> &DeviceTime {
     profile.stage(stage).unwrap().device.as_ref().unwrap()
 }
 
-/// On every route, the measured device time of images and launches equals the simulated time. This
-/// holds for any number of measurements.
+/// On every route, the measured device time of images and launches equals the simulated time.
 #[test]
 fn the_kernel_and_every_route_are_timed_by_the_device() {
     let machine = machine();
@@ -315,8 +312,7 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
         let measured = profile.consumer.waited_on_device.unwrap();
         assert_eq!((measured.spans, measured.items, measured.all_items), (1, 4, 4));
         assert_eq!(nanoseconds(measured.seconds), waited.as_nanos() as f64);
-        // If the consumer's stream is early, it waits at least as long as the kernel runs. If it is
-        // late, it does not wait.
+        // An early stream waits at least as long as the kernel runs, a late one does not wait.
         assert_eq!(waited.as_nanos() as u64 >= 4 * KERNEL_NS, late == 0, "{waited:?}");
         assert!(late == 0 || waited.is_zero(), "{waited:?}");
         drop((batch, loader, first, last, stream, device));
@@ -342,8 +338,7 @@ fn events_are_created_only_at_the_start() {
     }
 }
 
-/// The host waits a known number of times for each image: for its page, its decoder and its launch
-/// buffer. Measuring adds no waits.
+/// The host waits only for each image's page, decoder and launch buffer. Measuring adds no waits.
 #[test]
 fn measuring_never_makes_the_host_wait() {
     let machine = machine();

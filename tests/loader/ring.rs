@@ -177,9 +177,9 @@ fn withheld_slots_are_invisible_until_released() {
     assert_eq!(live.load(Ordering::SeqCst), 0);
 }
 
-/// Runs rings with random numbers of slots, producers and batches. One side leaves, fails or is closed
-/// at a random moment, and batches are held beyond the end. Nothing may hang, and every slot must be
-/// dropped.
+/// Runs rings with random numbers of slots, producers and batches. One side leaves, fails or is
+/// closed at a random moment, and batches are held beyond the end. Nothing may hang, and every slot
+/// must be dropped.
 #[test]
 fn a_hundred_thousand_randomised_shutdowns() {
     let mut state = 0x2545_f491_4f6c_dd1du64;

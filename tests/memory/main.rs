@@ -1,6 +1,6 @@
 //! The predicted footprint is an upper bound of a loader's memory, whatever the files contain.
 //!
-//! The tests count allocations instead of resident memory, so the numbers do not depend on the machine or its load.
+//! The tests count allocations, not resident memory, so the machine's load does not matter.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(unsafe_code, reason = "the allocator that counts")]
@@ -35,8 +35,7 @@ use feedwater::source::Directory;
 
 const MIB: u64 = 1 << 20;
 
-/// Allowance for the entry `process` of the footprint, in bytes. It covers what this entry
-/// allocates: rings, meters, names and threads.
+/// Bytes that the footprint's entry `process` may allocate: rings, meters, names and threads.
 const PROCESS: u64 = 2 * MIB;
 
 /// Waits until no other test runs, because allocations are counted for the whole process.
@@ -118,8 +117,7 @@ fn crop() -> Chain {
     Chain::new().then(RandomResizedCrop::to(32, 32))
 }
 
-/// Returns a chain that must store its whole window, because it mirrors the image before resampling
-/// it.
+/// Returns a chain that must store its whole window, because it mirrors before it resamples.
 fn stored() -> Chain {
     Chain::new().then(Flip { horizontal: 0.5, vertical: 0.5 }).then(RandomResizedCrop::to(32, 32))
 }
@@ -133,8 +131,7 @@ fn floats() -> Chain {
         .then(Flip { horizontal: 0.5, vertical: 0.5 })
 }
 
-/// Returns a chain whose operators store more than an image: displacements, terms of a sum, lines
-/// of a blur.
+/// Returns a chain that stores more than an image: displacements, terms of a sum, blurred lines.
 fn kept() -> Chain {
     Chain::new()
         .then(Resize::to(96, 80))
@@ -293,8 +290,7 @@ fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
 #[test]
 fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at_all() {
     let _alone = alone();
-    // This file of 37 KB has 8192 groups, whose tables take 100 MB. The plan does not inspect the
-    // file.
+    // This file of 37 KB, which the plan does not inspect, has 8192 groups: tables of 100 MB.
     let mut all: Vec<Vec<u8>> = small(2048).collect();
     all[101] = files::webp_groups(512, 256, 0);
     assert!(all[101].len() < 40_000);
@@ -311,13 +307,11 @@ fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at
     assert!(enough.peak > 90 * MIB, "{}", enough.peak);
 }
 
-/// The plan does not inspect the large images, so it cannot reserve memory for them in each
-/// worker's share.
+/// The plan inspects no large image, so the workers' shares of memory do not fit large images.
 #[test]
 fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
     let _alone = alone();
-    // The plan inspects 1024 of the 2048 files: those with even numbers. The large images have odd
-    // numbers.
+    // The plan inspects the 1024 files with even numbers. The large images have odd numbers.
     let large = || {
         [
             common::progressive(3, 1200, 900),
@@ -374,8 +368,7 @@ fn a_loader_can_be_dropped_while_its_workers_wait_for_memory() {
     });
     let files =
         Files::new(all.collect::<Vec<_>>().into_iter().enumerate().map(|(number, file)| {
-            // Large images have odd numbers, because the plan inspects only files with even
-            // numbers.
+            // Large images have odd numbers, because the plan inspects only even ones.
             if number % 32 == 1 { files::png(900, 700, true) } else { file }
         }));
     for batches in 0..3 {

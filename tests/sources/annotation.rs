@@ -1,6 +1,5 @@
 //! Annotated objects under the transforms of a chain. Compares `annotation` with pycocotools and
-//! torchvision (tests/golden/coco.py), with the pixels that operators move, and with the batches of
-//! a loader.
+//! torchvision (tests/golden/coco.py), with pixels that operators move, and with loaders' batches.
 
 use crate::common::{self, words::has_words};
 use std::fs;
@@ -150,8 +149,7 @@ fn every_operator_reports_where_it_moves_pixels() {
             [Kind::Crop, Kind::Flip, Kind::Resample, Kind::Warp].iter().any(|it| it.is(*kind))
         };
         let kinds = operator.kinds();
-        // The view does not follow pixels that move singly, as in an elastic transform, nor pixels
-        // that a padded border repeats.
+        // The view does not follow pixels that move singly or that a border repeats.
         let not_boxes = ["gaussian_blur", "elastic"].contains(&operator.name());
         if !kinds.list().iter().all(moves) || not_boxes {
             if kinds.is_exact() && operator.name() != "pad" {
@@ -166,8 +164,7 @@ fn every_operator_reports_where_it_moves_pixels() {
             let view = trace.view;
             actions.demand(output.window());
             let HostImage::U8(out) = actions.reference(&src) else { panic!("expected bytes") };
-            // The tolerance is one pixel of the image, plus the blur of the resampling filter at an
-            // edge.
+            // The tolerance is one pixel of the image, plus the filter's blur at an edge.
             let near = |scale: f64| 1.0 + 0.6 * (1.0 / scale.abs()).max(1.0);
             for y in 0..output.height {
                 for x in 0..output.width {
@@ -175,8 +172,7 @@ fn every_operator_reports_where_it_moves_pixels() {
                     let [red, green, _] = out.pixel(x, y);
                     let place = format!("{operator:?}, {x}, {y}");
                     let Some((px, py)) = view.back(cx, cy) else {
-                        // These are the fill values of the example operators. The empty corners of
-                        // a warp are not exact to the pixel.
+                        // Fill values of the example operators. A warp's corners may differ.
                         let fills = [[0, 0], [1, 128], [7, 7], [1, 100], [114, 114], [0, 1]];
                         let filled = fills.contains(&[red, green]);
                         assert!(filled || !view.is_axis_aligned(), "{place} is not fill");
@@ -221,8 +217,7 @@ fn run_lengths_are_sampled_at_pixel_centres() {
     let mut padded = whole;
     padded.crop((3, 2), Size::new(2, 2));
     assert_eq!(made(padded, Orientation::UPRIGHT), [1, 0, 0, 0]);
-    // With EXIF orientation 6, the first column of the stored image is the first row of the upright
-    // image, from right to left.
+    // EXIF orientation 6: the stored image's first column is the upright one's first row, reversed.
     let upright = View::new(Size::new(3, 4));
     let turned = made(upright, Orientation::from_exif(6));
     assert_eq!(turned, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 0, 1]);
@@ -311,7 +306,7 @@ fn turned(jpeg: &[u8], orientation: u8) -> Vec<u8> {
     [&jpeg[..2], &[0xff, 0xe1], &len, &exif, &jpeg[2..]].concat()
 }
 
-/// Creates a COCO data set of images with these stored sizes and orientations. Each image has a box
+/// Creates a COCO set of images with these stored sizes and orientations. Each image has the box
 /// `[4, 6, 20, 10]` and a box in its corner.
 fn set(sizes: &[(Size, u8)], settings: &CocoSettings) -> (TempDir, Coco) {
     let root = tempfile::tempdir().unwrap();
@@ -450,8 +445,7 @@ fn positions_refer_to_the_stored_or_to_the_upright_image() {
             .xywh()
     };
     assert_eq!(first(Frame::Stored, true, 1, size), [4.0, 6.0, 20.0, 10.0]);
-    // The image is rotated clockwise, so a distance of 6 from the top becomes one of 6 from the
-    // right.
+    // The image is rotated clockwise: a distance of 6 from the top becomes 6 from the right.
     assert_eq!(first(Frame::Stored, true, 6, size), [48.0 - 16.0, 4.0, 10.0, 20.0]);
     assert_eq!(first(Frame::Stored, true, 3, size), [64.0 - 24.0, 48.0 - 16.0, 20.0, 10.0]);
     assert_eq!(first(Frame::Stored, false, 6, size), [4.0, 6.0, 20.0, 10.0]);

@@ -220,8 +220,7 @@ fn read_in_order(
     made.into_iter().map(|(_, made)| made).collect()
 }
 
-/// Cuts files of these lengths into consecutive pieces of random lengths. Returns the pieces of all
-/// files twice.
+/// Cuts files of these lengths into pieces of random lengths. Returns all pieces twice, in order.
 fn pieces_of(lengths: &[usize], seed: u64) -> Vec<(usize, u64, usize)> {
     let (mut draws, mut pieces) = (Draws(seed), Vec::new());
     for (number, &len) in lengths.iter().enumerate().cycle().take(2 * lengths.len()) {
@@ -339,8 +338,7 @@ fn all(path: &Path, packing: Packing) -> (Vec<u8>, Option<ErrorKind>) {
 fn a_file_truncated_anywhere_is_an_error_with_the_byte() {
     let bytes = content(20_000);
     for (name, packing, packed) in packed(&bytes) {
-        // Number of bytes at the end that may be missing: zeros, an empty member, or a skippable
-        // frame.
+        // Number of bytes that may be missing: zeros, an empty member, a skippable frame.
         let optional = match name {
             "members" => 999 + gzip(b"").len(),
             "frames" => 12,
@@ -419,8 +417,7 @@ fn files_compressed_by_webdataset_and_tensorflow_are_read_sample_by_sample() {
     let open = || WebDataset::open(&[root.path().into()], &WebDatasetSettings::default()).unwrap();
     for source in [open(), open()] {
         assert_eq!(samples(&source), [(7, golden("0.jpg"))]);
-        // The description must contain the file, the number of samples, and the number of
-        // compressed files.
+        // The description must contain the file, and the numbers of samples and compressed files.
         let described = source.describe();
         assert!(has_words(&described, &["train.tar.gz", "1"]), "{described}");
         let ones = described.split(' ').filter(|it| *it == "1").count();
@@ -475,8 +472,7 @@ fn damage_in_a_compressed_archive_is_an_error_with_both_bytes() {
         assert!(has_words(&error.problem, values), "{values:?}: {error}");
         position(&error)
     };
-    // The error's key has the offset in the contents, and its message the offset in the compressed
-    // file.
+    // The key has the offset in the contents, and the message that in the compressed file.
     refused(&bytes[..bytes.len() - 1], &[&(bytes.len() - 1).to_string()]);
     let mut damaged = bytes.clone();
     *damaged.last_mut().unwrap() ^= 1;
@@ -486,8 +482,7 @@ fn damage_in_a_compressed_archive_is_an_error_with_both_bytes() {
     assert!(refused(&gzip(&cut), &["5000"]) <= 5000);
 }
 
-/// The file is damaged after the source was opened with its stored index. The file's length and
-/// time stay the same.
+/// The file is damaged after the source was opened. Its length and time stay the same.
 #[test]
 fn damage_after_indexing_is_an_error_of_the_sample() {
     let (_root, path) = file(&gzip(&golden("train-000000.tar")));

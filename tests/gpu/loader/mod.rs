@@ -60,8 +60,7 @@ fn settled(builder: LoaderBuilder) -> LoaderBuilder {
         .seed(3)
 }
 
-/// A source whose hints report that reading in random order is slow. For such a source, a plan
-/// inspects only few samples.
+/// A source whose hints report slow reads in random order, so a plan inspects only few samples.
 struct SlowShuffled(Memory);
 
 impl Source for SlowShuffled {
@@ -120,8 +119,7 @@ fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
     builder.configure(|it| it.decode.placement = Placement::Cpu).device(DeviceChoice::Cpu)
 }
 
-/// Runs the loader on the CPU and on the device, and compares everything except the decode routes.
-/// Returns the loader on the device.
+/// Compares a loader on the CPU and on the device, except for routes. Returns the latter loader.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
     let cpu = epochs(&mut on_cpu(make()).build().unwrap());
     let mut loader = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
@@ -442,9 +440,8 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         for (batch, copy) in loader.epoch().zip(&copies) {
             let batch = batch.unwrap();
             let (source, target) = (batch.device_ptr().unwrap(), copy.address());
-            // SAFETY: both are device memory with this many bytes. As the contract of `device_ptr`
-            // requires, the batch is alive while the copy is queued. The target lives until the
-            // stream is empty.
+            // SAFETY: both are device memory with this many bytes. The batch is alive while the
+            // copy is queued, as required. The target lives until the stream is empty.
             unsafe {
                 let stream = stream.raw().cast();
                 let bytes = batch.shape().bytes();

@@ -29,7 +29,7 @@ const IMAGE: Size = Size::new(40, 30);
 /// Backends of nvJPEG that decode single images.
 const BACKENDS: [Backend; 2] = [Backend::GpuHybrid, Backend::Hybrid];
 
-/// Size of the coefficients that the simulated nvJPEG stores for an image with [`Backend::Hybrid`], in bytes.
+/// Size in bytes of the coefficients that the simulated nvJPEG stores with [`Backend::Hybrid`].
 const COEFFICIENT_BYTES: u64 = 6 * 40 * 30;
 
 /// Size of a page in bytes. It holds the rows of a whole image.
