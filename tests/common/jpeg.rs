@@ -55,7 +55,7 @@ impl Recipe {
         }
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the bytes of a JPEG file with these properties.
     pub fn make(&self) -> Vec<u8> {
         let mut out = vec![0xFF, 0xD8];
         if let Some(transform) = self.adobe {

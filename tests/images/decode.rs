@@ -295,8 +295,8 @@ fn buffers_do_not_grow_after_the_largest_image() {
     assert_eq!(decoder.capacity_bytes(), held);
 }
 
-/// A test can select one of the decoders that accept an image. The selected decoder is an error for
-/// images that it does not accept.
+/// A test can select one of the decoders that accept an image. If the selected decoder does not
+/// accept an image, decoding is an error.
 #[test]
 fn a_decoder_can_be_forced() {
     let jpeg = Recipe::new(40, 30, &[(2, 2), (1, 1), (1, 1)]).make();

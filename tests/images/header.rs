@@ -193,7 +193,7 @@ fn damaged_exif_means_upright() {
         Header::parse(&with_segment(&small(), 0xE1, &far)).unwrap().orientation,
         Orientation::UPRIGHT
     );
-    // The parser reads the entry that exists.
+    // The parser reads the one entry that the directory has.
     assert_eq!(
         Header::parse(&with_segment(&small(), 0xE1, &endless)).unwrap().orientation,
         Orientation::from_exif(6)

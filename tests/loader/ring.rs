@@ -157,7 +157,7 @@ fn withheld_slots_are_invisible_until_released() {
         move || (2..6).all(|value| fill(&producer, value))
     });
     // Two slots are withheld. Each batch is filled only after the previous batch is dropped, so the
-    // consumer never has a second one.
+    // consumer never has two batches.
     for value in 1..3 {
         let using = consumer.next().unwrap().unwrap();
         assert_eq!((using.value, consumer.ready()), (value, 0));

@@ -255,8 +255,8 @@ fn an_image_downscaled_by_the_decoder() {
     }
 }
 
-/// Tests the usual training chain in its real size. Each window, mirrored or not, ends at other
-/// addresses.
+/// Tests the usual training chain in its real size. Windows differ in position and mirroring, so
+/// their rows end at different memory addresses.
 #[test]
 fn training_in_its_real_size() {
     let chain: Operators = vec![

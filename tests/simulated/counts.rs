@@ -68,7 +68,7 @@ pub struct SimTotals {
     pub blocks: u64,
     /// Executed instructions, each counted once per warp.
     pub instructions: u64,
-    /// Sum of the lanes that executed each instruction.
+    /// Sum over all instructions of the number of lanes that executed the instruction.
     pub lanes: u64,
     pub branches: u64,
     pub divergent_branches: u64,

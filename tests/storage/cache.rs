@@ -144,8 +144,8 @@ fn a_damaged_entry_is_deleted_and_fetched_again() {
         assert_eq!(setting.storage.stats().cache_damaged, before + 1, "{number}");
         assert_eq!((setting.fetched(), fs::read(&entry).unwrap()), (1, whole.clone()));
     }
-    // Names that begin with `new-` are files that another process is writing or left behind. They
-    // are not entries.
+    // Files whose names begin with `new-` are being written by another process, or were left behind
+    // by one. They are not entries.
     fs::rename(&entry, entry.with_file_name("new-1-1")).unwrap();
     assert_eq!((setting.read(&url, 0), setting.fetched()), (content(1)[..1000].to_vec(), 1));
 }

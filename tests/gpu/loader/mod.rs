@@ -456,8 +456,8 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
     }
 }
 
-/// Runs a loader with the smallest possible memory limits. The error for limits that are too small
-/// contains them. The bytes are the same, and less memory is used.
+/// Runs a loader with the smallest possible memory limits, which the error for smaller limits
+/// contains. The bytes are the same, and less memory is used.
 #[test]
 fn memory_limits_change_no_byte() {
     let machine = machine();

@@ -68,7 +68,7 @@ fn no_more_is_in_flight_than_the_storage_serves() {
         let chosen = automatic.at(onset + 60);
         assert!(chosen <= 48, "from {onset} on: {:#?}", automatic.decisions);
     }
-    // A remote storage can have the same rate because of its latency. It needs the maximum window.
+    // Remote storage with a high latency can have the same rate. It needs the maximum window.
     let far = World { request: (320.0, 0.2), ..world() };
     let mix = Mix { connections: 512, ..mix("the same rate", far) };
     let most = mix.most();

@@ -248,7 +248,7 @@ fn an_index_that_does_not_fit_is_rejected_counted_and_dropped() {
         decoders.decode(&file, &header, header.size.window(), 1, &mut |_| {}).unwrap();
         let RowIndexOutcome::Made(_, index) = decoders.row_index() else { panic!() };
         let mut index = index.to_vec();
-        // Changes the last position of the last row.
+        // Changes the last position that the index stores, and corrects the checksum.
         let end = index.len() - 4;
         index[end - 1] ^= 2;
         let crc = crc32c::crc32c(&index[..end]);
