@@ -1,6 +1,6 @@
 """Writes tests/golden/exif.txt: the orientations that Pillow reads from valid and corrupt EXIF and XMP data.
 
-    python tests/golden/exif.py [CASES [FILE]]    with Pillow 12.x
+Run with Pillow 12.x:  python tests/golden/exif.py [CASES [FILE]]
 
 Each line has an orientation, a format, and the parts of the file that hold metadata (segments of a JPEG, chunks of a
 PNG or WebP), each part as `name:hexadecimal`. The orientation is the one that `ImageOps.exif_transpose` applies, or

@@ -1,7 +1,8 @@
 """Writes tests/golden/png_damage.txt: Pillow's results for the damaged PNGs of tests/images/png_damage/files.rs.
 
+Commands to run this script with Pillow 12.x (FILE is the path that the first command prints):
     cargo test --workspace --test images -- --ignored png_damage:: --nocapture
-    python tests/golden/png_damage.py FILE    with Pillow 12.x; FILE is the path that the test printed
+    python tests/golden/png_damage.py FILE
 
 A line of the file describes a group of files. It has the group's name, the first 12 digits of the SHA-256 of all the
 files one after another, and a result for each file. A result is the first 12 digits of the SHA-256 of the bytes of

@@ -13,7 +13,7 @@ use feedwater::source::{Memory, Source};
 /// Returns the two batches of four and three images. The last batch fills its slot only partly.
 fn batches(dtype: DType, layout: Layout) -> Vec<Batch> {
     let chain = match dtype {
-        DType::U8 => Chain::new().then(Resize::to(22, 20)), // normalize outputs floats
+        DType::U8 => Chain::new().then(Resize::to(22, 20)), // without Normalize, which outputs floats
         _ => evaluation(),
     };
     let builder = Loader::builder(memory(7), chain).device(DeviceChoice::Cpu).batch_size(4);

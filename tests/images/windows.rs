@@ -75,8 +75,7 @@ fn all_ranges_of_columns_and_of_rows_have_the_same_pixels() {
     let columns = all().flat_map(|columns| SOME.map(|rows| (columns, rows)));
     let rows = all().flat_map(|rows| SOME.map(|columns| (columns, rows)));
     let instructions = Decoders::jpeg_instructions();
-    // The widest instruction set is the one that users have, so it is tested with all these
-    // windows.
+    // The loader uses the widest instruction set, so this one is tested with all these windows.
     let widest = &instructions[instructions.len() - 1..];
     compare(widest, columns.chain(rows));
     // The other instruction sets differ only in the width of their vectors, so fewer windows
@@ -128,7 +127,7 @@ fn windows_of_files_that_end_early_have_the_same_fault() {
 #[test]
 #[ignore = "takes half an hour"]
 fn all_windows_have_the_same_pixels() {
-    // Starts with the widest instruction set, which users have.
+    // Starts with the widest instruction set, because the loader uses this one.
     for name in Decoders::jpeg_instructions().into_iter().rev() {
         let begin = Instant::now();
         let windows = all().flat_map(|rows| all().map(move |columns| (columns, rows)));

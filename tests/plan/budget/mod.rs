@@ -187,7 +187,8 @@ fn a_limit_that_is_not_reached_changes_nothing() {
     assert!(!less.reductions.is_empty());
 }
 
-/// Under ever smaller limits, checks in which order numbers are reduced.
+/// Checks in which order a plan reduces its numbers (pages, decode states and others) when the
+/// limit gets smaller.
 #[test]
 fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
     let free = limited(None, None).unwrap();
@@ -461,7 +462,7 @@ proptest! {
                     prop_assert!(it.count >= 1 && it.count < it.instead_of && !it.limits.is_empty());
                 }
                 prop_assert_eq!(changed, !fitted.reductions.is_empty());
-                // If a limit is larger, the first number that differs is larger.
+                // Under a larger limit, the first of these numbers that differs must be larger.
                 let more = |limit: Option<u64>| limit.map(|bytes| bytes + bytes / 7);
                 let larger = plan(more(limits[0].1), limits[1].1).unwrap();
                 prop_assert!(kept(&larger) >= kept(&fitted));

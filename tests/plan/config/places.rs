@@ -196,7 +196,7 @@ fn a_placement_on_a_missing_gpu_has_a_location() {
             assert!(has_words(reason, &[key]), "{error}");
             assert!(at.excerpt().contains("placement"), "{}", at.excerpt());
         }
-        // If the program and not the file set the placement, the error has no location.
+        // If the program set the placement, and not the file, the error has no location.
         if key.starts_with("chain") {
             let changed =
                 builder().configure(|it| it.decode.placement = Placement::Gpu).plan().unwrap_err();
