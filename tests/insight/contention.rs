@@ -16,9 +16,9 @@ use serde_json::Value;
 const ERROR: f64 = 0.15;
 /// Maximum fraction of the workers' time that belongs to no stage and no wait.
 const UNEXPLAINED: f64 = 0.1;
-/// Range of the measured throughput divided by the predicted throughput. It is wide, because the
-/// load of other programs varies. A prediction that is too high is worse than one that is too low,
-/// so its side of the range is smaller.
+/// Range of the predicted throughput divided by the measured throughput. The range is wide, because
+/// the load of other programs varies. A prediction that is too high is worse than one that is too
+/// low, so the range ends soon above 1.
 const KEPT: std::ops::Range<f64> = 0.6..1.15;
 
 struct Case {

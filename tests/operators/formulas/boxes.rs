@@ -13,7 +13,7 @@ use crate::golden::{integers, numbers, rows, size};
 
 /// Returns the tolerance in pixels. torchvision computes in f32, so results differ slightly. If a
 /// rotation enlarges the canvas, Pillow centres the canvas on the rotated image, and torchvision
-/// aligns it with the image's edge. Results then differ by more than a pixel.
+/// aligns it with the image's edge. Results then differ by up to a pixel.
 fn tolerance(steps: &[Value]) -> f64 {
     let enlarges =
         steps.iter().any(|it| it[0] == "expand" && numbers::<1>(&it[1])[0] % 90.0 != 0.0);

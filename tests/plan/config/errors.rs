@@ -248,7 +248,7 @@ fn a_wrong_device_is_an_error_at_its_place() {
         let at = error.at.unwrap();
         assert_eq!((at.line, at.column), (1, 1), "{value}");
     }
-    // `gpu` and `cuda:N` are former names of devices. They are still accepted.
+    // `gpu` is the former name of `cuda`. It is still accepted.
     let text = format!("device = \"gpu\"\n{SOURCE}");
     let settings = Pipeline::from_toml(&text, "").unwrap().settings;
     assert_eq!(settings.device, DeviceChoice::LocalGpu);
